@@ -37,8 +37,7 @@ from label_efficiency import World, interval, load
 from label_efficiency_pool import names_of
 
 from stacksl import __version__
-from stacksl.core.heads.logistic import Fit, fit_classes
-from stacksl.core.heads.soft import Soft, together
+from stacksl.core.heads.logistic import Fit, Soft, fit_classes, together
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.data import read

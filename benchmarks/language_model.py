@@ -115,7 +115,7 @@ def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
 
     from stacksl.core.losses import softmax
     from stacksl.core.rng import generator
-    from stacksl.lm.scoring.temperature import prior_temperature
+    from stacksl.lm.scoring.normalise import prior_temperature
 
     if gate == "random":
         return np.argsort(generator(seed, "pool/random").random(len(task.items)))[:count]
@@ -151,7 +151,7 @@ def head_of(task: Task, rows: NDArray[np.int64], seed: int) -> NDArray[np.float6
 def measure(cell: Row, task: Task) -> Row:
     """Buy, train, judge."""
     from stacksl.lm import Lesson
-    from stacksl.lm.scoring.temperature import fitted_temperature, prior_temperature
+    from stacksl.lm.scoring.normalise import fitted_temperature, prior_temperature
 
     begin = time.monotonic()
     count = int(len(task.items) * cell["budget"])
@@ -190,7 +190,7 @@ def taught(task: Task, lessons: list[Any], more: Row, seed: int, temperature: fl
     """
     from stacksl.core.rng import generator
     from stacksl.lm import Lesson
-    from stacksl.lm.scoring.temperature import fitted_temperature
+    from stacksl.lm.scoring.normalise import fitted_temperature
 
     count, known = len(lessons), {each.item.id for each in lessons}
     most = [each for n, each in enumerate(lessons) if n % 5]
@@ -379,7 +379,7 @@ def main() -> None:
 def with_row(kept: Row, row: Row, task: Task) -> Row:
     """What is kept, and one row more."""
     import stacksl
-    from stacksl.lm.sample.docstrings import made_from
+    from stacksl.lm.sample.questions import made_from
 
     about = {"version": stacksl.__version__, "questions": made_from(), **kept}
     if not row["pilot"]:

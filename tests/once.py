@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.features import subspace
+from stacksl.features.hashing import leading_subspace
 
 MOST = 1000  # n-grams: more are those of a data set that few tests have
 
@@ -38,7 +38,7 @@ def remember_subspaces(folder: Path) -> Any:
 
     def found(matrix: Any, dim: int) -> Any:
         if matrix.shape[1] > MOST:
-            return subspace.leading_subspace(matrix, dim)
+            return leading_subspace(matrix, dim)
         digest = hashlib.sha256(repr((matrix.shape, dim)).encode())
         for part in (matrix.data, matrix.indices, matrix.indptr):
             digest.update(part.tobytes())
@@ -46,7 +46,7 @@ def remember_subspaces(folder: Path) -> Any:
         if not kept.exists():
             mine = folder / f"{os.getpid()}.part"
             with mine.open("wb") as file:
-                np.save(file, subspace.leading_subspace(matrix, dim))
+                np.save(file, leading_subspace(matrix, dim))
             mine.rename(kept)
         return np.load(kept)
 

@@ -10,8 +10,8 @@ from stacksl.core.confidence import radius
 from stacksl.core.heads.linear import refit
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.bounds import assemble
+from stacksl.core.scorers.gradient import ClassBlocks, OneMatrix
 from stacksl.core.scorers.rows import add_rows, all_scores, label_of, pick, restored
-from stacksl.core.scorers.tracking import ClassBlocks, OneMatrix
 
 
 class Perceptron:

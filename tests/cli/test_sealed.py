@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
-from stacksl.runs.storage import state
+from stacksl.runs.storage import status as state
 
 from ..runs.people_cases import (
     Row,

@@ -11,8 +11,7 @@ from sklearn.semi_supervised import LabelSpreading
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.heads import spreading
-from stacksl.core.heads.logistic import Fit
-from stacksl.core.heads.soft import Soft, together
+from stacksl.core.heads.logistic import Fit, Soft, together
 from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import FeatureError

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from stacksl.core.blocks import SharedFeatures
-from stacksl.core.scorers import SCORERS, Scorer, ScorerSettings, make_scorer
-from stacksl.core.scorers.widening import widened
+from stacksl.core.scorers import SCORERS, Scorer, ScorerSettings, make_scorer, widened
 from stacksl.errors import SettingsError
 from stacksl.types import Label
 

@@ -9,7 +9,7 @@ import pytest
 
 import stacksl
 from stacksl.core import PAPER_RANGES, RECIPES
-from stacksl.lab.language.methods import FIXED
+from stacksl.lab.language.paper import FIXED
 from stacksl.lab.study.rows import KEYS
 from stacksl.lm.memory.size import Size
 from stacksl.lm.prompt.format import TEMPLATES, template

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from stacksl.features import hashing, subspace
+from stacksl.features import hashing
+from stacksl.features.hashing import leading_subspace
 
 SENTENCE = "my card was declined how do i pay the transfer has not arrived where is cash a"
 WORDS = tuple(SENTENCE.split())
@@ -23,7 +24,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.delenv("STACKSL_NO_CACHE", raising=False)
     monkeypatch.delenv("STACKSL_ENCODER_THREADS", raising=False)
-    monkeypatch.setattr(hashing, "leading_subspace", subspace.leading_subspace)
+    monkeypatch.setattr(hashing, "leading_subspace", leading_subspace)
     return tmp_path / "cache"
 
 

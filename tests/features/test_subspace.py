@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 
-from stacksl.features.subspace import ENTRY_BITS, leading_subspace
+from stacksl.features.hashing import ENTRY_BITS, leading_subspace
 
 
 def matrix(rows: int, columns: int, rank: int, seed: int = 0) -> sp.csr_matrix:

@@ -12,8 +12,7 @@ import pytest
 from stacksl.core.gates.registry import GATES
 from stacksl.lab.language.asking import cell_of
 from stacksl.lab.language.cells import Setting
-from stacksl.lab.language.methods import BASELINES
-from stacksl.lab.language.paper import NUMBERS
+from stacksl.lab.language.paper import BASELINES, NUMBERS
 from stacksl.lab.language.studies import LanguageBench
 from stacksl.lab.language.tasks import Setup
 from stacksl.lab.studies import LANGUAGE, listing, study_named

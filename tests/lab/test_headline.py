@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stacksl.errors import DataError
+from stacksl.lab import pages as headline
 from stacksl.lab.studies import LABORATORY
-from stacksl.lab.study import headline
 from stacksl.lab.study.rows import Row
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.lab.studies import LABORATORY
-from stacksl.lab.study.program import PACKAGE, program_files, program_hash
+from stacksl.lab.study.bench import PACKAGE, program_files, program_hash
 
 
 @pytest.fixture

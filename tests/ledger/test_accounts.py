@@ -117,25 +117,28 @@ def test_rows_that_contradict_their_purpose_are_refused(before, last, words) -> 
     assert (accounts.spent, accounts.asked, accounts.learnt, accounts.classes) == sums
 
 
-def test_what_fails_half_way_is_taken_back_whole() -> None:
-    accounts = Accounts(budget=2, money=None, price=0)
-    told = rows(("reserved", {}), ("answered", LABEL), ("learnt", LABEL))
-    told += [Entry(0, "budget", payload='{"budget":9,"money":4}')]
-    told += [Entry(0, "class_added", number=1, payload='{"size":5}')]
-    fresh = repr(accounts)
+def test_what_fails_half_way_is_taken_back_whole(book) -> None:
+    ledger = book(budget=9)
+    journal, item = ledger._journal, ledger._journal.items.surrogate("q0")
+    one = {**LABEL, "item": item, "slot": 0, "token": 1, "purpose": "train"}
+    told = [
+        *((event, one) for event in ("reserved", "answered", "learnt")),
+        ("budget", {"payload": '{"budget":12,"money":4}'}),
+        ("class_added", {"number": 1, "payload": '{"size":5}'}),
+    ]
+    fresh = repr(journal.pending.accounts)
 
-    def apply(entries: list[Entry]) -> None:
-        with accounts.tentative():
-            for entry in entries:
-                accounts.apply(entry)
+    def record(rows) -> None:
+        journal.later(lambda pending: [pending.record(event, **more) for event, more in rows])
 
     with pytest.raises(LedgerCorrupt):
-        apply([*told, told[0]])
-    assert repr(replace(accounts, _undo=None, _newly_seen=[], _taught_before={})) == fresh
-    apply(told)
+        record([*told, told[0]])
+    assert (repr(journal.pending.accounts), journal.pending.entries) == (fresh, [])
+    record(told)
+    accounts = journal.pending.accounts
     assert (accounts.budget, accounts.money, accounts.classes, accounts.taught) == (
-        9,
+        12,
         4,
         5,
-        {"s1": 1},
+        {item: 1},
     )

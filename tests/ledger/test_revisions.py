@@ -141,9 +141,9 @@ def test_a_forgotten_item_is_not_learnt_again(ledger: Ledger) -> None:
 
 
 def test_a_label_that_the_answers_do_not_give_is_found(ledger: Ledger) -> None:
-    pending = ledger._journal.pending
-    with pytest.raises(LedgerCorrupt, match="do not give that label"), pending.tentative():
-        pending.record("relabelled", item=pending.items.surrogate("q0"), payload='{"index":3}')
+    row = {"item": ledger._journal.items.surrogate("q0"), "payload": '{"index":3}'}
+    with pytest.raises(LedgerCorrupt, match="do not give that label"):
+        ledger._journal.durably(lambda pending: pending.record("relabelled", **row))
     assert ledger.label_of("q0") == 1
 
 

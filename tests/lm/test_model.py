@@ -13,8 +13,8 @@ from stacksl import Item
 from stacksl.errors import FeatureError
 from stacksl.lm import NORMALISATIONS, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.model import LanguageModel, Lesson
-from stacksl.lm.scoring.shared import shared_scores
-from stacksl.lm.scoring.temperature import prior_temperature
+from stacksl.lm.scoring.normalise import prior_temperature
+from stacksl.lm.scoring.paths import shared_scores
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")

@@ -19,10 +19,15 @@ import pytest
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError, MissingExtra
 from stacksl.lm import PromptFormat, Tokenizing, template
-from stacksl.lm.sample import docstrings
 from stacksl.lm.sample import questions as module
-from stacksl.lm.sample.docstrings import Described, described, made_from
-from stacksl.lm.sample.questions import TEMPLATE, give_away, questions
+from stacksl.lm.sample.questions import (
+    TEMPLATE,
+    Described,
+    described,
+    give_away,
+    made_from,
+    questions,
+)
 from stacksl.types import Item
 
 from ..once import made_once, shared_folder
@@ -239,7 +244,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_docstrings_are_read_and_nothing_is_run(package: str) -> None:
-    def one(kind: docstrings.Kind, name: str, sentence: str) -> Described:
+    def one(kind: module.Kind, name: str, sentence: str) -> Described:
         return Described(package, kind, name, sentence)
 
     assert list(described(package)) == [

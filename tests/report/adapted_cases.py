@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stacksl.report.codec import Named
 from stacksl.report.facts import BeforeLabel, Budget, Facts, Refit
 from stacksl.report.language import (
     AdapterRefit,
@@ -15,7 +16,6 @@ from stacksl.report.language import (
     NormalisationRow,
     Scoring,
 )
-from stacksl.report.named import Named
 from stacksl.report.quality import CurvePoint, TestResult
 
 from .edge_cases import SCRIPT, bare

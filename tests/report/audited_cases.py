@@ -7,13 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost, Disagreement
+from stacksl.report.codec import Named
 from stacksl.report.facts import Facts
-from stacksl.report.named import Named
 from stacksl.report.quality import (
+    Agreement,
+    Asking,
     AuditResult,
+    BudgetChange,
     ClassRow,
     ClassTotal,
+    Cost,
+    Disagreement,
     Gain,
     LabelledShare,
     OwnItems,

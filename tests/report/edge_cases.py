@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from stacksl.report.codec import Named
 from stacksl.report.facts import (
     BeforeLabel,
     Budget,
@@ -17,7 +18,6 @@ from stacksl.report.facts import (
     RoundSeries,
     SettingRow,
 )
-from stacksl.report.named import Named
 from stacksl.report.quality import (
     Calibration,
     CalibrationBin,

@@ -7,10 +7,9 @@ import pytest
 from stacksl.files import formats
 from stacksl.models.metrics import wilson
 from stacksl.report import card, render
-from stacksl.report.asking import Agreement
 from stacksl.report.audited import commands, compared, notes, uses
 from stacksl.report.facts import Facts, Refit, RoundSeries
-from stacksl.report.quality import AuditResult, ClassRow, Gain
+from stacksl.report.quality import Agreement, AuditResult, ClassRow, Gain
 from stacksl.report.wording import bought, outcome
 
 from .test_html import read

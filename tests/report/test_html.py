@@ -4,8 +4,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from stacksl.report import card, render
+from stacksl.report.codec import Named
 from stacksl.report.facts import Facts
-from stacksl.report.named import Named
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stacksl.report import figures
 from stacksl.report.facts import RoundSeries
-from stacksl.report.svg import Frame, area, dots, line, ticks
+from stacksl.report.figures import Frame, area, dots, line, ticks
 
 SIZES = {"x": (0.0, 10.0), "y": (0.0, 1.0)}
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.report import card, render, svg, wording
+from stacksl.report import card, figures, render, wording
 from stacksl.report.facts import LabelSet, SetAtRefits
 from stacksl.report.quality import CurvePoint
 
 
-@pytest.mark.parametrize("module", [wording, svg])
+@pytest.mark.parametrize("module", [wording, figures])
 def test_examples_in_the_docstrings(module):
     found = doctest.testmod(module)
     assert found.attempted > 0

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from stacksl.report.codec import Named
 from stacksl.report.facts import (
     BeforeLabel,
     Budget,
@@ -18,7 +19,6 @@ from stacksl.report.facts import (
     RoundSeries,
     SettingRow,
 )
-from stacksl.report.named import Named
 from stacksl.report.quality import (
     Calibration,
     CalibrationBin,

@@ -12,12 +12,12 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run
 from stacksl.errors import LabelerError, RunError
-from stacksl.features import epochs
+from stacksl.features import store
 from stacksl.features.store import save_block
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.export.folder import merge
 from stacksl.lm.model import LanguageModel
-from stacksl.lm.scoring.temperature import fitted_temperature
+from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.models.adapted import AdaptedModel
 from stacksl.runs.settings.conflicts import due_at
 from stacksl.runs.storage.checkpoints import latest
@@ -260,7 +260,7 @@ def test_what_cannot_be_asked_any_more_is_zero_and_never_read(
         phi[unread], base[unread] = np.nan, np.nan
         save_block(folder, type(block)(phi, block.offsets, base), *words)
 
-    monkeypatch.setattr(epochs, "save_block", poisoned)
+    monkeypatch.setattr(store, "save_block", poisoned)
     again = adapt(model, corpus, tmp_path / "run")
     decisions = [[row.payload | {"item": ""} for row in rows_of(made, "round")]
                  for made in (finished, again)]  # fmt: skip

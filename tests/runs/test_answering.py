@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
-from stacksl.ledger.pending import Pending
+from stacksl.ledger.accounts import Pending
 from stacksl.runs.storage.folder import WAIT
 
 from .conftest import CLASSES, class_items

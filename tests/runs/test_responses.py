@@ -9,7 +9,7 @@ import pytest
 
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
-from stacksl.report.asking import Agreement, BudgetChange, Cost
+from stacksl.report.quality import Agreement, BudgetChange, Cost
 from stacksl.runs.finish.rounds import Rounds, asking_of
 from stacksl.types import Decision
 

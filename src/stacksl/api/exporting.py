@@ -15,7 +15,7 @@ from stacksl.files.atomic import replace_file
 from stacksl.ledger.events import MEASURING, SOFT
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.models.metrics import cohen_kappa
-from stacksl.report.markdown import data_card
+from stacksl.report.html import data_card
 from stacksl.telemetry import refuse_telemetry
 
 if TYPE_CHECKING:

@@ -106,7 +106,7 @@ class Plan:
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.session import Session
         from stacksl.runs.session.setup import keep_rows
-        from stacksl.runs.storage.state import begin
+        from stacksl.runs.storage.status import begin
 
         if not self.fits:
             return self.claimed().start(progress)

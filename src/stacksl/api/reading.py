@@ -53,7 +53,7 @@ class StoredRun:
         """
         from stacksl.models.adapted import AdaptedModel, is_adapted
         from stacksl.models.linear import Model
-        from stacksl.runs.settings.plugins import load_plugins
+        from stacksl.runs.settings.resolve import load_plugins
 
         folder = self.folder.model
         load_plugins(self.folder.resolved().get("plugins"))

@@ -229,7 +229,7 @@ class Run(StoredRun):
         """
         from stacksl.labelers.function import as_labeler
         from stacksl.runs.changes.change import Change, change_run, preview
-        from stacksl.runs.storage.state import expect_labeler
+        from stacksl.runs.storage.status import expect_labeler
 
         wanted = Change(
             None if budget is None else str(budget),

@@ -13,8 +13,7 @@ def main() -> None:
     """The entry point of the command `stacksl`: runs the words typed and exits with their code."""
     import sys
 
-    from stacksl.cli.entry import call, settle_streams
-    from stacksl.cli.processes import in_crew
+    from stacksl.cli.entry import call, in_crew, settle_streams
 
     settle_streams()
     sys.exit(in_crew(lambda: call(sys.argv[1:])))

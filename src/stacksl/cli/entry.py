@@ -9,6 +9,9 @@ code  meaning
 130   stopped with Ctrl-C; the sentence has the command that continues
 141   whoever read stdout went away (``stacksl predict ... | head``)
 ====  ==========================================================================
+
+Of several processes of one command (torchrun --nproc-per-node 2 -m stacksl run ...) the first runs
+it, and the others serve its calls of the model.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
@@ -47,8 +50,6 @@ def call(words: Sequence[str]) -> int:
 
     Nothing is raised, and a traceback is printed only where the words hold ``--debug``.
     """
-    if sentence := _moved(words):
-        return _say(sentence, 2)
     try:
         code = _invoke(_named(words))
         sys.stdout.flush()
@@ -64,25 +65,6 @@ def call(words: Sequence[str]) -> int:
     except Exception as error:
         return _failed(error, debug="--debug" in words)
     return code
-
-
-_MOVED = {
-    "budget": "stacksl change RUN --budget B",
-    "extend": "stacksl change RUN --items FILE",
-    "classes": "stacksl change RUN --add-class NAME",
-    "release": "stacksl people RUN --free [NAME]",
-}
-"""Verbs of earlier versions, and what takes their place."""
-
-
-def _moved(words: Sequence[str]) -> str | None:
-    """The message for a verb of earlier versions; None for any other."""
-    first = words[0] if words else ""
-    if first in _MOVED:
-        return f"there is no verb '{first}' any more: use `{_MOVED[first]}`"
-    if first == "resume" and any(each.partition("=")[0] == "--owned" for each in words):
-        return "`resume` has no --owned any more: use `stacksl change RUN --owned FILE`"
-    return None
 
 
 def _named(words: Sequence[str]) -> list[str]:
@@ -151,3 +133,38 @@ def _one_line(text: str) -> str:
 def _silence_stdout() -> None:
     """Redirect stdout to the null device, so that the flush at exit cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def in_crew(play: Callable[[], int]) -> int:
+    """The exit code of `play`, which only the first of several processes runs.
+
+    The others serve it until it is done; torch is loaded only where there
+    is more than one process.
+    """
+    if int(os.environ.get("WORLD_SIZE") or "1") < 2:
+        return play()
+    from stacksl.errors import StackslError
+
+    try:
+        from stacksl.lm.distributed import current_processes, serve
+        from stacksl.lm.worker import Worker
+
+        processes = current_processes()
+    except StackslError as error:
+        return _unformed(str(error), 2)
+    except KeyboardInterrupt:
+        return _unformed("stopped; nothing was changed", 130)
+    if processes.rank > 0:
+        serve(processes, Worker(processes))
+        return 0
+    try:
+        return play()
+    finally:
+        processes.close()
+
+
+def _unformed(sentence: str, code: int) -> int:
+    """The exit code of a process that could not join the others; the first one prints why."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"stacksl: {sentence}", file=sys.stderr)
+    return code

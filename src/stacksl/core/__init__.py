@@ -40,9 +40,14 @@ from stacksl.core.followers import (
     loss_set,
     make_follower,
 )
-from stacksl.core.gates.deviations import DGS, LUCB
-from stacksl.core.gates.potential import Reserve
-from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information, contested_score
+from stacksl.core.gates.priced import (
+    Avoided,
+    Contested,
+    Entropy,
+    Information,
+    Reserve,
+    contested_score,
+)
 from stacksl.core.gates.registry import (
     GATES,
     LLF,
@@ -54,7 +59,7 @@ from stacksl.core.gates.registry import (
 )
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Always, First, Random, Uniform
-from stacksl.core.gates.widths import ADPO, Width
+from stacksl.core.gates.widths import ADPO, DGS, LUCB, Width
 from stacksl.core.learner import Learner, LLFStackSL, StackSL
 from stacksl.core.parts import PARTS, Part
 from stacksl.core.rng import generator, uniforms

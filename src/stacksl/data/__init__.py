@@ -3,9 +3,9 @@
 from stacksl.data.checking import check, overlap
 from stacksl.data.classes import Bank, Classes, read_bank, read_classes, write_classes
 from stacksl.data.dataset import Dataset, Rejected
-from stacksl.data.hub import table_of
 from stacksl.data.reading import as_written, read, rows_of
 from stacksl.data.sample import sample
+from stacksl.data.tables import table_of
 from stacksl.data.writing import TABLES, kind_of_table, write, write_rejected, write_table
 
 __all__ = [

@@ -121,7 +121,7 @@ def _opened(
     if isinstance(path, Table):
         return "items", nullcontext(path)
     if str(path).startswith("hf:") or container == "hub":
-        from stacksl.data.hub import open_hub
+        from stacksl.data.tables import open_hub
 
         return open_hub(str(path))
     path = Path(path)

@@ -1,19 +1,16 @@
-"""The sums over the rows of a chain: purchases, what they cost, what is left."""
+"""The sums over the rows of a chain, and the pending entries that they count already."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, get_args
 
 from stacksl.ledger.events import MEASURING, SOFT, STANDINGS, Entry
+from stacksl.ledger.purchases import Answer, Purchase, Purpose
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
-
-_SUMS: Final = (
-    "budget", "money", "price", "asked", "answered", "reserved", "paid", "promised", "learnt",
-    "last_round", "epoch", "classes", "classes_added", "doubled",
-)  # fmt: skip
+from stacksl.ledger.store.items import Items
+from stacksl.ledger.store.private import PrivateTables
 
 
 @dataclass(slots=True)
@@ -60,9 +57,6 @@ class Accounts:
     seen: set[str] = field(default_factory=set)
     taught: dict[str, int | None] = field(default_factory=dict)
     standing: dict[str, str] = field(default_factory=dict)
-    _undo: dict[Key, State | None] | None = None
-    _newly_seen: list[str] = field(default_factory=list)
-    _taught_before: dict[str, tuple[bool, int | None]] = field(default_factory=dict)
 
     @property
     def spent(self) -> int:
@@ -89,35 +83,6 @@ class Accounts:
     def pays(self, price: int) -> bool:
         """Whether `price` stays within the money."""
         return self.money is None or self.spent_money + price <= self.money
-
-    @contextmanager
-    def tentative(self) -> Iterator[None]:
-        """Undo what is applied inside if the block raises."""
-        sums, was_open = [getattr(self, name) for name in _SUMS], dict(self.open)
-        standing = dict(self.standing)
-        self._undo, self._newly_seen, self._taught_before = {}, [], {}
-        try:
-            yield
-        except BaseException:
-            self._restore(self._undo)
-            for name, value in zip(_SUMS, sums, strict=True):
-                setattr(self, name, value)
-            self.open, self.standing = was_open, standing
-            raise
-        finally:
-            self._undo = None
-
-    def _restore(self, undo: dict[Key, State | None]) -> None:
-        self.seen.difference_update(self._newly_seen)
-        for item, (was, label) in self._taught_before.items():
-            del self.taught[item]
-            if was:
-                self.taught[item] = label
-        for key, state in undo.items():
-            if state is None:
-                del self.purchases[key]
-            else:
-                self.purchases[key] = state
 
     def apply(self, entry: Entry) -> None:
         """Count one more row.
@@ -182,9 +147,8 @@ class Accounts:
 
     def _certified(self, entry: Entry) -> None:
         self.last_round = max(self.last_round, entry.round or 0)
-        if entry.item is not None and entry.item not in self.seen:
+        if entry.item is not None:
             self.seen.add(entry.item)
-            self._newly_seen.append(entry.item)
 
     def _refreshed(self, entry: Entry) -> None:
         if entry.number != self.epoch + 1:
@@ -217,13 +181,13 @@ class Accounts:
         for key, state in self.purchases.items():
             if state.purpose == "audit" and state.stage == "answered" and not state.shown:
                 measured = None if self.is_aside(state) else state.word
-                self._put(key, replace(state, shown=True, measured=measured))
+                self.purchases[key] = replace(state, shown=True, measured=measured)
 
     def _relabelled(self, entry: Entry) -> None:
         index = entry.data().get("index")
         if entry.item not in self.taught or index != self.label_of(entry.item):
             raise impossible(entry, "the answers to its item do not give that label")
-        self._teach(entry.item, index)
+        self.taught[entry.item] = index
 
     # Rows of a purchase ------------------------------------------------------------------------
 
@@ -238,7 +202,7 @@ class Accounts:
         fresh = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
         if before is not None:
             fresh = replace(fresh, words=before.words, late=before.late)
-        self._put(key, fresh)
+        self.purchases[key] = fresh
         self.open[key] = None
         self.doubled += before is None and key[1] == 1
         self._promise(fresh, 1)
@@ -246,7 +210,7 @@ class Accounts:
     def _released(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "open")
         self._close(key, before)
-        self._put(key, replace(before, stage="released"))
+        self.purchases[key] = replace(before, stage="released")
 
     def _answered(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "open", "released")
@@ -259,12 +223,14 @@ class Accounts:
             self._expect_payable(entry, paid)
         words = before.words | {word}
         answered = replace(before, stage="answered", price=paid, words=words, word=word[1])
-        self._put(key, replace(answered, labeler=entry.labeler))
+        self.purchases[key] = replace(answered, labeler=entry.labeler)
         self._pay(answered)
 
     def _late(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "released", "answered")
-        self._put(key, replace(before, words=before.words | {word_of(entry)}, late=before.late + 1))
+        self.purchases[key] = replace(
+            before, words=before.words | {word_of(entry)}, late=before.late + 1
+        )
 
     def _corrected(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")
@@ -275,7 +241,7 @@ class Accounts:
         named = entry.data().get("named") and before.measured is not None
         measured = word[1] if named else before.measured
         revised = replace(before, word=word[1], words=words, measured=measured)
-        self._put(key, replace(revised, corrections=entry.number))
+        self.purchases[key] = replace(revised, corrections=entry.number)
 
     def _learnt(self, key: Key, entry: Entry) -> None:
         before = self._at(key, entry, "answered")
@@ -283,13 +249,9 @@ class Accounts:
             raise impossible(entry, "it was learnt before")
         if not self.teaches(before):
             raise impossible(entry, "its answer cannot be learnt")
-        self._put(key, replace(before, learnt_at=entry.time))
-        self._teach(key[0], before.index)
+        self.purchases[key] = replace(before, learnt_at=entry.time)
+        self.taught[key[0]] = before.index
         self.learnt += 1
-
-    def _teach(self, item: str, index: int | None) -> None:
-        self._taught_before.setdefault(item, (item in self.taught, self.taught.get(item)))
-        self.taught[item] = index
 
     def _expect_payable(self, entry: Entry, price: int) -> None:
         """An owned label costs nothing, a model's is no label of the budget; any other must fit."""
@@ -324,11 +286,6 @@ class Accounts:
         del self.open[key]
         self._promise(state, -1)
 
-    def _put(self, key: Key, state: State) -> None:
-        if self._undo is not None:
-            self._undo.setdefault(key, self.purchases.get(key))
-        self.purchases[key] = state
-
 
 _PLAIN: dict[str, Callable[[Accounts, Entry], None]] = {
     "round": Accounts._certified,
@@ -348,3 +305,74 @@ _EFFECTS: dict[str, Callable[[Accounts, Key, Any], None]] = {
     "corrected": Accounts._corrected,
     "learnt": Accounts._learnt,
 }
+
+
+@dataclass(slots=True)
+class Pending:
+    """Entries that are counted but not yet chained, with the accounts and tables they change.
+
+    Attributes:
+        accounts: the sums over all rows and the entries.
+        items: the run's items.
+        private: the private tables beside the chain.
+        clock: gives seconds since the epoch.
+        entries: the entries to be written, in order.
+    """
+
+    accounts: Accounts
+    items: Items
+    private: PrivateTables
+    clock: Callable[[], float]
+    entries: list[Entry] = field(default_factory=list)
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Count an entry and keep it to be written."""
+        entry = Entry(time=int(self.clock() * 1e6), event=event, **fields)
+        self.accounts.apply(entry)
+        self.entries.append(entry)
+
+    def record_of(self, key: Key, state: State, event: str, **fields: Any) -> None:
+        """`record` of a purchase: its round, its purpose, and its last lease unless given."""
+        fields = {"token": state.token, **fields}
+        item, slot = key
+        self.record(event, round=state.round, item=item, slot=slot, purpose=state.purpose, **fields)
+
+    def state(self, item: str, slot: int) -> State | None:
+        """The current state of a purchase, or None if it was never made."""
+        return self.accounts.purchases.get((self.items.surrogate(item), slot))
+
+    def slots(self, item: str) -> int:
+        """How many slots of an item were ever leased."""
+        return len(self.accounts.slots(self.items.surrogate(item)))
+
+    def size(self, item: str) -> int | None:
+        """K of an item, if known, added classes included."""
+        size = self.items.size(self.items.surrogate(item))
+        return size if self.accounts.classes is None else self.accounts.classes
+
+    def purchase(self, key: Key) -> Purchase | None:
+        """The last lease of a purchase; None where its item is no longer known."""
+        item, state = self.items.id(key[0]), self.accounts.purchases[key]
+        if item is None:
+            return None
+        purpose = next(p for p in get_args(Purpose) if p == state.purpose)
+        return Purchase(item, key[1], state.token, state.round or 0, purpose, state.price)
+
+    def words(self, answer: Answer) -> str | None:
+        """The salted hash of the free texts of an answer; None where it has none."""
+        surrogate = self.items.surrogate(answer.item)
+        return self.items.words(surrogate, answer.text, answer.note)
+
+    def is_recorded(self, answer: Answer) -> bool:
+        """Whether the same answer was recorded before, accepted or late."""
+        state = self.state(answer.item, answer.slot)
+        if state is None:
+            return False
+        return (answer.token, answer.word, self.words(answer)) in state.words
+
+    def answers_open_lease(self, answer: Answer) -> bool:
+        """Whether the answer is on its purchase's open lease, or was recorded before."""
+        state = self.state(answer.item, answer.slot)
+        return self.is_recorded(answer) or (
+            state is not None and state.stage == "open" and state.token == answer.token
+        )

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.accounts import Accounts
+from stacksl.ledger.accounts import Accounts, Pending
 from stacksl.ledger.events import Row, read_certificate
 from stacksl.ledger.grants import release_all
-from stacksl.ledger.pending import Pending
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.store.chain import Heads, Link, chain, genesis, walk
 from stacksl.ledger.store.database import Store, place_file, remove_file
@@ -100,19 +99,13 @@ class Journal:
             yield
             return
         try:
-            with self._store.writing():
+            with self._tentative(), self._store.writing():
                 self._open = True
                 self._catch_up()
-                with self.pending.tentative():
-                    yield
-                    links = chain(self.head, self.pending.entries)
-                    self._store.append(links)
-                    self._store.commit()
-        except BaseException:
-            self.items.read()
-            with suppress(LedgerError):  # an error here would hide the first one
-                self.private.read()
-            raise
+                yield
+                links = chain(self.head, self.pending.entries)
+                self._store.append(links)
+                self._store.commit()
         finally:
             self._open = False
         if links:
@@ -134,8 +127,22 @@ class Journal:
             raise LedgerError(f"the ledger {self._store.name} was opened for reading only")
         if len(self.pending.entries) >= _MOST_PENDING:
             self.flush()
-        with self.pending.tentative():
+        with self._tentative():
             return build(self.pending)
+
+    @contextmanager
+    def _tentative(self) -> Iterator[None]:
+        """Drop what is recorded inside if the block raises, and count what is left anew."""
+        before = len(self.pending.entries)
+        try:
+            yield
+        except BaseException:
+            del self.pending.entries[before:]
+            self.items.read()
+            with suppress(LedgerError):  # an error here would hide the first one
+                self.private.read()
+                self._load()
+            raise
 
     def flush(self) -> None:
         """Commit the pending entries."""
@@ -238,19 +245,13 @@ class Journal:
         tail = self._tail()
         if tail == self.head:
             return
-        if tail.count <= self.head.count:
-            raise LedgerCorrupt(
-                f"the ledger {self._store.name} should have {self.head.count} rows, as this "
-                f"process left it, but has {tail.count} other rows: it was cut or replaced"
-            )
         self.items.read()
         self.private.read()
         if self.pending.entries:
             self._load()
             return
-        with self.pending.tentative():
-            for link in self._store.links(self.head.count):
-                self.pending.accounts.apply(link.entry)
+        for link in self._store.links(self.head.count):
+            self.pending.accounts.apply(link.entry)
         self.head = tail
 
     def _load(self) -> None:
@@ -266,7 +267,14 @@ class Journal:
         self.pending, self.head = pending, tail
 
     def _tail(self) -> Head:
-        return self._store.tail() or Head(0, self.terms.genesis)
+        """The end of the chain on disk, which this process has seen or which follows that."""
+        tail = self._store.tail() or Head(0, self.terms.genesis)
+        if tail.count <= self.head.count and tail != self.head:
+            raise LedgerCorrupt(
+                f"the ledger {self._store.name} should have {self.head.count} rows, as this "
+                f"process left it, but has {tail.count} other rows: it was cut or replaced"
+            )
+        return tail
 
     def _empty(self) -> Pending:
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from stacksl.ledger import grants, revisions
+from stacksl.ledger import grants
 from stacksl.ledger.events import Row, canonical, owned_decision
 from stacksl.ledger.journal import Journal, Terms
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt, Said
@@ -256,7 +256,7 @@ class Ledger(LedgerReader):
             LabelerError: the index is not a whole number, or not one of the item's candidates.
         """
         answer = Answer(item, slot, 1, index, labeler, 0, said, text, note)
-        learnt = self._journal.durably(lambda pending: revisions.correct(pending, answer, named))
+        learnt = self._journal.durably(lambda pending: grants.correct(pending, answer, named))
         if learnt is None:
             return None
         state, label = learnt
@@ -272,11 +272,11 @@ class Ledger(LedgerReader):
             labeler: by name.
             detail: why.
         """
-        self._journal.durably(lambda pending: revisions.stand(pending, event, labeler, detail))
+        self._journal.durably(lambda pending: grants.stand(pending, event, labeler, detail))
 
     def show_audit(self) -> None:
         """Record that the audit is about to be shown: its answers so far are what it measures."""
-        self._journal.durably(revisions.show)
+        self._journal.durably(grants.show)
 
     @contextmanager
     def together(self) -> Iterator[None]:

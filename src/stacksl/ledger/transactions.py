@@ -9,11 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
 from stacksl.errors import LabelerError, LedgerError
+from stacksl.ledger.accounts import Pending
 from stacksl.ledger.events import SOFT, canonical, certificate
-from stacksl.ledger.pending import Pending
-from stacksl.ledger.purchases import Answer, Outcome, Purchase, Skip
+from stacksl.ledger.purchases import (
+    Answer,
+    Outcome,
+    Purchase,
+    Skip,
+    expect_candidate,
+    expect_price,
+    whole,
+    whole_answer,
+)
 from stacksl.ledger.state import Key, State
-from stacksl.ledger.validation import expect_candidate, expect_price, whole, whole_answer
 from stacksl.types import Decision
 
 _REASONS = ("expired", "refused", "forgotten", *(f"skipped: {why}" for why in get_args(Skip)))
@@ -146,15 +154,7 @@ def release(pending: Pending, purchase: Purchase, reason: str, note: str | None 
     if words is not None:
         said["words"] = words
         pending.private.note_texts(surrogate, words, None, note)
-    pending.record(
-        "released",
-        round=state.round,
-        item=surrogate,
-        slot=purchase.slot,
-        token=purchase.token,
-        purpose=state.purpose,
-        payload=canonical(said),
-    )
+    pending.record_of((surrogate, purchase.slot), state, "released", payload=canonical(said))
     return True
 
 
@@ -232,17 +232,7 @@ def _accept(pending: Pending, state: State, answer: Answer) -> None:
         how["given"] = answer.token
     if not leased:
         how["unleased"] = True  # a new charge: it replaces no reservation
-    pending.record(
-        "answered",
-        round=state.round,
-        item=pending.items.surrogate(answer.item),
-        slot=answer.slot,
-        token=lease,
-        purpose=state.purpose,
-        labeler=pending.private.code(answer.labeler),
-        price=answer.price,
-        payload=canonical(how),
-    )
+    record_answer(pending, state, answer, "answered", how, token=lease, price=answer.price)
 
 
 def teach(pending: Pending, item: str, slot: int) -> bool:
@@ -252,16 +242,8 @@ def teach(pending: Pending, item: str, slot: int) -> bool:
         return False
     if surrogate in pending.accounts.taught:
         return False
-    pending.record(
-        "learnt",
-        round=state.round,
-        item=surrogate,
-        slot=slot,
-        token=state.token,
-        purpose=state.purpose,
-        labeler=state.labeler,
-        payload=canonical({"index": state.index}),
-    )
+    payload = canonical({"index": state.index})
+    pending.record_of((surrogate, slot), state, "learnt", labeler=state.labeler, payload=payload)
     return True
 
 
@@ -278,6 +260,20 @@ def relabel(pending: Pending, item: str) -> bool:
     return True
 
 
+def record_answer(
+    pending: Pending,
+    state: State,
+    answer: Answer,
+    event: str,
+    said: Mapping[str, object],
+    **fields: int,
+) -> None:
+    """Record an answer to a purchase by its labeler; `said` is the payload."""
+    key, who = (pending.items.surrogate(answer.item), answer.slot), answer.labeler
+    labeler, payload = pending.private.code(who), canonical(said)
+    pending.record_of(key, state, event, labeler=labeler, payload=payload, **fields)
+
+
 def said_of(pending: Pending, answer: Answer) -> dict[str, object]:
     """The payload of an answer; its free texts go to the private tables."""
     said: dict[str, object] = (
@@ -292,14 +288,6 @@ def said_of(pending: Pending, answer: Answer) -> dict[str, object]:
 
 
 def _keep_late(pending: Pending, state: State, answer: Answer) -> None:
-    pending.record(
-        "late",
-        round=state.round,
-        item=pending.items.surrogate(answer.item),
-        slot=answer.slot,
-        token=answer.token,
-        purpose=state.purpose,
-        labeler=pending.private.code(answer.labeler),
-        price=0,
-        payload=canonical(said_of(pending, answer)),
+    record_answer(
+        pending, state, answer, "late", said_of(pending, answer), token=answer.token, price=0
     )

@@ -10,8 +10,7 @@ from pathlib import Path
 from time import time_ns
 
 from stacksl.features.cache import cache_folder
-from stacksl.files.atomic import write_atomic
-from stacksl.files.private import make_private
+from stacksl.files.atomic import make_private, write_atomic
 
 _FILE = "weights.json"
 _KINDS = ("config.json", "*.safetensors", "*.bin", "*.index.json")

@@ -23,14 +23,13 @@ from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.prompt.format import Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap
-from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors
-from stacksl.lm.scoring.temperature import prior_temperature
+from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors, prior_temperature
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.refit import Trained
 from stacksl.lm.worker import BLOCK, Worker
-from stacksl.types import Item
+from stacksl.types import Item, copied
 
 Progress = Callable[[int, int], None]
 
@@ -78,14 +77,8 @@ class LanguageModel:
         self._worker = Worker(processes)
         processes.together(self._worker, "open", choices, seed)
         loaded = self._worker.loaded
-        self._format = PromptFormat(
-            choices.template,
-            choices.protocol,
-            loaded.tokenizer if choices.chat else None,
-            choices.pmi_context,
-            choices.system,
-            choices.chat_arguments,
-        )
+        chat = loaded.tokenizer if choices.chat else None
+        self._format = copied(PromptFormat, choices, chat=chat)
         limits = Limits(choices.max_len_prompt, choices.max_len_choice, loaded.positions)
         self._tokenizing = Tokenizing(loaded.tokenizer, limits)
         self._map = StateMap(choices.state_dim)

@@ -24,7 +24,7 @@ class ModelChoices:
         system, chat_arguments: of the chat form (`prompts.PromptFormat`).
         pmi_context: the premise of `pmi` (`prompts.PromptFormat`).
         normalisation, temperature: how log-likelihoods become scores; a temperature of None is
-            fitted (`scoring.temperature`).
+            fitted (`scoring.normalise`).
         max_len_prompt, max_len_choice: tokens kept (`tokens.Limits`).
         device, dtype: as `loading.load` takes them.
         path: how options are scored (`likelihood.PATHS`), or `auto`.

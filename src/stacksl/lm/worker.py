@@ -19,8 +19,7 @@ from stacksl.lm.memory.errors import within_memory
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.likelihood import Likelihood, Use
 from stacksl.lm.scoring.packing import Packing
-from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.scoring.shared import Read, once
+from stacksl.lm.scoring.paths import Read, load_torch, once
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example

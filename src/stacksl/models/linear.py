@@ -19,8 +19,7 @@ from stacksl.core.scorers import Head, Scorer, ScorerSettings, make_scorer, rest
 from stacksl.errors import DataError, FeatureError, RunError
 from stacksl.features import FeatureMap, GivenFeatures, make_features
 from stacksl.files import arrays, formats
-from stacksl.files.atomic import write_atomic
-from stacksl.files.private import make_private
+from stacksl.files.atomic import make_private, write_atomic
 from stacksl.types import Item
 from stacksl.version import __version__
 

@@ -28,6 +28,6 @@ def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
         text: False leaves out what the data's owner worded, class names included.
         class_names: True keeps those in a card without text.
     """
-    from stacksl.report.markdown import model_card
+    from stacksl.report.html import model_card
 
     return model_card(facts, text=text, class_names=class_names)

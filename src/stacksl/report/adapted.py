@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stacksl.report.named import Named
+from stacksl.report.codec import Named
 from stacksl.report.wording import count, number, percent, plural
 
 if TYPE_CHECKING:

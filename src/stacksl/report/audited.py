@@ -5,13 +5,20 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from stacksl.report.named import Named
+from stacksl.report.codec import Named
 from stacksl.report.wording import count, interval, money, number, percent, plural
 
 if TYPE_CHECKING:
-    from stacksl.report.asking import Agreement, Asking
     from stacksl.report.facts import Facts, Refit
-    from stacksl.report.quality import AuditResult, ClassTotal, Gain, LabelledShare, OwnItems
+    from stacksl.report.quality import (
+        Agreement,
+        Asking,
+        AuditResult,
+        ClassTotal,
+        Gain,
+        LabelledShare,
+        OwnItems,
+    )
 
 
 MEANING = (

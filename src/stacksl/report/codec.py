@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar, cast
 
 from stacksl.files import formats
 
@@ -63,3 +63,25 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii():
         return value.translate(_SURROGATES)
     return value
+
+
+class _Config(TypedDict):
+    """How pydantic reads a fact (a part of its `ConfigDict`, which is slow to import)."""
+
+    extra: Literal["forbid"]
+    strict: bool
+
+
+class Fact:
+    """A frozen dataclass that is read from JSON with every field checked."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[_Config] = {"extra": "forbid", "strict": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Fact):
+    """A name with a value (a version, a fingerprint, a count by reason)."""
+
+    name: str
+    value: str

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.asking import Asking
+from stacksl.report.codec import Fact, Named
 from stacksl.report.language import LanguageModel
-from stacksl.report.named import Fact, Named
 from stacksl.report.quality import (
+    Asking,
     AuditResult,
     Calibration,
     ClassRow,

@@ -1,17 +1,21 @@
-"""The report as one HTML page: no script, no network, equal bytes for equal facts."""
+"""The report as one HTML page, without script or network, and cards, each a README.md.
+
+Equal facts give equal bytes.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stacksl.report import adapted, audited, figures, tables, wording
+from stacksl.report.facts import Facts
+from stacksl.report.quality import ClassRow
 
 if TYPE_CHECKING:
     import jinja2
-
-    from stacksl.report.facts import Facts
 
 
 EXCERPT = 280
@@ -93,3 +97,50 @@ def environment() -> jinja2.Environment:
         short=lambda value: wording.excerpt(value, 120),
     )
     return environment
+
+
+def model_card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
+    """The card of a run's facts (`stacksl.report.card`); ends with a newline."""
+    shown = facts if text else tables.without_text(facts, class_names)
+    found = (
+        environment()
+        .get_template("card.md.j2")
+        .render(
+            facts=shown,
+            named_classes=text or class_names,
+            never_seen=tables.never_seen(shown),
+            weakest=_weakest(shown),
+        )
+    )
+    return wording.clean(found.rstrip("\n")) + "\n"
+
+
+def data_card(numbers: Mapping[str, Any]) -> str:
+    """The card of exported labels, with the front matter of the Hugging Face hub.
+
+    Args:
+        numbers: what the template `data.md.j2` shows.
+    """
+    made = environment()
+    made.filters["price"] = lambda value: wording.money(round(value * wording.MICRO))
+    found = made.get_template("data.md.j2").render(numbers)
+    return wording.clean(found.rstrip("\n")) + "\n"
+
+
+def _weakest(facts: Facts) -> str:
+    """The classes whose recall is surely low: by the high end of its interval where it is known."""
+    tested = [row for row in tables.class_rows(facts) if row.recall is not None]
+
+    def surely(row: ClassRow) -> tuple[float, float, str]:
+        recall = row.recall or 0.0
+        return (recall if row.high is None else row.high, recall, row.name)
+
+    worst = sorted(tested, key=surely)[:3] if len(tested) > 3 else []
+    return ", ".join(f"{wording.plain(row.name)} ({_recall(row)})" for row in worst)
+
+
+def _recall(row: ClassRow) -> str:
+    percent = wording.percent(row.recall)
+    if row.low is None or row.high is None:
+        return percent
+    return f"{percent}, 95% interval {wording.interval(row.low, row.high)}"

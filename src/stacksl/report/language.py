@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.named import Fact, Named
+from stacksl.report.codec import Fact, Named
 
 
 @dataclass(frozen=True, slots=True)

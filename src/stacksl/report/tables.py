@@ -8,11 +8,10 @@ from pathlib import PurePath
 from typing import Generic, TypeVar
 
 from stacksl.report import adapted, wording
-from stacksl.report.asking import Asking
+from stacksl.report.codec import Named
 from stacksl.report.facts import Facts, SettingRow
 from stacksl.report.language import LanguageModel
-from stacksl.report.named import Named
-from stacksl.report.quality import ClassRow, ClassTotal
+from stacksl.report.quality import Asking, ClassRow, ClassTotal
 
 FEWEST = 10  # measured items of a class whose recall is shown
 

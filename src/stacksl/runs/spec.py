@@ -23,8 +23,13 @@ from stacksl.runs.items.reading import CLASSES, Kept, given_classes, keep_retrie
 from stacksl.runs.items.sources import More, Sources, load, with_more
 from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.fields import Settings
-from stacksl.runs.settings.plugins import load_plugins, plugin_versions
-from stacksl.runs.settings.resolve import Resolved, resolve, settings_type
+from stacksl.runs.settings.resolve import (
+    Resolved,
+    load_plugins,
+    plugin_versions,
+    resolve,
+    settings_type,
+)
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.tombstones import as_it_was
 from stacksl.types import Item

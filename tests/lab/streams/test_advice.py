@@ -10,10 +10,16 @@ import pytest
 from stacksl.core import make_gate
 from stacksl.lab.engines import run_stream
 from stacksl.lab.figures.advice import verdict
-from stacksl.lab.statistics.effects import between, contrast, near_budget, negative, shift_of_best
 from stacksl.lab.streams import bisections
 from stacksl.lab.streams.advice import ADVICE, measure, trials
-from stacksl.lab.streams.sentences import SENTENCES
+from stacksl.lab.streams.sentences import (
+    SENTENCES,
+    between,
+    contrast,
+    near_budget,
+    negative,
+    shift_of_best,
+)
 from stacksl.lab.study.rows import Row
 from stacksl.lab.synthetic import playing
 from stacksl.lab.synthetic.streams import make_stream

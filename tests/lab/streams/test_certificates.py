@@ -11,8 +11,15 @@ from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.likelihood import mixture_loss
 from stacksl.core.losses import cross_entropy
-from stacksl.lab.streams.certificates.runs import CANDIDATES, Design, make_world, play_newton
-from stacksl.lab.streams.certificates.study import CERTIFICATES, lost_by_mixture, measure
+from stacksl.lab.streams.certificates.study import (
+    CANDIDATES,
+    CERTIFICATES,
+    Design,
+    lost_by_mixture,
+    make_world,
+    measure,
+    play_newton,
+)
 from stacksl.types import Label
 
 EVERYONE = tuple(range(CANDIDATES))

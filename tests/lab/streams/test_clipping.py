@@ -12,7 +12,7 @@ from stacksl.lab.engines import run_stream
 from stacksl.lab.streams.clipping import CLIPPING, CLIPS, clipped, levels, losses, trials
 from stacksl.lab.study.study import Line
 from stacksl.lab.synthetic import playing
-from stacksl.lab.synthetic.heavy import heavy_stream
+from stacksl.lab.synthetic.streams import heavy_stream
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from stacksl.lab.figures.drift import GUARDS, Case, case_of
 from stacksl.lab.streams.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
-from stacksl.lab.streams.drift_rows import GUARDS, Case, case_of
 from stacksl.lab.streams.trial import Trial
 
 

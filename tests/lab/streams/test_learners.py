@@ -18,10 +18,14 @@ from stacksl.lab.streams.learners import (
     _followed,
     _loss_over,
     _replayed,
+    averaged,
+    counts,
     derive,
+    descent,
+    exact_estimates,
+    fit,
     measure,
 )
-from stacksl.lab.streams.learners_exact import averaged, counts, descent, exact_estimates, fit
 from stacksl.lab.streams.trial import Trial
 from stacksl.lab.synthetic.playing import play, regrets
 from stacksl.lab.synthetic.streams import make_stream

@@ -53,7 +53,7 @@ def verify(
     model are hashed anew, which a run does only where their files have changed.
     """
     from stacksl.api import Run
-    from stacksl.runs.storage.anchors import RECORDS, anchors
+    from stacksl.runs.storage.checkpoints import RECORDS, anchors
 
     opened = Run.open(run)
     kept = anchors(opened.folder)
@@ -129,7 +129,7 @@ def export(
     """
     from stacksl.api import Run
     from stacksl.labelers.sheets.cells import inert
-    from stacksl.runs.storage.anchors import sealed
+    from stacksl.runs.storage.checkpoints import sealed
 
     opened = Run.open(run)
     with opened.ledger as ledger:

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
 import numpy as np
 
 from stacksl.core.gates import rules
-from stacksl.core.gates.deviations import DGS, LUCB
-from stacksl.core.gates.potential import Reserve
-from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information
+from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information, Reserve
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import Always, First, Random, Stateless, Uniform
-from stacksl.core.gates.widths import ADPO, Width
+from stacksl.core.gates.schedules import Always, First, Random, Uniform, Usual
+from stacksl.core.gates.widths import ADPO, DGS, LUCB, Width
 from stacksl.errors import SettingsError, unknown_name
 
 if TYPE_CHECKING:
@@ -70,7 +68,7 @@ class Gate(Protocol):
 
 @final
 @dataclass(frozen=True, slots=True)
-class LLF(Stateless):
+class LLF(Usual):
     """The paper's gate: ask iff the spread max UCB − min LCB exceeds ε = c/√(1 + q).
 
     At a ridge of at least ‖φ‖² it is `first` for c below the first spread and else never asks, at
@@ -95,7 +93,6 @@ class LLF(Stateless):
     code: ClassVar[int] = 3
     ranks: ClassVar[bool] = False
     exact_spend: ClassVar[bool] = False
-    needs_widths: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.gate_scale < math.inf:
@@ -122,7 +119,7 @@ class LLF(Stateless):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Margin:
+class Margin(Usual):
     """The paced margin (aim `model`): ask iff −margin exceeds a threshold that keeps the pace.
 
     threshold += step × ((1 if asked else 0) − labels left / rounds left). The first item is asked
@@ -144,8 +141,6 @@ class Margin:
     adaptive: bool = True
     name: ClassVar[str] = "margin"
     code: ClassVar[int] = 4
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
     needs_widths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

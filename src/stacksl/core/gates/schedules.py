@@ -15,10 +15,14 @@ AT_REST: GateState = (0.0, 0.0, 0.0, 0.0)
 """The state of a gate without one, and of a price before round 1."""
 
 
-class Stateless:
-    """The state of a gate that keeps none."""
+class Usual:
+    """What holds of most gates: they rank, spend exactly, read widths, and keep no state."""
 
     __slots__ = ()
+
+    ranks: ClassVar[bool] = True
+    exact_spend: ClassVar[bool] = True
+    needs_widths: ClassVar[bool] = True
 
     def start(self) -> GateState:
         """The gate keeps no state."""
@@ -29,14 +33,13 @@ class Stateless:
         return state
 
 
-class _WhileLeft(Stateless):
+class _WhileLeft(Usual):
     """The rule of `always` and `first`: ask while labels are left."""
 
     __slots__ = ()
 
     code: ClassVar[int] = 0
     ranks: ClassVar[bool] = False
-    exact_spend: ClassVar[bool] = True
     needs_widths: ClassVar[bool] = False
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
@@ -77,7 +80,7 @@ class First(_WhileLeft):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Random(Stateless):
+class Random(Usual):
     """Selection sampling: ask iff u < labels left / rounds left, which spends exactly B.
 
     Every set of B rounds is equally likely. A pool takes a seeded order.
@@ -87,8 +90,6 @@ class Random(Stateless):
 
     name: ClassVar[str] = "random"
     code: ClassVar[int] = 1
-    ranks: ClassVar[bool] = True
-    exact_spend: ClassVar[bool] = True
     needs_widths: ClassVar[bool] = False
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
@@ -102,13 +103,12 @@ class Random(Stateless):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Uniform(Stateless):
+class Uniform(Usual):
     """Evenly spaced labels: the j-th is asked in round ⌈jT/B⌉, which spends exactly B."""
 
     name: ClassVar[str] = "uniform"
     code: ClassVar[int] = 2
     ranks: ClassVar[bool] = False
-    exact_spend: ClassVar[bool] = True
     needs_widths: ClassVar[bool] = False
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:

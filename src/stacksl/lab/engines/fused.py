@@ -14,7 +14,6 @@ from stacksl.core.gates.rules import Clock
 from stacksl.lab.engines import (
     algebra,
     decide,
-    gradient,
     learning,
     loop_state,
     plan,
@@ -224,7 +223,7 @@ def _entry(mark: int, plain: bool) -> Any:
             if asks and plan.asked_choice:
                 choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
             if decide.steadies(plan, asks, verdict):
-                gradient.gradient_step(plan, memory, space, rows, none)
+                learning.gradient_step(plan, memory, space, rows, none)
             if asks:
                 gold, reward = _answer(space, labels, rewards, utilities, i, choice, follows)
                 _take(plan, memory, space, out, rows, choice, gold, reward, fresh, guarded, t)
@@ -238,7 +237,7 @@ def _entry(mark: int, plain: bool) -> Any:
 
 
 _MARK = stamp(
-    algebra, confidence, decide, drift, gradient, learning, loop_state, losses, plan,
+    algebra, confidence, decide, drift, learning, loop_state, losses, plan,
     policy_statistics, rules, statistics,
 )  # fmt: skip
 play_plain = _entry(_MARK, plain=True)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stacksl.core.drift import DriftGuard
-from stacksl.core.gates.deviations import DGS, LUCB
-from stacksl.core.gates.potential import Reserve
-from stacksl.core.gates.priced import Avoided, Contested
+from stacksl.core.gates.priced import Avoided, Contested, Reserve
 from stacksl.core.gates.registry import LLF, Gate, Margin
-from stacksl.core.gates.widths import ADPO
+from stacksl.core.gates.widths import ADPO, DGS, LUCB
 from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
 from stacksl.lab.engines.arrays import Stream

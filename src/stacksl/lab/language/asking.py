@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import RunError
 from stacksl.lab.language.cells import Cell, Result, Setting
-from stacksl.lab.language.methods import FIXED, llf
-from stacksl.lab.language.paper import KL_WEIGHTS, NEGATIVES, STREAM
+from stacksl.lab.language.paper import FIXED, KL_WEIGHTS, NEGATIVES, STREAM, llf
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import QUICK
 

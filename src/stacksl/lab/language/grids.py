@@ -8,8 +8,20 @@ from typing import Any
 
 from stacksl.lab.language.asking import accuracies, measured
 from stacksl.lab.language.cells import Result, Setting
-from stacksl.lab.language.methods import BASELINES, LATE, MLE, gated, llf, objective, stacksl
-from stacksl.lab.language.paper import BUDGETS, KL_WEIGHTS, NEGATIVES, NUMBERS, STREAM
+from stacksl.lab.language.paper import (
+    BASELINES,
+    BUDGETS,
+    KL_WEIGHTS,
+    LATE,
+    MLE,
+    NEGATIVES,
+    NUMBERS,
+    STREAM,
+    gated,
+    llf,
+    objective,
+    stacksl,
+)
 from stacksl.lab.language.studies import LanguageBench, LanguageStudy
 from stacksl.lab.language.tasks import Setup
 

@@ -17,7 +17,7 @@ from stacksl.lab.study.bench import Bench, Job, Wanted
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Found, Store
 from stacksl.lab.study.study import Study, rows_of
-from stacksl.lm.scoring.shared import shared_scores
+from stacksl.lm.scoring.paths import shared_scores
 from stacksl.types import Item
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from stacksl.lab.pools.arena import Arena
 from stacksl.lab.pools.peers import PEERS
 from stacksl.lab.pools.strategies import ALL, PLAIN, PRODUCT, RANDOM, measure
 from stacksl.lab.statistics.intervals import bootstrapped
-from stacksl.lab.study.bench import Bench, Job, Wanted
-from stacksl.lab.study.program import program_hash
+from stacksl.lab.study.bench import Bench, Job, Wanted, program_hash
 from stacksl.lab.study.rows import Row, pooled
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Study

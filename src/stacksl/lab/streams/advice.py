@@ -22,12 +22,11 @@ from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl.lab.study.rows import Row, pooled
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
-from stacksl.lab.synthetic.heavy import heavy_stream
 from stacksl.lab.synthetic.playing import outcome, play
-from stacksl.lab.synthetic.streams import SyntheticStream, make_stream
+from stacksl.lab.synthetic.streams import SyntheticStream, heavy_stream, make_stream
 
 if TYPE_CHECKING:
-    from stacksl.lab.streams.sweeps import Sentence
+    from stacksl.lab.streams.sentences import Sentence
 
 
 ROUNDS, QUICK_ROUNDS = 4000, 200

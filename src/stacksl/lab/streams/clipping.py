@@ -14,8 +14,8 @@ from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl.lab.study.rows import Row, pooled
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
-from stacksl.lab.synthetic.heavy import heavy_stream
 from stacksl.lab.synthetic.playing import final_regret, play, regrets
+from stacksl.lab.synthetic.streams import heavy_stream
 
 if TYPE_CHECKING:
     from stacksl.core.blocks import Array

@@ -8,9 +8,8 @@ from typing import Any
 
 from stacksl.core.drift import DriftGuard
 from stacksl.lab.engines import StreamResult
-from stacksl.lab.figures.drift import figures, layout
+from stacksl.lab.figures.drift import GUARDS, STILL, Case, case_of, figures, layout
 from stacksl.lab.statistics.intervals import bootstrapped, clopper_pearson, ratio
-from stacksl.lab.streams.drift_rows import GUARDS, STILL, Case, case_of
 from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Numbers

@@ -1,31 +1,182 @@
-"""The sentences of the paper's parameter section, each with the lines that test it."""
+"""The sentences of the paper's parameter section, with the sweeps and effects that test them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from stacksl.lab.statistics.effects import (
-    CLOSE,
-    between,
-    contrast,
-    near_budget,
-    negative,
-    shift_of_best,
-)
-from stacksl.lab.streams.sweeps import (
-    HEAVY,
-    MANY,
-    SCALAR,
-    SOFTMAX,
-    Sentence,
-    ends,
-    names,
-    sgd,
-    sides,
-    sweep,
-)
+import numpy as np
+
+from stacksl.lab.streams.trial import Samples
 from stacksl.lab.study.study import Line
+
+SCALAR: Mapping[str, Any] = {"kind": "iid", "feedback": "scalar", "dim": 20}
+SOFTMAX: Mapping[str, Any] = {"kind": "iid", "feedback": "softmax", "dim": 20}
+MANY: Mapping[str, Any] = {**SOFTMAX, "candidates": 64}
+HEAVY: Mapping[str, Any] = {"kind": "heavy", "share": 0.02, "dim": 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A piece of advice, what is swept to test it, and what is measured of the sweep.
+
+    Attributes:
+        key: its name, with which its lines begin.
+        text: what the paper says.
+        source: the stream.
+        lines: the sweep.
+        metric: what the table shows of each line.
+        effect: what is measured of the sweep, and in which unit.
+        effects: the same as numbers, one a seed, above 0 where the sentence is right.
+        presence: whether the effect is a share of something that is there or not, never below 0.
+    """
+
+    key: str
+    text: str
+    source: Mapping[str, Any]
+    lines: tuple[Line, ...]
+    metric: str
+    effect: str
+    effects: Effects
+    presence: bool = False
+
+
+def sweep(
+    key: str, name: str, values: Sequence[Any], budget: float = 0.1, **settings: Any
+) -> tuple[Line, ...]:
+    """A line a value; a callable among the settings is given the value."""
+    return tuple(
+        Line(
+            f"{key}: {name} = {value:g}, β = {budget:g}",
+            {
+                "advice": key,
+                "value": value,
+                **{k: v(value) if callable(v) else v for k, v in settings.items()},
+            },
+            budget,
+        )
+        for value in values
+    )
+
+
+def names(lines: Sequence[Line]) -> list[str]:
+    """The rows of the lines."""
+    return [line.row for line in lines]
+
+
+def sgd(**settings: Any) -> Callable[[Any], Mapping[str, Any]]:
+    """Settings of `sgd` by a value, which those take that are None; no KL term, no clipping."""
+    return lambda value: {
+        "kl_weight": 0.0,
+        "clip": "none",
+        **{k: value if v is None else v for k, v in settings.items()},
+    }
+
+
+def ends(
+    key: str,
+    text: str,
+    source: Mapping[str, Any],
+    lines: tuple[Line, ...],
+    metric: str,
+    effect: str,
+    *,
+    rising: bool = False,
+) -> Sentence:
+    """The first value has more of `metric` than the last; the last more where it is `rising`."""
+    first, last = names(lines)[:1], names(lines)[-1:]
+    effects = contrast(metric, last, first) if rising else contrast(metric, first, last)
+    return Sentence(key, text, source, lines, metric, effect, effects)
+
+
+def sides(
+    key: str,
+    text: str,
+    source: Mapping[str, Any],
+    lines: tuple[Line, ...],
+    within: tuple[float, float],
+    metric: str = "final_regret",
+    called: str = "regret of the last θ",
+) -> list[Sentence]:
+    """A recommended range, a sentence a side: values outside on it lose more than those inside."""
+    low, high = within
+    rows = {line.row: float(line.settings["value"]) for line in lines}
+    inside = [row for row, value in rows.items() if low <= value <= high]
+    outside = {
+        "below": [row for row, value in rows.items() if value < low],
+        "above": [row for row, value in rows.items() if value > high],
+    }
+    return [
+        Sentence(
+            f"{key}, {side}",
+            text,
+            source,
+            lines,
+            metric,
+            f"{called}, {side} the range less inside",
+            contrast(metric, those, inside),
+        )
+        for side, those in outside.items()
+    ]
+
+
+Effects: TypeAlias = Callable[[Samples], Sequence[float]]
+"""From the numbers of all lines to one number a seed."""
+
+SOME, MOST = 0.05, 0.95
+CLOSE = 0.05
+"""How far the labels asked for may be from B, in shares of B."""
+
+
+def contrast(metric: str, more: Sequence[str], less: Sequence[str]) -> Effects:
+    """By how much the mean of `metric` over the rows `more` is above that over `less`, by seed."""
+
+    def found(samples: Samples) -> Sequence[float]:
+        high, low = (np.mean([samples[r][metric] for r in rows], axis=0) for rows in (more, less))
+        return [float(x) for x in high - low]
+
+    return found
+
+
+def shift_of_best(small: Sequence[str], large: Sequence[str]) -> Effects:
+    """Steps of the sweep by which the best value is higher in the rows `small` than in `large`.
+
+    The best has the least regret of the last θ under its seed; of equals the smallest.
+    """
+
+    def found(samples: Samples) -> Sequence[float]:
+        few, many = (
+            np.argmin([samples[row]["final_regret"] for row in rows], axis=0)
+            for rows in (small, large)
+        )
+        return [float(x) for x in few - many]
+
+    return found
+
+
+def between(rows: Sequence[str]) -> Effects:
+    """The share of the rows in which between 5 and 95 % of the budget are asked for, by seed."""
+
+    def found(samples: Samples) -> Sequence[float]:
+        asked = np.array([samples[row]["demand"] for row in rows])
+        return [float(x) for x in ((asked > SOME) & (asked < MOST)).mean(axis=0)]
+
+    return found
+
+
+def near_budget(row: str) -> Effects:
+    """By how much |labels asked for / B − 1| on the stream itself is within 5 %, by seed.
+
+    What is asked for is counted up to 2 B, so that too many labels are seen as too few are.
+    """
+    return lambda samples: [CLOSE - abs(x - 1.0) for x in samples[row]["demand_uncut"]]
+
+
+def negative(effects: Effects) -> Effects:
+    """The same with the other sign."""
+    return lambda samples: [-x for x in effects(samples)]
+
 
 UCB: Mapping[str, Any] = {"action": "ucb"}
 FIRST: Mapping[str, Any] = {"scorer": "sgd", "gate": {"name": "first"}}

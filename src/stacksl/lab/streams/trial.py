@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from stacksl.lab.study.bench import Bench, Job, Wanted
-from stacksl.lab.study.program import program_hash
+from stacksl.lab.study.bench import Bench, Job, Wanted, program_hash
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Numbers, Store
 from stacksl.lab.study.study import QUICK, Line, Study, rows_of

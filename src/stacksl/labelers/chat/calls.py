@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from stacksl.errors import LabelerError
-from stacksl.files.atomic import write_atomic
-from stacksl.files.private import FILE
+from stacksl.files.atomic import FILE, write_atomic
 from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, Question, Way
 
 CALLS = "calls.jsonl"

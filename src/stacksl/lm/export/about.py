@@ -12,6 +12,7 @@ from stacksl.lm.prompt.format import PmiContext, PromptFormat, Protocol
 from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.quantised import unquantised
 from stacksl.lm.scoring.normalise import Normalisation
+from stacksl.types import copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +70,7 @@ class About:
 
     def form(self, tokenizer: Any) -> PromptFormat:
         """How items are put to the model; `tokenizer` is the base's, for its chat form."""
-        chat = tokenizer if self.chat else None
-        return PromptFormat(
-            self.template,
-            self.protocol,
-            chat,
-            self.pmi_context,
-            self.system,
-            self.chat_arguments,
-        )
+        return copied(PromptFormat, self, chat=tokenizer if self.chat else None)
 
 
 def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:

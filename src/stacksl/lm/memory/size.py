@@ -13,7 +13,7 @@ from typing import Any
 from stacksl.errors import SettingsError, StackslError
 from stacksl.lm.distributed import blocks
 from stacksl.lm.loading import _dtype, _place, _positions, source_of
-from stacksl.lm.memory.meta import FLOAT, Counted, Memory, _meta_models, bound, count, row_tokens
+from stacksl.lm.memory.meta import FLOAT, Counted, _meta_models, bound, count, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.quantised import QUANTISED, computed_in, not_quantised, quantisation
@@ -23,7 +23,7 @@ from stacksl.lm.settings import ModelChoices
 from stacksl.lm.sharded import card_bytes
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.worker import BLOCK, Worker
-from stacksl.types import Item
+from stacksl.types import Item, copied
 
 SHARE = 0.9  # of the free memory, at most, that a run may plan for
 CALIBRATION = 10.0  # seconds, at most, that a calibration may take
@@ -54,38 +54,29 @@ class Disk:
         return self.features + self.adapters + self.checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size(Counted):
     """What a run needs.
 
     Attributes:
-        parameters: of the base model.
-        moving: of those and of the adapter's, how many are trained.
         items: to score.
         labels: to train on in the last refit.
         tokens: of one pass over the items.
         longest: tokens of the longest row.
-        path: how options are scored.
         dtype: what the base computes in.
         batch_tokens, checkpointing: as chosen.
-        scoring, training: the memory of either.
         disk: the files.
         scoring_seconds: of one pass over the items; None where nothing was timed.
         training_seconds: of all refits together; None where nothing was timed.
     """
 
-    parameters: int
-    moving: int
     items: int
     labels: int
     tokens: int
     longest: int
-    path: str
     dtype: str
     batch_tokens: int
     checkpointing: bool
-    scoring: Memory
-    training: Memory
     disk: Disk
     scoring_seconds: float | None = None
     training_seconds: float | None = None
@@ -177,14 +168,7 @@ def _prepared(
     source = source_of(choices.model)
     config = read_config(choices.model, source)
     tokenizer = read_tokenizer(choices.model, source)
-    form = PromptFormat(
-        choices.template,
-        choices.protocol,
-        tokenizer if choices.chat else None,
-        choices.pmi_context,
-        choices.system,
-        choices.chat_arguments,
-    )
+    form = copied(PromptFormat, choices, chat=tokenizer if choices.chat else None)
     limits = Limits(choices.max_len_prompt, choices.max_len_choice, _positions(config))
     return config, Tokenizing(tokenizer, limits).items(list(map(form.render, items))), settled
 
@@ -211,19 +195,16 @@ def plan(
         raise SettingsError("the size of a run is computed from its items, got none: give a file")
     dtype = "float32" if choices.dtype == "auto" else choices.dtype
     counted = count(config, items, replace(choices, dtype=dtype))
-    return Size(
-        parameters=counted.parameters,
-        moving=counted.moving,
+    return copied(
+        Size,
+        counted,
         items=len(items),
         labels=due[-1],
         tokens=sum(map(row_tokens, items)),
         longest=max(map(row_tokens, items)),
-        path=counted.path,
         dtype=dtype,
         batch_tokens=choices.batch_tokens,
         checkpointing=choices.training.checkpointing,
-        scoring=counted.scoring,
-        training=counted.training,
         disk=_disk(config, items, choices, counted, len(due)),
     )
 

@@ -24,7 +24,7 @@ from stacksl.files import arrays
 from stacksl.files.atomic import write_atomic
 from stacksl.labelers.chat.calls import CALLS, without_item
 from stacksl.labelers.sheets import texts_in, without_rows, without_tasks
-from stacksl.report.asking import Asking
+from stacksl.report.quality import Asking
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
 from stacksl.runs.loop.final_model import GRAPH, SAID
 from stacksl.runs.storage.folder import RunFolder, read_facts

@@ -17,8 +17,8 @@ from stacksl.models.audit import Audited
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import calibration_bins, confusions, wilson
 from stacksl.report import facts as f
+from stacksl.report.codec import Named
 from stacksl.report.language import LanguageModel as LanguageFacts
-from stacksl.report.named import Named
 from stacksl.report.quality import (
     AuditResult,
     Calibration,
@@ -47,7 +47,7 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.spec import RunSpec, versions
-from stacksl.runs.storage.anchors import naming
+from stacksl.runs.storage.checkpoints import naming
 from stacksl.types import copied
 
 CONFUSIONS = 20  # pairs of classes listed

@@ -14,8 +14,7 @@ from stacksl.core.blocks import Array, Block
 from stacksl.core.scorers import Head
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.files.atomic import write_atomic
-from stacksl.files.private import make_private
+from stacksl.files.atomic import make_private, write_atomic
 from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Point, Tested, judge, point
 from stacksl.models.linear import Model
@@ -30,9 +29,9 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.anchors import anchors
+from stacksl.runs.storage.checkpoints import anchors
 from stacksl.runs.storage.folder import RunFolder, read_facts
-from stacksl.runs.storage.state import now
+from stacksl.runs.storage.status import now
 from stacksl.runs.storage.tables import write_metrics, write_rounds
 
 if TYPE_CHECKING:

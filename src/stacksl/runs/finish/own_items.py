@@ -14,9 +14,8 @@ from stacksl.ledger.purchases import Answer
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labelled_share
-from stacksl.report.asking import Disagreement
-from stacksl.report.named import Named
-from stacksl.report.quality import ClassTotal, Gain, OwnItems
+from stacksl.report.codec import Named
+from stacksl.report.quality import ClassTotal, Disagreement, Gain, OwnItems
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game

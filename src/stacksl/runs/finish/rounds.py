@@ -20,7 +20,7 @@ from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.metrics import cohen_kappa
 from stacksl.report import facts as f
-from stacksl.report.asking import Agreement, Asking, BudgetChange, Cost
+from stacksl.report.quality import Agreement, Asking, BudgetChange, Cost
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.game import Game
 from stacksl.runs.session.build_learner import width_scale

@@ -14,8 +14,7 @@ from typing import Any
 
 from stacksl.errors import RunError
 from stacksl.files import formats
-from stacksl.files.atomic import write_atomic
-from stacksl.files.private import make_private
+from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, Lesson
 

@@ -25,8 +25,15 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.heads.coverage import Kernel, kernel_of, stands_for
-from stacksl.core.heads.logistic import ENOUGH, Fit, choose_strength, fit_classes, folds_of
-from stacksl.core.heads.soft import Soft, together
+from stacksl.core.heads.logistic import (
+    ENOUGH,
+    Fit,
+    Soft,
+    choose_strength,
+    fit_classes,
+    folds_of,
+    together,
+)
 from stacksl.core.heads.spreading import NAME_SEED, Graph, neighbour_graph, restored_graph, spread
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer

@@ -23,10 +23,10 @@ from stacksl.core.heads.logistic import Strength
 from stacksl.core.scorers import Head
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
-from stacksl.features.epochs import Epochs
+from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.lm import LanguageModel, Lesson
-from stacksl.lm.scoring.temperature import fitted_temperature
+from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.runs.loop.adapters import Adapters, Refitted, adapter_of, read_record, temperature_of
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.linear_trainer import LinearTrainer

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
 from stacksl.core.heads.linear import ClassHead
-from stacksl.core.heads.logistic import Fit
-from stacksl.core.heads.soft import together
+from stacksl.core.heads.logistic import Fit, together
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
-from stacksl.core.scorers import Head, Scorer, restore_head
-from stacksl.core.scorers.widening import widened
+from stacksl.core.scorers import Head, Scorer, restore_head, widened
 from stacksl.errors import LedgerError
 from stacksl.ledger.events import SOFT, Row
 from stacksl.ledger.ledger import Ledger

@@ -15,7 +15,7 @@ from pathlib import Path
 from stacksl.core.rng import generator
 from stacksl.data import Classes
 from stacksl.errors import DataError
-from stacksl.files.private import make_private
+from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets import (
     HOWTO,

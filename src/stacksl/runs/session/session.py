@@ -53,7 +53,7 @@ from stacksl.runs.session.setup import (
 from stacksl.runs.session.unreplayable import UnreplayableRounds
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
-from stacksl.runs.storage.state import Record
+from stacksl.runs.storage.status import Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from stacksl.errors import LedgerError, RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
 from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
-from stacksl.files.private import make_private
+from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Labeler
 from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.ledger import Ledger
@@ -56,7 +56,7 @@ from stacksl.runs.session.model_labels import (
 )
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.anchors import anchors
+from stacksl.runs.storage.checkpoints import anchors
 from stacksl.runs.storage.tombstones import Tombstones
 
 

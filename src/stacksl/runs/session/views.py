@@ -12,7 +12,7 @@ from stacksl.runs.session.session import NoLabeler, Session
 from stacksl.runs.session.unreplayable import UnreplayableRounds, spans
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
-from stacksl.runs.storage.anchors import anchors
+from stacksl.runs.storage.checkpoints import anchors
 
 
 def replay_run(spec: RunSpec) -> dict[str, Any]:

@@ -1,13 +1,20 @@
 """From layers (flags, a config file, a preset, an aim) to a run's settings, or to their mistakes.
 
 Each value keeps its origin, and every mistake is named at once.
+
+A run names modules of the user's own, whose parts it is made with; whoever opens it imports them
+from where Python finds modules: never from the run's folder, which holds data alone.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
 from typing import Any, Optional, get_type_hints
 
 from pydantic import Field, ValidationError, create_model
@@ -23,7 +30,6 @@ from stacksl.runs.settings.conflicts import (
     with_gate,
 )
 from stacksl.runs.settings.fields import Settings
-from stacksl.runs.settings.plugins import load_plugins
 from stacksl.runs.settings.presets import AIMS, PRESETS
 
 
@@ -247,3 +253,37 @@ def _sentence(error: Any, gate: object) -> str:
         return f"unknown setting '{name}'{nearest(name, known)}"
     expected = EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
     return f"{name} must be {expected}, not {error['input']!r}"
+
+
+def load_plugins(names: object) -> None:
+    """Import the modules that the setting `plugins` names; they add their parts to registries.
+
+    Raises:
+        SettingsError: one cannot be imported.
+    """
+    for name in _each(names):
+        try:
+            import_module(name)
+        except Exception as fault:
+            raise SettingsError(
+                f"the plugin '{name}' cannot be imported ({type(fault).__name__}: {fault}): give"
+                " the name of a module, and put its folder on PYTHONPATH or install it"
+            ) from fault
+
+
+def plugin_versions(names: object) -> str:
+    """Each plugin with the beginning of the SHA-256 of its file; empty where there is none."""
+    return ", ".join(f"{name} {_digest(name)}" for name in _each(names))
+
+
+def _digest(name: str) -> str:
+    path = getattr(sys.modules.get(name), "__file__", None) or ""
+    try:
+        return sha256(Path(path).read_bytes()).hexdigest()[:12]
+    except OSError:  # a module without a file of its own, such as one in an archive
+        return "unknown"
+
+
+def _each(names: object) -> list[str]:
+    """The names between commas; what is no text is refused where settings are checked."""
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else []

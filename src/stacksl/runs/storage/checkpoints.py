@@ -2,22 +2,28 @@
 
 A checkpoint is two files, `NUMBER.safetensors` and, written last, `NUMBER.json` with the hash of
 the first and its own digest. The newest whole one counts; a damaged one is passed over and named.
+Facts, report and card name the ledger's head as well: a ledger that was cut, or rewritten with all
+its hashes, differs from them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
 from stacksl.errors import RunError
 from stacksl.files import arrays, formats
 from stacksl.files.atomic import write_atomic
+from stacksl.ledger.purchases import Head
+from stacksl.ledger.queries import LedgerReader
+from stacksl.runs.storage.folder import RunFolder
 
 KEPT = 3
 
@@ -115,3 +121,41 @@ def _read(path: Path) -> Checkpoint:
         raise ValueError("its arrays do not match their SHA-256")
     found = arrays.from_bytes(data)
     return Checkpoint(int(about["count"]), about["tip"], int(about["round"]), found)
+
+
+RECORDS: Final = (
+    "facts.json", "report.html", "README.md", "no-text/report.html", "no-text/README.md",
+)  # fmt: skip
+_NAMED: Final = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")
+
+
+def naming(head: Head) -> str:
+    """A head in the form of facts, report and card."""
+    return f"{head.count} rows, last {head.hash}"
+
+
+def anchors(folder: RunFolder) -> dict[str, Head]:
+    """Every head that the run's folder has outside the ledger, by the name of its file.
+
+    Files that are missing or have no head are left out.
+    """
+    found = {
+        f"the checkpoint {count:09d}": Head(count, tip) for count, tip in heads(folder.checkpoints)
+    }
+    for name in RECORDS:
+        with suppress(OSError):
+            if said := _NAMED.search((folder.path / name).read_bytes()):
+                found[name] = Head(int(said[1]), said[2].decode())
+    return found
+
+
+def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
+    """The items of an audit that no report has shown: those reserved since the run last finished.
+
+    No output has their answers before the run has finished.
+    """
+    shown = anchors(folder).get("facts.json", Head(0, "")).count
+    rows = ledger.rows(after=shown)
+    return frozenset(
+        str(row.item) for row in rows if row.event == "reserved" and row.purpose == "audit"
+    )

@@ -20,8 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 from stacksl.errors import RunError, RunLocked
 from stacksl.files import formats
-from stacksl.files.atomic import DRAFT, write_atomic
-from stacksl.files.private import keep_private, make_private
+from stacksl.files.atomic import DRAFT, keep_private, make_private, write_atomic
 
 if TYPE_CHECKING:
     from stacksl.report.facts import Facts
