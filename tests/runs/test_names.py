@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.core.scorers import make_scorer
+from stacksl.models.cascade import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import batch_selection as picking
 from stacksl.runs.loop import final_model as final
@@ -132,19 +132,36 @@ def test_neighbours_are_to_win_by_more_than_doubt() -> None:
     assert final._best({**tried, "plain": 0.58}, 0.06) == "plain"
 
 
-@pytest.mark.parametrize(("classes", "labels"), [(4, 60), (80, 80)])
-def test_names_weigh_more_while_labels_are_few(classes, labels) -> None:
-    h, _, _ = _topics(200)
-    source = Source(SharedBlock(h, classes), h[:classes], frozenset(), 5)
-    gold = np.arange(labels) % classes
-    assert set(source.named(gold).weight) == {final.NAME_WEIGHT}
-    assert set(source.named(gold[1:]).weight) == {final.EARLY_WEIGHT}, "below 60, or one a class"
-    found = math.ceil(final.FOUND * classes)
-    assert set(source.named(gold % found).weight) == {final.NAME_WEIGHT}
-    assert set(source.named(gold % (found - 1)).weight) == {final.EARLY_WEIGHT}
+def test_a_name_counts_as_the_labels_that_its_class_lacks() -> None:
+    h, _, names = _topics(200)
+    source = Source(SharedBlock(h, 4), names, frozenset(), 5)
+    gold = np.repeat(np.arange(4), [0, 3, 7, 20])
+    np.testing.assert_array_equal(source.named(gold).weight, [8, 5, 1, 1])
 
 
-def test_few_labels_leave_the_comparison_in_doubt() -> None:
+def test_names_are_moved_to_the_mean_of_the_items_that_take_part() -> None:
+    h, _, names = _topics(200)
+    apart = frozenset(range(150, 200))
+    source = Source(SharedBlock(h, 4), names + 3, apart, 5)
+    moved = source.named(np.zeros(0, dtype=np.int64)).h
+    np.testing.assert_allclose(moved.mean(axis=0), h[:150].mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(moved - moved[0], names - names[0], atol=1e-6)
+
+
+def test_a_class_with_labels_does_not_take_the_items_of_one_without() -> None:
+    """Two clouds of one class each that touch, 30 labels of the first and the names of both."""
+    rng = np.random.default_rng(1)
+    cloud = np.repeat(np.arange(2), 200)
+    h = np.eye(2, 8)[cloud] + 0.3 * rng.normal(size=(400, 8))
+    h = (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32)
+    source = Source(SharedBlock(h, 2), np.eye(2, 8, dtype=np.float32), frozenset(), 5)
+    rows = np.arange(30)
+    found = source.rest(rows, cloud[rows])
+    right = found.targets.argmax(axis=1) == cloud[30:]
+    assert right[170:].mean() > 0.9
+
+
+def test_the_comparison_is_in_doubt_but_with_labels_of_a_model() -> None:
     h, labels, names = _topics(300)
     rng = np.random.default_rng(0)
     labels = np.where(rng.random(300) < 0.4, rng.integers(4, size=300), labels)
@@ -152,7 +169,8 @@ def test_few_labels_leave_the_comparison_in_doubt() -> None:
     tried, doubt = final._compare(source, np.arange(40), labels[:40])
     assert 0.01 < doubt < 0.2
     assert set(tried) == {"names", "names and graph"}
-    assert final._compare(source, np.arange(80), labels[:80])[1] == 0.0
+    source.model = labels, confusion_of(labels[:40], labels[:40], 4)
+    assert final._compare(source, np.arange(40), labels[:40])[1] == 0.0
 
 
 @pytest.mark.parametrize(("labels", "tried"), [(5, 0), (30, 2), (60, 3)])

@@ -3,10 +3,13 @@
 Which of the three is best depends on the data: labels spread over neighbours help where classes are
 topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the bought labels,
 which are the doubtful items: so each counts as often as it is the nearest label of an item. The
-most right answers win, and the simpler kind wins a tie. Below 60 labels names always
-take part, since too few labels are held out to show that labels alone do better. Below those, below
-one a class, or while a fifth of the classes has none, a name weighs more, and neighbours are to win
-by more than a standard error.
+most right answers win, the simpler kind wins a tie, and neighbours are to win over names by more
+than a standard error. Below 60 labels names always take part, since too few labels are held out to
+show that labels alone do better.
+
+Classes with a label are not to take the items of those without. So a name counts as the labels that
+its class lacks, names are moved to where the items are, and what neighbours say of a class counts
+less the more labels it has.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.heads.coverage import Kernel, kernel_of, stands_for
 from stacksl.core.heads.logistic import ENOUGH, Fit, choose_strength, fit_classes, folds_of
 from stacksl.core.heads.soft import Soft, together
-from stacksl.core.heads.spreading import Graph, neighbour_graph, restored_graph, spread
+from stacksl.core.heads.spreading import NAME_SEED, Graph, neighbour_graph, restored_graph, spread
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
 from stacksl.files import arrays
@@ -35,9 +38,9 @@ KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
 
 FEWEST = 6  # labels below which nothing is tried
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
-EARLY_WEIGHT = 8.0  # where labels are few, so that names are no worse than they are alone
-FOUND = 0.8  # the share of the classes that have a label where labels are no longer few
+FILLED = 8.0  # labels of a class with its name: a name weighs more while it has fewer
 SPREAD_WEIGHT = 0.1  # of an item never asked
+LEVELLED = 0.75  # the power of a class's labels that what they say of other items is divided by
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
 MODEL_WEIGHT, MODEL_SHARPER = 0.3, 3  # the same in a final fit with labels of a model
 ITEMS = 1_000_000  # nodes of the graph at most
@@ -92,16 +95,28 @@ class Source:
     _graph: tuple[Graph, Rows] | None = None
     _holding: tuple[Graph, Rows] | None = None
     _kernel: Kernel | None = None
+    _away: NDArray[np.float32] | None = None
 
     def named(self, gold: Rows) -> Soft:
-        """The class names, a soft example each, beside the labels `gold`."""
-        assert self.names is not None
-        return beside_names(self.names, EARLY_WEIGHT if self.early(gold) else NAME_WEIGHT)
+        """The class names, a soft example each, beside the labels `gold`.
 
-    def early(self, gold: Rows) -> bool:
-        """Whether the labels are too few to outweigh names, or many classes have none yet."""
-        classes = self.block.classes
-        return len(gold) < max(ENOUGH, classes) or len(set(gold.tolist())) < FOUND * classes
+        A name counts as the labels that its class lacks to `FILLED`. Names are moved to the mean of
+        the items: what sets names apart from prompts would speak for the classes with a label.
+        """
+        assert self.names is not None
+        counts = np.bincount(gold, minlength=len(self.names))
+        moved = self.names + self.away()
+        return beside_names(moved, np.maximum(NAME_WEIGHT, FILLED - counts))
+
+    def away(self) -> NDArray[np.float32]:
+        """From the mean of the class names to that of the items, (d,), of a sample of them."""
+        if self._away is None:
+            assert self.names is not None
+            order = generator(self.seed, "mean").permutation(len(self.block))
+            some = order[~np.isin(order, list(self.apart))][:SAMPLE]
+            items = np.asarray(self.block.h[np.sort(some)], dtype=np.float64).mean(axis=0)
+            self._away = (items - self.names.mean(axis=0)).astype(np.float32)
+        return self._away
 
     def rest(
         self, rows: Rows, gold: Rows, without: Rows | None = None, *, final: bool = True
@@ -126,7 +141,11 @@ class Source:
         power, weight = SHARPER, SPREAD_WEIGHT
         if weak is not None and final:
             power, weight = MODEL_SHARPER, MODEL_WEIGHT
-        found = spread(graph, seeds, gold, self.block.classes, targets_at, weak) ** power
+        found = spread(graph, seeds, gold, self.block.classes, targets_at, weak)
+        if weak is None:  # else every class has seeds
+            counts = np.bincount(gold, minlength=self.block.classes)
+            found /= ((counts + NAME_SEED) ** LEVELLED).astype(np.float32)
+        found **= power
         reached = found.sum(axis=1) > 0
         targets = found[reached] / found[reached].sum(axis=1, keepdims=True)
         h = self.block.h[members[targets_at[reached]]]
@@ -192,7 +211,7 @@ class Source:
         return neighbour_graph(np.asarray(self.block.h[every]), self.names), every
 
 
-def beside_names(names: NDArray[Any], weight: float = NAME_WEIGHT) -> Soft:
+def beside_names(names: NDArray[Any], weight: float | Array = NAME_WEIGHT) -> Soft:
     """Rows of class names, (K, d), as soft examples of their classes."""
     targets = np.eye(len(names), dtype=np.float32)
     return Soft(names, targets, np.full(len(names), weight, dtype=np.float32))
@@ -244,7 +263,7 @@ def _best(tried: Mapping[Kind, float], doubt: float = 0.0) -> Kind:
 def _compare(source: Source, rows: Rows, gold: Rows) -> tuple[dict[Kind, float], float]:
     """The share of held-out bought labels that each kind gets right, by what they represent.
 
-    With it, where labels are few, the standard error of what neighbours add to names; else 0.
+    With it the standard error of what neighbours add to names; 0 with labels of a model.
     """
     if len(rows) < FEWEST:
         return {}, 0.0
@@ -269,8 +288,7 @@ def _compare(source: Source, rows: Rows, gold: Rows) -> tuple[dict[Kind, float],
     tried = {kind: float(weight @ found) for kind, found in right.items()}
     more = right[KINDS[-1]] - right["names"]
     error = float(np.linalg.norm(weight * (more - weight @ more)))
-    doubtful = source.early(gold) and source.model is None  # a model's labels are no chance
-    return tried, error if doubtful else 0.0
+    return tried, error if source.model is None else 0.0  # a model's labels are no chance
 
 
 def _logits(source: Source, rows: Rows, gold: Rows, fit: Fit) -> tuple[Array, Array]:
