@@ -326,8 +326,7 @@ def save(
     words: argparse.Namespace, rows: list[dict[str, Any]], script: str = "label_efficiency.py"
 ) -> None:
     """Write the rows with what made them, whole or not at all."""
-    coverage = " --coverage" if getattr(words, "coverage", False) else ""
-    command = f"python benchmarks/{script} BANKING77{coverage} --features {words.features}"
+    command = f"python benchmarks/{script} BANKING77 --features {words.features}"
     record = {"version": __version__, "command": f"{command} --seeds {words.seeds}", "rows": rows}
     spare = words.json.with_suffix(".part")
     spare.write_text(json.dumps(record, indent=0))
