@@ -306,7 +306,10 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
             f"  stacksl resume {path} --set labelers=people"
         )
     if table["labeler"] == "file":
-        return f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
+        return (
+            f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
+            f"\nOr answer in the browser:\n  stacksl label {path}"
+        )
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
 
 
