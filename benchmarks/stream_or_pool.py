@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from label_efficiency import Cell, World, buy
-from label_efficiency_pool import game_of
 
 from stacksl import __version__
 from stacksl.core.blocks import SharedBlock
@@ -29,6 +28,7 @@ from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read
 from stacksl.data.sample import sample
 from stacksl.features import make_features
+from stacksl.lab.pools.ours import game_of
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.final_model import Source, make_final

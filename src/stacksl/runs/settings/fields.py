@@ -358,7 +358,9 @@ class Settings(BaseModel):
     lora_alpha: Annotated[float, _MODEL] = Field(
         32.0, gt=0, description="α of LoRA; its update is scaled by α/rank."
     )
-    lora_dropout: Annotated[float, _MODEL] = Field(0.0, ge=0, lt=1, description="Before LoRA.")
+    lora_dropout: Annotated[float, _MODEL] = Field(
+        0.0, ge=0, lt=1, description="Dropout before LoRA."
+    )
     lora_targets: Annotated[str | None, _MODEL] = Field(
         None,
         description="Layers, with commas between; every linear one but the output if absent.",
