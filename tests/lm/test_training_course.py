@@ -40,6 +40,9 @@ class OneOfTwo:
     def total(self, tensors):
         self.gradients = [tensor.clone() for tensor in tensors]
 
+    def backward(self, loss):
+        loss.backward()
+
 
 def test_the_ranks_gradients_add_up_to_those_of_one_process(monkeypatch, make_model, items):
     adapter = moved(attached(make_model("qwen3"), dropout=0.3))
