@@ -427,3 +427,26 @@ def test_nothing_of_a_killed_process_is_half_written(path, records):
         ledger.verify([ledger.head])
         assert ledger.spent >= 7
         assert ledger.learnt + len(ledger.open_purchases()) == ledger.spent
+
+
+def test_what_failed_twice_is_counted_anew_before_it_is_taken_again(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit fails, and so does the reading after it: the answer is not on disk."""
+    path = tmp_path / "ledger.db"
+    ledger = Ledger.create(path, run="r", budget=5, price=10, items=[ItemRecord("a", "x", 2)])
+    ledger.reserve(["a"])
+    answer = Answer("a", 0, 1, 1, "anna", 10)
+    with monkeypatch.context() as patch:
+
+        def fails(*_: object, **__: object) -> None:
+            raise LedgerError("disk I/O error")
+
+        patch.setattr(ledger._store, "append", fails)
+        patch.setattr(ledger._store, "links", fails)
+        with pytest.raises(LedgerError, match="disk I/O error"):
+            ledger.take([answer])
+    assert ledger.take([answer])[0].outcome == "accepted"
+    ledger.close()
+    with Ledger.open(path) as again:
+        assert again.take([answer])[0].outcome == "repeated"

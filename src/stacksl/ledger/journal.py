@@ -56,12 +56,26 @@ class Journal:
         self._store = store
         self._clock = clock
         self._open = False  # whether a transaction is in progress
+        self._counted = False  # whether the sums are those of the rows
         self.terms = _terms(store)
         self.items = Items(store)
         self.private = PrivateTables(store, self.items)
         self.head = Head(0, self.terms.genesis)
-        self.pending = self._empty()
+        self._pending = self._empty()
         self._load()
+
+    @property
+    def pending(self) -> Pending:
+        """The sums and entries, counted anew after a block that raised.
+
+        Raises:
+            LedgerError: the rows cannot be read.
+        """
+        if not self._counted:
+            self.items.read()
+            self.private.read()
+            self._load()
+        return self._pending
 
     @staticmethod
     def create(path: Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
@@ -137,11 +151,10 @@ class Journal:
         try:
             yield
         except BaseException:
-            del self.pending.entries[before:]
-            self.items.read()
+            del self._pending.entries[before:]
+            self._counted = False
             with suppress(LedgerError):  # an error here would hide the first one
-                self.private.read()
-                self._load()
+                _ = self.pending
             raise
 
     def flush(self) -> None:
@@ -261,10 +274,10 @@ class Journal:
         pending.accounts.seen, pending.accounts.last_round = seen, last_round
         for link in self._store.links(upto=tail.count, without="round"):
             pending.accounts.apply(link.entry)
-        for entry in self.pending.entries:
+        for entry in self._pending.entries:
             pending.accounts.apply(entry)
-        pending.entries = self.pending.entries
-        self.pending, self.head = pending, tail
+        pending.entries = self._pending.entries
+        self._pending, self.head, self._counted = pending, tail, True
 
     def _tail(self) -> Head:
         """The end of the chain on disk, which this process has seen or which follows that."""
