@@ -14,6 +14,8 @@ import pytest
 import stacksl
 from stacksl.errors import LabelerError, SettingsError
 from stacksl.labelers.chat import labeler as chat
+from stacksl.labelers.chat.calls import Calls
+from stacksl.labelers.chat.prompts import Question
 from stacksl.ledger.ledger import Ledger
 
 from .chat_server import (
@@ -296,3 +298,11 @@ def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path:
         assert len(server.bodies) == 2
         run.resume()
     assert expect_books(run) == {"label": 6}
+
+
+@pytest.mark.parametrize(("why", "silent"), [("HTTP 400", False), ("HTTP 401", True)])
+def test_a_refused_item_is_no_silence_of_the_server(why: str, silent: bool, tmp_path: Path) -> None:
+    calls = Calls(tmp_path / "calls.jsonl")
+    number = calls.sent("i1", 0, Question("letter", (0, 1), (), {}), 0)
+    calls.ended(number, 0, why, b"")
+    assert (calls.silent_since is not None) == silent

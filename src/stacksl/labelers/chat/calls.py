@@ -21,6 +21,7 @@ from stacksl.files.atomic import FILE, write_atomic
 from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, Question, Way
 
 CALLS = "calls.jsonl"
+_OF_ITEM = frozenset(f"HTTP {status}" for status in (400, 413, 415, 422))  # the server answers
 
 
 class Kept(NamedTuple):
@@ -102,7 +103,8 @@ class Calls:
             costs[call] = int(row["most"])
             return
         costs[call] = int(row["cost"])
-        self.silent_since = (self.silent_since or row.get("time")) if "why" in row else None
+        silent = "why" in row and row["why"] not in _OF_ITEM
+        self.silent_since = (self.silent_since or row.get("time")) if silent else None
         if "why" not in row and (sent := self._sent.get(call)) is not None:
             over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
             kept = Kept(tuple(sent["order"]), way, str(row["answer"]), over)
