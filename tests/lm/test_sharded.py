@@ -189,3 +189,16 @@ def test_two_processes_compute_over_a_divided_base_what_they_do_over_two(tmp_pat
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), lost="lost" in sys.argv)
+
+
+def test_a_process_that_has_failed_does_not_train_on() -> None:
+    """Another one is about to go backward; this one has nothing to do so from."""
+    import torch
+
+    from stacksl.errors import RunError
+    from stacksl.lm.sharded import _BACKWARD, Lockstep
+
+    lockstep = Lockstep(torch.nn.Linear(1, 1), lambda mine: max(mine, _BACKWARD))
+    with pytest.raises(RunError, match="cannot train on"):
+        lockstep.finish()
+    assert lockstep.lost

@@ -189,7 +189,10 @@ class Distributed:
         if self._link is None or not self._owing:
             raise RunError("a shared call has failed on this rank: start the run again") from error
         if self._lockstep is not None:
-            self._lockstep.finish()
+            try:
+                self._lockstep.finish()
+            except RunError as lost:
+                raise error or lost from None  # what went wrong first
         try:
             faults = self._link.faults(None if error is None else self._fault(error))
         except StackslError:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from stacksl.errors import SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.lm.scoring.paths import Tensor, inner, load_torch
 
 Most: TypeAlias = Callable[[int], int]
@@ -128,7 +128,9 @@ class Lockstep:
     def _backward(self, loss: Any) -> None:
         """Backward from `loss` and, without effect, from all idle passes."""
         self.lost = True
-        (loss + 0.0 * sum(self._loose)).backward()
+        if isinstance(whole := loss + 0.0 * sum(self._loose), float):  # this process has failed
+            raise RunError("this process cannot train on with the others: start the run again")
+        whole.backward()
         self._loose.clear()
         self.lost = False
 
