@@ -191,7 +191,7 @@ def _add(row: _Sound, result: Assembled, lenient: bool) -> None:
     candidates, gold = draft.candidates, draft.gold
     if classes is None or (candidates is not None and result.mixed):
         assert candidates is not None  # classes are known wherever a row has no options
-    else:
+    elif candidates != classes:  # for many classes the search below takes long
         label = draft.label
         if candidates is not None:
             strange = next((at for at, c in enumerate(candidates, 1) if c not in classes), None)
