@@ -385,9 +385,7 @@ class Settings(BaseModel):
         description="Modules of your own with gates, labelers or other parts; commas between.",
     )
     parts: str | None = Field(
-        None,
-        description="Parts of your own that learn from each label and are kept in checkpoints; "
-        "commas between.",
+        None, description="Parts of your own that learn from each label; commas between."
     )
 
     @property
