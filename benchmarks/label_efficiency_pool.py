@@ -46,6 +46,7 @@ from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
 
 BUDGETS = {"shuffled": ("100", "150", "300", "500", "1000"), "rare": ("300", "0.1")}
+CELLS = [(stream, budget) for stream in BUDGETS for budget in BUDGETS[stream]]
 GATES = ("coverage", "margin", "random")
 
 
@@ -100,21 +101,48 @@ def measure(
 def table(rows: list[dict[str, Any]]) -> str:
     """The results as Markdown: mean ± half-width of a 95 % interval over seeds.
 
-    The gain of coverage is over random labels with the same kind of final model, seed by seed.
+    Gains of coverage are over labels bought otherwise, with the same kind of final model, seed by
+    seed.
     """
-    lines = [
-        "| items | labels | default | margin | random | random, labels alone | gain over random |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for stream, budgets in BUDGETS.items():
-        for budget in budgets:
-            ours, margin, other = (_by_seed(rows, stream, gate, budget) for gate in GATES)
-            alone = _by_seed(rows, stream, "random", budget, alone=True)
-            gain = {seed: ours[seed] - other[seed] for seed in sorted(ours.keys() & other.keys())}
-            shown = [_shown(values) for values in (ours, margin, other, alone)]
-            share = "10 %" if budget == "0.1" else budget
-            lines.append(f"| {' | '.join([stream, share, *shown, _shown(gain, '+.3f')])} |")
+    head = ["labels", "coverage", "margin", "random", "random, labels alone"]
+    lines = _head("items", *head, "over margin", "over random")
+    for stream, budget in CELLS:
+        ours, margin, other, alone = _cell(rows, stream, budget)
+        gains = [
+            {seed: ours[seed] - each[seed] for seed in sorted(ours.keys() & each.keys())}
+            for each in (margin, other)
+        ]
+        shown = [_shown(values) for values in (ours, margin, other, alone)]
+        lines.append(_line(stream, _share(budget), *shown, *(_shown(g, "+.3f") for g in gains)))
     return "\n".join(lines)
+
+
+def short_table(rows: list[dict[str, Any]]) -> str:
+    """Means alone, and the default beside random labels."""
+    lines = _head("items", "labels", "`stacksl`", "random labels", "labels alone")
+    for stream, budget in CELLS:
+        ours, _, other, alone = _cell(rows, stream, budget)
+        means = (f"{np.mean([*values.values()]):.3f}" for values in (ours, other, alone))
+        lines.append(_line(stream, _share(budget), *means))
+    return "\n".join(lines)
+
+
+def _head(*cells: str) -> list[str]:
+    return [_line(*cells), f"|{'---|' * len(cells)}"]
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _share(budget: str) -> str:
+    return "10 %" if budget == "0.1" else budget
+
+
+def _cell(rows: list[dict[str, Any]], stream: str, budget: str) -> list[dict[int, float]]:
+    """The accuracies of coverage, margin, random and random with labels alone, by seed."""
+    found = [_by_seed(rows, stream, gate, budget) for gate in GATES]
+    return [*found, _by_seed(rows, stream, "random", budget, alone=True)]
 
 
 def _by_seed(
