@@ -43,7 +43,7 @@ def _plots(facts: Facts) -> dict[str, str]:
         "statistic": figures.statistic(facts),
         "calibration": figures.calibration(facts.calibration),
     }
-    return {name: Markup(svg) for name, svg in drawn.items()}  # svg.py escapes
+    return {name: Markup(svg) for name, svg in drawn.items()}  # figures.py escapes
 
 
 def _tables(facts: Facts) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A run's folder: its files, its state, its lock. Everything is written atomically.
 
-The files of a run hold texts of its data, so only their owner may read them (`private.py`).
+The files of a run hold texts of its data, so only their owner may read them (`files/atomic.py`).
 """
 
 from __future__ import annotations
