@@ -148,7 +148,8 @@ class LanguageTrainer:
 
         A run that was interrupted between the steps continues with the next one.
         """
-        owed = self._owed
+        unfinished = self._stale or (self._head.due and self._head.labels < 0)
+        owed = self._owed and not (self._begun is None and unfinished)  # labels came meanwhile
         if owed and self._blind and self._begun is None and not self._news:
             self._discard()
             return True
@@ -340,6 +341,8 @@ class LanguageTrainer:
         self.epoch += 1
         asked = self.ledger.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
+        if self.beside is not at_once and not self._head.on_the_way:  # no row of a head follows
+            detail[BESIDE] = True
         self.ledger.note_refreshed(len(self.examples.bought), detail)
         self._renew(fingerprint)
         self._rebuild(asked)
