@@ -17,8 +17,10 @@ from stacksl.api import Run, run
 from stacksl.lm import LanguageModel, Likelihood
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.trainer import AGAIN
+from stacksl.runs.loop.trainer import ANSWERS as REACHED
 
 from ..runs.lm_cases import QUICK, questions, sentences, tiny_model
+from ..runs.people_cases import Row, answer_all
 from .conftest import Opened, Page
 from .test_refits import bought, copy_of, news, rows_of, wait_for
 
@@ -216,3 +218,28 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
     weights = [[r.payload["weights"] for r in each if "adapter" in r.payload] for each in rows]
     assert weights[0] == weights[1]
     killed[0].replay()
+
+
+@pytest.mark.parametrize("audit", [0, 5])
+@pytest.mark.parametrize("sheets", [2, 3])
+def test_a_page_goes_on_from_the_refits_that_sheets_made(
+    opened: Opened, tmp_path: Path, audit: int, sheets: int
+) -> None:
+    """The count of their answers was reached, whether or not labels are new since then."""
+    corpus = sentences(ITEMS)
+    items, gold = corpus
+
+    def right(row: Row) -> str:
+        item = next(each for each in items if each.prompt == row["prompt"].strip())
+        return str(item.candidates[gold[item.id]])
+
+    made = begun(tmp_path, items, audit=audit, refit_at="0.2,0.9")
+    for _ in range(sheets):
+        answer_all(made, right)
+    before = rows_of(made)
+    assert sum("adapter" in row.payload for row in before) == 1
+    page = opened(made)
+    answer_some(page, corpus, 2)
+    later = rows_of(made)[len(before) :]
+    assert [row.payload for row in later if REACHED in row.payload] == []
+    made.replay()
