@@ -15,9 +15,12 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 from stacksl.api import Run, run
 from stacksl.lm import LanguageModel, Likelihood
+from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.trainer import AGAIN
+from stacksl.runs.loop.trainer import ANSWERS as REACHED
 
 from ..runs.lm_cases import QUICK, questions, sentences, tiny_model
+from ..runs.people_cases import Row, answer_all
 from .conftest import Opened, Page
 from .test_refits import bought, copy_of, news, rows_of, wait_for
 
@@ -162,3 +165,81 @@ def test_a_page_killed_while_examples_are_passed_buys_what_it_would_have_bought(
     weights = [[r.payload["weights"] for r in each if "adapter" in r.payload] for each in rows]
     assert weights[0] == weights[1]
     killed.replay()
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+@pytest.mark.parametrize("none", [False, True])
+@pytest.mark.parametrize(("mode", "gate"), [("pool", "margin"), ("stream", "always")])
+def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
+    opened: Opened,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    renewed: bool,
+    none: bool,
+    mode: str,
+    gate: str,
+) -> None:
+    """An answer was entered during the refit, which makes the next one due.
+
+    It is killed before the features are renewed, or right after that.
+    """
+    corpus, begins, free = sentences(ITEMS), threading.Event(), threading.Event()
+    page, killed = opened(begun(tmp_path, corpus[0], mode=mode, gate=gate)), []
+    rehearse, refresh = LanguageModel.rehearse, LanguageTrainer._refresh
+
+    def held(self: LanguageModel, *words: Any) -> None:
+        begins.set()
+        assert free.wait(60)
+        rehearse(self, *words)
+
+    def cut(self: LanguageTrainer) -> None:
+        if renewed:
+            refresh(self)
+        if not killed:
+            killed.append(copy_of(page.run, tmp_path))
+        if not renewed:
+            refresh(self)
+
+    monkeypatch.setattr(LanguageModel, "rehearse", held)
+    monkeypatch.setattr(LanguageTrainer, "_refresh", cut)
+    shown = keys(page)
+    answer_next(page, corpus)
+    wait_for(begins.is_set)
+    answer_next(page, corpus, none=none)
+    free.set()
+    wait_for(partial(news, page, shown))
+    last = rows_of(killed[0])[-1]
+    assert last.event == "refreshed" if renewed else last.payload["adapter"] == 1
+    again = opened(killed[0])
+    for each in (page, again):
+        answer_some(each, corpus, 3)
+    rows = [rows_of(each.run) for each in (page, again)]
+    assert bought(rows[0]) == bought(rows[1])
+    weights = [[r.payload["weights"] for r in each if "adapter" in r.payload] for each in rows]
+    assert weights[0] == weights[1]
+    killed[0].replay()
+
+
+@pytest.mark.parametrize("audit", [0, 5])
+@pytest.mark.parametrize("sheets", [2, 3])
+def test_a_page_goes_on_from_the_refits_that_sheets_made(
+    opened: Opened, tmp_path: Path, audit: int, sheets: int
+) -> None:
+    """The count of their answers was reached, whether or not labels are new since then."""
+    corpus = sentences(ITEMS)
+    items, gold = corpus
+
+    def right(row: Row) -> str:
+        item = next(each for each in items if each.prompt == row["prompt"].strip())
+        return str(item.candidates[gold[item.id]])
+
+    made = begun(tmp_path, items, audit=audit, refit_at="0.2,0.9")
+    for _ in range(sheets):
+        answer_all(made, right)
+    before = rows_of(made)
+    assert sum("adapter" in row.payload for row in before) == 1
+    page = opened(made)
+    answer_some(page, corpus, 2)
+    later = rows_of(made)[len(before) :]
+    assert [row.payload for row in later if REACHED in row.payload] == []
+    made.replay()

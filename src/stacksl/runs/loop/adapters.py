@@ -6,6 +6,7 @@ Refit NN has three paths in `adapters/`: `NN.part`, the training checkpoint of a
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from typing import Any
 from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import make_private, write_atomic
+from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, Lesson
 
@@ -173,6 +175,21 @@ def temperature_of(ledger: LedgerReader, number: int) -> float | None:
         if row.event == "refit" and row.payload.get("adapter") == number:
             return float(row.payload["temperature"])
     return None
+
+
+def expect_temperature(row: Row, again: float) -> None:
+    """Compare the temperature in a refit's row with the one that the labels give `again`.
+
+    Raises:
+        RunError: they differ.
+    """
+    recorded = float(row.payload["temperature"])
+    if not math.isclose(recorded, again, rel_tol=1e-4):
+        raise RunError(
+            f"row {row.seq} of the ledger has the temperature {recorded!r}, but the labels"
+            f" before it give {again!r}: the run was made by other versions or on another"
+            " machine (see resolved.toml)"
+        )
 
 
 def _place(folder: Path, number: int) -> Path:

@@ -8,7 +8,6 @@ ledger's row that names it, so that an interrupted run continues anywhere.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -27,12 +26,20 @@ from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.lm import LanguageModel, Lesson
 from stacksl.lm.scoring.normalise import fitted_temperature
-from stacksl.runs.loop.adapters import Adapters, Refitted, adapter_of, read_record, temperature_of
+from stacksl.runs.loop.adapters import (
+    Adapters,
+    Refitted,
+    adapter_of,
+    expect_temperature,
+    read_record,
+    temperature_of,
+)
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
 from stacksl.runs.loop.trainer import AGAIN, ANSWERS, BEGINS, BESIDE, Beside, at_once
 from stacksl.runs.loop.training_examples import (
+    answers_by,
     labels_hash,
     measured_before,
     stand_ins,
@@ -79,7 +86,7 @@ class LanguageTrainer:
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
         self._throttled = throttled(report)
         self._begun: Examples | None = None  # as they were when a refit was begun
-        self._answers = 0  # when the last refit beside answers was made, or was due
+        self._answers = 0  # when the last refit was made, or was due
 
     @property
     def beside(self) -> Beside:
@@ -148,7 +155,8 @@ class LanguageTrainer:
 
         A run that was interrupted between the steps continues with the next one.
         """
-        owed = self._owed
+        unfinished = self._stale or (self._head.due and self._head.labels < 0)
+        owed = self._owed and not (self._begun is None and unfinished)  # labels came meanwhile
         if owed and self._blind and self._begun is None and not self._news:
             self._discard()
             return True
@@ -214,12 +222,14 @@ class LanguageTrainer:
                 self._rebuild(int(row.payload["asked"]), row.seq)
         elif BEGINS in row.payload:
             self._begun = self._as_now()
-            self._answers = int(row.payload.get(ANSWERS, row.payload["labels"]))
+            self._answers = answers_by(row, self.ledger)
         elif "adapter" not in row.payload:
             self._answers = int(row.payload.get(ANSWERS, self._answers))
             self._head.replay(row, after)
         else:
             self._expect_temperature(row)
+            if self._begun is None:  # it was made at once
+                self._answers = answers_by(row, self.ledger)
             self._begun = None
             if row.seq <= after:
                 return
@@ -242,8 +252,8 @@ class LanguageTrainer:
         number = self.refits + 1
         if self._begun is None:
             self._begun = self._as_now()
+            self._answers = self._reached(self._begun)
             if self.beside is not at_once:
-                self._answers = self._reached(self._begun)
                 begins: dict[str, object] = {"tune": False, BEGINS: number, ANSWERS: self._answers}
                 self.ledger.note_refit(len(self._begun.bought), begins)
         examples, labels = self._begun, len(self._begun.bought)
@@ -314,21 +324,9 @@ class LanguageTrainer:
         return float(self.spec.folder.read_toml("resolved.toml")["lm_temperature"])
 
     def _expect_temperature(self, row: Row) -> None:
-        """Compare the temperature in a row with that of the labels before it.
-
-        Raises:
-            RunError: they differ.
-        """
-        if self.spec.sources.forgotten or "temperature" not in row.payload:
-            return
-        recorded, again = float(row.payload["temperature"]), self._initial
-        again *= self._scale(self._begun or self.examples)
-        if not math.isclose(recorded, again, rel_tol=1e-4):
-            raise RunError(
-                f"row {row.seq} of the ledger has the temperature {recorded!r}, but the labels"
-                f" before it give {again!r}: the run was made by other versions or on another"
-                " machine (see resolved.toml)"
-            )
+        """Compare the temperature in a row with that of the labels before it."""
+        if not self.spec.sources.forgotten and "temperature" in row.payload:
+            expect_temperature(row, self._initial * self._scale(self._begun or self.examples))
 
     def _refresh(self) -> None:
         """Renew the features and begin an epoch."""
@@ -340,6 +338,8 @@ class LanguageTrainer:
         self.epoch += 1
         asked = self.ledger.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
+        if self.beside is not at_once and not self._head.on_the_way:  # no row of a head follows
+            detail[BESIDE] = True
         self.ledger.note_refreshed(len(self.examples.bought), detail)
         self._renew(fingerprint)
         self._rebuild(asked)

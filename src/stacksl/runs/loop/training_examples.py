@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence, Set
+from itertools import takewhile
 
 from stacksl.core.blocks import PairBlock
 from stacksl.core.followers import loss_set
-from stacksl.ledger.events import MEASURING, SOFT
+from stacksl.ledger.events import MEASURING, SOFT, Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.trainer import ANSWERS
 from stacksl.runs.spec import RunSpec
 
 
@@ -55,6 +57,14 @@ def unlearnt(examples: Examples, ledger: LedgerReader) -> list[int]:
     )
     given.subtract(given.keys() & bought)
     return list(given.elements())
+
+
+def answers_by(row: Row, ledger: LedgerReader) -> int:
+    """How many answers of people and owned labels there were at a `refit` row."""
+    if ANSWERS in row.payload:
+        return int(row.payload[ANSWERS])
+    before = takewhile(lambda each: each.seq < row.seq, ledger.rows())
+    return sum(each.event == "answered" and each.purpose != SOFT for each in before)
 
 
 def stand_ins(spec: RunSpec, rows: Sequence[int], base: PairBlock, scale: float) -> list[Lesson]:

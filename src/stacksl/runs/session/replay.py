@@ -77,7 +77,8 @@ def replay(
         elif row.event == "budget":  # all of them: no checkpoint holds budget and horizon
             game.reschedule(row.payload)
         if row.event not in _MEANWHILE:
-            game.ahead = row.event == "refit" and bool(row.payload.get(BESIDE))
+            refitted = row.event in ("refit", "refreshed")
+            game.ahead = refitted and bool(row.payload.get(BESIDE))
         unreplayable.passed(row.seq)
     return effects
 
