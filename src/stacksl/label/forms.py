@@ -1,4 +1,4 @@
-"""What a browser may send, and nothing else; and what it is told."""
+"""What a browser may send, and nothing else; and what is replied."""
 
 from __future__ import annotations
 

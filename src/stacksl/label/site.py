@@ -1,4 +1,4 @@
-"""Who may do what on the page: the checks of each request, whatever it asks for."""
+"""Who may do what on the page: the checks of every request."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def blocks_of(base: Any) -> list[Any]:
 def card_bytes(base: Any, size: int) -> int:
     """Bytes of a divided base on one device in a pass; `base` may be on `meta`.
 
-    Its part of every block, two whole blocks (one computes, one is gathered ahead), and whatever
+    Its part of every block, two whole blocks (one computes, one is gathered ahead), and what
     is in no block, such as embeddings, whole.
     """
 

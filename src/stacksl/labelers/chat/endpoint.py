@@ -24,7 +24,7 @@ class NotSent(Exception):
 
 
 class Lost(Exception):
-    """The request was sent and no whole answer came back: it may have been billed."""
+    """The request was sent and no whole answer was received: it may have been billed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Endpoint:
         # A time-out of the socket is one for each read: slow bytes would keep it open for ever.
         late = threading.Timer(self._timeout, _shut, (wire,))
         late.daemon = True
-        start = time.monotonic()  # before the timer starts, so that its end is told from a break
+        start = time.monotonic()  # before the timer starts, so that its end is known from a break
         late.start()
         try:
             connection.request("POST", self._path, body, self._headers)

@@ -156,7 +156,7 @@ class LanguageTrainer:
         A run that was interrupted between the steps continues with the next one.
         """
         unfinished = self._stale or (self._head.due and self._head.labels < 0)
-        owed = self._owed and not (self._begun is None and unfinished)  # labels came meanwhile
+        owed = self._owed and not (self._begun is None and unfinished)  # labels arrived meanwhile
         if owed and self._blind and self._begun is None and not self._news:
             self._discard()
             return True
