@@ -74,6 +74,16 @@ class Task:
         return SentenceEncoder("minilm").encode([item.prompt for item in self.items])
 
 
+    @cached_property
+    def words(self) -> NDArray[np.float32]:
+        """The same by hashed words, the features without an encoder."""
+        from stacksl.features.hashing import HashingEncoder
+
+        encoder, texts = HashingEncoder(), [item.prompt for item in self.items]
+        encoder.fit(texts)
+        return encoder.encode(texts)
+
+
 def model_of(more: Row, seed: int) -> Any:
     """The sample model as a run with these settings has it."""
     from stacksl.lm import LanguageModel
@@ -85,8 +95,11 @@ def model_of(more: Row, seed: int) -> Any:
     return LanguageModel(choices_of(settings, {"lm_threads": 1}), seed=seed)
 
 
-def task_of(pilot: bool, kept: Path | None) -> Task:
-    """The questions, scored once by the base model; its scores are `kept` in a file if named."""
+def task_of(pilot: int, kept: Path | None) -> Task:
+    """The questions, scored once by the base model; its scores are `kept` in a file if named.
+
+    With `pilot` 1 to 4 that quarter of the questions to label is judged on instead of the test's.
+    """
     from stacksl.lm.sample.questions import questions
 
     data, test = questions()
@@ -102,8 +115,8 @@ def task_of(pilot: bool, kept: Path | None) -> Task:
         judged_gold = np.array([test.answers[item.id] for item in test.items])
         base = float(np.mean(np.argmax(scores[1], axis=1) == judged_gold))
         return Task(list(data.items), gold, list(test.items), judged_gold, scores[0], base)
-    held = [n for n in range(len(gold)) if n % 4 == 3]
-    rest = [n for n in range(len(gold)) if n % 4 != 3]
+    held = [n for n in range(len(gold)) if n % 4 == pilot - 1]
+    rest = [n for n in range(len(gold)) if n % 4 != pilot - 1]
     base = float(np.mean([np.argmax(scores[0][n]) == gold[n] for n in held]))
     items, judged = [data.items[n] for n in rest], [data.items[n] for n in held]
     return Task(items, gold[rest], judged, gold[held], [scores[0][n] for n in rest], base)
@@ -123,12 +136,25 @@ def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
     policy = np.array([softmax(each / scale) for each in task.pool])
     if gate == "badge":
         return selections.badge(policy, task.states, count, generator(seed, "pool/badge"))
-    if gate == "typical":
-        return selections.covering(task.prompts, np.ones(len(policy)), count)
+    if gate in ("typical", "typical-hashing"):
+        prompts = task.prompts if gate == "typical" else task.words
+        return selections.covering(prompts, np.ones(len(policy)), count)
+    if gate == "half":
+        first = selections.covering(task.prompts, np.ones(len(policy)), count // 2)
+        order = selections.margin(policy)
+        return np.concatenate([first, order[~np.isin(order, first)]])[:count]
     if gate == "doubtful":
         best = np.sort(policy, axis=1)
         return selections.covering(task.prompts, 1 - best[:, -1] + best[:, -2], count)
     order = selections.margin(policy)
+    if gate == "two":
+        first = order[: count // 2]
+        lessons, scale = lessons_of(task, first)
+        _, model = refitted(lessons, len(first), {}, seed, scale)
+        rest = np.setdiff1d(np.arange(len(policy)), first)
+        anew = model.scores([task.items[row] for row in rest])["pmi"]
+        policy = np.array([softmax(each / scale) for each in anew])
+        return np.concatenate([first, rest[selections.margin(policy)]])[:count]
     if gate == "disagreement":
         first = order[: count // 2]
         apart = selections.disagreement(policy, head_of(task, first, seed))
@@ -150,21 +176,12 @@ def head_of(task: Task, rows: NDArray[np.int64], seed: int) -> NDArray[np.float6
 
 def measure(cell: Row, task: Task) -> Row:
     """Buy, train, judge."""
-    from stacksl.lm import Lesson
-    from stacksl.lm.scoring.normalise import fitted_temperature, prior_temperature
-
     begin = time.monotonic()
     count = int(len(task.items) * cell["budget"])
     rows = bought(task, cell["gate"], count, cell["seed"])
-    scores, gold = [task.pool[row] for row in rows], task.gold[rows].tolist()
     more = dict(cell["settings"])
     average, weight = more.pop("average", 1), more.pop("self_training", None)
-    fixed = more.get("temperature")
-    temperature = fixed or fitted_temperature(scores, gold, prior_temperature(task.pool))
-    lessons = [
-        Lesson(task.items[row], label, tuple(range(len(own))), tuple((own / temperature).tolist()))
-        for row, label, own in zip(rows, gold, scores, strict=True)
-    ]
+    lessons, temperature = lessons_of(task, rows, more.get("temperature"))
     if weight is not None:
         lessons = taught(task, lessons, more, cell["seed"], temperature)
         more |= {"objective": "stacksl", "clip": "none", "kl_weight": weight, "batch_size": 24}
@@ -181,6 +198,22 @@ def measure(cell: Row, task: Task) -> Row:
         "loss": trained.loss,
         "seconds": round(time.monotonic() - begin, 1),
     }
+
+
+def lessons_of(
+    task: Task, rows: NDArray[np.int64], fixed: float | None = None
+) -> tuple[list[Any], float]:
+    """What a refit learns of the questions `rows`, and its temperature, fitted unless `fixed`."""
+    from stacksl.lm import Lesson
+    from stacksl.lm.scoring.normalise import fitted_temperature, prior_temperature
+
+    scores, gold = [task.pool[row] for row in rows], task.gold[rows].tolist()
+    temperature = fixed or fitted_temperature(scores, gold, prior_temperature(task.pool))
+    lessons = [
+        Lesson(task.items[row], label, tuple(range(len(own))), tuple((own / temperature).tolist()))
+        for row, label, own in zip(rows, gold, scores, strict=True)
+    ]
+    return lessons, temperature
 
 
 def taught(task: Task, lessons: list[Any], more: Row, seed: int, temperature: float) -> list[Any]:
@@ -352,7 +385,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where rows are kept; those there are not redone")
     parser.add_argument("--from", dest="source", type=Path, help="print the table of a file")
     parser.add_argument("--base", type=Path, help="where the base's scores are kept (.npz)")
-    parser.add_argument("--pilot", action="store_true", help="on a part of the questions to label")
+    parser.add_argument(
+        "--pilot",
+        type=int,
+        nargs="?",
+        const=4,
+        default=0,
+        choices=(1, 2, 3, 4),
+        help="on this quarter of the questions to label, the last if no number is given",
+    )
     words = parser.parse_args()
     if words.source:
         print(table(json.loads(words.source.read_text())))
@@ -384,7 +425,7 @@ def with_row(kept: Row, row: Row, task: Task) -> Row:
     about = {"version": stacksl.__version__, "questions": made_from(), **kept}
     if not row["pilot"]:
         about["items"] = len(task.items)
-    base = {**kept.get("base", {}), "pilot" if row["pilot"] else "test": task.base}
+    base = {**kept.get("base", {}), str(row["pilot"] or "test"): task.base}
     return {**about, "base": base, "rows": [*kept.get("rows", []), row]}
 
 

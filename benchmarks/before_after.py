@@ -1,0 +1,99 @@
+"""What a label buys, before and after coverage, the right premise, the fitted temperature, banks.
+
+The table of docs/studies/what-a-label-buys.md, from the records in benchmarks/results/. The numbers
+before are those of the package at the commit that `before.json` names, by the same scripts there.
+
+    python benchmarks/before_after.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from label_efficiency import interval
+
+RESULTS = Path(__file__).parent / "results"
+POOL = "label_efficiency_pool.py"
+POOLS = [("shuffled", n) for n in ("100", "150", "300", "500", "1000")]
+POOLS += [("rare", "300"), ("rare", "0.1")]
+HEADER = "| what | before | now | at random, now | seeds | by |\n|---|---|---|---|---|---|"
+
+
+def main() -> None:
+    """Print the table."""
+    before = record("before")
+    print(HEADER)
+    for cells in (*pools(before["pool"]), *language(before["language model"]), *bank()):
+        print(f"| {' | '.join(cells)} |")
+
+
+def pools(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    """Banking77, the default beside random labels under the same final model."""
+    rows = record("label_efficiency_pool")["rows"]
+    for stream, budget in POOLS:
+        own = {
+            gate: [
+                row["accuracy"]
+                for row in rows
+                if (row["stream"], row["budget"], row["gate"]) == (stream, budget, gate)
+                and not row["alone"]
+            ]
+            for gate in ("coverage", "random")
+        }
+        labels = "10 % of the" if budget == "0.1" else budget
+        what = f"Banking77, *{stream}*: accuracy with {labels} labels"
+        values = before[f"{stream} {budget}"]
+        yield what, shown(values), shown(own["coverage"]), shown(own["random"]), "0-9", f"`{POOL}`"
+
+
+def language(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
+    """The sample model on its test questions: one batch by margin beside one at random."""
+    found = record("language_model")
+    by = "`language_model.py`"
+    base = f"{found['base']['test']:.3f}"
+    what = "sample language model: accuracy without a label"
+    yield what, shown(before["0"]), base, "", "", by
+    for budget in (0.05, 0.1, 0.25, 0.5):
+        own = {
+            gate: [
+                row["accuracy"]
+                for row in found["rows"]
+                if (row["gate"], row["budget"], row["pilot"]) == (gate, budget, 0)
+            ]
+            for gate in ("margin", "random")
+        }
+        what = f"the same with {budget:.0%} of the labels".replace("%", " %")
+        seeds = f"0-{len(own['margin']) - 1}"
+        yield what, shown(before.get(str(budget), [])), shown(own["margin"]), shown(own["random"]), seeds, by
+
+
+def bank() -> Iterable[tuple[str, ...]]:
+    """15,801 answers: the right one first, of 64 retrieved."""
+    rows = record("bank")
+    cosine = next(row for row in rows if row["by"] == "cosine")["top 1"]
+    ours = [
+        row["top 1"]
+        for row in rows
+        if row["by"] == "inside" and (row["M"], row["labels"]) == (64, 400)
+    ]
+    what = "bank of 15,801 answers: the right one first, 400 labels"
+    yield what, f"cosine {cosine:.3f}", "", shown(ours), "0-2", "`bank.py`"
+
+
+def record(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def shown(values: list[float]) -> str:
+    """Mean and half-width of its 95 % interval over seeds, where these differ."""
+    if not values:
+        return "not measured"
+    mean, half = interval(values)
+    return f"{mean:.3f}" if max(values) == min(values) else f"{mean:.3f} ± {half:.3f}"
+
+
+if __name__ == "__main__":
+    main()
