@@ -8,8 +8,9 @@ run does this: it needs refits on the way and the items seen.
 
     python benchmarks/stream_coverage.py --data $STACKSL_DATA
 
-Training rows are split as in `stream_or_pool.py`; the final model is that of a run. Seeds 1000 to
-1002 chose the rule. Test files are not read.
+Training rows are split as in `stream_or_pool.py`; the final model is that of a run. Test files are
+not read. Unconfirmed: on seeds 1000 to 1002 of Banking77, which chose the rule, it gained over
+`margin` 1.9, 1.1, 3.2 points at 75 labels, 5.4, 2.0 at 150, 2.6, 5.3 at 300, 1.2, 0.4 at 10 %.
 """
 
 from __future__ import annotations
