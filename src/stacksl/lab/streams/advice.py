@@ -14,9 +14,8 @@ from stacksl.core import (
     warmup_spreads,
 )
 from stacksl.core.blocks import PairFeatures
-from stacksl.lab.bisection import voluntary
 from stacksl.lab.figures.advice import figures, layout
-from stacksl.lab.streams.bisections import bisected
+from stacksl.lab.streams.bisections import bisected, voluntary
 from stacksl.lab.streams.sentences import SENTENCES
 from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl.lab.study.rows import Row, pooled
