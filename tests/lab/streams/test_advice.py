@@ -14,7 +14,7 @@ from stacksl.errors import SettingsError
 from stacksl.lab.engines import run_stream
 from stacksl.lab.figures.advice import verdict
 from stacksl.lab.streams import bisections
-from stacksl.lab.streams.advice import ADVICE, measure, trials
+from stacksl.lab.streams.advice import ADVICE, measure, stream_of, trials
 from stacksl.lab.streams.sentences import (
     SENTENCES,
     between,
@@ -23,6 +23,7 @@ from stacksl.lab.streams.sentences import (
     negative,
     shift_of_best,
 )
+from stacksl.lab.streams.trial import played as trial_played
 from stacksl.lab.study.rows import Row
 from stacksl.lab.synthetic import playing
 from stacksl.lab.synthetic.streams import make_stream, sphere
@@ -89,7 +90,7 @@ def played(*starts: str, seed: int = 0) -> dict[str, dict[str, float | None]]:
     for trial in trials(True):
         lines = [line for line in trial.lines if line.row.startswith(starts)]
         if lines:
-            numbers = measure(trial.source, lines, seed)
+            numbers = trial_played(stream_of, measure, trial.source, lines, seed)
             found |= {line.row: dict(n) for line, n in zip(lines, numbers, strict=True)}
     return found
 
