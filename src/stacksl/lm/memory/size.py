@@ -12,7 +12,7 @@ from typing import Any
 
 from stacksl.errors import SettingsError, StackslError
 from stacksl.lm.distributed import blocks
-from stacksl.lm.loading import _dtype, _place, _positions, source_of
+from stacksl.lm.loading import _dtype, _positions, place_of, source_of
 from stacksl.lm.memory.meta import FLOAT, Counted, _meta_models, bound, count, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
@@ -163,7 +163,7 @@ def _prepared(
     """The model's configuration, the token rows of `items`, and the device and dtype chosen."""
     torch = load_torch()
     load_transformers()
-    place = _place(torch, choices.device)
+    place = place_of(choices.device)
     settled = replace(choices, device=place, dtype=_dtype(torch, place, choices.dtype))
     source = source_of(choices.model)
     config = read_config(choices.model, source)
