@@ -11,13 +11,13 @@ from stacksl.labelers.sheets.cells import plain, visible
 from stacksl.labelers.sheets.decoding import lines_of
 from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
 from stacksl.labelers.sheets.meaning import Meaning, Misread, understood
-from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, Shown
+from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Sheet
 from stacksl.labelers.sheets.tasks import own_replies
 
 _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
-def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
+def read_sheet(path: Path, known: Mapping[str, Asked]) -> Sheet:
     """Read a file of answers: a workbook, CSV with columns in any order, or Label Studio's JSON.
 
     Rows may be missing, moved or repeated, and answers may be missing. A key that has two
@@ -64,7 +64,7 @@ def _misplaced(
     key: str,
     unusable: str | None,
     cells: Mapping[str, str],
-    known: Mapping[str, Shown],
+    known: Mapping[str, Asked],
     owners: Mapping[str, str],
 ) -> Fault | None:
     """Why the row's answer may be that of another key; None if nothing suggests it."""
@@ -88,7 +88,7 @@ def _why_unknown(key: str) -> str:
     return f"the key '{key}' was not given out by this run: is the file of another one?"
 
 
-def _reply(row: int, key: str, cells: Mapping[str, str], shown: Shown) -> Reply | Fault:
+def _reply(row: int, key: str, cells: Mapping[str, str], shown: Asked) -> Reply | Fault:
     cell, note = cells["answer"], cells.get("note", "")
     meanings: dict[Meaning, None] = {}
     why = ""
@@ -132,18 +132,18 @@ def _noted(same: list[Reply]) -> Reply:
 # --- columns moved apart ---------------------------------------------------------------------
 
 
-def _owners(known: Mapping[str, Shown]) -> dict[str, str]:
+def _owners(known: Mapping[str, Asked]) -> dict[str, str]:
     """The key of each prompt, by its digest; prompts of several keys are left out."""
     owners: dict[str, str] = {}
     several: set[str] = set()
     for key, shown in known.items():
-        digest = _digest(shown.prompt or "")
+        digest = _digest(shown.prompt)
         if digest and owners.setdefault(digest, key) != key:
             several.add(digest)
     return {digest: key for digest, key in owners.items() if digest not in several}
 
 
-def _why_foreign(key: str, found: str, shown: Shown, owners: Mapping[str, str]) -> str | None:
+def _why_foreign(key: str, found: str, shown: Asked, owners: Mapping[str, str]) -> str | None:
     """Why the prompt `found` in a row cannot be that of its key, even edited."""
     owner = owners.get(found, key)
     if owner != key:
@@ -151,7 +151,7 @@ def _why_foreign(key: str, found: str, shown: Shown, owners: Mapping[str, str]) 
             f"the prompt is that of the row {owner}: one column was sorted or moved without the "
             "others; sort whole rows"
         )
-    if not _alike(found, _digest(shown.prompt or "")):
+    if not _alike(found, _digest(shown.prompt)):
         return (
             "the prompt is not that of this key: is the file of another run, or "
             "was a column moved without the others?"

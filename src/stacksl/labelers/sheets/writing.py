@@ -6,8 +6,8 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from stacksl.data import Classes
 from stacksl.data.exchange.label_studio import CONFIG
 from stacksl.errors import DataError
 from stacksl.files.atomic import replace_file
@@ -21,28 +21,14 @@ from stacksl.labelers.sheets.workbook_writing import CLASSES, workbook
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8
 
 
-class ClassList(NamedTuple):
-    """The classes of a run with fixed classes: in every sheet the same, in this order.
-
-    Attributes:
-        file: name of the file of `write_classes` beside the sheets, which CSV sheets refer to.
-        names: the classes' names; the first has number 1.
-        descriptions: what each of them means; empty where nothing is said.
-    """
-
-    file: str
-    names: tuple[str, ...]
-    descriptions: tuple[str, ...]
-
-
 def write_sheet(
     path: Path,
     rows: Sequence[Asked],
+    classes: Classes | None = None,
+    listed_in: str = "classes.csv",
     *,
     mode: int = 0o600,
-    classes: ClassList | None = None,
     howto: str = "",
-    separator: str = ",",
 ) -> tuple[Path, ...]:
     """Write a file of questions: `key, prompt, options, answer, note`, the last two empty.
 
@@ -54,27 +40,24 @@ def write_sheet(
     Args:
         path: the file; an existing one may hold answers and is not changed.
         rows: the questions, each with a key of its own.
-        mode: permission bits of the files.
         classes: what rows with more than 26 options refer to; without it such rows list them in
             the cell, numbered.
+        listed_in: the file beside CSV that lists such classes: `number, name, description`.
+        mode: permission bits of the files.
         howto: the instructions, for a workbook.
-        separator: between cells of CSV; `;` opens better where the decimal sign is a comma.
 
     Returns:
         The files written, the sheet first.
 
     Raises:
         DataError: the file is there with another content, or cannot be written.
-        ValueError: two rows have one key.
     """
-    if len({row.key for row in rows}) < len(rows):
-        raise ValueError("two rows of a sheet have the same key")
     if path.suffix == ".json":
         write_file(path.parent / CONFIG_FILE, CONFIG, mode, replace=True)
         write_file(path, tasks(rows), mode)
         return (path,)
     book = path.suffix == ".xlsx"
-    where = None if classes is None else f"sheet {CLASSES}" if book else f"file {classes.file}"
+    where = None if classes is None else f"sheet {CLASSES}" if book else f"file {listed_in}"
     texts: dict[Path, str] = {}
     lines = []
     for row in rows:
@@ -87,27 +70,23 @@ def write_sheet(
     if book:
         shown = [(*cells, row.options) for cells, row in zip(lines, rows, strict=True)]
         many = any(len(row.options) > LETTERED for row in rows)
-        listed_in = classes if classes is not None and (many or any(classes.descriptions)) else None
-        pairs = [] if listed_in is None else list(zip(*listed_in[1:], strict=True))
-        write_file(path, workbook(shown, pairs, howto), mode)
-    else:
-        table = [COLUMNS, *((*cells, "", "") for cells in lines)]
-        write_file(path, _MARK + _table(table, separator), mode)
+        needed = classes is not None and (many or any(classes.descriptions))
+        write_file(path, workbook(shown, _numbered(classes if needed else None), howto), mode)
+        return (path, *texts)
+    if classes is not None and len(classes.names) > LETTERED:
+        table = [(n, guarded(visible(a)), guarded(visible(b))) for n, a, b in _numbered(classes)]
+        write_file(path.parent / listed_in, _MARK + _table(table), mode)
+    write_file(path, _MARK + _table([COLUMNS, *((*cells, "", "") for cells in lines)]), mode)
     return (path, *texts)
 
 
-def write_classes(folder: Path, classes: ClassList, mode: int = 0o600) -> None:
-    """Write the classes that CSV sheets refer to: `number, name, description`.
-
-    Raises:
-        DataError: the file is there with another content, or cannot be written.
-    """
-    rows = [
-        (str(number), guarded(visible(name)), guarded(visible(said)))
-        for number, (name, said) in enumerate(zip(*classes[1:], strict=True), 1)
-    ]
-    table = [("number", "name", "description"), *rows]
-    write_file(folder / classes.file, _MARK + _table(table, ","), mode)
+def _numbered(classes: Classes | None) -> list[tuple[str, str, str]]:
+    """The classes as a table: `number, name, description`."""
+    if classes is None:
+        return []
+    pairs = zip(classes.names, classes.descriptions, strict=True)
+    rows = [(str(number), name, said or "") for number, (name, said) in enumerate(pairs, 1)]
+    return [("number", "name", "description"), *rows]
 
 
 def _cells(
@@ -128,9 +107,9 @@ def _cells(
     return (row.key, cell, shown), whole
 
 
-def _table(rows: Iterable[Sequence[str]], separator: str) -> str:
+def _table(rows: Iterable[Sequence[str]]) -> str:
     stream = io.StringIO(newline="")
-    csv.writer(stream, delimiter=separator, lineterminator="\r\n").writerows(rows)
+    csv.writer(stream, lineterminator="\r\n").writerows(rows)
     return stream.getvalue()
 
 

@@ -20,9 +20,9 @@ from stacksl.runs.changes.added_classes import added_classes, answered_none, in_
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.items.roles import expect_items
 from stacksl.runs.items.sources import More, Sources, with_more
-from stacksl.runs.session.assignment import FILE, annotators_of
+from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.model_labels import expect_within_price
-from stacksl.runs.session.setup import check_labeler, sheet_labeler
+from stacksl.runs.session.setup import check_labeler
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.terms import (
@@ -209,7 +209,7 @@ def _outdated(spec: RunSpec, ledger: Ledger) -> tuple[tuple[str, str], ...]:
     """Who has an open sheet, and its path."""
     if spec.settings.labeler != FILE:
         return ()
-    out = sheet_labeler(spec, ledger).sheets_out()
+    out = SheetLabeler(spec, ledger).sheets_out()
     return tuple((name, str(path)) for name, path in out.items())
 
 

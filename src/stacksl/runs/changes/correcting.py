@@ -13,7 +13,6 @@ from stacksl.ledger.purchases import Answer, Handed, Word
 from stacksl.runs.changes.pending import complete, reopen
 from stacksl.runs.session.answering import spec_of_people
 from stacksl.runs.session.assignment import SheetLabeler
-from stacksl.runs.session.setup import sheet_labeler
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -82,7 +81,7 @@ def _record(
 
 
 def _found(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:
-    labeler = sheet_labeler(spec, ledger)
+    labeler = SheetLabeler(spec, ledger)
     rows = {(row.item, row.slot, row.token): row for row in ledger.handed()}
     accepted = {
         (row["item"], row["slot"]): row for row in ledger.export() if row["state"] == "answered"

@@ -34,7 +34,6 @@ from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.loop.trainer import UNUSED
 from stacksl.runs.session.assignment import SheetLabeler
-from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.model_labels import TEMPLATE, price_beside
 from stacksl.runs.session.replay import replay
@@ -272,9 +271,7 @@ class Session(Game):
     def _rounds(self) -> None:
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
         self.receipts = []
-        if isinstance(
-            self.labeler, PeopleAndModel
-        ):  # people's are on disk before a server is asked
+        if isinstance(self.labeler, SheetLabeler):  # on disk before a server is asked
             self.receipts = self.ledger.take(self.labeler.from_people())
         self.receipts += self.take_answers()
         for receipt in self.receipts:
@@ -309,7 +306,7 @@ class Session(Game):
         others are released.
         """
         labeler = self.labeler
-        if self.spec.asks_beside or not isinstance(labeler, PeopleAndModel):
+        if self.spec.asks_beside or not isinstance(labeler, SheetLabeler) or not labeler.model:
             return
         awaited = [each for each in self.requests() if each.purpose == SOFT]
         for receipt in self.ledger.take(labeler.left(awaited)):
