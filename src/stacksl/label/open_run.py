@@ -19,9 +19,9 @@ from stacksl.label.session import PageLabeler, PageSession
 from stacksl.label.view import Person, Silence, View
 from stacksl.labelers.sheets import Asked, Reply
 from stacksl.ledger.events import SOFT
-from stacksl.ledger.purchases import Handed, Purchase, Receipt, Skip
+from stacksl.ledger.purchases import Handed, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
-from stacksl.runs.session.assignment import SheetLabeler, annotators_of
+from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
 from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.session import Finished, Waiting
 
@@ -180,10 +180,7 @@ class OpenRun:
 
     def _pass_on(self, rows: Collection[Handed], reason: str, note: str | None = None) -> None:
         """Lease rows anew and assign them: to nobody who had the item, if somebody else is here."""
-        leases = {(p.item, p.slot, p.token): p for p in self.ledger.open_purchases()}
-        found: list[Purchase] = [
-            leases[key] for row in rows if (key := (row.item, row.slot, row.token)) in leases
-        ]
+        found = [lease for row, lease in open_rows(self.ledger) if row in rows]
         with self.ledger.together():
             for lease in found:
                 if self.ledger.release(lease, reason, note):

@@ -32,7 +32,6 @@ class NoisyLabeler(OracleLabeler):
                 f"the labeler 'noisy:P' needs a probability P from 0 to 1, got {probability:g}"
             )
         self.name = f"noisy:{probability:g}"
-        self._probability = probability
         super().__init__(answers, sizes)
         self._probability = probability
         self._sizes = dict(sizes)

@@ -13,7 +13,7 @@ from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.labelers.sheets import Asked, write_howto, write_sheet
 from stacksl.labelers.sheets.cells import is_too_long, plain
-from stacksl.labelers.sheets.howto import HOWTO
+from stacksl.labelers.sheets.writing import HOWTO
 
 if TYPE_CHECKING:
     from tests.sheets.conftest import Desk

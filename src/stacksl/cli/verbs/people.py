@@ -12,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, dollars, facts, table, visible
-from stacksl.cli.verbs.run import held_lines, is_interactive, shown_run, word
+from stacksl.cli.verbs.run import agree, held_lines, is_interactive, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
@@ -190,9 +190,7 @@ def _consent(run: Run, yes: bool) -> None:
     if _raised(run, items):
         return  # it will be refused
     price = "" if cost is None else f" for {dollars(cost)} at most"
-    print(f"{plural(items, 'more label')}{price}, within the budget", file=sys.stderr)
-    if not yes and is_interactive():
-        typer.confirm("Buy them?", abort=True, err=True)
+    agree([f"{plural(items, 'more label')}{price}, within the budget"], yes)
 
 
 def _listed(run: Run) -> str:
@@ -208,17 +206,8 @@ def _state(each: Annotator) -> str | None:
 
 
 def _answered(received: Received) -> dict[str, Any]:
-    return {
-        **received.status,
-        "accepted": received.accepted,
-        "repeated": received.repeated,
-        "disputed": received.disputed,
-        "late": received.late,
-        "empty": received.empty,
-        "faults": list(received.faults),
-        "corrected": received.corrected,
-        "corrected_after_shown": received.after_shown,
-    }
+    found = asdict(received)
+    return {**found.pop("status"), **found}
 
 
 def _shown(run: Run, received: Received) -> str:
@@ -228,7 +217,7 @@ def _shown(run: Run, received: Received) -> str:
         return f"{count(n)}{more}" if n else None
 
     late = ", kept but not paid: somebody else answered the row, or it was dropped"
-    after_shown = some(received.after_shown, ", its accuracy stays by the answers before")
+    after_shown = some(received.corrected_after_shown, ", its accuracy stays by the answers before")
     lines = facts(
         [
             ("Accepted", ", ".join(said) or "none that is new"),

@@ -50,13 +50,9 @@ def read_sheet(path: Path, known: Mapping[str, Asked]) -> Sheet:
     kept, contradictions = _one_a_key(own)
     return Sheet(
         tuple(kept),
-        tuple(sorted([*faults, *foreign, *contradictions], key=_by_row)),
+        tuple(sorted([*faults, *foreign, *contradictions], key=lambda fault: fault.row)),
         len((empty - answered) & known.keys()),
     )
-
-
-def _by_row(fault: Fault) -> int:
-    return fault.row
 
 
 def _misplaced(
@@ -108,7 +104,7 @@ def _reply(row: int, key: str, cells: Mapping[str, str], shown: Asked) -> Reply 
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
-    """The first reply of each key whose replies agree, and the faults of the others."""
+    """The first reply of each key whose replies agree, or the first with a note; the faults."""
     by_key: defaultdict[str, list[Reply]] = defaultdict(list)
     for reply in replies:
         by_key[reply.key].append(reply)
@@ -116,17 +112,12 @@ def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
     faults: list[Fault] = []
     for key, same in by_key.items():
         if len({(r.said, r.position, r.text) for r in same}) == 1:
-            kept.append(_noted(same))
+            kept.append(next((r for r in same if r.note is not None), same[0]))
             continue
         rows = ", ".join(str(r.row) for r in same)
         sentence = f"the key {key} has different answers in the rows {rows}: leave one of them"
         faults.extend(Fault(r.row, "answer", sentence) for r in same)
     return kept, faults
-
-
-def _noted(same: list[Reply]) -> Reply:
-    """The first of replies that say the same, or the first of them with a note."""
-    return next((r for r in same if r.note is not None), same[0])
 
 
 # --- columns moved apart ---------------------------------------------------------------------

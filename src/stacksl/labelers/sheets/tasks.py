@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,10 @@ def tasks(rows: Sequence[Asked]) -> str:
     return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
 
 
-def without_tasks(payload: bytes, keys: frozenset[str]) -> bytes | None:
+def without_tasks(path: Path, keys: Collection[str]) -> bytes | None:
     """A file of tasks without those of `keys`; None where it has none of them, or no tasks."""
     try:
-        found = json.loads(payload)
+        found = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, list):

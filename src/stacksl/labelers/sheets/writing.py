@@ -1,10 +1,11 @@
-"""Sheets of questions, and the list of classes beside them, written atomically."""
+"""Sheets of questions, with the classes and the instructions beside them, written atomically."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from stacksl.data import Classes
@@ -12,13 +13,50 @@ from stacksl.data.exchange.label_studio import CONFIG
 from stacksl.errors import DataError
 from stacksl.files.atomic import replace_file
 from stacksl.labelers.sheets.cells import guarded, is_too_long, shortened, visible
-from stacksl.labelers.sheets.options import listed, pointed
+from stacksl.labelers.sheets.meaning import is_taken
 from stacksl.labelers.sheets.rows import COLUMNS, Asked
-from stacksl.labelers.sheets.signs import LETTERED
+from stacksl.labelers.sheets.signs import LETTERED, bare_numbers, sign
 from stacksl.labelers.sheets.tasks import CONFIG_FILE, tasks
 from stacksl.labelers.sheets.workbook_writing import CLASSES, workbook
 
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8
+
+HOWTO = """\
+How to answer
+=============
+
+Open the file in a spreadsheet program. Each row is one question. Choose an answer from the list
+in the column "answer" (.xlsx), or type it; leave the columns "key", "prompt" and "options" as they
+are. You may answer some rows now and the rest later, filter, sort or delete whole rows, and send
+the file back as often as you like.
+
+What to write into "answer"
+  B               the letter before the option
+  2               its number, where the first option is 1 (the letter B is number 2)
+  the text        of the option, as it stands
+  none            none of the options is right
+  none: the text  none is right, and this would be
+  ambiguous or ?  more than one is right, or it cannot be decided
+  broken          the question is damaged or makes no sense
+
+Leave the answer empty where you do not know yet. Remarks go into the column "note".
+
+Lists of more than 26 options, and options that are single letters, have numbers instead of
+letters. Where the cell names a sheet or a file of classes, the numbers and names are there.
+
+Where an option's whole text is a letter, a number or a word such as none, that text means that
+option. To mean the letter write B) with the bracket, to mean the word write [none].
+
+Saving
+  Save the file in the format in which you got it (LibreOffice: "Keep Current Format"). .xlsx and
+  CSV are both read, whichever you were given; .ods and .xls are not. CSV may have commas,
+  semicolons or tabs between the cells.
+
+CSV files only: if all columns are in one when you open the file, import it instead (in Excel Data,
+From Text/CSV; choose UTF-8 and the comma). An apostrophe (') before a text that begins with
+= + - or @, or looks like a number or a date, keeps the spreadsheet from changing it. It is not
+part of the text.
+"""
 
 
 def write_sheet(
@@ -111,6 +149,44 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator="\r\n").writerows(rows)
     return stream.getvalue()
+
+
+@lru_cache(maxsize=64)
+def listed(options: tuple[str, ...]) -> str:
+    """All options, a line each: `A) text`; lines of one option after its first are set in."""
+    lines = [
+        f"{sign(n, options)}) " + visible(text).replace("\n", "\n   ")
+        for n, text in enumerate(options)
+    ]
+    return "\n".join([*lines, *_warning(options)])
+
+
+@lru_cache(maxsize=64)
+def pointed(options: tuple[str, ...], where: str) -> str:
+    """Where the options are listed, in place of a list that is too long for a cell."""
+    ways = f"number (1 to {len(options)}) or name" if bare_numbers(options) else "name"
+    return "\n".join([f"{ways} of one of the classes in the {where}", *_warning(options)])
+
+
+def _warning(options: tuple[str, ...]) -> list[str]:
+    """A line for options whose text is the letter or number of another, or a word like `none`."""
+    if not is_taken(options):
+        return []
+    return [
+        "(the text of some option is a letter, a number or a word such as none: that text alone "
+        f"means that option; write {sign(0, options)}) for the first option, [none] for none)"
+    ]
+
+
+def write_howto(folder: Path, *, mode: int = 0o600) -> Path:
+    """Write `HOWTO.txt` into the folder of the sheets, and return its path.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    path = folder / "HOWTO.txt"
+    write_file(path, _MARK + HOWTO.replace("\n", "\r\n"), mode, replace=True)
+    return path
 
 
 def write_file(path: Path, content: str | bytes, mode: int, *, replace: bool = False) -> None:

@@ -57,26 +57,21 @@ def record_corrections(
         RunError: one of them is not among those `agreed`.
     """
     with folder.locked():
-        return _record(folder, complete(spec_of_people(folder)), files, agreed)
-
-
-def _record(
-    folder: RunFolder, spec: RunSpec, files: Sequence[Path], agreed: Sequence[Correction]
-) -> int:
-    with Ledger.open(folder.ledger) as ledger:
-        found = _found(spec, ledger, files)
-        if not set(found) <= set(agreed):
-            raise RunError(
-                "expected the corrections that were listed, got others: the sheets or the answers"
-                " have changed since; repeat the command"
-            )
-        if found:
-            reopen(folder)  # first: a finished run that is killed here is finished again
-        with ledger.together():
-            for each in found:
-                new = each.answer
-                more = {"slot": new.slot, "said": new.said, "text": new.text, "note": new.note}
-                ledger.correct(new.item, new.index, new.labeler, **more)  # type: ignore[arg-type]
+        spec = complete(spec_of_people(folder))
+        with Ledger.open(folder.ledger) as ledger:
+            found = _found(spec, ledger, files)
+            if not set(found) <= set(agreed):
+                raise RunError(
+                    "expected the corrections that were listed, got others: the sheets or the"
+                    " answers have changed since; repeat the command"
+                )
+            if found:
+                reopen(folder)  # first: a finished run that is killed here is finished again
+            with ledger.together():
+                for each in found:
+                    new = each.answer
+                    more = {"slot": new.slot, "said": new.said, "text": new.text, "note": new.note}
+                    ledger.correct(new.item, new.index, new.labeler, **more)  # type: ignore[arg-type]
     return len(found)
 
 

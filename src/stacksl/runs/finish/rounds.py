@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,6 @@ POINTS = 1500  # rounds shown in the figures
 SHOWN = 8  # contested items listed
 EXCERPT = 400  # characters of a prompt
 HELD = -1  # the choice recorded with a label that was owned before the run
-BLOCK = 4096  # rounds gathered as tuples before they become columns
 
 Change = tuple[int, int, int | None]
 
@@ -59,40 +58,35 @@ class Rounds:
     changes: tuple[Change, ...] = ()
     added: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def rounds(self) -> int:
-        """How many rounds there were."""
-        return len(self.item)
-
     @classmethod
     def read(cls, rows: Iterable[Row], place: Mapping[str, int]) -> Rounds:
         """The columns of a ledger's `rows`; `place` maps an item's id to its row in the data."""
-        blocks: list[NDArray[np.void]] = []
-        records: list[tuple[float, ...]] = []
         narrow: dict[str, tuple[int, ...]] = {}  # what was presented, of items not shown whole
         changes: list[Change] = []
         added: list[tuple[int, int]] = []
-        released = outside = rounds = 0
-        for row in rows:
-            if row.event == "round":
-                rounds += 1
-                d = row.decision()
-                numbers = (d.statistic, d.threshold, d.gate_score)
-                records.append((place[d.item], d.choice, *numbers, d.asked))
-                if len(records) == BLOCK:
-                    blocks.append(np.array(records, dtype=_RECORD))
-                    records.clear()
-                if d.asked and not isinstance(row.payload["presented"], int):
-                    narrow[d.item] = d.presented
-            elif row.event == "budget":
-                changes.append((rounds, int(row.payload["budget"]), row.payload["money"]))
-            elif row.event == "class_added":
-                added.append((rounds, int(row.payload["size"])))
-            elif row.event == "released" and row.purpose == "train":
-                released += 1
-            elif row.event == "learnt" and row.item in narrow:
-                outside += gold_outside(narrow[row.item], row.label().index)
-        table = np.concatenate([*blocks, np.array(records, dtype=_RECORD)])
+        released = outside = 0
+
+        def records() -> Iterator[tuple[float, ...]]:
+            nonlocal released, outside
+            rounds = 0
+            for row in rows:
+                if row.event == "round":
+                    rounds += 1
+                    d = row.decision()
+                    numbers = (d.statistic, d.threshold, d.gate_score)
+                    yield (place[d.item], d.choice, *numbers, d.asked)
+                    if d.asked and not isinstance(row.payload["presented"], int):
+                        narrow[d.item] = d.presented
+                elif row.event == "budget":
+                    changes.append((rounds, int(row.payload["budget"]), row.payload["money"]))
+                elif row.event == "class_added":
+                    added.append((rounds, int(row.payload["size"])))
+                elif row.event == "released" and row.purpose == "train":
+                    released += 1
+                elif row.event == "learnt" and row.item in narrow:
+                    outside += gold_outside(narrow[row.item], row.label().index)
+
+        table = np.fromiter(records(), dtype=_RECORD)
         columns = {name: np.ascontiguousarray(table[name]) for name in _RECORD.names or ()}
         return cls(
             **columns,
@@ -121,14 +115,14 @@ _RECORD = np.dtype(
 def round_series(seen: Rounds) -> f.RoundSeries:
     """Statistic, threshold and spending, at most `POINTS` rounds of them."""
     spent = np.cumsum(seen.asked)
-    kept = _thin(seen.rounds, POINTS)
+    kept = _thin(len(seen.item), POINTS)
     return f.RoundSeries(
         round=tuple(i + 1 for i in kept),
         statistic=tuple(_finite(seen.statistic[i]) for i in kept),
         threshold=tuple(_finite(seen.threshold[i]) for i in kept),
         asked=tuple(bool(seen.asked[i]) for i in kept),
         spent=tuple(int(spent[i]) for i in kept),
-        total=seen.rounds,
+        total=len(seen.item),
     )
 
 
@@ -161,7 +155,7 @@ def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, 
     said = {row["item"]: row["said"] for row in game.ledger.export() if row["slot"] == 0}
     scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
     scores = np.where(np.isfinite(scores), scores, -np.inf)
-    half = seen.rounds // 2
+    half = len(seen.item) // 2
     order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(sources.forgotten)]
     found = []
     for at in [at for at in order if seen.item[at] not in sources.forgotten][:SHOWN]:

@@ -189,7 +189,10 @@ class SheetLabeler:
         waiting = self.waiting()
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
-        new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
+        # up to the batch: training labels, then what measures
+        due = sorted(fresh, key=lambda each: each.purpose in MEASURING)
+        due = due[: max(0, self.settings.batch - len(waiting))]
+        new = self._assign(due, list(out.values()), waiting)
         if new:
             self.ledger.hand_out(new)
         return [*waiting, *new]
@@ -200,13 +203,7 @@ class SheetLabeler:
 
     def waiting(self) -> list[Handed]:
         """The assigned rows that are open."""
-        leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
-        return [h for h in self.ledger.handed() if (h.item, h.slot, h.token) in leases]
-
-    def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
-        """The requests to assign now, up to the batch: training labels, then what measures."""
-        ordered = sorted(fresh, key=lambda each: each.purpose in MEASURING)
-        return ordered[: max(0, self.settings.batch - waiting)]
+        return [row for row, _ in open_rows(self.ledger)]
 
     def _assign(
         self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]
@@ -348,6 +345,13 @@ def _eligible(
         here,
     )
     return next(filter(None, wanted), who)
+
+
+def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:
+    """The assigned rows that are open, in their order, each with its lease."""
+    leases = {(p.item, p.slot, p.token): p for p in ledger.open_purchases()}
+    found = ((row, leases.get((row.item, row.slot, row.token))) for row in ledger.handed())
+    return [(row, lease) for row, lease in found if lease is not None]
 
 
 def annotators_of(text: str) -> list[str]:

@@ -43,7 +43,7 @@ from stacksl.runs.session.assignment import (
     without_rows,
 )
 from stacksl.runs.session.build_learner import build_learner
-from stacksl.runs.session.language import changed_facts, language_model
+from stacksl.runs.session.language import language_model
 from stacksl.runs.session.model_labels import (
     Near,
     asks_local,
@@ -140,15 +140,6 @@ def feature_map(spec: RunSpec) -> FeatureMap:
     return make_features(settings.features, classes=classes, seed=settings.seed, cosine=cosine)
 
 
-def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
-    """Record how a language model computes; a sentence for each fact that has changed."""
-    if not isinstance(features, LanguageModel):
-        return []
-    changed = changed_facts(spec, features)
-    spec.note(features.facts())
-    return changed
-
-
 def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
     """The features of all items: computed once, then memory-mapped from the feature store.
 
@@ -214,13 +205,6 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
     make_private(spec.folder.features)
     arrays.save(spec.folder.features / "map.safetensors", features.state())
     save_block(spec.folder.features, features.transform(items), features.fingerprint, ids)
-
-
-def cut_texts(features: FeatureMap) -> list[str]:
-    """A warning where texts were too long for the encoder."""
-    if not features.truncated:
-        return []
-    return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
 
 
 def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:

@@ -144,7 +144,11 @@ class RunFolder:
         if self.path.resolve() in HELD.get():
             yield
             return
-        with self._lock_file() as file:
+        try:
+            file = (self.path / LOCK).open("a+")
+        except OSError as fault:
+            raise RunError(f"cannot lock the run {self.path}: {fault.strerror}") from fault
+        with file:
             self._acquire(file)
             file.seek(0)
             file.truncate()
@@ -192,12 +196,6 @@ class RunFolder:
                 shutil.rmtree(draft, ignore_errors=True)
             else:
                 draft.unlink(missing_ok=True)
-
-    def _lock_file(self) -> IO[str]:
-        try:
-            return (self.path / LOCK).open("a+")
-        except OSError as fault:
-            raise RunError(f"cannot lock the run {self.path}: {fault.strerror}") from fault
 
     def holder(self) -> str:
         """The process that holds the run, or held it last."""
@@ -334,6 +332,11 @@ def claim_folder(root: Path, day: str, name: str) -> Path:
         else:
             break
     return folder
+
+
+def shown_facts(folder: RunFolder) -> Facts | None:
+    """The facts written when the run last finished; None before."""
+    return read_facts(folder) if (folder.path / FACTS).is_file() else None
 
 
 def read_facts(folder: RunFolder) -> Facts:
