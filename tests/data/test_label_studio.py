@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from stacksl.data import read
 from stacksl.data.exchange.label_studio import CONFIG, task
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import Asked, read_sheet
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked
 from stacksl.labelers.sheets.tasks import tasks
 from stacksl.labelers.sheets.workbook_writing import offered
 

@@ -17,7 +17,7 @@ from stacksl.errors import LabelerError
 from stacksl.label.pace import Pace
 from stacksl.label.session import PageLabeler, PageSession
 from stacksl.label.view import Person, Silence, View
-from stacksl.labelers.sheets import Asked, Reply
+from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Handed, Receipt, Skip
 from stacksl.runs.session.answering import Received, received

@@ -20,7 +20,7 @@ from stacksl.label.open_run import OpenRun, Outcome, People, Skipped
 from stacksl.label.orders import Order
 from stacksl.label.session import PageSession
 from stacksl.label.view import View
-from stacksl.labelers.sheets import Asked, Reply
+from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.runs.session.answering import answer, spec_of_people
 from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.session.session import Waiting

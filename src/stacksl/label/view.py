@@ -13,7 +13,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from stacksl.data import Classes
-from stacksl.labelers.sheets import Asked
+from stacksl.labelers.sheets.rows import Asked
 from stacksl.runs.session.assignment import SheetLabeler
 
 State = Literal["open", "finished", "failed"]

@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import Asked, Fault, Reply, new_key, read_sheet, write_sheet
+from stacksl.labelers.sheets.keys import new_key
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked, Fault, Reply
+from stacksl.labelers.sheets.writing import write_sheet
 
 if TYPE_CHECKING:
     from tests.sheets.conftest import Desk

@@ -18,16 +18,11 @@ import pytest
 
 from stacksl.data import Classes
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import (
-    HOWTO,
-    Asked,
-    Reply,
-    Sheet,
-    new_key,
-    read_sheet,
-    write_sheet,
-)
 from stacksl.labelers.sheets import workbook_reading as reading
+from stacksl.labelers.sheets.keys import new_key
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked, Reply, Sheet
+from stacksl.labelers.sheets.writing import HOWTO, write_sheet
 
 QUESTIONS = [
     ("Which vessel?\nThe first line; \"quoted\", and 'so'", ("vein", "artery", "node")),

@@ -11,9 +11,9 @@ import pytest
 
 from stacksl.data import Classes
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import Asked, write_howto, write_sheet
 from stacksl.labelers.sheets.cells import is_too_long, plain
-from stacksl.labelers.sheets.writing import HOWTO
+from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
 
 if TYPE_CHECKING:
     from tests.sheets.conftest import Desk

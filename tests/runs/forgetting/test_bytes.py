@@ -15,7 +15,9 @@ from stacksl.core.blocks import PairBlock
 from stacksl.errors import FeatureError
 from stacksl.features.cache import VectorCache, erase_texts, text_key
 from stacksl.features.store import erase, load_block, save_block
-from stacksl.labelers.sheets import Asked, read_sheet, write_sheet
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.writing import write_sheet
 from stacksl.runs.changes.erasing import Marks, erase_sheets, left_untouched
 
 

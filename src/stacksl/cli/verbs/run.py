@@ -104,20 +104,16 @@ def resume(
 
     opened = Run.open(run)
     if opened.folder.read_state()["state"] == "interrupted":
-        warn([_killed(opened)])
+        adapts = "model" in opened.folder.resolved()
+        more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
+        said = "this run was killed, or the machine went down; it continues where it was"
+        warn([said + more])
     try:
         with live(quiet=quiet) as show:
             done = opened.resume(show, data=data, settings=dict(map(setting_of, set_ or [])))
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
     _finish(done, json)
-
-
-def _killed(run: Run) -> str:
-    """The warning about a run that was killed."""
-    adapts = "model" in run.folder.resolved()
-    more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
-    return f"this run was killed, or the machine went down; it continues where it was{more}"
 
 
 def setting_of(text: str) -> tuple[str, Any]:

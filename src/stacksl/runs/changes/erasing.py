@@ -23,7 +23,8 @@ from stacksl.features.store import erase, has_block, items_in
 from stacksl.files import arrays
 from stacksl.files.atomic import write_atomic
 from stacksl.labelers.chat.calls import CALLS, without_item
-from stacksl.labelers.sheets import texts_in, without_rows, without_tasks
+from stacksl.labelers.sheets.tasks import without_tasks
+from stacksl.labelers.sheets.workbook_erasing import texts_in, without_rows
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
 from stacksl.runs.loop.final_model import GRAPH, SAID
 from stacksl.runs.storage.folder import RunFolder, shown_facts

@@ -145,7 +145,9 @@ def _expect_somebody(spec: RunSpec, gone: Set[str]) -> None:
 
 def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) -> list[Purchase]:
     """The open leases to free, in the order of their rows."""
-    _expect_handed(ledger, keys)
+    if unknown := sorted(keys - {row.key for row in ledger.handed()}):
+        shown = ", ".join(key for key in unknown if has_form(key))  # any other text may be data
+        raise RunError(f"unknown key {shown}".rstrip() + ": use a key from a sheet of this run")
     return [
         lease
         for row, lease in open_rows(ledger)
@@ -186,9 +188,3 @@ def _expect_known(spec: RunSpec, names: Sequence[str]) -> None:
     known = annotators_of(spec.settings.annotators)
     if unknown := [name for name in names if name not in known]:
         raise RunError(f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}")
-
-
-def _expect_handed(ledger: Ledger, keys: set[str]) -> None:
-    if unknown := sorted(keys - {row.key for row in ledger.handed()}):
-        shown = ", ".join(key for key in unknown if has_form(key))  # any other text may be data
-        raise RunError(f"unknown key {shown}".rstrip() + ": use a key from a sheet of this run")

@@ -17,15 +17,10 @@ from stacksl.errors import DataError
 from stacksl.files.atomic import make_private
 from stacksl.labelers.chat.labeler import ChatLabeler
 from stacksl.labelers.protocol import Labeler, Pending, Request
-from stacksl.labelers.sheets import (
-    HOWTO,
-    Asked,
-    Reply,
-    new_key,
-    read_sheet,
-    write_howto,
-    write_sheet,
-)
+from stacksl.labelers.sheets.keys import new_key
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked, Reply
+from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
 from stacksl.ledger.events import MEASURING, SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
@@ -153,7 +148,7 @@ class SheetLabeler:
     @property
     def halted(self) -> bool:
         """Whether labels of the model are awaited and it is not asked, until `again`."""
-        return self._awaited() > 0 and getattr(self.model, "halted", False)
+        return getattr(self.model, "halted", False) and self._awaited() > 0
 
     @property
     def silent_since(self) -> str | None:
