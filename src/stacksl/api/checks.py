@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from stacksl.core.calibration import RECIPES, recipe
+from stacksl.core.gates.registry import GATES, require_ranking
 from stacksl.data import Dataset
 from stacksl.errors import SettingsError
 from stacksl.models.audit import audit_size, progress_size
@@ -103,8 +105,6 @@ def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
             f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
         )
     if settings.mode == "pool":
-        from stacksl.core.gates.registry import GATES, require_ranking
-
         require_ranking(GATES[settings.gate]())
 
 
@@ -137,8 +137,6 @@ def said(settings: Settings, dataset: Dataset) -> None:
 
 def recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
     """A sentence where a recipe of the paper is used outside its range of budgets."""
-    from stacksl.core.calibration import RECIPES, recipe
-
     fitting = recipe(share).name
     if preset is None or preset == fitting or preset not in {known.name for known in RECIPES}:
         return ()

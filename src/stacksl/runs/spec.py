@@ -158,7 +158,13 @@ class RunSpec:
         table = folder.resolved()
         load_plugins(table.get("plugins"))
         kind = settings_type(table["gate"])
-        settings = kind(**{k: table[k] for k in kind.model_fields if k in table})
+        try:
+            settings = kind(**{k: table[k] for k in kind.model_fields if k in table})
+        except ValueError as fault:  # such as of a plugin's gate that has changed since
+            raise RunError(
+                f"resolved.toml of the run {folder.path} is not of this version of stacksl"
+                f" ({__version__}): {fault}"
+            ) from fault
         origin = {k: str(table.get(f"origin_{k}", "default")) for k in kind.model_fields}
         budget = Budget(int(table["labels"]), table.get("money_micro"), int(table["price_micro"]))
         source = data or _beside(folder, str(table["data"]))

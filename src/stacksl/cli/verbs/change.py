@@ -81,9 +81,7 @@ def change(
     is bought. Sheets that are out do not list the class, and who has one is named; its name is an
     answer there, too.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     wanted: dict[str, Any] = {
         "budget": budget,
         "items": items or (),

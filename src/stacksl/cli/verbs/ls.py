@@ -44,9 +44,7 @@ def status(
 
     It only reads, so it may be asked while the run is going on.
     """
-    from stacksl.api import Run
-
-    result = Run.open(run).status()
+    result = options.open_run(run).status()
     print(as_json(result) if json else _shown(result))
 
 
@@ -106,11 +104,9 @@ def report(
     With --no-text both are written into the folder no-text of the run, to be forwarded: without
     prompts, candidates, ids and names of columns, and with classes by their numbers.
     """
-    from stacksl.api import Run
-
     if class_names and not no_text:
         raise SettingsError("--class-names is for --no-text: the full report has them anyway")
-    opened = Run.open(run)
+    opened = options.open_run(run)
     path = opened.report(text=False, class_names=class_names) if no_text else opened.report()
     print(as_json({"run": run, "report": path}) if json else path)
 

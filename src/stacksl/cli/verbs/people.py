@@ -59,9 +59,7 @@ def answer(
     With --correct the accepted answers that differ are listed, old and new, and replaced after a
     question. Nothing is paid for again. Each annotator corrects rows of their own alone.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     agreed = _agreed(opened.corrections(*files), yes) if correct else None
     with live(quiet=quiet) as show:
         received = opened.answer(*files, correct=agreed, progress=show)
@@ -135,9 +133,7 @@ def people(
     Who agrees far less than the others is held: answers are paid and not learnt until --set-aside
     or --keep. What --set-aside left out is bought again only with --buy-anew, within the budget.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     freed = None
     names = {"set_aside": set_aside or (), "keep": keep or ()}
     if buy_anew and set_aside:

@@ -49,9 +49,7 @@ def evaluate(
     No row is dropped in silence: one that cannot be used counts as wrong and is reported. Columns
     and format are those of the run unless given.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     dataset = opened.read(file, given=options.reading(context))
     with live(quiet=quiet) as show:
         result = opened.evaluate(dataset, progress=encoding(show))
@@ -106,7 +104,6 @@ def predict(
     or human). Without it one JSON object a line, with the bounds of the online state. Answers in
     the file are not needed and not used; columns and format are those of the run unless given.
     """
-    from stacksl.api import Run
     from stacksl.data import kind_of_table
 
     if own == (file is not None):
@@ -116,7 +113,7 @@ def predict(
         )
     if out not in (None, "-"):
         kind_of_table(out)  # before the work
-    opened = Run.open(run)
+    opened = options.open_run(run)
     if own:
         from stacksl.api.labelling import label_own
 
@@ -186,12 +183,10 @@ def refit(
     Nothing is left to measure it by then: what the report and the card say of its accuracy is that
     of the model before, and they say so.
     """
-    from stacksl.api import Run
-
     if not with_audit:
         raise SettingsError(
             "what is there to refit with? --with-audit takes the labels that measured the model"
         )
-    labels = Run.open(run).refit_with_audit()
+    labels = options.open_run(run).refit_with_audit()
     said = f"the model was fitted again, with the {count(labels)} labels of the audit"
     print(as_json({"run": run, "labels": labels}) if json else said)

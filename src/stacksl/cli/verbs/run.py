@@ -100,9 +100,7 @@ def resume(
     is left as it is, unless `change --later` has changed it. With --set a language model
     is trained with other settings from here on, and the report says so; no label is bought twice.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":
         adapts = "model" in opened.folder.resolved()
         more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""

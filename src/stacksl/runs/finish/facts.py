@@ -144,8 +144,10 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
     progress = len(ledger.bought("progress"))
     priced = spec.budget.money is not None
-    items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
-    unseen = len(set(game.corpus.unbought(())) - set(seen.item.tolist()))
+    items = len(
+        np.unique(seen.table["item"])
+    )  # a pool passes an item over, then buys it with more money
+    unseen = len(set(game.corpus.unbought(())) - set(seen.table["item"].tolist()))
     found = f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,

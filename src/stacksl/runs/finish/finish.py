@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from stacksl.files.atomic import make_private, write_atomic
 from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Point, Tested, judge, point
 from stacksl.models.linear import Model
+from stacksl.report.facts import Facts
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
@@ -33,9 +34,6 @@ from stacksl.runs.storage.checkpoints import anchors
 from stacksl.runs.storage.folder import RunFolder, read_facts, shown_facts
 from stacksl.runs.storage.status import now
 from stacksl.runs.storage.tables import write_metrics, write_rounds
-
-if TYPE_CHECKING:
-    from stacksl.report.facts import Facts
 
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
 FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C

@@ -109,7 +109,7 @@ class Sources:
         if before is None or len(before) == len(names):
             return self
         sources = replace(self, test=None if self.test is None else _wider(self.test, names))
-        return replace(sources.with_labels(names), given=classes, began=before)
+        return replace(sources.with_labels(names), given=classes, began=self.began or before)
 
     def with_labels(self, names: tuple[str, ...]) -> Sources:
         """These sources with the label set `names`, in which theirs is contained."""
@@ -121,8 +121,7 @@ class Sources:
         if not added or classes is None:
             return self
         names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
-        wider = self.with_classes(Classes(names, said, classes.examples))
-        return replace(wider, began=self.began or classes.names)
+        return self.with_classes(Classes(names, said, classes.examples))
 
     def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
         """Each item and its answer without the classes added since the run began."""

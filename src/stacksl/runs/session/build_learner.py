@@ -17,7 +17,7 @@ from stacksl.core.calibration import (
     warmup_spreads,
 )
 from stacksl.core.followers import Follower, make_follower
-from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, make_gate, require_ranking
+from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, make_gate
 from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
@@ -66,8 +66,6 @@ def build_learner(
     scorer = fresh_scorer(settings, block)
     follower = make_follower(settings.follower, settings.k)
     gate, warnings = _gate(settings, scorer, follower, block, order)
-    if settings.mode == "pool":
-        require_ranking(gate)
     learner = Learner(
         scorer,
         gate,

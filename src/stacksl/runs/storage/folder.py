@@ -16,14 +16,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
 from stacksl.errors import RunError, RunLocked
 from stacksl.files import formats
 from stacksl.files.atomic import DRAFT, keep_private, make_private, write_atomic
-
-if TYPE_CHECKING:
-    from stacksl.report.facts import Facts
+from stacksl.report.facts import Facts
 
 LOCK = ".lock"
 WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
@@ -345,8 +343,6 @@ def read_facts(folder: RunFolder) -> Facts:
     Raises:
         RunError: they cannot be read.
     """
-    from stacksl.report.facts import Facts
-
     try:
         return Facts.from_json((folder.path / FACTS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as fault:
