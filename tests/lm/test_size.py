@@ -337,7 +337,7 @@ class FakeGPUs:
 
 def test_memory_of_a_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Too little of it is a warning, as running out there ends in a sentence."""
-    from stacksl.runs.session.memory import expect_room
+    from stacksl.runs.session.language import expect_room
     from stacksl.runs.settings.resolve import resolve
 
     folder = str(tiny_model(tmp_path))

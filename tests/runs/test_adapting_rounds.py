@@ -137,10 +137,10 @@ def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) 
     given = {**QUICK, **SHORT, "protocol": protocol, "objective": "ce"}
     made = run(table, test=table, out=tmp_path / "run", model=str(model), **given)
     assert made.status()["asked"] == 6
-    assert set(made.reading.classes or ()) == {"bread", "sea", "night"}
+    assert set(made.model.classes or ()) == {"bread", "sea", "night"}
     rows = [*made.predict(table)]
     assert [row["choice"] for row in rows] == [
-        (made.reading.classes or ())[row["index"]] for row in rows
+        (made.model.classes or ())[row["index"]] for row in rows
     ]
     assert len(rows) == 24
     told = made.evaluate(table)

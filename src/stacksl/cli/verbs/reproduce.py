@@ -110,7 +110,11 @@ def reproduce(
     if streams:
         given = {"--model": model, "--data": data, "--test": test, "--medqa": medqa, "--set": set_,
                  "--paper-selection": paper_selection, "--keep": keep}  # fmt: skip
-        _refuse(study, [name for name, value in given.items() if value])
+        if wrong := [name for name, value in given.items() if value]:
+            raise SettingsError(
+                f"'{study}' is played on synthetic streams, without a model or data: leave out"
+                f" {', '.join(wrong)}"
+            )
         bench = Bench(store, jobs or os.cpu_count() or 1, quick)
     else:
         from stacksl.lab.language.examining import examine
@@ -133,14 +137,6 @@ def reproduce(
     print(as_json(record(found, bench, count, rows)) if json else _shown(found, rows), flush=True)
     if figures is not None:
         draw(found, rows, figures)
-
-
-def _refuse(study: str, given: Sequence[str]) -> None:
-    if given:
-        raise SettingsError(
-            f"'{study}' is played on synthetic streams, without a model or data: leave out"
-            f" {', '.join(given)}"
-        )
 
 
 def measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:

@@ -53,11 +53,11 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
     """
     named = resolved.settings.model
     if named is not None and named != "sample" and Path(named).is_dir():
-        path = str(Path(named).resolve())  # a run may be resumed from another folder
-        absolute = resolved.settings.model_copy(update={"model": path})
-        resolved = Resolved(absolute, resolved.origin, resolved.preset)
-    if resolved.settings.protocol == "letter":
-        resolved = _lettered(resolved)
+        # a run may be resumed from another folder
+        resolved = resolved.updated(model=str(Path(named).resolve()))
+    if resolved.settings.protocol == "letter":  # as many candidates as there are letters
+        most = min(resolved.settings.max_candidates, LETTERS)
+        resolved = resolved.updated(max_candidates=most)
     if without_data:
         if named in (None, "sample"):
             return resolved.with_defaults(OF_SAMPLE, "sample")
@@ -68,13 +68,6 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
             " NAME_OR_DIR, a folder or a name on the hub"
         )
     return resolved
-
-
-def _lettered(resolved: Resolved) -> Resolved:
-    """The settings with as many candidates at most as there are letters."""
-    most = min(resolved.settings.max_candidates, LETTERS)
-    settings = resolved.settings.model_copy(update={"max_candidates": most})
-    return Resolved(settings, resolved.origin, resolved.preset)
 
 
 def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
@@ -128,8 +121,7 @@ def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
     named = {name: getattr(resolved.settings, name) for name in _PATHS}
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
-    settings = resolved.settings.model_copy(update=whole)
-    return Resolved(settings, resolved.origin, resolved.preset)
+    return resolved.updated(**whole)
 
 
 def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
