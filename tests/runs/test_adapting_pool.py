@@ -60,6 +60,11 @@ def written(path: Path, corpus: Corpus) -> Path:
         ({"mode": "stream"}, ("stream", "flag"), (FIVE, "default")),
         ({"aim": "regret"}, ("stream", "default"), (FIVE, "default")),
         ({"gate": "first"}, ("stream", "default"), (FIVE, "default")),
+        (
+            {"objective": "stacksl", "kl_on_skips": True},
+            ("stream", "default"),
+            (FIVE, "default"),
+        ),
         ({"gate": "always", "budget": "all"}, ("stream", "default"), (FIVE, "default")),
     ],
 )

@@ -138,9 +138,9 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
 
     So it was measured, for items with fixed classes and for language models, which are then
     refitted once, at the end (`docs/decisions.md`). A stream stays where nothing was, where the
-    decisions on the way count, where the gate ranks nothing, and where a labeler that answers at
-    once would wait long for so many batches to be ranked by heads refitted between them; a
-    language model takes far longer to score an item than all batches take to rank it.
+    decisions on the way or the skipped items count, where the gate ranks nothing, and where a
+    labeler that answers at once would wait long for so many batches to be ranked by heads refitted
+    between them; a language model takes far longer to score an item than batches take to rank it.
     """
     from stacksl.core.gates.registry import GATES
 
@@ -148,9 +148,10 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     if wanted.aim != "model" or not GATES[wanted.gate].ranks:
         return resolved
     if wanted.adapts:
-        resolved = resolved.with_defaults({"mode": "pool"}, "file")
-        ranks = resolved.settings.mode == "pool"
-        return resolved.with_defaults(REFITTED_ONCE, "file") if ranks else resolved
+        if not wanted.kl_on_skips:
+            resolved = resolved.with_defaults({"mode": "pool"}, "file")
+        pool = resolved.settings.mode == "pool"
+        return resolved.with_defaults(REFITTED_ONCE, "file") if pool else resolved
     people = wanted.labeler == "file" or wanted.labeler.startswith(("openai:", "hf:"))
     quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
     if dataset.classes is None or not (people or quick):
