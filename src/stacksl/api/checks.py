@@ -98,6 +98,11 @@ def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
         raise SettingsError(
             "min_per_class looks for rare classes among all items: give --mode pool with it"
         )
+    if settings.min_per_class and settings.adapts:
+        raise SettingsError(
+            "min_per_class needs a linear model of fixed classes: leave it out, or leave --model"
+            " and --adapt out"
+        )
     most = labels // max(1, len(dataset.classes or ()))
     if settings.min_per_class > most:
         raise SettingsError(

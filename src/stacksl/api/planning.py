@@ -173,7 +173,8 @@ def prepare(
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
     resolved = with_model_labels(resolved, sources.dataset.items)
     budget = parse_budget(resolved.settings.budget, rounds, resolved.settings.price)
-    if data is not None and (source is not None or dataset.format == intake.TEXTS):
+    filed = source is not None or dataset.format == intake.TEXTS
+    if filed and (data is not None or resolved.settings.adapts):
         resolved = intake.for_file(resolved, dataset, budget.labels)
     if labeler is None:
         check_labeler(resolved.settings, sources)

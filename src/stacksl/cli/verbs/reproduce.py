@@ -227,13 +227,14 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
         StackslError: it failed.
     """
     from stacksl.api import Run, prepare
+    from stacksl.lab.language.paper import STREAMED
 
     start = time.monotonic()
     if (folder / "run.toml").is_file():
         run = Run.open(folder).resume()
     else:
         shutil.rmtree(folder, ignore_errors=True)  # begun, but no run yet
-        run = prepare(train, test=test, out=folder, settings=settings).start()
+        run = prepare(train, test=test, out=folder, settings={**STREAMED, **settings}).start()
     if run.status()["state"] == "stopped":
         raise KeyboardInterrupt  # the run took it and put itself away
     return _result(run, str(settings.get("clip", "scale")), time.monotonic() - start)

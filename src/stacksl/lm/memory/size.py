@@ -38,7 +38,7 @@ class Disk:
 
     Attributes:
         weights: of the base model, in the dtype that its configuration names.
-        features: of every epoch.
+        features: of every epoch; none begins after the last refit.
         adapters: one a refit, and the final model.
         checkpoint: of the training that is going on.
     """
@@ -290,7 +290,7 @@ def _disk(
     moved = FLOAT * counted.moving
     return Disk(
         weights=counted.parameters * kept.itemsize,
-        features=(1 + refits) * options * (FLOAT * dim + 8),
+        features=refits * options * (FLOAT * dim + 8),
         adapters=(1 + refits) * moved,
         checkpoint=3 * moved if choices.training.save_every else 0,
     )

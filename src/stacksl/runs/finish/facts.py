@@ -219,8 +219,7 @@ def _refit_of_adapter(language: LanguageFacts) -> f.Refit:
     labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
     return f.Refit(
         f"The final model is the language model with the {what} of refit {last.number}, trained"
-        f" from the {start} on {labels}; it answers alone, without the head that steered the"
-        " purchases.",
+        f" from the {start} on {labels}.",
         True,
     )
 

@@ -64,7 +64,7 @@ def sample_right(spec: RunSpec, game: Game, labels: int) -> tuple[int, int]:
 
     Answers that name no candidate count as wrong, as those of an audit do; ambiguous and broken
     items are left out. Where no head ranks the items, one is fitted for this; the online head of a
-    language model answers for it.
+    language model's stream answers for it.
     """
     said = game.ledger.audited("progress")
     known = {item: each.index for item, each in said.items() if each.said in ("label", "none")}

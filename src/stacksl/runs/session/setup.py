@@ -89,8 +89,11 @@ def trainer_of(
 ) -> Trainer:
     """The trainer of a run; without `features`, as in a replay, it trains nothing."""
     settings = spec.settings
+    if settings.adapts:
+        model = features if isinstance(features, LanguageModel) else None
+        return LanguageTrainer(spec, examples, learner, ledger, model, report)
     examples.said = said_by_model(spec)
-    head = LinearTrainer(
+    return LinearTrainer(
         examples,
         learner,
         ledger,
@@ -101,10 +104,6 @@ def trainer_of(
         report=report,
         kept=None if features is None else spec.folder.features / GRAPH,
     )
-    if not settings.adapts:
-        return head
-    model = features if isinstance(features, LanguageModel) else None
-    return LanguageTrainer(spec, head, model, report)
 
 
 def said_by_model(spec: RunSpec) -> NDArray[np.int64] | None:
