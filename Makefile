@@ -86,7 +86,7 @@ demo-people: $(VENV)/.minilm
 	@$(RUN) scripts/demo_people.py
 
 demo-lm: $(VENV)/.lm
-	@env -u OMP_NUM_THREADS $(VENV)/bin/stacksl run --adapt lora --refit-at 0.5,1
+	@env -u OMP_NUM_THREADS $(VENV)/bin/stacksl run --adapt lora
 	@echo
 	@echo "(stacksl is $(VENV)/bin/stacksl)"
 

@@ -5,12 +5,11 @@
     python benchmarks/language_model.py --json benchmarks/results/language_model.json --pilot \\
         --seeds 100,101,102 --cells random@0.1,random@0.25 --settings '{"objective": "stacksl"}'
 
-A cell is one batch and one refit, as of `stacksl run --adapt lora --mode pool --refit-at 1 --batch`
-with all labels: `margin` buys the items of the smallest margins of the base model's scores (a run
-passes over near-duplicates, which this does not), `random` draws them. The base scores all
-questions once, for every cell. The test questions are used
-to report and for nothing else: `--pilot` holds out a quarter of the questions to label instead, and
-settings are chosen there.
+A cell is one batch and one refit, as of `stacksl run --adapt lora --batch N` with N labels:
+`margin` buys the items of the smallest margins of the base model's scores (a run passes over
+near-duplicates, which this does not), `random` draws them. The base scores all questions once, for
+every cell. The test questions are used to report and for nothing else: `--pilot` holds out a
+quarter of the questions to label instead, and settings are chosen there.
 
 Pilots also buy by `badge`, `disagreement` (half by margin, which a linear head on the answers'
 states learns; then where head and base model differ most), `typical` and `doubtful` (coverage of

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from label_efficiency import Cell, World, buy
+from label_efficiency import World, buy
 
 from stacksl import __version__
 from stacksl.core.blocks import SharedBlock
@@ -28,6 +28,7 @@ from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read
 from stacksl.data.sample import sample
 from stacksl.features import make_features
+from stacksl.lab.pools.arena import Pool as Drawn
 from stacksl.lab.pools.ours import game_of
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
@@ -73,9 +74,9 @@ def bought(
         )
         return np.array(buy(learner, world, rows)), learner.scorer
     with tempfile.TemporaryDirectory() as folder:
-        cell = Cell("shuffled", "margin", str(labels), seed)
-        game = game_of(cell, world, rows, labels, names, Path(folder))
-        for posted in play(game, Pool(seed, coverage=False)):  # as the rule was decided
+        drawn = Drawn(world.block, world.answers, names, rows, Settings(seed=seed))
+        game = game_of(drawn, "margin", labels, Path(folder))
+        for posted in play(game, Pool(seed)):
             if not posted[0].asked:
                 break
         game.ledger.close()

@@ -288,8 +288,9 @@ def language(play: Play) -> None:
     quick = {"lora_rank": 2, "state_dim": 8, "batch_size": 2, "learning_rate": 1e-2}
     quick |= {"training_checkpoint_every": 1}
     words = [w for name, value in quick.items() for w in ("--set", f"{name}={value}")]
-    words += ["--model", "sample", "--adapt", "lora", "--device", "cpu", "--epochs", "2"]
-    words += ["--budget", "8", "--refit-at", "0.5,1", "--test", test, "--out", "run", "--yes"]
+    words += ["--model", "sample", "--adapt", "lora", "--mode", "stream", "--device", "cpu"]
+    words += ["--epochs", "2", "--budget", "8", "--refit-at", "0.5,1", "--test", test]
+    words += ["--out", "run", "--yes"]
     play.killed(r"training[^/]*$", 3, "run", data, *words, "--quiet")
     play.call("resume", "run", "--quiet")
 

@@ -103,9 +103,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     script = (
         "import sys; from types import ModuleType, SimpleNamespace as S; m = ModuleType('a');"
         "rows = ({'id': i} for i in range(10**6));"
-        "m.Run = S(open=lambda p: S(folder=0, reading=0, predict=lambda data, progress: rows));"
-        "sys.modules['stacksl.api'] = m; import stacksl.runs.items.reading as j;"
-        "j.read_again = lambda *_: S(rejected=()); from stacksl.cli import main; main()"
+        "read = lambda data, given: S(rejected=());"
+        "m.Run = S(open=lambda p: S(read=read, predict=lambda data, progress: rows));"
+        "sys.modules['stacksl.api'] = m; from stacksl.cli import main; main()"
     )
     words = [sys.executable, "-c", script, "predict", "runs/first", "new.csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from stacksl.cli import live as drawing
 from stacksl.cli.live import PhaseClock, describe, live
 
 
@@ -67,12 +68,13 @@ def test_every_step_is_told_where_the_time_between_is_nothing() -> None:
 def test_a_terminal_has_one_living_line_which_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    out = Terminal()
+    out, bars, made = Terminal(), [], drawing._bar
+    monkeypatch.setattr(drawing, "_bar", lambda target: bars.append(made(target)) or bars[0])
     with live(stream=out) as show:
         assert show is not None
         show(step(1, phase="features"))
         show(step(50, accuracy=0.5))
-        show._bar.refresh()  # type: ignore[attr-defined]
+        bars[0].refresh()
     text = out.getvalue()
     assert "rounds" in text
     assert "4 of 10 labels · accuracy so far 0.500" in text

@@ -21,7 +21,6 @@ from stacksl.core import (
     clip_at_median,
     clip_at_quantile,
     gate_scale_warning,
-    generator,
     make_scorer,
     range_warnings,
     recipe,
@@ -29,7 +28,6 @@ from stacksl.core import (
     warmup_spreads,
 )
 from stacksl.errors import GateNeverOpens, SettingsError
-from stacksl.lab.bisection import bracket_level, simulated_stream
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)
 
@@ -180,48 +178,3 @@ def test_only_values_outside_the_papers_ranges_warn(name, inside, outside) -> No
 
 def test_settings_without_a_range_never_warn() -> None:
     assert range_warnings({"learning_rate": 1e9}) == []
-
-
-def width_stream(rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    warmup = generator(5, "warm-up").normal(size=(60, 6, 5))
-    warmup /= np.linalg.norm(warmup, axis=2, keepdims=True)
-    return simulated_stream(warmup, rounds, norm_bound=2.0, noise=0.3, seed=1)
-
-
-@given(st.floats(1e-3, 1e3), st.integers(1, 500))
-def test_bisection_closes_in_on_the_level_of_a_known_curve(scale, budget) -> None:
-    """floor(scale·B/level) labels: all of the budget up to level = scale exactly."""
-    found = bracket_level(lambda level: min(budget, int(scale * budget / level)), budget)
-    assert found.low <= scale * (1 + 1e-9)
-    assert scale / 1.001 < found.high * (1 + 1e-9)
-    assert found.asked_low == budget > found.asked_high
-    assert found.high / found.low <= 1.001
-
-
-@pytest.mark.parametrize("level", [0.0, 1e30])
-def test_a_curve_that_never_crosses_is_refused(level) -> None:
-    with pytest.raises(SettingsError, match="no level between"):
-        bracket_level(lambda at: 5 if at < level else 0, 5)
-
-
-@pytest.mark.parametrize(("budget", "precision"), [(0, 0.1), (5, 0.0), (5, 1.0)])
-def test_a_bisection_without_a_goal_is_refused(budget, precision) -> None:
-    with pytest.raises(SettingsError, match="bisecting"):
-        bracket_level(lambda level: 0, budget, precision=precision)
-
-
-def test_a_simulated_stream_holds_warmup_items_and_made_up_answers() -> None:
-    features, rewards = width_stream(400)
-    warmup = generator(5, "warm-up").normal(size=(60, 6, 5))
-    warmup /= np.linalg.norm(warmup, axis=2, keepdims=True)
-    assert {row.tobytes() for row in features} <= {row.tobytes() for row in warmup}
-    theta, *_ = np.linalg.lstsq(features.reshape(-1, 5), rewards.ravel(), rcond=None)
-    assert np.linalg.norm(theta) == pytest.approx(2.0, abs=0.15)
-    noise = rewards - features @ theta
-    assert noise.std() == pytest.approx(0.3, abs=0.03)
-    assert np.ptp(noise, axis=1).max() < 0.1, "a round's noise is that of the round"
-    _, labels = simulated_stream(warmup, 50, labels=True)
-    assert labels.shape == (50,)
-    assert set(labels) <= set(range(6))
-    with pytest.raises(SettingsError, match="warm-up item"):
-        simulated_stream(warmup[:0], 5)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from stacksl.data import read
 from stacksl.data.exchange.label_studio import CONFIG, task
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import Asked, Shown, read_sheet
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked
 from stacksl.labelers.sheets.tasks import tasks
 from stacksl.labelers.sheets.workbook_writing import offered
 
@@ -109,7 +110,7 @@ SPOILT = st.fixed_dictionaries(
         "meta": JSON,
     },
 )
-KNOWN = {"k2k2-h": Shown(("pos", "neg"), 1, "a prompt", None, "anna")}
+KNOWN = {"k2k2-h": Asked("k2k2-h", "a prompt", ("pos", "neg"), None, "anna")}
 
 
 @settings(max_examples=150, deadline=None)
@@ -148,7 +149,7 @@ def test_every_choice_that_is_offered_is_understood(
     choice = made["data"]["options"][position]["value"]
     region = {"from_name": "answer", "type": "choices", "value": {"choices": [choice]}}
     path.write_text(json.dumps([{**made, "annotations": [{"result": [region]}]}]))
-    sheet = read_sheet(path, {"k2k2-h": Shown(options, 1, "a prompt")})
+    sheet = read_sheet(path, {"k2k2-h": Asked("k2k2-h", "a prompt", options)})
     assert [reply.position for reply in sheet.replies] == [position], sheet.faults
 
 

@@ -27,8 +27,9 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
 SAVE = f"{LM}.training.checkpoint:TrainingCheckpoint.save"
-# 6 labels, refits at 1, 3 and 6; two epochs of steps of two: 2, 4 and 6 steps
-SETTINGS = {**QUICK, "budget": 6, "refit_at": "0.1,0.5,1", "batch_size": 2, "checkpoint_every": 4}
+SETTINGS = {**QUICK, "budget": 6, "batch_size": 2, "checkpoint_every": 4}
+# refits at 1, 3 and 6 labels; two epochs of steps of two: 2, 4 and 6 steps
+STREAM = {"mode": "stream", "refit_at": "0.1,0.5,1"}
 
 ROUNDS = {
     "when the features of epoch 0 were saved": (f"{RUNS}.session.setup:save_block", 1, "after"),
@@ -61,6 +62,12 @@ END = {
     "between weights and description": (f"{LM}.export.folder:write_task", 1, "before"),
     "before the state is 'finished'": (f"{RUNS}.storage.folder:RunFolder.write_state", 4, "before"),
 }
+POOL = {  # the default of a file: three batches of two, one refit of six steps
+    "between two batches": (f"{LABELS}.ledger:Ledger.post", 2, "after"),
+    "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 3, "after"),
+    "between two steps": (f"{LM}.training.optimizer:Optimizer.step", 4, "after"),
+    "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
+}
 QUICKLY = (  # others are among those of `test_a_run_is_killed_again_and_again`
     "when an answer was learnt",
     "between the adapter and its record",
@@ -71,12 +78,21 @@ MOMENTS = ROUNDS | REFIT | EPOCH | END
 
 @pytest.fixture(scope="module")
 def kind(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
-    """A job that adapts a tiny model, played once without disturbance."""
-    folder = tmp_path_factory.mktemp("job")
+    """A job that adapts a tiny model in a stream, played once without disturbance."""
+    return played(worker, tmp_path_factory.mktemp("job"), STREAM)
+
+
+@pytest.fixture(scope="module")
+def pool(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
+    """The same in the default mode."""
+    return played(worker, tmp_path_factory.mktemp("pool"), {"batch": 2})
+
+
+def played(worker: Worker, folder: Path, more: dict[str, Any]) -> Kind:
     model = tiny_model(folder / "model")
     data = write(folder / "data.jsonl", 16, seed=0)
     test = write(folder / "test.jsonl", 8, seed=1)
-    settings = {**SETTINGS, "model": str(model), "adapt": "lora"}
+    settings = {**SETTINGS, **more, "model": str(model), "adapt": "lora"}
     made = Kind("lm", data, test, settings, folder / "undisturbed" / "run")
     made.seconds = worker.play(**made.order(made.reference))["seconds"]
     return made
@@ -138,6 +154,15 @@ def test_a_run_that_adapts_is_killed(
     worker: Worker, kind: Kind, tmp_path: Path, moment: str
 ) -> None:
     expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
+
+
+@pytest.mark.parametrize("moment", POOL)
+def test_a_default_run_that_adapts_is_killed(
+    worker: Worker, pool: Kind, tmp_path: Path, moment: str
+) -> None:
+    known = Run.open(pool.reference).folder.resolved()
+    assert (known["mode"], known["refit_at"]) == ("pool", "1")
+    expect_resumed(worker, pool, tmp_path / "run", POOL[moment])
 
 
 @pytest.mark.parametrize("moment", list(MOMENTS))

@@ -33,6 +33,7 @@ SECOND_REFIT = 6  # the step to end at: 4 are the first refit's (5 labels, 2 epo
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
 OPTIONS = {
     "budget": BUDGET,
+    "mode": "stream",
     "device": "cpu",
     "refit-at": "0.5,1",
     "epochs": 2,

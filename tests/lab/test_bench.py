@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,17 @@ def trials(quick: bool) -> Sequence[Trial]:
     return sources[:1] if quick else sources
 
 
-def play(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    PLAYED.extend((line.row, seed) for line in lines)
-    return [
-        {
-            "height": source["base"] + line.settings["slope"] * seed,
-            "depth": None if seed == 1 else float("inf") if line.row == "b" else 0.25,
-            "asked_fraction": 0.5,
-        }
-        for line in lines
-    ]
+def stream(base: float, seed: int) -> float:
+    return base
+
+
+def measure(base: float, line: Line, seed: int) -> Numbers:
+    PLAYED.append((line.row, seed))
+    return {
+        "height": base + line.settings["slope"] * seed,
+        "depth": None if seed == 1 else float("inf") if line.row == "b" else 0.25,
+        "asked_fraction": 0.5,
+    }
 
 
 def derive(found: Any) -> list[Row]:
@@ -49,7 +50,7 @@ def derive(found: Any) -> list[Row]:
 
 
 TOY = StreamStudy(
-    "toy", "Toy", "it rises", "nothing", ("height", "depth"), 3, trials, play, derive,
+    "toy", "Toy", "it rises", "nothing", ("height", "depth"), 3, trials, measure, stream, derive,
     summary=lambda found: [{"gate": "a", "worst": max(found["a"]["height"])}],
 )  # fmt: skip
 
@@ -228,7 +229,9 @@ def test_every_line_has_its_own_name_and_plain_settings(name: str, quick: bool) 
 def test_other_processes_find_what_plays(name: str) -> None:
     import pickle
 
-    assert pickle.loads(pickle.dumps(LABORATORY[name].play)) is LABORATORY[name].play
+    study = LABORATORY[name]
+    assert pickle.loads(pickle.dumps(study.measure)) is study.measure
+    pickle.dumps(study.stream)
 
 
 def test_the_page_of_studies_names_their_seeds() -> None:

@@ -58,5 +58,5 @@ def test_an_edit_measures_anew_what_it_may_change(copy: Path, file: str, counts:
 
 @pytest.mark.parametrize("name", list(LABORATORY))
 def test_what_plays_is_hashed(name: str) -> None:
-    module = sys.modules[LABORATORY[name].play.__module__]
+    module = sys.modules[LABORATORY[name].measure.__module__]
     assert Path(str(module.__file__)) in program_files()

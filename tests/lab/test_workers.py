@@ -125,13 +125,16 @@ STUDY = """
     def trials(quick):
         return [Trial({"out": str(Path(sys.argv[1]))}, (Line("one"),))]
 
-    def play(source, lines, seed):
-        if seed > 1:
-            Path(source["out"], f"runs-{seed}").touch()
-            time.sleep(600)
-        return [{"height": 1.0} for _ in lines]
+    def stream(out, seed):
+        return Path(out)
 
-    TOY = StreamStudy("toy", "Toy", "it rises", "long", ("height",), 9, trials, play)
+    def measure(out, line, seed):
+        if seed > 1:
+            (out / f"runs-{seed}").touch()
+            time.sleep(600)
+        return {"height": 1.0}
+
+    TOY = StreamStudy("toy", "Toy", "it rises", "long", ("height",), 9, trials, measure, stream)
 
     if __name__ == "__main__":
         import stacksl.lab.studies

@@ -384,14 +384,14 @@ def test_a_gpu_is_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    assert [module._place(torch, name) for name in ("auto", "cuda", "cuda:0", "cpu")] == [
+    assert [module.place_of(name) for name in ("auto", "cuda", "cuda:0", "cpu")] == [
         "cuda:1",
         "cuda:1",
         "cuda:0",
         "cpu",
     ]
     with pytest.raises(SettingsError, match="there are 2 GPUs: take one from cuda:0 to cuda:1"):
-        module._place(torch, "cuda:2")
+        module.place_of("cuda:2")
     for has, expected in ((True, "bfloat16"), (False, "float32")):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda has=has: has)
         assert module._dtype(torch, "cuda:0", "auto") == expected

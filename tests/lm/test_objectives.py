@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from stacksl.core import losses
-from stacksl.errors import SettingsError
 from stacksl.lm import TokenItem
 from stacksl.lm.training.objectives import (
     OBJECTIVES,
@@ -119,26 +118,3 @@ def test_what_each_objective_reads():
         assert (hard.gold, hard.reference) == (0, (0.3, 0.1))
         assert part(example, objective).alone is None
     assert part(Example(ITEM, None, None, (1, 2)), "stacksl").gold is None
-
-
-@pytest.mark.parametrize(
-    ("gold", "candidates", "reference", "word"),
-    [
-        (0, (0, 3), (), "distinct indices"),
-        (0, (0, 0), (), "distinct indices"),
-        (0, (), (), "distinct indices"),
-        (1, (0, 2), (), "let it join"),
-        (0, (0, 1), (0.5,), "reference"),
-    ],
-)
-def test_an_example_that_cannot_be_is_refused(gold, candidates, reference, word):
-    with pytest.raises(SettingsError, match=word):
-        Example(ITEM, None, gold, candidates, reference)
-
-
-def test_an_unknown_objective_and_pmi_without_the_options_alone():
-    example = Example(ITEM, None, 0, (0, 1))
-    with pytest.raises(SettingsError, match="did you mean 'stacksl'"):
-        part(example, "stacksal")
-    with pytest.raises(SettingsError, match="give `alone`"):
-        part(example, "ce", pmi=True)

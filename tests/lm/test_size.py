@@ -199,7 +199,7 @@ def test_disk_is_that_of_the_tensors(size: Size) -> None:
     assert size.disk.weights == 4 * size.parameters
     assert size.disk.adapters == 3 * 4 * size.moving  # two refits and the final model
     assert size.disk.checkpoint == 3 * 4 * size.moving
-    assert size.disk.features == 3 * options * (64 * 4 + 8)  # three epochs, 64 directions
+    assert size.disk.features == 2 * options * (64 * 4 + 8)  # two epochs, 64 directions
     assert size.disk.run == size.disk.adapters + size.disk.checkpoint + size.disk.features
 
 
@@ -337,7 +337,7 @@ class FakeGPUs:
 
 def test_memory_of_a_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Too little of it is a warning, as running out there ends in a sentence."""
-    from stacksl.runs.session.memory import expect_room
+    from stacksl.runs.session.language import expect_room
     from stacksl.runs.settings.resolve import resolve
 
     folder = str(tiny_model(tmp_path))

@@ -225,15 +225,11 @@ def test_an_infinite_clip_is_none(adapter, items):
     assert same(*found)
 
 
-def test_full_fine_tuning_learns_and_refuses_a_second_adapter(make_model, items):
+def test_full_fine_tuning_learns(make_model, items):
     adapter = attached(make_model("llama"), "full")
     settings = replace(FAST, learning_rate=2e-3, epochs=8)
     examples = made(adapter, items, settings)
     likelihood = Likelihood(adapter.model)
-    for reference in ("ema", "previous"):
-        with pytest.raises(SettingsError, match="keeps a second adapter"):
-            train(adapter, likelihood, examples, replace(settings, reference=reference),
-                  seed=0, key=1)  # fmt: skip
     assert train(adapter, likelihood, examples, settings, seed=0, key=1).loss < 0.5
 
 
@@ -249,32 +245,16 @@ def test_a_base_in_bfloat16_learns_through_a_float32_adapter(make_model, items):
     assert last.loss < 0.5 * first.loss
 
 
-def test_a_kl_term_needs_the_base_scores(adapter, items):
+def test_without_base_scores_there_is_no_kl(adapter, items):
     examples = [replace(each, reference=()) for each in made(adapter, items, FAST)]
-    with pytest.raises(SettingsError, match="needs its scores of item 'item 0'"):
-        train(adapter, Likelihood(adapter.model), examples, FAST, seed=0, key=1)
-    trained = train(
-        adapter, Likelihood(adapter.model), examples, replace(FAST, objective="ce"), seed=0, key=1
-    )
+    settings = replace(FAST, objective="ce")
+    trained = train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
     assert trained.kl is None
 
 
-def test_settings_out_of_range_are_all_named():
-    with pytest.raises(SettingsError) as caught:
-        TrainSettings(
-            objective="dpo", reference="base", clip="hard", ema_decay=1.0, kl_weight=-1.0,
-            kl_target=0.0, clip_level=0.0, epochs=0, batch_size=0, learning_rate=0.0,
-            warmup_share=2.0, weight_decay=-1.0, max_grad_norm=0.0, save_every=-1,
-        )  # fmt: skip
-    for name in ("objective", "reference", "clip ", "ema_decay", "kl_weight", "kl_target",
-                 "clip_level", "epochs", "batch_size", "learning_rate", "warmup_share",
-                 "weight_decay", "max_grad_norm", "save_every"):  # fmt: skip
-        assert name in str(caught.value)
-    for wrong in ({"clip_level": 1.0, "clip_multiple": 2.0}, {"clip_multiple": 0.0},
-                  {"kl_target": 1e-3, "reference": "previous"}, {"temperature": 0.0},
-                  {"normalisation": "mean"}):  # fmt: skip
-        with pytest.raises(SettingsError):
-            TrainSettings(**wrong)
+def test_a_target_of_the_kl_term_needs_a_reference_that_differs():
+    with pytest.raises(SettingsError, match="KL to 'previous' is 0"):
+        TrainSettings(kl_target=1e-3, reference="previous")
 
 
 def test_half_precision_loses_no_small_step(make_model, items):

@@ -1,6 +1,7 @@
 """What page and card say of an adapted language model."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,14 @@ def test_the_head_that_steered_is_told_apart_from_the_model(facts):
     assert "Features model:tiny-base" in text
     for shown in (text, card(facts)):
         assert "it steered the purchases and is not part of the model" in shown
+
+
+def test_a_pool_was_ranked_by_the_models_own_scores(facts):
+    for gate, ranked in (("margin", True), ("random", False)):
+        pool = replace(facts, method=replace(facts.method, mode="pool", gate=gate))
+        for shown in (words_of(pool, "settings"), card(pool)):
+            assert ("ranked by the model’s own scores" in shown) == ranked
+            assert "steered" not in shown
 
 
 def test_the_four_normalisations_stand_beside_the_bases(facts):

@@ -85,8 +85,9 @@ def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     assert all(row.seconds > 0 and row.tokens > 0 for row in model.refits)
     assert facts.method.scorer == "newton"
     assert facts.refit is not None
-    assert "refit 2, trained from the initial adapter on all 6 labels" in facts.refit.sentence
-    assert "without the head that steered the purchases" in facts.refit.sentence
+    assert (
+        "refit 2, trained from the initial adapter on all 6 labels bought." in facts.refit.sentence
+    )
 
 
 def test_the_parameters_are_those_of_the_files(made: Run, facts: Facts) -> None:

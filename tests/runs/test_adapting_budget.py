@@ -148,16 +148,6 @@ def test_items_that_come_in_an_epoch_have_its_features(
     assert not np.array_equal(part.base, initial.base), "the adapter of the epoch made them"
 
 
-def test_a_pool_whose_head_was_refitted_on_the_way_is_extended(model: Path, tmp_path: Path) -> None:
-    made = left(model, tmp_path / "run", after=8, mode="pool", batch=4)
-    with made.ledger as ledger:
-        kinds = {"adapter" in row.payload for row in ledger.rows() if row.event == "refit"}
-    assert kinds == {True, False}, "a head between two adapters"
-    made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
-    make_it(made)
-    expect_whole(made, 12)
-
-
 def test_a_finished_pool_buys_on_by_what_its_model_says(model: Path, tmp_path: Path) -> None:
     made = resumed(left(model, tmp_path / "run", after=4, mode="pool", batch=4))
     with made.ledger as ledger:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from stacksl.api import run
 from stacksl.core.followers import loss_set
-from stacksl.core.losses import softmax
-from stacksl.features.store import load_block
 from stacksl.lm.model import LanguageModel, Lesson
 
 from .lm_cases import (
@@ -47,27 +44,6 @@ def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) 
     adapted = [row for row in rows_of(made, "refit") if "adapter" in row.payload]
     assert adapted[-1].payload["labels"] == status["asked"]
     assert made.replay()["rounds"] == 20
-
-
-def test_a_pools_first_batch_is_in_doubt_by_the_base_scores(model: Path, tmp_path: Path) -> None:
-    settings = {**SHORT, "refit_at": "1", "mode": "pool", "gate": "margin", "batch": 6}
-    made = adapt(model, questions(20), tmp_path / "run", **settings)
-    block = load_block(made.folder.features)
-    ids = [item.id for item in questions(20)[0]]
-    gaps = dict(zip(ids, (margin(inputs.offset) for inputs in block), strict=True))
-    bought = [row.decision() for row in rows_of(made, "round") if row.decision().reason == "rank"]
-    assert len(bought) == 6
-    for each in bought:
-        assert each.statistic == pytest.approx(-gaps[each.item])
-    rest = [gap for item, gap in gaps.items() if item not in {each.item for each in bought}]
-    assert np.mean([-each.statistic for each in bought]) < np.mean(rest)
-
-
-def margin(scores: Any) -> float:
-    """The difference of the two largest probabilities."""
-    policy = softmax(np.asarray(scores))
-    second, first = np.sort(policy)[-2:]
-    return float(first - second)
 
 
 @pytest.fixture
@@ -137,10 +113,10 @@ def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) 
     given = {**QUICK, **SHORT, "protocol": protocol, "objective": "ce"}
     made = run(table, test=table, out=tmp_path / "run", model=str(model), **given)
     assert made.status()["asked"] == 6
-    assert set(made.reading.classes or ()) == {"bread", "sea", "night"}
+    assert set(made.model.classes or ()) == {"bread", "sea", "night"}
     rows = [*made.predict(table)]
     assert [row["choice"] for row in rows] == [
-        (made.reading.classes or ())[row["index"]] for row in rows
+        (made.model.classes or ())[row["index"]] for row in rows
     ]
     assert len(rows) == 24
     told = made.evaluate(table)

@@ -54,7 +54,7 @@ def test_examples_stay_with_a_run_to_its_end(tmp_path) -> None:
     assert given.examples == (
         ("a loaf from the oven", "crust and crumb"), ("waves at the shore",), (),
     )  # fmt: skip
-    assert RunSpec.open(RunFolder(waiting.path)).sources.examples == given.examples
+    assert RunSpec.open(RunFolder(waiting.path)).sources.given == given
     (tmp_path / "plain").mkdir()
     plain = begin(tmp_path / "plain", names=True)
     kept = [(r.path / "features" / "names.safetensors").read_bytes() for r in (waiting, plain)]
@@ -62,7 +62,7 @@ def test_examples_stay_with_a_run_to_its_end(tmp_path) -> None:
     waiting.change(classes={"rain": "wet"})
     after = RunSpec.open(RunFolder(waiting.path)).sources.classes
     assert after.names == (*CLASSES, "rain")
-    assert after.examples == given.examples
+    assert after.examples == (*given.examples, ())
     done = play(Run(waiting.path))
     assert done.replay()["labels"] > 0
 

@@ -163,7 +163,7 @@ def test_the_audit_is_measured_by_what_was_said_before_it_was_shown(tmp_path: Pa
     assert first is not None
     assert first.interval_now is None
     received = correct(done, all_rows(done, wrong, tmp_path / "again.csv", "audit"))
-    assert (received.corrected, received.after_shown) == (8, 8)
+    assert (received.corrected, received.corrected_after_shown) == (8, 8)
     then = facts_of(done).audit
     assert then is not None
     assert (then.correct, then.accuracy, then.low) == (first.correct, first.accuracy, first.low)

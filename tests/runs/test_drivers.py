@@ -11,7 +11,7 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.errors import LabelerError, RunError, SettingsError
-from stacksl.labelers.noisy import NoisyLabeler
+from stacksl.labelers.oracle import NoisyLabeler
 from stacksl.labelers.protocol import Pending
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.runs.loop.game import Game, play

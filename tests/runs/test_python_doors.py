@@ -33,7 +33,7 @@ def run(items: Any, labels: Any = None, **settings: Any) -> stacksl.Run:
 def test_texts_and_labels_are_a_pool_with_the_names_of_the_classes() -> None:
     played = run(TEXTS, LABELS)
     assert played.folder.resolved()["mode"] == "pool"
-    assert played.reading.classes == ("beach", "forest", "sky")
+    assert played.model.classes == ("beach", "forest", "sky")
     assert [row["choice"] for row in played.predict(["sand wave", "fern moss"])] == [
         "beach",
         "forest",
@@ -48,7 +48,7 @@ def test_indices_of_given_classes_mean_the_same() -> None:
     numbered = stacksl.run(
         TEXTS, np.array([names.index(x) for x in LABELS]), classes=names, budget=20, out="b"
     )
-    assert named.reading.classes == numbered.reading.classes == tuple(names)
+    assert named.model.classes == numbered.model.classes == tuple(names)
     assert [*named.predict(TEXTS)] == [*numbered.predict(TEXTS)]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stacksl.core.calibration import RECIPES, recipe
+from stacksl.core.gates.registry import GATES, require_ranking
+from stacksl.data import Dataset
 from stacksl.errors import SettingsError
+from stacksl.models.audit import audit_size, progress_size
+from stacksl.runs.items.reading import load_said
+from stacksl.runs.items.sources import Sources
 from stacksl.runs.settings.budget import parse_until
 from stacksl.runs.settings.fields import Settings
-
-if TYPE_CHECKING:
-    from stacksl.data import Dataset
-    from stacksl.runs.items.sources import Sources
 
 
 def source(settings: Settings, *, stdin: bool, file: bool) -> None:
@@ -52,8 +54,6 @@ def audit(settings: Settings, labels: int, tested: bool, rounds: int) -> int:
     Raises:
         SettingsError: audit and progress sample leave nothing to train on.
     """
-    from stacksl.models.audit import audit_size, progress_size
-
     size = audit_size(labels, asked_for=settings.audit, tested=tested, items=rounds)
     if size + (sampled := progress_size(settings.progress_share, labels)) >= labels:
         raise SettingsError(
@@ -69,16 +69,6 @@ def audit(settings: Settings, labels: int, tested: bool, rounds: int) -> int:
                 f" has {labels - size - sampled} labels to train: raise it, or lower --audit"
             )
     return size
-
-
-def labeler(settings: Settings, *, given: bool) -> None:
-    """Refuse an object as the labeler where people and a model are named as well.
-
-    Raises:
-        SettingsError: both were given.
-    """
-    if given and settings.beside is not None:
-        raise SettingsError("labelers names who answers, and so does labeler=: give one of them")
 
 
 def until(settings: Settings, dataset: Dataset) -> None:
@@ -108,6 +98,11 @@ def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
         raise SettingsError(
             "min_per_class looks for rare classes among all items: give --mode pool with it"
         )
+    if settings.min_per_class and settings.adapts:
+        raise SettingsError(
+            "min_per_class needs a linear model of fixed classes: leave it out, or leave --model"
+            " and --adapt out"
+        )
     most = labels // max(1, len(dataset.classes or ()))
     if settings.min_per_class > most:
         raise SettingsError(
@@ -115,8 +110,6 @@ def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
             f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
         )
     if settings.mode == "pool":
-        from stacksl.core.gates.registry import GATES, require_ranking
-
         require_ranking(GATES[settings.gate]())
 
 
@@ -132,7 +125,6 @@ def said(settings: Settings, dataset: Dataset) -> None:
         return
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN
-    from stacksl.runs.items.reading import load_said
 
     ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
     named = settings.names and settings.refit and settings.features != GIVEN
@@ -150,8 +142,6 @@ def said(settings: Settings, dataset: Dataset) -> None:
 
 def recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
     """A sentence where a recipe of the paper is used outside its range of budgets."""
-    from stacksl.core.calibration import RECIPES, recipe
-
     fitting = recipe(share).name
     if preset is None or preset == fitting or preset not in {known.name for known in RECIPES}:
         return ()

@@ -157,6 +157,9 @@ def card_facts(found: Answers) -> dict[str, Any]:
     parts = _splits(found)
     rows = {name: [each.row for each in part] for name, part in parts.items()}
     every = [row for part in rows.values() for row in part]
+    paid: dict[str, list[float]] = {}
+    for row in every:
+        paid.setdefault(row["labeler"], []).append(row["price"])
     agreement = {}
     for name in parts:
         pairs = [p for purpose, p in found.agreement if (purpose in MEASURING) == (name == "audit")]
@@ -171,7 +174,7 @@ def card_facts(found: Answers) -> dict[str, Any]:
         "last": max((row["time"] for row in every), default=None),
         "aside": sum(row["set_aside"] for row in every),
         "labels": _labels(rows, found.classes),
-        "labelers": _labelers(every),
+        "labelers": [(name, len(prices), sum(prices)) for name, prices in sorted(paid.items())],
         "agreement": agreement,
         "left_out": found.left_out,
         "classes": None if found.classes is None else len(found.classes),
@@ -191,11 +194,3 @@ def _labels(
     lines = [(name, [named[name] for named, _ in counts]) for name in classes or ()]
     kinds = ["none", "ambiguous", "broken"] if classes else ["label", "none", "ambiguous", "broken"]
     return [*lines, *((f"({kind})", [said[kind] for _, said in counts]) for kind in kinds)]
-
-
-def _labelers(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, float]]:
-    """Answers and money of each labeler."""
-    paid: dict[str, list[float]] = {}
-    for row in rows:
-        paid.setdefault(row["labeler"], []).append(row["price"])
-    return [(name, len(prices), sum(prices)) for name, prices in sorted(paid.items())]

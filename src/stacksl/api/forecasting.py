@@ -5,12 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stacksl.api.planning import prepare
 from stacksl.errors import DataError
+from stacksl.labelers.oracle import OracleLabeler
+from stacksl.report.wording import MICRO
+from stacksl.runs.settings.budget import parse_prices
+from stacksl.runs.settings.resolve import Resolved
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
     from stacksl.models.forecast import Growth, Normal
-    from stacksl.runs.settings.resolve import Resolved
-    from stacksl.runs.spec import RunSpec
 
 LABELS = (100, 200, 500, 1000)
 UNKNOWN = (
@@ -35,8 +40,6 @@ def plan(source: str | Path | None = None, settings: Resolved | None = None) -> 
     Raises:
         StackslError: one sentence on what is wrong.
     """
-    from stacksl.runs.storage.folder import RunFolder
-
     if source is not None and Path(source).is_dir():
         return _of_run(RunFolder.open(Path(source)))
     return _of_data(source, settings)
@@ -44,10 +47,8 @@ def plan(source: str | Path | None = None, settings: Resolved | None = None) -> 
 
 def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, Any]:
     """Before a label is bought: from scenarios alone."""
-    from stacksl.api.planning import prepare
     from stacksl.core.blocks import SharedBlock
     from stacksl.features import make_features
-    from stacksl.labelers.oracle import OracleLabeler
     from stacksl.models.forecast import LOOKED_AT, agreement, before, scenarios
     from stacksl.runs.finish.forecasting import known_of, options_of
     from stacksl.runs.loop.class_names import name_rows, name_texts
@@ -63,14 +64,15 @@ def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, 
             " label them all"
         )
     agreed = None
-    if data.classes is not None and spec.settings.names:
+    classes = spec.sources.classes
+    if classes is not None and spec.settings.names:
         made = make_features(spec.settings.features, classes=data.classes, seed=spec.settings.seed)
         some = data.items[:: -(-len(data.items) // LOOKED_AT)]
         made.fit(some)
         block = made.transform(some)
         if made.reads_text and isinstance(block, SharedBlock):
-            texts = name_texts(data.classes, spec.sources.descriptions or None)
-            named = name_rows(made, texts, examples=spec.sources.examples)
+            texts = name_texts(classes.names, classes.descriptions)
+            named = name_rows(made, texts, examples=classes.examples)
             agreed = agreement(block.h, named)
     found = _table(spec, 0, known, before(known, options_of(spec), agreed))
     sets = len({each.source for each in scenarios()})
@@ -85,7 +87,6 @@ def _of_run(folder: Any) -> dict[str, Any]:
     """During and after a run: from what it noted when it last waited or ended."""
     from stacksl.models.forecast import Normal, sequence
     from stacksl.runs.finish.forecasting import known_of
-    from stacksl.runs.spec import RunSpec
 
     spec, noted = RunSpec.open(folder), folder.read_state().get("plan")
     if noted is None:
@@ -113,9 +114,7 @@ def _table(
 ) -> dict[str, Any]:
     """The forecast from a level at `labels`; before the first, the level is that at 100."""
     from stacksl.models.forecast import ahead
-    from stacksl.report.wording import MICRO
     from stacksl.runs.finish.forecasting import options_of
-    from stacksl.runs.settings.budget import parse_prices
 
     price = None if spec.settings.price is None else parse_prices(spec.settings.price).most
     rows: list[dict[str, Any]] = []

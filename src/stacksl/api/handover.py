@@ -90,9 +90,7 @@ class Door:
             ) from None
         finally:
             line.close()
-        if "fault" in reply:
-            kind = getattr(errors, str(reply["fault"]), RunError)
-            raise (kind if issubclass(kind, StackslError) else RunError)(str(reply["sentence"]))
+        expect_done(reply)
         result: T = _adapter(function, "return").validate_python(reply["result"])
         return result
 
@@ -118,6 +116,13 @@ def result_of(function: Callable[[], Any], like: Callable[..., Any]) -> dict[str
     except Exception as fault:
         return {"fault": "RunError", "sentence": f"unexpected {kind_and_place(fault)}"}
     return {"result": _adapter(like, "return").dump_python(found, mode="json")}
+
+
+def expect_done(reply: Mapping[str, Any]) -> None:
+    """Raise the fault in a reply, if it has one."""
+    if "fault" in reply:
+        kind = getattr(errors, str(reply["fault"]), RunError)
+        raise (kind if issubclass(kind, StackslError) else RunError)(str(reply["sentence"]))
 
 
 def unpacked(function: Callable[..., Any], words: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stacksl.data import rows_of
+from stacksl.data import Dataset, rows_of
 from stacksl.errors import RunError
 from stacksl.ledger.events import SOFT
 from stacksl.report.wording import MICRO
+from stacksl.runs.spec import RunSpec
+from stacksl.types import Item
 
 if TYPE_CHECKING:
     from stacksl.api.reading import StoredRun
-    from stacksl.data import Dataset
-    from stacksl.runs.spec import RunSpec
-    from stacksl.types import Item
 
 COLUMNS = ("item", "text", "label", "said", "labeler", "time", "price", "purpose", "set_aside")
 ADDED = ("label", "confidence", "source")
@@ -61,8 +60,6 @@ def label_own(run: StoredRun, progress: Progress) -> Labelled:
         RunError: the run has not finished, so that its audit is still sealed.
         DataError: a file of the run is gone or has changed.
     """
-    from stacksl.runs.spec import RunSpec
-
     state = run.folder.read_state()["state"]
     if state != "finished":
         raise RunError(
@@ -109,7 +106,6 @@ class Answers:
 
 def bought_answers(run: StoredRun, *, names: bool) -> Answers:
     """The answers of a run that may be shown, people by number or by `names`."""
-    from stacksl.runs.spec import RunSpec
     from stacksl.runs.storage.checkpoints import sealed
 
     spec = RunSpec.open(run.folder)
@@ -127,8 +123,9 @@ def bought_answers(run: StoredRun, *, names: bool) -> Answers:
     return Answers(
         [
             Bought(
-                _answer(row, items, when, people, aside),
-                items.get(str(row["item"])),
+                _answer(row, item := items.get(str(row["item"])), when, people)
+                | {"set_aside": row["labeler"] in aside},
+                item,
                 row["labeler"] in held and row["learnt_at"] is None,
             )
             for row in shown
@@ -153,13 +150,9 @@ def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, st
 
 
 def _answer(
-    row: Mapping[str, Any],
-    items: Mapping[str, Item],
-    when: Mapping[Any, float],
-    people: Mapping[str, str],
-    aside: frozenset[str],
+    row: Mapping[str, Any], item: Item | None, when: Mapping[Any, float], people: Mapping[str, str]
 ) -> dict[str, Any]:
-    item, index = items.get(str(row["item"])), row["answer"]
+    index = row["answer"]
     time = datetime.fromtimestamp(when[row["item"], row["slot"]], UTC)
     return {
         "item": row["item"],
@@ -170,7 +163,6 @@ def _answer(
         "time": time.isoformat(timespec="seconds"),
         "price": row["price"] / MICRO,
         "purpose": row["purpose"],
-        "set_aside": row["labeler"] in aside,
     }
 
 

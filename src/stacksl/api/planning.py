@@ -9,19 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.api import checks
+from stacksl.api.stored import Run
+from stacksl.data import Dataset, as_written, write, write_rejected
 from stacksl.errors import SettingsError
+from stacksl.labelers.function import as_labeler
+from stacksl.labelers.protocol import Labeler, Request
+from stacksl.runs.items import intake
+from stacksl.runs.items.reading import given_classes, load_owned, load_test, named_columns
+from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
+from stacksl.runs.items.spool import STDIN, as_stream, spooled
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
+from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
+from stacksl.runs.storage.status import begin
 
 if TYPE_CHECKING:
-    from stacksl.api.stored import Run
-    from stacksl.data import Dataset
-    from stacksl.labelers.protocol import Labeler, Request
-    from stacksl.runs.items.sources import Sources
     from stacksl.runs.loop.progress import Progress
-    from stacksl.runs.spec import RunSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Plan:
             SettingsError: there is not enough memory, or texts may not be sent to a labeler;
                 nothing is written then.
         """
-        from stacksl.runs.session.memory import expect_room
+        from stacksl.runs.session.language import expect_room
         from stacksl.runs.session.model_labels import expect_consent
 
         if self.labeler is None:
@@ -101,12 +106,9 @@ class Plan:
             StackslError: one sentence on what went wrong; what was bought is kept, and
                 `Run.resume` continues the run.
         """
-        from stacksl.api.stored import Run
-        from stacksl.data import write_rejected
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.session import Session
         from stacksl.runs.session.setup import keep_rows
-        from stacksl.runs.storage.status import begin
 
         if not self.fits:
             return self.claimed().start(progress)
@@ -143,12 +145,7 @@ def prepare(
     """The plan of a run over `data`; writes nothing.
 
     Args:
-        data: a path, a data set, a data frame, a list of texts or of items, or None for the
-            built-in sample.
-        answers: the labels of texts, as names or indices of classes, or the gold indices of items,
-            by id or in their order.
-        test: likewise, to measure the final model on; a list of (items, answers) for items.
-        out: the run's folder; `runs/DATE-NAME` where there is none.
+        data, answers, test, out: as of `run`; the data may be a data set, too.
         settings: the result of `resolve`, or a mapping of settings.
         labeler: the labeler, where it is not the one the settings name.
         classes: of texts and frames: the names in their order.
@@ -158,11 +155,8 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.runs.items import intake
-    from stacksl.runs.items.spool import STDIN, as_stream
     from stacksl.runs.session.model_labels import people_labels, with_model_labels
     from stacksl.runs.session.setup import check_labeler
-    from stacksl.runs.spec import RunSpec
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     resolved = intake.with_features(resolved, without_data=data is None)
@@ -179,11 +173,13 @@ def prepare(
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
     resolved = with_model_labels(resolved, sources.dataset.items)
     budget = parse_budget(resolved.settings.budget, rounds, resolved.settings.price)
-    if data is not None and (source is not None or dataset.format == intake.TEXTS):
+    filed = source is not None or dataset.format == intake.TEXTS
+    if filed and (data is not None or resolved.settings.adapts):
         resolved = intake.for_file(resolved, dataset, budget.labels)
-    checks.labeler(resolved.settings, given=labeler is not None)
     if labeler is None:
         check_labeler(resolved.settings, sources)
+    elif resolved.settings.beside is not None:
+        raise SettingsError("labelers names who answers, and so does labeler=: give one of them")
     checks.pool(resolved.settings, dataset, budget.labels)
     checks.said(resolved.settings, dataset)
     people = people_labels(resolved.settings, budget, dataset.items)
@@ -208,9 +204,6 @@ def _rounds(sources: Sources) -> int:
 
 def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:
     """The sources of the items and the test set; None for objects and standard input."""
-    from stacksl.runs.items.sources import QUESTIONS, SAMPLE
-    from stacksl.runs.items.spool import STDIN
-
     own = QUESTIONS if settings.adapts else SAMPLE
     source = own if data is None else None if _is(data, STDIN) else _path(data)
     return source, own if data is None and test is None else _path(test)
@@ -220,34 +213,32 @@ def _read_sources(
     data: Any, answers: Any, test: Any, settings: Settings, names: Sequence[str] | None
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
-    from stacksl.data import as_written
-    from stacksl.runs.items.intake import LETTERS, answered, in_memory, like, within
-    from stacksl.runs.items.reading import given_classes, load_owned, load_test
-    from stacksl.runs.items.sources import Sources, load
-    from stacksl.runs.items.spool import STDIN, spooled
-
     source, held = _sources(data, test, settings)
     classes = given_classes(None, settings)
     if source is not None:
         sources = load(source, held, settings, classes=classes)
     else:
-        known = names if classes is None else classes.names
+        known, columns = names if classes is None else classes.names, named_columns(settings)
         pool = (
             spooled(settings, classes)
             if _is(data, STDIN)
-            else as_written(in_memory(data, answers, classes=known, columns=_columns(settings)))
+            else as_written(intake.in_memory(data, answers, classes=known, columns=columns))
         )
         if settings.adapts and settings.protocol == "letter":
-            pool = within(pool, LETTERS)
+            pool = intake.within(pool, intake.LETTERS)
         tested = None if held is None else load_test(held, pool, settings)
         owned = load_owned(settings.owned, pool, settings)
         sources = Sources.of(pool, tested, owned, classes)
     if test is not None and held is None:
         pair = isinstance(test, tuple) and len(test) == 2
-        tested = as_written(in_memory(*(test if pair else (test,)), classes=sources.pool.classes))
+        tested = as_written(
+            intake.in_memory(*(test if pair else (test,)), classes=sources.pool.classes)
+        )
         sources = replace(sources, test=tested)
     if sources.test is not None:
-        sources = replace(sources, test=answered(like(sources.test, sources.pool.classes)))
+        sources = replace(
+            sources, test=intake.answered(intake.like(sources.test, sources.pool.classes))
+        )
     if classes is not None:
         classes.expect_apart(sources.pool.items, "the data")
         classes.expect_apart(() if sources.test is None else sources.test.items, "the test set")
@@ -290,7 +281,6 @@ def run(
         StackslError: one sentence on what is wrong.
     """
     from stacksl.features.given import GIVEN
-    from stacksl.labelers.function import as_labeler
 
     who, name = (None, labeler) if isinstance(labeler, str) else (labeler, None)
     rows = features if hasattr(features, "__array__") or isinstance(features, list) else None
@@ -313,17 +303,11 @@ def _is(data: Any, word: str) -> bool:
     return isinstance(data, str) and data == word
 
 
-def _columns(settings: Settings) -> dict[str, str]:
-    named = {"prompt": settings.prompt_column, "label": settings.label_column}
-    return {role: name for role, name in named.items() if name is not None}
-
-
 def _path(data: Any) -> str | None:
     return str(data) if isinstance(data, str | Path) else None
 
 
 def _absolute(source: str | None) -> str | None:
-    from stacksl.runs.items.sources import QUESTIONS, SAMPLE
 
     if source is None or source in (SAMPLE, QUESTIONS) or source.startswith("hf:"):
         return source
@@ -336,7 +320,5 @@ def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
 
 def _keep(dataset: Dataset, path: Path) -> str:
     """Write in-memory items to the run's folder, so that it can be resumed; gives the path."""
-    from stacksl.data import write
-
     write(dataset, path)
     return str(path.resolve())

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from stacksl.data import Dataset
 from stacksl.errors import RunError
+from stacksl.runs.items.intake import again_in_memory
+from stacksl.runs.items.reading import read_again
+from stacksl.runs.settings.resolve import load_plugins
 from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.status import status_of
+from stacksl.types import Item
 
 if TYPE_CHECKING:
     from stacksl.api.labelling import Labelled
-    from stacksl.data import Dataset
     from stacksl.ledger.ledger import Ledger
     from stacksl.models.adapted import AdaptedModel
     from stacksl.models.linear import Model
-    from stacksl.runs.items.reading import Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +57,10 @@ class StoredRun:
         """
         from stacksl.models.adapted import AdaptedModel, is_adapted
         from stacksl.models.linear import Model
-        from stacksl.runs.settings.resolve import load_plugins
 
         folder = self.folder.model
         load_plugins(self.folder.resolved().get("plugins"))
         return AdaptedModel.load(folder) if is_adapted(folder) else Model.load(folder)
-
-    @property
-    def reading(self) -> Reading:
-        """How the model reads files: its classes and columns; loads no weights of a language model.
-
-        Raises:
-            RunError: there is no model yet.
-        """
-        from stacksl.lm.export.folder import read_about
-        from stacksl.models.adapted import is_adapted
-
-        return read_about(self.folder.model) if is_adapted(self.folder.model) else self.model
 
     @property
     def ledger(self) -> Ledger:
@@ -82,8 +73,6 @@ class StoredRun:
 
     def status(self) -> dict[str, Any]:
         """The status of the run, as `stacksl status --json` prints it."""
-        from stacksl.runs.storage.status import status_of
-
         return status_of(self.folder)
 
     def predict(
@@ -96,39 +85,38 @@ class StoredRun:
             progress: called with (done, total).
             features: (n, d), of a run whose features were given as an array.
         """
-        from stacksl.models.linear import Model
+        items = self.read(data).items
+        return self._model_of(items, features).predict(items, progress)
 
-        items, model = self._again(data).items, self.model
-        if features is not None and isinstance(model, Model):
-            model = model.with_rows([item.id for item in items], features)
-        return model.predict(items, progress)
+    def read(
+        self, data: Any, answers: Any = None, given: Mapping[str, str] | None = None
+    ) -> Dataset:
+        """What is in a file or in memory, read as the run's data was; loads no weights.
 
-    def _again(self, data: Any, answers: Any = None) -> Dataset:
-        """What is in a file or in memory, read as the run's data was."""
-        from stacksl.runs.items.intake import again_in_memory
-        from stacksl.runs.items.reading import read_again
-
-        if isinstance(data, str | Path):
-            return read_again(self.folder, self.reading, data)
-        return again_in_memory(data, answers, self.reading)
-
-    def label(
-        self, path: str | Path, dataset: Dataset, progress: Callable[[int, int], None] | None = None
-    ) -> Labelled:
-        """The rows of a file that was read as `dataset`, with label, confidence and source."""
-        from stacksl.api.labelling import label_file
-
-        return label_file(self, path, dataset, progress)
-
-    def label_own(self, progress: Callable[[int, int], None] | None = None) -> Labelled:
-        """The rows of the run's own files, with people's answers or the model's.
+        Args:
+            data: as of `predict`; `answers` as of `evaluate`.
+            given: `format`, `prompt` or `label` of a file, where these differ.
 
         Raises:
-            RunError: the run has not finished.
+            RunError: there is no model yet.
         """
-        from stacksl.api.labelling import label_own
+        from stacksl.lm.export.folder import read_about
+        from stacksl.models.adapted import is_adapted
 
-        return label_own(self, progress)
+        model = self.folder.model
+        reading = read_about(model) if is_adapted(model) else self.model
+        if isinstance(data, str | Path):
+            return read_again(self.folder, reading, data, given)
+        return again_in_memory(data, answers, reading)
+
+    def _model_of(self, items: Sequence[Item], features: Any) -> Model | AdaptedModel:
+        """The final model; with the `features` of the items, if they were given as an array."""
+        from stacksl.models.linear import Model
+
+        model = self.model
+        if features is None or not isinstance(model, Model):
+            return model
+        return model.with_rows([item.id for item in items], features)
 
     def labels(self, *, names: bool = False) -> Labelled:
         """The answers that were bought, one row each in the order of purchase.
@@ -157,11 +145,9 @@ class StoredRun:
         `stacksl.run` takes them.
         """
         from stacksl.models.evaluation import evaluate
-        from stacksl.models.linear import Model
 
-        dataset, model = self._again(data, answers), self.model
-        if features is not None and isinstance(model, Model):
-            model = model.with_rows([item.id for item in dataset.items], features)
+        dataset = self.read(data, answers)
+        model = self._model_of(dataset.items, features)
         return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:

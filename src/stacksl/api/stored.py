@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stacksl.api.handover import Door, carried_out
 from stacksl.api.reading import StoredRun
 from stacksl.errors import RunClosed, RunError
+from stacksl.labelers.function import as_labeler
+from stacksl.labelers.protocol import Labeler, Request
+from stacksl.runs.spec import PENDING, RunSpec
+from stacksl.runs.storage.status import expect_labeler
 
 if TYPE_CHECKING:
-    from stacksl.labelers.protocol import Labeler, Request
     from stacksl.runs.changes.change import Outcome
     from stacksl.runs.changes.correcting import Correction
     from stacksl.runs.changes.freeing import Annotator
@@ -50,12 +52,10 @@ class Run(StoredRun):
             RunLocked: another process holds the run.
             StackslError: the data, the ledger or the features are not the run's own.
         """
-        from stacksl.labelers.function import as_labeler
         from stacksl.runs.items.identity import records_of
         from stacksl.runs.loop.progress import silent
-        from stacksl.runs.session.memory import expect_room
+        from stacksl.runs.session.language import expect_room
         from stacksl.runs.session.session import Session
-        from stacksl.runs.spec import RunSpec
 
         if self._finished(settings):
             return self
@@ -76,8 +76,6 @@ class Run(StoredRun):
 
     def _finished(self, settings: Mapping[str, Any] | None) -> bool:
         """Whether the run has finished and all its results are on disk."""
-        from stacksl.runs.spec import PENDING
-
         pending = PENDING in self.folder.resolved()
         finished = self.folder.read_state()["state"] == "finished" and not pending
         if finished and settings:
@@ -106,17 +104,13 @@ class Run(StoredRun):
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.answering import answer
 
-        folder, paths = self.folder, [Path(file) for file in files]
-        if (door := Door.of(folder)) is not None:
-            paths = [path.absolute() for path in paths]
-            corrected = carried_out(record_corrections, folder, paths, correct) if correct else 0
+        folder, door = self.folder, Door.of(self.folder)
+        paths = [Path(file) if door is None else Path(file).absolute() for file in files]
+        corrected = carried_out(record_corrections, folder, paths, correct) if correct else 0
+        if door is not None:
             with suppress(RunClosed):  # after the corrections, which are not to be made again
                 return replace(door.call(answer, paths), corrected=corrected)
-            return replace(answer(folder, paths, progress or silent), corrected=corrected)
-        if correct is None:
-            return answer(folder, paths, progress or silent)
-        record = partial(record_corrections, folder, paths, correct)
-        return answer(folder, paths, progress or silent, record)
+        return replace(answer(folder, paths, progress or silent), corrected=corrected)
 
     def corrections(self, *files: str | Path) -> list[Correction]:
         """The accepted answers that their annotators give otherwise in these sheets."""
@@ -159,15 +153,13 @@ class Run(StoredRun):
             RunError: the run is not answered by people, no such row is open, an annotator is
                 unknown, or no annotator would be left.
         """
-        from stacksl.runs.changes.freeing import decide, free_rows
+        from stacksl.runs.changes.freeing import free_rows
 
-        absent, present = _several(away), _several(back)
-        aside, kept = _several(set_aside), _several(keep)
-        named: dict[str, Any] = {"away": absent, "back": present, "free": free}
-        freed = carried_out(free_rows, self.folder, **named, keys=list(keys), drop=drop)
-        if aside or kept or buy_anew:
-            freed += carried_out(decide, self.folder, aside=aside, keep=kept, anew=buy_anew)
-        if freed or absent or aside or kept or buy_anew:
+        who = {"away": away, "back": back, "aside": set_aside, "keep": keep}
+        names: dict[str, Any] = {purpose: _several(each) for purpose, each in who.items()}
+        rows: dict[str, Any] = {"free": free, "keys": list(keys), "drop": drop, "anew": buy_anew}
+        freed = carried_out(free_rows, self.folder, **names, **rows)
+        if freed or away or set_aside or keep or buy_anew:
             self._play_on(progress)
         return freed
 
@@ -227,9 +219,7 @@ class Run(StoredRun):
             DataError: a file cannot be read as the run's own was, or has ids that are taken.
             RunError: the run has not asked for a label yet, or does not allow the change.
         """
-        from stacksl.labelers.function import as_labeler
         from stacksl.runs.changes.change import Change, change_run, preview
-        from stacksl.runs.storage.status import expect_labeler
 
         wanted = Change(
             None if budget is None else str(budget),
@@ -259,14 +249,12 @@ class Run(StoredRun):
             RunError: the run has not finished, or has no audit.
         """
         from stacksl.runs.session.views import train_on_audit
-        from stacksl.runs.spec import RunSpec
 
         return train_on_audit(RunSpec.open(self.folder))
 
     def replay(self) -> dict[str, Any]:
         """Replay the ledger and compare; gives `rows` replayed, `rounds`, `labels`."""
         from stacksl.runs.session.views import replay_run
-        from stacksl.runs.spec import RunSpec
 
         return replay_run(RunSpec.open(self.folder))
 

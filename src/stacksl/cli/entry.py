@@ -58,7 +58,8 @@ def call(words: Sequence[str]) -> int:
     except KeyboardInterrupt as stop:
         return _say(str(stop) or "stopped; nothing was changed", 130)
     except BrokenPipeError:
-        _silence_stdout()
+        # to the null device, so that the flush at exit cannot fail again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except _ClickException as error:
         return _usage(error)
@@ -149,11 +150,6 @@ def _say(sentence: str, code: int) -> int:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _silence_stdout() -> None:
-    """Redirect stdout to the null device, so that the flush at exit cannot fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def in_crew(play: Callable[[], int]) -> int:

@@ -2,208 +2,185 @@
 
 from __future__ import annotations
 
-EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
-    "run": (
-        ("The built-in sample, a tenth of its labels:", "stacksl run"),
-        (
-            "Your file, 500 labels, tested on another file:",
-            "stacksl run train.csv --budget 500 --test test.csv",
-        ),
-        (
-            "What would it cost? Nothing is bought or written:",
-            "stacksl run train.csv --budget 10% --price 2.50 --dry-run",
-        ),
-        (
-            "Spend at most 40 dollars, without being asked:",
-            "stacksl run train.csv --budget '$40' --price 0.05 --yes",
-        ),
-        (
-            "Without the sentence encoder, as for text that is not English:",
-            "stacksl run train.csv --features hashing",
-        ),
-        (
-            "Adapt a language model (pip install 'stacksl[lm]'); without a file, the sample model:",
-            "stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25",
-        ),
-        (
-            "No labels yet: two colleagues answer in spreadsheets:",
-            "stacksl run texts.csv --classes classes.txt --budget 800 --labeler file "
-            "--annotators anna,ben",
-        ),
-        (
-            "Questions as they come, the next thousand of them:",
-            "stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl",
-        ),
-        (
-            "Rank the answers of a bank, of which each question names one by id or text:",
-            "stacksl run faq.csv --bank answers.csv --features sentences:minilm --budget 400",
-        ),
-        ("The paper's Algorithm 2:", "stacksl run train.jsonl --preset paper"),
-        (
-            "An earlier run again, with another seed:",
-            "stacksl run --config runs/first/run.toml --seed 1",
-        ),
-    ),
-    "answer": (
-        ("Take what a colleague filled in:", "stacksl answer runs/first sheets/0001.xlsx"),
-        (
-            "Of several, with the result as JSON:",
-            "stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json",
-        ),
-    ),
-    "label": (
-        ("A page for the annotators of a run:", "stacksl label runs/first"),
-        ("The same, and open it:", "stacksl label runs/first --open"),
-    ),
-    "compare": (
-        (
-            "What would a strategy have bought on labels that are there?",
-            "stacksl compare labelled.csv --budgets 100,200,500",
-        ),
-        (
-            "Beside those of other libraries (pip install 'stacksl[bench]'):",
-            "stacksl compare labelled.csv --strategies coverage,typiclust,badge --seeds 10",
-        ),
-    ),
-    "change": (
-        (
-            "A hundred labels were not enough; what would 200 cost?",
-            "stacksl change runs/first --budget 200 --dry-run",
-        ),
-        (
-            "New questions, and labels held elsewhere:",
-            "stacksl change runs/first --items more.csv --owned old.csv",
-        ),
-        (
-            "Two colleagues miss a class:",
-            'stacksl change runs/first --add-class "Lost card" --description "it cannot be found"',
-        ),
-        (
-            "Ask once more where none of the old classes fitted:",
-            "stacksl change runs/first --reopen",
-        ),
-        ("A third colleague:", "stacksl change runs/first --add-annotator carl=2.50"),
-    ),
-    "people": (
-        ("Who has how many rows:", "stacksl people runs/first"),
-        (
-            "Ben is ill; his rows go to the others, and the next ones, too:",
-            "stacksl people runs/first --away ben",
-        ),
-        ("Ben is back:", "stacksl people runs/first --back ben"),
-        (
-            "Two rows nobody can answer; buy others:",
-            "stacksl people runs/first --key k7f3-q --key m2pw-d --drop",
-        ),
-    ),
-    "refit": (
-        (
-            "Train on the audit's labels after its result was shown:",
-            "stacksl refit runs/first --with-audit",
-        ),
-        ("For a script:", "stacksl refit runs/first --with-audit --json"),
-    ),
-    "forget": (
-        ("A patient withdrew consent:", "stacksl forget runs/first --id q4711"),
-        ("The data file has moved:", "stacksl forget runs/first --id q4711 --data ~/new/train.csv"),
-        ("For a record of what was erased:", "stacksl forget runs/first --id q4711 --json"),
-    ),
-    "resume": (
-        ("Go on where a run stopped:", "stacksl resume runs/first"),
-        ("Its file has moved:", "stacksl resume runs/first --data ~/new/train.csv"),
-        ("The same, with the end result as JSON:", "stacksl resume runs/first --json --quiet"),
-        (
-            "A refit ran out of memory; the labels are kept:",
-            "stacksl resume runs/first --set batch_tokens=1024 --set checkpointing=true",
-        ),
-    ),
-    "evaluate": (
-        ("Accuracy on a file with answers:", "stacksl evaluate runs/first test.csv"),
-        (
-            "A CSV whose columns have other names:",
-            "stacksl evaluate runs/first t.csv --prompt-column q --label-column a --json",
-        ),
-    ),
-    "predict": (
-        ("One JSON object a line, on stdout:", "stacksl predict runs/first new.csv"),
-        (
-            "The file's rows with a label each, for a spreadsheet:",
-            "stacksl predict runs/first new.csv --out new-labelled.xlsx",
-        ),
-        ("From and to other programs:", "stacksl predict runs/first - --out -"),
-        (
-            "The run's own items; people's answers are kept:",
-            "stacksl predict runs/first --own --out labelled.csv",
-        ),
-    ),
-    "plan": (
-        (
-            "How many labels, for which accuracy and money? Nothing is bought:",
-            "stacksl plan texts.csv --classes classes.txt --price 2.50",
-        ),
-        ("The same of a run, after its last answers:", "stacksl plan runs/first"),
-    ),
-    "size": (
-        (
-            "What an adaptation needs in memory and time:",
-            "stacksl size train.jsonl --model Qwen/Qwen3-4B-Base",
-        ),
-        (
-            "From the configuration alone, as JSON:",
-            "stacksl size train.jsonl --model ./model --no-time --json",
-        ),
-    ),
-    "export": (
-        ("What people answered, with time and price:", "stacksl export runs/first --labels a.csv"),
-        ("For Label Studio:", "stacksl export runs/first --labels tasks.json"),
-        ("One model, base and adapter:", "stacksl export runs/first --merge out"),
-        ("A task of lm-eval:", "stacksl export runs/first --task test.jsonl task"),
-    ),
-    "reproduce": (
-        ("Does it work here? A few items of the sample:", "stacksl reproduce kl --quick"),
-        (
-            "The paper's table on its own data and model:",
-            "stacksl reproduce medqa --model Qwen/Qwen3-4B-Base --data medqa",
-        ),
-    ),
-    "status": (
-        ("The status of a run, also while it is running:", "stacksl status runs/first"),
-        ("For a script:", "stacksl status runs/first --json"),
-    ),
-    "report": (
-        ("Write the report again and print its path:", "stacksl report runs/first"),
-        ("One to forward, without texts:", "stacksl report runs/first --no-text"),
-        ("The path as JSON:", "stacksl report runs/first --json"),
-    ),
-    "ls": (
-        ("The runs below ./runs:", "stacksl ls"),
-        ("The runs of another folder:", "stacksl ls runs --folder ~/experiments"),
-        ("The gates there are:", "stacksl ls gates"),
-    ),
-    "data check": (
-        ("What was understood, and every fault:", "stacksl data check train.csv"),
-        ("A file without labels:", "stacksl data check questions.csv --classes classes.txt"),
-        ("Is the test set really unseen?", "stacksl data check train.csv --against test.csv"),
-    ),
-    "ledger path": (("The path of the ledger:", "stacksl ledger path runs/first"),),
-    "ledger verify": (
-        ("Was any row edited or cut?", "stacksl ledger verify runs/first"),
-        ("For a script (exit code 2 where it was):", "stacksl ledger verify runs/first --json"),
-        (
-            "Against a head that was kept elsewhere:",
-            "stacksl ledger verify runs/first --head 566:9f2c...",
-        ),
-    ),
-    "ledger export": (
-        ("One row a purchase, as CSV:", "stacksl ledger export runs/first"),
-        ("The same as JSON lines:", "stacksl ledger export runs/first --json"),
-    ),
-    "ledger replay": (
-        ("Rebuild the learner and compare:", "stacksl ledger replay runs/first"),
-        ("For a script:", "stacksl ledger replay runs/first --json"),
-    ),
-}
-"""Each verb's examples: what it is for, and the words to type."""
+_TEXT = """\
+The built-in sample, a tenth of its labels:
+    stacksl run
+Your file, 500 labels, tested on another file:
+    stacksl run train.csv --budget 500 --test test.csv
+What would it cost? Nothing is bought or written:
+    stacksl run train.csv --budget 10% --price 2.50 --dry-run
+Spend at most 40 dollars, without being asked:
+    stacksl run train.csv --budget '$40' --price 0.05 --yes
+Without the sentence encoder, as for text that is not English:
+    stacksl run train.csv --features hashing
+Adapt a language model (pip install 'stacksl[lm]'); without a file, the sample model:
+    stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25
+No labels yet: two colleagues answer in spreadsheets:
+    stacksl run texts.csv --classes classes.txt --budget 800 --labeler file --annotators anna,ben
+Questions as they come, the next thousand of them:
+    stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl
+Rank the answers of a bank, of which each question names one by id or text:
+    stacksl run faq.csv --bank answers.csv --features sentences:minilm --budget 400
+The paper's Algorithm 2:
+    stacksl run train.jsonl --preset paper
+An earlier run again, with another seed:
+    stacksl run --config runs/first/run.toml --seed 1
+
+Take what a colleague filled in:
+    stacksl answer runs/first sheets/0001.xlsx
+Of several, with the result as JSON:
+    stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json
+
+A page for the annotators of a run:
+    stacksl label runs/first
+The same, and open it:
+    stacksl label runs/first --open
+
+What would a strategy have bought on labels that are there?
+    stacksl compare labelled.csv --budgets 100,200,500
+Beside those of other libraries (pip install 'stacksl[bench]'):
+    stacksl compare labelled.csv --strategies coverage,typiclust,badge --seeds 10
+
+A hundred labels were not enough; what would 200 cost?
+    stacksl change runs/first --budget 200 --dry-run
+New questions, and labels held elsewhere:
+    stacksl change runs/first --items more.csv --owned old.csv
+Two colleagues miss a class:
+    stacksl change runs/first --add-class "Lost card" --description "it cannot be found"
+Ask once more where none of the old classes fitted:
+    stacksl change runs/first --reopen
+A third colleague:
+    stacksl change runs/first --add-annotator carl=2.50
+
+Who has how many rows:
+    stacksl people runs/first
+Ben is ill; his rows go to the others, and the next ones, too:
+    stacksl people runs/first --away ben
+Ben is back:
+    stacksl people runs/first --back ben
+Two rows nobody can answer; buy others:
+    stacksl people runs/first --key k7f3-q --key m2pw-d --drop
+
+Train on the audit's labels after its result was shown:
+    stacksl refit runs/first --with-audit
+For a script:
+    stacksl refit runs/first --with-audit --json
+
+A patient withdrew consent:
+    stacksl forget runs/first --id q4711
+The data file has moved:
+    stacksl forget runs/first --id q4711 --data ~/new/train.csv
+For a record of what was erased:
+    stacksl forget runs/first --id q4711 --json
+
+Go on where a run stopped:
+    stacksl resume runs/first
+Its file has moved:
+    stacksl resume runs/first --data ~/new/train.csv
+The same, with the end result as JSON:
+    stacksl resume runs/first --json --quiet
+A refit ran out of memory; the labels are kept:
+    stacksl resume runs/first --set batch_tokens=1024 --set checkpointing=true
+
+Accuracy on a file with answers:
+    stacksl evaluate runs/first test.csv
+A CSV whose columns have other names:
+    stacksl evaluate runs/first t.csv --prompt-column q --label-column a --json
+
+One JSON object a line, on stdout:
+    stacksl predict runs/first new.csv
+The file's rows with a label each, for a spreadsheet:
+    stacksl predict runs/first new.csv --out new-labelled.xlsx
+From and to other programs:
+    stacksl predict runs/first - --out -
+The run's own items; people's answers are kept:
+    stacksl predict runs/first --own --out labelled.csv
+
+How many labels, for which accuracy and money? Nothing is bought:
+    stacksl plan texts.csv --classes classes.txt --price 2.50
+The same of a run, after its last answers:
+    stacksl plan runs/first
+
+What an adaptation needs in memory and time:
+    stacksl size train.jsonl --model Qwen/Qwen3-4B-Base
+From the configuration alone, as JSON:
+    stacksl size train.jsonl --model ./model --no-time --json
+
+What people answered, with time and price:
+    stacksl export runs/first --labels a.csv
+For Label Studio:
+    stacksl export runs/first --labels tasks.json
+One model, base and adapter:
+    stacksl export runs/first --merge out
+A task of lm-eval:
+    stacksl export runs/first --task test.jsonl task
+
+Does it work here? A few items of the sample:
+    stacksl reproduce kl --quick
+The paper's table on its own data and model:
+    stacksl reproduce medqa --model Qwen/Qwen3-4B-Base --data medqa
+
+The status of a run, also while it is running:
+    stacksl status runs/first
+For a script:
+    stacksl status runs/first --json
+
+Write the report again and print its path:
+    stacksl report runs/first
+One to forward, without texts:
+    stacksl report runs/first --no-text
+The path as JSON:
+    stacksl report runs/first --json
+
+The runs below ./runs:
+    stacksl ls
+The runs of another folder:
+    stacksl ls runs --folder ~/experiments
+The gates there are:
+    stacksl ls gates
+
+What was understood, and every fault:
+    stacksl data check train.csv
+A file without labels:
+    stacksl data check questions.csv --classes classes.txt
+Is the test set really unseen?
+    stacksl data check train.csv --against test.csv
+
+The path of the ledger:
+    stacksl ledger path runs/first
+
+Was any row edited or cut?
+    stacksl ledger verify runs/first
+For a script (exit code 2 where it was):
+    stacksl ledger verify runs/first --json
+Against a head that was kept elsewhere:
+    stacksl ledger verify runs/first --head 566:9f2c...
+
+One row a purchase, as CSV:
+    stacksl ledger export runs/first
+The same as JSON lines:
+    stacksl ledger export runs/first --json
+
+Rebuild the learner and compare:
+    stacksl ledger replay runs/first
+For a script:
+    stacksl ledger replay runs/first --json
+"""
+"""What each example is for, and the words to type; an empty line between two verbs."""
+
+
+def _by_verb() -> dict[str, tuple[tuple[str, str], ...]]:
+    """Each verb's examples: what it is for, and the words to type."""
+    found = {}
+    for part in _TEXT.strip().split("\n\n"):
+        lines = [line.strip() for line in part.splitlines()]
+        _, first, second, *_ = (*lines[1].split(), "")
+        verb = f"{first} {second}" if first in ("data", "ledger") else first
+        found[verb] = tuple(zip(lines[::2], lines[1::2], strict=True))
+    return found
+
+
+EXAMPLES = _by_verb()
 
 
 def examples(verb: str) -> str:

@@ -49,9 +49,9 @@ def live(
         yield None
     elif target.isatty():
         with _bar(target) as bar:
-            yield _Living(bar)
+            yield _living(bar)
     else:
-        yield _Plain(target, every)
+        yield _plain(target, every)
 
 
 def describe(step: Progress, pace: float | None) -> str:
@@ -112,33 +112,26 @@ def _duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-class _Plain:
-    """A line every so often, at the start of each phase and at its end."""
+def _plain(target: TextIO, every: float) -> Show:
+    """Prints a line every so often, at the start of each phase and at its end."""
+    clock, phase, said, due = PhaseClock(), "", "", 0.0
 
-    def __init__(self, target: TextIO, every: float) -> None:
-        self._target = target
-        self._every = every
-        self._clock = PhaseClock()
-        self._phase = ""
-        self._said = ""
-        self._next = 0.0
-
-    def __call__(self, step: Progress) -> None:
-        pace = self._clock.pace(step)
-        now = time.monotonic()
-        if step.phase == self._phase and now < self._next and step.done < step.total:
+    def show(step: Progress) -> None:
+        nonlocal phase, said, due
+        pace, now = clock.pace(step), time.monotonic()
+        if step.phase == phase and now < due and step.done < step.total:
             return
-        self._phase, self._next = step.phase, now + self._every
+        phase, due = step.phase, now + every
         facts = describe(step, pace)
         line = PHASES.get(step.phase, step.phase)
         if step.total > 1:  # a phase of one step is only named
             line += f" {step.done:,} of {step.total:,}"
-        self._say(f"{line} · {facts}" if facts else line)
+        line += f" · {facts}" if facts else ""
+        if line != said:
+            print(line, file=target, flush=True)
+        said = line
 
-    def _say(self, line: str) -> None:
-        if line != self._said:
-            print(line, file=self._target, flush=True)
-        self._said = line
+    return show
 
 
 def _bar(target: TextIO) -> Bar:
@@ -155,25 +148,19 @@ def _bar(target: TextIO) -> Bar:
     )
 
 
-class _Living:
-    """One line that is drawn over itself; rich limits how often."""
+def _living(bar: Bar) -> Show:
+    """Draws one line over itself; rich limits how often."""
+    clock, phase = PhaseClock(), ""
+    task: TaskID | None = None
 
-    def __init__(self, bar: Bar) -> None:
-        self._bar = bar
-        self._clock = PhaseClock()
-        self._task: TaskID | None = None
-        self._phase = ""
+    def show(step: Progress) -> None:
+        nonlocal phase, task
+        facts = describe(step, clock.pace(step))
+        if task is None or step.phase != phase:
+            if task is not None:
+                bar.remove_task(task)
+            phase, name = step.phase, PHASES.get(step.phase, step.phase)
+            task = bar.add_task(name, total=step.total, facts=facts)
+        bar.update(task, completed=step.done, total=step.total, facts=facts)
 
-    def __call__(self, step: Progress) -> None:
-        facts = describe(step, self._clock.pace(step))
-        if step.phase != self._phase:
-            self._begin(step, facts)
-        if self._task is not None:
-            self._bar.update(self._task, completed=step.done, total=step.total, facts=facts)
-
-    def _begin(self, step: Progress, facts: str) -> None:
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-        self._phase = step.phase
-        name = PHASES.get(step.phase, step.phase)
-        self._task = self._bar.add_task(name, total=step.total, facts=facts)
+    return show

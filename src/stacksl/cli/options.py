@@ -10,15 +10,19 @@ import inspect
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from stacksl.errors import SettingsError
+from stacksl.runs.settings.marks import DATA, LEARN, MODEL, SPEND, Flag, marked
 
-_SPEND, _DATA, _LEARN, _OUTPUT = ("Labels and money", "Reading files", "How it learns", "Output")
-PANELS = (_SPEND, _DATA, _LEARN, "A language model", _OUTPUT)
+if TYPE_CHECKING:
+    from stacksl.api import Run
+
+_OUTPUT = "Output"
+PANELS = (SPEND, DATA, LEARN, MODEL, _OUTPUT)
 """The groups of options, in the order of the help."""
 
 EVERYTHING = "stacksl.everything"
@@ -92,7 +96,6 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
     Those that are not common are hidden unless `everything` is to be shown.
     """
     from stacksl.runs.settings.fields import Settings
-    from stacksl.runs.settings.marks import Flag, marked
 
     def settings(**_: Any) -> None: ...
 
@@ -145,6 +148,13 @@ def reading(context: typer.Context) -> dict[str, str]:
     }
 
 
+def open_run(path: Path) -> Run:
+    """The run in a folder; the interface is loaded here, since no help needs it."""
+    from stacksl.api import Run
+
+    return Run.open(path)
+
+
 def _wait_for_the_run(seconds: float) -> float:
     from stacksl.runs.storage.folder import WAIT
 
@@ -165,19 +175,19 @@ RunFolder = Annotated[
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file of items.")]
 
 Yes = Annotated[
-    bool, typer.Option("--yes", "-y", rich_help_panel=_SPEND, help="Do not ask before buying.")
+    bool, typer.Option("--yes", "-y", rich_help_panel=SPEND, help="Do not ask before buying.")
 ]
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", rich_help_panel=_SPEND, help="Print labels and cost and stop; write nothing."
+        "--dry-run", rich_help_panel=SPEND, help="Print labels and cost and stop; write nothing."
     ),
 ]
 Preset = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
         help="A named set of settings; `stacksl ls presets` names them.",
     ),
 ]
@@ -185,7 +195,7 @@ Config = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
         help="Settings from a TOML file, such as another run's run.toml; flags go before it.",
     ),
 ]
@@ -194,14 +204,14 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        rich_help_panel=_LEARN,
+        rich_help_panel=LEARN,
         help="Any other setting, such as ridge=0.1; `stacksl ls settings` names them all.",
     ),
 ]
 Test = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE", rich_help_panel=_DATA, help="Items with answers, to test the model on."
+        metavar="FILE", rich_help_panel=DATA, help="Items with answers, to test the model on."
     ),
 ]
 Out = Annotated[

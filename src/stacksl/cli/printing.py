@@ -8,9 +8,12 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stacksl.report.wording import MICRO, money
+
+if TYPE_CHECKING:
+    from stacksl.data import Dataset
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters but for line ends and tabs, and those that turn the direction of text."""
@@ -103,6 +106,11 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
     low, high = result["interval"]
     shown = f"(95 % interval {low:.3f} to {high:.3f}, {result['n']:,} items)"
     return f"{share(result['accuracy'])} {shown}"
+
+
+def rejected(dataset: Dataset) -> list[dict[str, Any]]:
+    """The rows of a file that cannot be used, and why."""
+    return [{"row": each.row, "id": each.id, "reason": each.reason} for each in dataset.rejected]
 
 
 def warn(sentences: Iterable[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from stacksl.errors import GateNeverOpens, SettingsError
 
 if TYPE_CHECKING:
     from stacksl.core.blocks import Array, Inputs
-    from stacksl.core.scorers.bounds import Bounds
+    from stacksl.core.scorers import Scorer
 
 CAP = 0.9
 """The largest c, as a share of the smallest warm-up spread (DESIGN D7)."""
@@ -34,16 +34,8 @@ def warmup_length(horizon: int) -> int:
     return max(1, min(500, horizon // 20))
 
 
-class Bounding(Protocol):
-    """The protocol that a warm-up needs of a scorer: the bounds of an item's candidates."""
-
-    def bounds(self, inputs: Any, presented: tuple[int, ...], /) -> Bounds:
-        """Scores, widths and radius among the presented; changes nothing."""
-        ...
-
-
 def warmup_spreads(
-    scorer: Bounding, block: Sequence[Inputs], presented: Sequence[tuple[int, ...]]
+    scorer: Scorer, block: Sequence[Inputs], presented: Sequence[tuple[int, ...]]
 ) -> Array:
     """The paper's spread Δ of each warm-up item at the scorer's present θ, (T0,), score units."""
     pairs = zip(block, presented, strict=True)

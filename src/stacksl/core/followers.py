@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, final
+from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
 import numpy as np
 
-from stacksl.core.blocks import Array, Inputs
+from stacksl.core.blocks import Inputs
 from stacksl.errors import SettingsError, unknown_name
 
-
-class Scores(Protocol):
-    """The protocol that a follower needs of a scorer: the scores of an item's candidates."""
-
-    def scores(self, inputs: Any, /) -> Array:
-        """θᵀφ of all candidates, (K,)."""
-        ...
+if TYPE_CHECKING:
+    from stacksl.core.scorers import Scorer
 
 
 class Follower(Protocol):
@@ -32,7 +27,7 @@ class Follower(Protocol):
         """Its key in `FOLLOWERS`."""
         ...
 
-    def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
+    def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
         """The presented candidates of each item, ascending indices into its full list."""
         ...
 
@@ -44,7 +39,7 @@ class Given:
 
     name: ClassVar[str] = "given"
 
-    def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
+    def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
         """All K indices of each item."""
         sizes = [inputs.size for inputs in block]
         every = {size: tuple(range(size)) for size in set(sizes)}
@@ -79,7 +74,7 @@ class Hard:
                 "set k to the number of wrong candidates to present, such as 4"
             )
 
-    def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
+    def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
         """The top k + 1 indices of each item, in ascending order."""
         order = (np.argsort(-scorer.scores(inputs), kind="stable") for inputs in block)
         return [tuple(sorted(best[: self.k + 1].tolist())) for best in order]
@@ -114,7 +109,7 @@ class Nearest:
                 " to the number of answers to retrieve, such as 64"
             )
 
-    def respond(self, block: Sequence[Inputs], scorer: Scores) -> list[tuple[int, ...]]:
+    def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
         """All indices of each item."""
         return Given().respond(block, scorer)
 

@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from stacksl.data.classes import Bank
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
+
+_ROLES = ("prompt", "candidates", "label", "id")
 
 
 class Draft(NamedTuple):
@@ -23,53 +25,41 @@ class Draft(NamedTuple):
     label: str = ""
 
 
-class Shape(Protocol):
-    """Reads rows of one kind."""
+class Shape:
+    """Reads rows of one kind.
 
-    @property
-    def name(self) -> str:
-        """The shape's name in `Dataset.format`."""
-        ...
+    Attributes:
+        name: the shape's name in `Dataset.format`.
+    """
+
+    __slots__ = ()
+
+    name: str
 
     @property
     def columns(self) -> dict[str, str]:
         """Role to the column read for it."""
-        ...
+        found = {role: getattr(self, role, None) for role in _ROLES}
+        return {role: column for role, column in found.items() if column is not None}
 
     @property
     def also_read(self) -> tuple[str, ...]:
         """Columns that are read and have no role of their own."""
-        ...
+        return ()
 
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row with these values by column; raises `RowFault` where it cannot be used."""
-        ...
-
-
-class _Labelled:
-    """The columns of a shape with a prompt, a label and perhaps an id."""
-
-    __slots__ = ()
-
-    prompt: str
-    label: str | None
-    id: str | None
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role to column."""
-        return _present(prompt=self.prompt, label=self.label, id=self.id)
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class ClassShape(_Labelled):
+class ClassShape(Shape):
     """A prompt and a label of a fixed set: the classes become every item's candidates."""
 
     prompt: str
     label: str | None
     id: str | None = None
-    name: str = "classes"
-    also_read: tuple[str, ...] = ()
+    name = "classes"
 
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt and label."""
@@ -82,15 +72,14 @@ class ClassShape(_Labelled):
 
 
 @dataclass(frozen=True, slots=True)
-class BankShape(_Labelled):
+class BankShape(Shape):
     """A prompt and the text or id of its answer in a bank, which is every item's candidates."""
 
     prompt: str
     label: str | None
     bank: Bank
     id: str | None = None
-    name: str = "bank"
-    also_read: tuple[str, ...] = ()
+    name = "bank"
 
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt and the place of its answer in the bank."""
@@ -102,7 +91,7 @@ class BankShape(_Labelled):
 
 
 @dataclass(frozen=True, slots=True)
-class OptionsShape:
+class OptionsShape(Shape):
     """A prompt with its own list of options in one column, and the answer in another.
 
     A row without options, but with a label, is read as one of the file's classes.
@@ -113,14 +102,6 @@ class OptionsShape:
     candidates: str
     label: str | None
     id: str | None = None
-    also_read: tuple[str, ...] = ()
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role to column."""
-        return _present(
-            prompt=self.prompt, candidates=self.candidates, label=self.label, id=self.id
-        )
 
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt, options and gold index."""
@@ -137,14 +118,14 @@ class OptionsShape:
 
 
 @dataclass(frozen=True, slots=True)
-class LetteredShape(_Labelled):
+class LetteredShape(Shape):
     """A prompt, one column an option (A, B, C, ...), and the letter of the answer."""
 
     prompt: str
     letters: tuple[str, ...]
     label: str | None
     id: str | None = None
-    name: str = "mmlu"
+    name = "mmlu"
 
     @property
     def also_read(self) -> tuple[str, ...]:
@@ -164,7 +145,7 @@ class LetteredShape(_Labelled):
 
 
 @dataclass(frozen=True, slots=True)
-class PreferenceShape:
+class PreferenceShape(Shape):
     """A prompt with a preferred response and others: candidates in an order that is hashed.
 
     The responses are `chosen` and `rejected` (one text, or a list of them), or `responses`, the
@@ -175,13 +156,12 @@ class PreferenceShape:
     prompt: str | None
     seed: int
     id: str | None = None
-    name: str = "preferences"
-    also_read: tuple[str, ...] = ("chosen", "rejected", "responses", "best")
+    name = "preferences"
 
     @property
-    def columns(self) -> dict[str, str]:
-        """Role to column."""
-        return _present(prompt=self.prompt, id=self.id)
+    def also_read(self) -> tuple[str, ...]:
+        """The columns of responses."""
+        return ("chosen", "rejected", "responses", "best")
 
     def draft(self, values: Mapping[str, Any], id: str) -> Draft:
         """The row's prompt and its responses, permuted by a hash of (seed, id)."""
@@ -250,10 +230,6 @@ def _is_chat(value: Any) -> bool:
         and bool(value)
         and all(isinstance(turn, Mapping) and "content" in turn for turn in value)
     )
-
-
-def _present(**columns: str | None) -> dict[str, str]:
-    return {role: name for role, name in columns.items() if name is not None}
 
 
 def letter_columns(columns: Sequence[str]) -> tuple[str, ...]:

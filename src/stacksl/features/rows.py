@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, LazyRows, PairBlock, SharedBlock
+from stacksl.core.blocks import Array, LazyRows, PairBlock, SharedBlock
 from stacksl.features.encoders import Vectors
 from stacksl.types import Item
 
@@ -22,30 +22,6 @@ Places = NDArray[np.int64]
 _BITS = 24  # products are rounded to multiples of 2^-24 before they are summed
 _PAIRS_AT_ONCE = 4096
 LARGE = 1 << 28  # bytes of pair features above which they are computed where they are read
-
-
-class Rows(Protocol):
-    """Which texts of an item are encoded, and how their vectors become features."""
-
-    @property
-    def dim(self) -> int:
-        """d, the columns of a row."""
-
-    @property
-    def description(self) -> str:
-        """What fixes the rows, for fingerprints."""
-
-    def texts(self, item: Item) -> tuple[str, ...]:
-        """The texts of `item` that are encoded, in a fixed order."""
-
-    def block(self, items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64]) -> Block:
-        """The features of `items`.
-
-        Args:
-            items: the items.
-            vectors: (m, e), of the distinct texts.
-            places: for each text of each item, in order, its row in `vectors`.
-        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +47,19 @@ class ClassRows:
         return f"class rows 1: {self.encoded} to {self.dim}, bias {self.bias}"
 
     def texts(self, item: Item) -> tuple[str, ...]:
-        """The prompt."""
+        """The texts that are encoded: the prompt."""
         return (item.prompt,)
 
     def block(
         self, items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64]
     ) -> SharedBlock:
-        """The vectors h (n, d) of `items`."""
+        """The vectors h (n, d) of `items`.
+
+        Args:
+            items: the items.
+            vectors: (m, e), of the distinct texts.
+            places: for each text of each item, in order, its row in `vectors`.
+        """
         h = np.full((len(items), self.dim), self.bias, np.float32)
         scale = np.float32(np.sqrt(1.0 - self.bias**2) * (1.0 - 2.0**-22))  # rounding stays below 1
         np.multiply(vectors[places], scale, out=h[:, : self.encoded])
@@ -139,13 +121,19 @@ class PairRows:
         return f"pair rows 1: {self.encoded} to {kept}, {weights}{fixed}"
 
     def texts(self, item: Item) -> tuple[str, ...]:
-        """The prompt, then the candidates."""
+        """The texts that are encoded: the prompt, then the candidates."""
         return (item.prompt, *item.candidates)
 
     def block(
         self, items: Sequence[Item], vectors: Vectors, places: NDArray[np.int64]
     ) -> PairBlock:
-        """The rows φ (ΣK, d) of `items`."""
+        """The rows φ (ΣK, d) of `items`.
+
+        Args:
+            items: the items.
+            vectors: (m, e), of the distinct texts.
+            places: for each text of each item, in order, its row in `vectors`.
+        """
         sizes = np.array([len(item.candidates) for item in items], dtype=np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         first = offsets[:-1] + np.arange(len(items))  # the position of an item's prompt in `places`
@@ -181,6 +169,10 @@ class PairRows:
         phi[:, -2] = _cosines(product) * self.cosine
         phi[:, -1] = self.bias
         return _cut(phi)
+
+
+Rows: TypeAlias = ClassRows | PairRows
+"""Which texts of an item are encoded, and how their vectors become features."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

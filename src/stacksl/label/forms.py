@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from stacksl.label.open_run import Skipped
-from stacksl.labelers.sheets import Reply
 from stacksl.labelers.sheets.cells import visible
+from stacksl.labelers.sheets.rows import Reply
 from stacksl.ledger.purchases import Skip
 
 

@@ -17,15 +17,13 @@ from stacksl.errors import LabelerError
 from stacksl.label.pace import Pace
 from stacksl.label.session import PageLabeler, PageSession
 from stacksl.label.view import Person, Silence, View
-from stacksl.labelers.sheets import Asked, Reply
+from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.ledger.events import SOFT
-from stacksl.ledger.purchases import Handed, Purchase, Receipt, Skip
+from stacksl.ledger.purchases import Handed, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
-from stacksl.runs.session.assignment import SheetLabeler, annotators_of, answers_from
-from stacksl.runs.session.beside import PeopleAndModel
+from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
 from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.session.session import Finished, Waiting
-from stacksl.runs.settings.budget import parse_prices
 
 Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
 T = TypeVar("T")
@@ -96,7 +94,6 @@ class OpenRun:
         self._silence: Silence | None = None
         settings = self.sheets.settings
         people.add(annotators_of(settings.annotators))
-        self._prices = parse_prices(settings.price)
         self.away = self.sheets.away
         self._idle: frozenset[str] | None = None  # as the assignment knows it
         self._lessons: list[Receipt] = []
@@ -121,7 +118,7 @@ class OpenRun:
         if not _fits(reply, self.sheets.question(row).options):
             return "refused"
         try:
-            [receipt] = self.ledger.take(answers_from([reply], {row.key: row}, self._prices))
+            [receipt] = self.ledger.take([self.sheets.answer(reply, row)])
         except LabelerError:  # such as a price above the lease's: one answer stops no run
             return "refused"
         self._note([receipt])
@@ -132,7 +129,7 @@ class OpenRun:
     def receive(self, files: Sequence[Path]) -> Received:
         """Enter the answers of sheets."""
         sheets = self.sheets.read(files)
-        receipts = self.ledger.take(SheetLabeler.answers(self.sheets))  # a model is not asked now
+        receipts = self.ledger.take(self.sheets.from_people())  # a model is not asked now
         self._note(receipts)
         for name in {each.answer.labeler for each in receipts} & {*self.people.names}:
             self.people.pace[name].see()
@@ -183,10 +180,7 @@ class OpenRun:
 
     def _pass_on(self, rows: Collection[Handed], reason: str, note: str | None = None) -> None:
         """Lease rows anew and assign them: to nobody who had the item, if somebody else is here."""
-        leases = {(p.item, p.slot, p.token): p for p in self.ledger.open_purchases()}
-        found: list[Purchase] = [
-            leases[key] for row in rows if (key := (row.item, row.slot, row.token)) in leases
-        ]
+        found = [lease for row, lease in open_rows(self.ledger) if row in rows]
         with self.ledger.together():
             for lease in found:
                 if self.ledger.release(lease, reason, note):
@@ -231,7 +225,7 @@ class OpenRun:
             self._tested = sum(self._answered.values())
             self.away |= hold_back(self.session)
             self.sheets.away = self.away | (self._idle or frozenset())
-        if isinstance(self.sheets, PeopleAndModel) and self.clock() >= self._retry:
+        if self.clock() >= self._retry:
             self.sheets.again()
         asks = not self.halted
         self.labeler.assigned = show
@@ -247,7 +241,7 @@ class OpenRun:
     @property
     def halted(self) -> bool:
         """Whether labels of a model are awaited that does not answer."""
-        return isinstance(self.sheets, PeopleAndModel) and self.sheets.halted
+        return self.sheets.halted
 
     def _wait_for_model(self) -> None:
         """Set the time at which a model that does not answer is asked again.
@@ -257,18 +251,14 @@ class OpenRun:
         if not self.halted:
             self._retry, self._pause, self._silence = 0.0, FIRST_PAUSE, None
             return
-        assert isinstance(self.sheets, PeopleAndModel)
-        silent = getattr(self.sheets.model, "silent_since", None) is not None
-        pause = self._pause if silent else math.inf
+        pause = math.inf if self.sheets.silent_since is None else self._pause
         self._retry, self._pause = self.clock() + pause, min(2 * self._pause, LONGEST_PAUSE)
         self._silence = Silence.of(self.sheets, time.time() + pause)
 
     @property
     def silence(self) -> Silence | None:
         """Of a model that is awaited and has given no answer since it fell silent."""
-        model = self.sheets.model if isinstance(self.sheets, PeopleAndModel) else None
-        still = self.halted or getattr(model, "silent_since", None)
-        return self._silence if still else None
+        return self._silence if self.halted or self.sheets.silent_since else None
 
     def _beside(self, compute: Callable[[], T], /) -> T:
         """The result of `compute`, on another thread; learns what is entered meanwhile after it."""
@@ -339,7 +329,7 @@ class OpenRun:
                 rows(name),
                 self._answered[name],
                 self._skipped[name],
-                self._answered[name] * self._prices.of(name) if priced else 0,
+                self._answered[name] * self.sheets.prices.of(name) if priced else 0,
                 self.people.pace[name].an_hour,
                 *self._agreement.get(name, (0, 0)),
                 self._standing.get(name)

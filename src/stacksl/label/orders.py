@@ -12,12 +12,12 @@ from stacksl.errors import RunError
 from stacksl.runs.changes.change import change_run, preview
 from stacksl.runs.changes.correcting import list_corrections, record_corrections
 from stacksl.runs.changes.forgetting import forget_in
-from stacksl.runs.changes.freeing import decide, free_rows
+from stacksl.runs.changes.freeing import free_rows
 from stacksl.runs.session.answering import answer
 from stacksl.runs.storage.folder import RunFolder
 
 READING = (preview, list_corrections)
-CHANGING = (free_rows, decide, change_run, record_corrections, forget_in)
+CHANGING = (free_rows, change_run, record_corrections, forget_in)
 KNOWN: dict[str, Callable[..., Any]] = {f.__name__: f for f in (*READING, *CHANGING, answer)}
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stacksl import errors
+from stacksl.api.handover import expect_done
 from stacksl.errors import StackslError
 from stacksl.label.forms import Act
 from stacksl.label.orders import Order
 from stacksl.label.site import Refused, Site
 from stacksl.report.wording import money, plural
-from stacksl.runs.changes.change import Change, Outcome, change_run, preview
+from stacksl.runs.changes.change import Change, change_run, preview
 from stacksl.runs.changes.correcting import list_corrections, record_corrections
 
 PATIENCE = 60.0  # seconds that the owner waits for a refit that is under way
@@ -52,14 +52,11 @@ def _budget(site: Site, act: Act) -> dict[str, Any]:
     wanted = Change(budget=act.value or "")
     found = _ordered(site, preview, change=wanted)
     if not act.agreed:
-        return _question(_offer(found))
+        cost = "" if found.cost is None else f", for {money(found.cost)} more at most"
+        labels = plural(found.labels, "label")
+        return _question(f"The budget becomes {labels} in all, {found.more} more{cost}.")
     _ordered(site, change_run, change=wanted, agreed=found)
     return {"state": "done", "sentence": f"The budget is {plural(found.labels, 'label')} in all."}
-
-
-def _offer(found: Outcome) -> str:
-    cost = "" if found.cost is None else f", for {money(found.cost)} more at most"
-    return f"The budget becomes {plural(found.labels, 'label')} in all, {found.more} more{cost}."
 
 
 def _annotator(site: Site, act: Act) -> dict[str, Any]:
@@ -124,6 +121,5 @@ def _ordered(site: Site, function: Callable[..., Any], **words: Any) -> Any:
         if order.outcome.cancel():
             raise
         reply = order.outcome.result()  # it has begun
-    if "fault" in reply:
-        raise getattr(errors, reply["fault"], StackslError)(reply["sentence"])
+    expect_done(reply)
     return order.result

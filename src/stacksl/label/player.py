@@ -20,7 +20,7 @@ from stacksl.label.open_run import OpenRun, Outcome, People, Skipped
 from stacksl.label.orders import Order
 from stacksl.label.session import PageSession
 from stacksl.label.view import View
-from stacksl.labelers.sheets import Asked, Reply
+from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.runs.session.answering import answer, spec_of_people
 from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.session.session import Waiting
@@ -225,7 +225,11 @@ class Player:
     def _enter(self, run: OpenRun, each: _Said | Order) -> None:
         """Do what has arrived, but for what changes the run."""
         if isinstance(each, _Said):
-            self._reply(each, self._outcome(run, each))
+            if isinstance(each.word, Reply):
+                done = run.enter(each.annotator, each.word)
+            else:
+                done = run.skip(each.annotator, each.key, each.word)
+            self._reply(each, done)
         elif each.function is answer:
             each.reply(lambda: run.receive(each.words["files"]))
         else:
@@ -246,11 +250,6 @@ class Player:
                 found = self._queue.get_nowait()
         except queue.Empty:
             return
-
-    def _outcome(self, run: OpenRun, said: _Said) -> Outcome:
-        if isinstance(said.word, Reply):
-            return run.enter(said.annotator, said.word)
-        return run.skip(said.annotator, said.key, said.word)
 
     def _reply(self, said: _Said, outcome: Outcome) -> None:
         """Reply, and do not wait for what is learnt."""

@@ -13,7 +13,6 @@ from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Answer, Handed
 from stacksl.runs.loop.trainer import Beside, at_once
 from stacksl.runs.session.assignment import SheetLabeler
-from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.session import Session
 
 
@@ -67,7 +66,7 @@ class PageLabeler:
     @property
     def warnings(self) -> list[str]:
         """What the answers of a model beside people gave reason to."""
-        return self.sheets.warnings if isinstance(self.sheets, PeopleAndModel) else []
+        return self.sheets.warnings
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests."""
@@ -80,7 +79,7 @@ class PageLabeler:
 
         The model is asked on another thread, which writes no ledger.
         """
-        if not isinstance(self.sheets, PeopleAndModel) or not self.sheets.asks_now:
+        if self.sheets.model is None or not self.sheets.asks_now:
             return self.sheets.answers()
         self.asking = True
         try:
@@ -92,4 +91,4 @@ class PageLabeler:
         """Assign open requests; they are on the page, in no file, but for those of a model."""
         self.rows = self.sheets.assign()
         self.assigned()
-        return self.sheets.model_pending() if isinstance(self.sheets, PeopleAndModel) else []
+        return self.sheets.model_pending()

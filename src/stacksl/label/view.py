@@ -13,8 +13,8 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from stacksl.data import Classes
-from stacksl.labelers.sheets import Asked
-from stacksl.runs.session.beside import PeopleAndModel
+from stacksl.labelers.sheets.rows import Asked
+from stacksl.runs.session.assignment import SheetLabeler
 
 State = Literal["open", "finished", "failed"]
 
@@ -62,13 +62,14 @@ class Silence:
     again: str
 
     @classmethod
-    def of(cls, labeler: PeopleAndModel, again: float) -> Silence | None:
+    def of(cls, labeler: SheetLabeler, again: float) -> Silence | None:
         """The silence of a model that is asked again at `again`, in seconds since the epoch."""
-        for place, _, why in labeler.model.pending():
-            name, since = labeler.model.name, getattr(labeler.model, "silent_since", None)
+        model, since = labeler.model, labeler.silent_since
+        assert model is not None  # it is silent
+        for place, _, why in model.pending():
             begun = _shown(datetime.fromisoformat(since)) if since else ""
             then = _shown(datetime.fromtimestamp(again, UTC)) if math.isfinite(again) else ""
-            return cls(name.partition(":")[2], urlsplit(place).netloc, begun, why, then)
+            return cls(model.name.partition(":")[2], urlsplit(place).netloc, begun, why, then)
         return None
 
 

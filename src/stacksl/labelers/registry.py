@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.labelers.noisy import NoisyLabeler
-from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.oracle import NoisyLabeler, OracleLabeler
 from stacksl.labelers.protocol import Labeler
 
 

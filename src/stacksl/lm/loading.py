@@ -67,11 +67,6 @@ class Loaded:
     device: str
     dtype: str
 
-    @property
-    def quantised(self) -> bool:
-        """Whether the linear layers are in 4 or 8 bits."""
-        return self.dtype in QUANTISED
-
 
 def load(
     name: str,
@@ -98,7 +93,7 @@ def load(
     """
     torch = load_torch()
     load_transformers()
-    place = _place(torch, device)
+    place = place_of(device)
     number = _dtype(torch, place, dtype)
     source = source_of(name)
     config = read_config(name, source)
@@ -219,10 +214,7 @@ def place_of(device: str) -> str:
         SettingsError: there is no such device.
         MissingExtra: torch is not installed.
     """
-    return _place(load_torch(), device)
-
-
-def _place(torch: Any, device: str) -> str:
+    torch = load_torch()
     there = bool(torch.cuda.is_available())
     if device == "cpu" or (device == "auto" and not there):
         return "cpu"

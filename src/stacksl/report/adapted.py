@@ -16,12 +16,22 @@ STEERED = (
     "While labels were bought, a head on the model’s own states, learnt after every label, added "
     "to the model’s scores; it steered the purchases and is not part of the model."
 )
+RANKED = (
+    "Items were ranked by the model’s own scores: the base’s until a refit, then the last refit’s."
+)
 PROMISE = (
     "Each refit moves the model and with it the features, so scores begin anew with each epoch "
     "and are never summed across epochs. They are calibrated, not valid: they say how contested "
     "an answer was for the model of that epoch, and bound nothing. No set for softmax labels is "
     "stated: it needs a model linear in features that were fixed before the labels."
 )
+
+
+def steered(facts: Facts) -> str:
+    """What decided the purchases; empty where they were drawn."""
+    if facts.method.mode == "stream":
+        return STEERED
+    return "" if facts.method.gate == "random" else RANKED
 
 
 def duration(seconds: float | None) -> str:

@@ -6,40 +6,11 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, Self, cast
 
 from stacksl.files import formats
 
-Tree = TypeVar("Tree")
-
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
-
-
-def write(tree: Any) -> str:
-    """The dataclass `tree` as JSON text in ASCII with its digest.
-
-    A number that is not finite is null; a lone surrogate, which is no text, is U+FFFD.
-    """
-    return formats.to_json(_plain(asdict(tree)))
-
-
-def read(kind: type[Tree], text: str) -> Tree:
-    """The dataclass of `kind` that `write` wrote.
-
-    Raises:
-        ValueError: the text does not match its digest, or a field is missing, unknown or of the
-            wrong type.
-    """
-    from pydantic import ValidationError
-
-    content = json.dumps(formats.from_json(text))
-    try:
-        found: Tree = _adapter(cast(Any, kind)).validate_json(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, (kind.__name__.lower(), *first["loc"])))
-        raise ValueError(f"{where}: {first['msg']}") from None
-    return found
 
 
 @cache
@@ -65,18 +36,37 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _Config(TypedDict):
-    """How pydantic reads a fact (a part of its `ConfigDict`, which is slow to import)."""
-
-    extra: Literal["forbid"]
-    strict: bool
-
-
 class Fact:
     """A frozen dataclass that is read from JSON with every field checked."""
 
     __slots__ = ()
-    __pydantic_config__: ClassVar[_Config] = {"extra": "forbid", "strict": True}
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "strict": True}
+
+    def to_json(self) -> str:
+        """These facts as JSON text in ASCII with its digest; equal facts give equal text.
+
+        A number that is not finite is null; a lone surrogate, which is no text, is U+FFFD.
+        """
+        return formats.to_json(_plain(asdict(cast(Any, self))))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The facts that `to_json` wrote.
+
+        Raises:
+            ValueError: the text does not match its digest, or a field is missing, unknown or of
+                the wrong type.
+        """
+        from pydantic import ValidationError
+
+        content = json.dumps(formats.from_json(text))
+        try:
+            found: Self = _adapter(cast(Any, cls)).validate_json(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, (cls.__name__.lower(), *first["loc"])))
+            raise ValueError(f"{where}: {first['msg']}") from None
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -372,20 +372,3 @@ class Facts(Fact):
     plan: tuple[str, ...] = ()
     well_specified: bool = False
     language: LanguageModel | None = None
-
-    def to_json(self) -> str:
-        """These facts as JSON text; equal facts give equal text, non-finite numbers are null."""
-        from stacksl.report.codec import write
-
-        return write(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> Facts:
-        """The facts that `to_json` wrote.
-
-        Raises:
-            ValueError: where a field is missing, unknown or of the wrong type.
-        """
-        from stacksl.report.codec import read
-
-        return read(cls, text)

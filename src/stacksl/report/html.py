@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 EXCERPT = 280
 
 
-def page(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
-    """The page of a run's facts (`stacksl.report.render`); prompts may hold markup."""
+def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
+    """The report: one self-contained HTML page; prompts may hold markup.
+
+    Args:
+        facts: what to show.
+        text: False leaves out what the data's owner worded: prompts, candidates, ids, columns.
+        class_names: True keeps the names of classes in a page without text.
+    """
     shown = facts if text else tables.without_text(facts, class_names)
     return (
         environment()
@@ -99,8 +105,14 @@ def environment() -> jinja2.Environment:
     return environment
 
 
-def model_card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
-    """The card of a run's facts (`stacksl.report.card`); ends with a newline."""
+def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
+    """The model card of the run, in Markdown: the README.md of the run's folder.
+
+    Args:
+        facts: what to show.
+        text: False leaves out what the data's owner worded, class names included.
+        class_names: True keeps those in a card without text.
+    """
     shown = facts if text else tables.without_text(facts, class_names)
     found = (
         environment()

@@ -157,20 +157,17 @@ class RunSpec:
         """
         table = folder.resolved()
         load_plugins(table.get("plugins"))
+        kind = settings_type(table["gate"])
         try:
-            kind = settings_type(table["gate"])
-            values = {k: table[k] for k in kind.model_fields if k in table}
-            origin = {k: str(table.get(f"origin_{k}", "default")) for k in kind.model_fields}
-            settings = kind(**values)
-            budget = Budget(
-                int(table["labels"]), table.get("money_micro"), int(table["price_micro"])
-            )
-            source = data or _beside(folder, str(table["data"]))
-        except (KeyError, ValueError) as fault:
+            settings = kind(**{k: table[k] for k in kind.model_fields if k in table})
+        except ValueError as fault:  # such as of a plugin's gate that has changed since
             raise RunError(
                 f"resolved.toml of the run {folder.path} is not of this version of stacksl"
                 f" ({__version__}): {fault}"
             ) from fault
+        origin = {k: str(table.get(f"origin_{k}", "default")) for k in kind.model_fields}
+        budget = Budget(int(table["labels"]), table.get("money_micro"), int(table["price_micro"]))
+        source = data or _beside(folder, str(table["data"]))
         columns = {
             k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
         }
@@ -244,21 +241,18 @@ class RunSpec:
             SettingsError: see `with_training`.
         """
         values = self.with_training(settings)
-        if "labelers" in settings:
-            said = self._with_labelers(str(settings["labelers"]))
-            rest = {name: each for name, each in settings.items() if name != "labelers"}
-            spec, more = self.changed(rest)
-            return spec, [*said, *more]
-        pairs = {name: (getattr(self.settings, name), getattr(values, name)) for name in settings}
+        said = self._with_labelers(str(settings["labelers"])) if "labelers" in settings else []
+        names = [name for name in settings if name != "labelers"]
+        pairs = {name: (getattr(self.settings, name), getattr(values, name)) for name in names}
         differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if not differ:
-            return self, []
+            return self, said
         table = self.folder.resolved()
         table |= {name: new for name, (_, new) in differ.items()}
         table |= {f"origin_{name}": "resume" for name in differ}
         self.folder.write_resolved(table)
         origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
-        said = [
+        said += [
             f"{name} was {old} until the run was resumed with {new}"
             for name, (old, new) in differ.items()
         ]

@@ -6,12 +6,15 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stacksl.core import make_gate
+from stacksl.core import generator, make_gate
+from stacksl.errors import SettingsError
 from stacksl.lab.engines import run_stream
 from stacksl.lab.figures.advice import verdict
 from stacksl.lab.streams import bisections
-from stacksl.lab.streams.advice import ADVICE, measure, trials
+from stacksl.lab.streams.advice import ADVICE, measure, stream_of, trials
 from stacksl.lab.streams.sentences import (
     SENTENCES,
     between,
@@ -20,9 +23,10 @@ from stacksl.lab.streams.sentences import (
     negative,
     shift_of_best,
 )
+from stacksl.lab.streams.trial import played as trial_played
 from stacksl.lab.study.rows import Row
 from stacksl.lab.synthetic import playing
-from stacksl.lab.synthetic.streams import make_stream
+from stacksl.lab.synthetic.streams import make_stream, sphere
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +90,7 @@ def played(*starts: str, seed: int = 0) -> dict[str, dict[str, float | None]]:
     for trial in trials(True):
         lines = [line for line in trial.lines if line.row.startswith(starts)]
         if lines:
-            numbers = measure(trial.source, lines, seed)
+            numbers = trial_played(stream_of, measure, trial.source, lines, seed)
             found |= {line.row: dict(n) for line, n in zip(lines, numbers, strict=True)}
     return found
 
@@ -138,6 +142,35 @@ def test_bisection_of_llf_jumps_and_that_of_adpo_does_not() -> None:
     adpo = found["bisection, adpo: B/T = 0.1, β = 0.1"]
     assert (adpo["jump"] or 0.0) <= 0.1
     assert (adpo["level_above"] or 0) / (adpo["level"] or 1) == pytest.approx(1.0, abs=0.006)
+
+
+@given(st.floats(1e-3, 1e3), st.integers(1, 500))
+def test_bisection_closes_in_on_the_level_of_a_known_curve(scale, budget) -> None:
+    """floor(scale·B/level) labels: all of the budget up to level = scale exactly."""
+    low, high, jump = bisections.bracket(
+        lambda level: min(budget, int(scale * budget / level)), budget, 1e-3
+    )
+    assert low <= scale * (1 + 1e-9)
+    assert scale / 1.001 < high * (1 + 1e-9)
+    assert high / low <= 1.001
+    assert 0.0 < jump <= 1.0
+
+
+@pytest.mark.parametrize("level", [0.0, 1e30])
+def test_a_curve_that_never_crosses_is_refused(level) -> None:
+    with pytest.raises(SettingsError, match="no level between"):
+        bisections.bracket(lambda at: 5 if at < level else 0, 5)
+
+
+def test_a_simulated_stream_holds_warmup_items_and_made_up_answers() -> None:
+    warmup = sphere(generator(5, "warm-up"), 60, 6, 5)
+    features, rewards = bisections.simulated(warmup, 400, 1, norm_bound=2.0, noise=0.3)
+    assert {row.tobytes() for row in features} <= {row.tobytes() for row in warmup}
+    theta, *_ = np.linalg.lstsq(features.reshape(-1, 5), rewards.ravel(), rcond=None)
+    assert np.linalg.norm(theta) == pytest.approx(2.0, abs=0.15)
+    noise = rewards - features @ theta
+    assert noise.std() == pytest.approx(0.3, abs=0.03)
+    assert np.ptp(noise, axis=1).max() < 0.1, "a round's noise is that of the round"
 
 
 @pytest.mark.parametrize(("level", "least", "most"), [(0.05, 2.0, 2.0), (50.0, 0.0, 0.0)])

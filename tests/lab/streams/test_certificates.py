@@ -20,6 +20,8 @@ from stacksl.lab.streams.certificates.study import (
     measure,
     play_newton,
 )
+from stacksl.lab.streams.trial import played
+from stacksl.lab.study.store import Numbers
 from stacksl.types import Label
 
 EVERYONE = tuple(range(CANDIDATES))
@@ -30,8 +32,8 @@ EVERYONE = tuple(range(CANDIDATES))
 def test_runs_at_once_are_runs_of_the_scorer(
     design: Design, dim: int, bound: float, ridge: float
 ) -> None:
-    world = make_world(3, runs=4, labels=25, dim=dim, norm_bound=bound, design=design)
-    played = play_newton(world, ridge, 0.05)
+    world = make_world(3, runs=4, labels=25, dim=dim, bound=bound, delta=0.05, design=design)
+    newton = play_newton(world, ridge)
     settings = ScorerSettings(ridge=ridge, delta=0.05, norm_bound=bound)
     for run, truth in enumerate(world.truth):
         assert np.linalg.norm(truth) == pytest.approx(bound)
@@ -53,23 +55,23 @@ def test_runs_at_once_are_runs_of_the_scorer(
             own += cross_entropy(inputs.phi @ state["theta"], gold)[0]
             true += cross_entropy(inputs.phi @ truth, gold)[0]
             scorer.step(inputs, EVERYONE, 0, Label(gold))
-        assert played.theta[run] == pytest.approx(scorer.state()["theta"], abs=1e-8)
-        inverse = np.linalg.inv(played.matrix[run])
+        assert newton.theta[run] == pytest.approx(scorer.state()["theta"], abs=1e-8)
+        inverse = np.linalg.inv(newton.matrix[run])
         assert inverse == pytest.approx(scorer.state()["gram_inv"], abs=1e-8)
-        assert played.plug_in[run] == pytest.approx(own)
-        assert played.bought.value(world.truth)[run] == pytest.approx(true)
-        assert (played.lost_ellipsoid[run], played.lost_plug_in[run]) == (outside, beyond)
+        assert newton.plug_in[run] == pytest.approx(own)
+        assert newton.bought.value(world.truth)[run] == pytest.approx(true)
+        assert (newton.lost_ellipsoid[run], newton.lost_plug_in[run]) == (outside, beyond)
 
 
 def test_the_ellipsoid_is_lost_and_the_others_hold_where_the_truth_is_long() -> None:
-    world = make_world(0, runs=40, labels=60, dim=1, norm_bound=40.0, design="first")
-    played = play_newton(world, 1.0, 0.05)
-    assert played.lost_ellipsoid.mean() > 0.95
-    assert played.lost_plug_in.mean() <= 0.15
-    assert lost_by_mixture(played.bought, world.truth, 40.0, 0.05) <= 0.15
-    far = lost_by_mixture(played.bought, -world.truth, 40.0, 0.05)
+    world = make_world(0, runs=40, labels=60, dim=1, bound=40.0, delta=0.05, design="first")
+    newton = play_newton(world, 1.0)
+    assert newton.lost_ellipsoid.mean() > 0.95
+    assert newton.lost_plug_in.mean() <= 0.15
+    assert lost_by_mixture(newton.bought, world.truth, 40.0, 0.05) <= 0.15
+    far = lost_by_mixture(newton.bought, -world.truth, 40.0, 0.05)
     assert far == 1.0, "what is not the truth is lost"
-    assert (mixture_loss(played.bought, 40.0) < played.plug_in + 20.0).all()
+    assert (mixture_loss(newton.bought, 40.0) < newton.plug_in + 20.0).all()
 
 
 def test_a_seed_has_numbers_for_every_line_and_a_page() -> None:
@@ -79,7 +81,9 @@ def test_a_seed_has_numbers_for_every_line_and_a_page() -> None:
     found = {}
     for trial in trials:
         known = trial.source["dim"] == 1 and trial.source["bound"] == 2.0
-        numbers = measure(trial.source, trial.lines, 0) if known else [{"lost": 0.25}] * 4
+        made_up: list[Numbers] = [{"lost": 0.25}] * 4
+        how = (make_world, measure, trial.source, trial.lines, 0)
+        numbers = played(*how) if known else made_up
         for line, each in zip(trial.lines, numbers, strict=False):
             found[line.row] = [each, each]
     rows = CERTIFICATES.rows_from(found, quick=True)

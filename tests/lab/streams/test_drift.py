@@ -12,6 +12,7 @@ import pytest
 from stacksl.lab.figures.drift import GUARDS, Case, case_of
 from stacksl.lab.streams.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
 from stacksl.lab.streams.trial import Trial
+from stacksl.lab.synthetic.streams import make_stream
 
 
 def _played(resets: list[int], asked: list[int]) -> Any:
@@ -115,7 +116,7 @@ def test_a_small_study_gives_rows_tables_and_a_figure() -> None:
     ]
     study = replace(DRIFT, trials=lambda quick: small)
     found = {
-        line.row: [measure(one.source, [line], seed)[0] for seed in (0, 1)]
+        line.row: [measure(make_stream(**one.source, seed=seed), line, seed) for seed in (0, 1)]
         for one in small
         for line in one.lines
     }

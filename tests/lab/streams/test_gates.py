@@ -98,9 +98,8 @@ def test_the_grid_has_each_stream_once_and_every_cell() -> None:
 
 def test_lines_of_a_trial_play_their_gate_budget_and_action() -> None:
     one = trial("iid", "scalar", 300, [e for e in entries() if e.gate in ("first", "llf")])
-    source = {**one.source}
-    found = measure(source, one.lines, 3)
     stream = make_stream("iid", "scalar", 3, rounds=300, dim=20)
+    found = [measure(stream, line, 3) for line in one.lines]
     by_hand = play(stream, First(), 6, settings={"action": "asked"}, seed=3)
     first = next(n for n, line in zip(found, one.lines, strict=True) if "first" in line.row)
     assert first["regret_per_round"] == pytest.approx(float(regrets(stream, by_hand).mean()))
@@ -191,7 +190,7 @@ def _small() -> StreamStudy:
 def test_a_small_battery_gives_rows_tables_and_figures() -> None:
     study = _small()
     found = {
-        line.row: [measure(one.source, [line], seed)[0] for seed in (0, 1)]
+        line.row: [measure(make_stream(**one.source, seed=seed), line, seed) for seed in (0, 1)]
         for one in study.trials(True)
         for line in one.lines
     }

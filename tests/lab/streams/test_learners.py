@@ -137,7 +137,7 @@ def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
     ]
     study = replace(LEARNERS, trials=lambda quick: small)
     found = {
-        line.row: [measure(one.source, [line], seed)[0] for seed in (0, 1)]
+        line.row: [measure(make_stream(**one.source, seed=seed), line, seed) for seed in (0, 1)]
         for one in small
         for line in one.lines
     }

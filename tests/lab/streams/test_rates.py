@@ -8,11 +8,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
 
-from stacksl.lab.streams.rates import FULL, NORMS, QUICK, RATES, derive, measure, theorem_a, trials
+from stacksl.lab.streams.rates import (
+    FULL,
+    NORMS,
+    QUICK,
+    RATES,
+    derive,
+    measure,
+    stream_of,
+    theorem_a,
+    trials,
+)
 from stacksl.lab.streams.trial import Samples
 from stacksl.lab.study.bench import Bench
 from stacksl.lab.study.rows import KEYS, Row
@@ -110,10 +121,9 @@ def test_regret_stays_above_the_bound_for_labels_chosen_blindly() -> None:
 
 
 def test_the_first_rounds_of_a_stream_are_a_shorter_one() -> None:
-    source = {"kind": "cube", "rounds": 60, "size": 0.1, "dim": 3}
     lines = [Line(f"{a}{t}", {"action": a, "T": t}) for a in ("ucb", "greedy") for t in (20, 60)]
-    found = measure(source, lines, 4)
     whole = cube(60, 0.1, 3, 4)
+    found = [measure(whole, line, 4) for line in lines]
     for action, numbers in (("ucb", found[0]), ("greedy", found[2])):
         rewards = whole.rewards
         assert rewards is not None
@@ -184,9 +194,10 @@ def test_no_worst_norm_of_ucb_in_the_record_is_at_the_end_of_the_grid() -> None:
 
 def test_regret_on_all_signs_is_above_its_lower_bound() -> None:
     """Theorem C.2 in the mean over 60 streams: 8 signs, each wrong with at least Φ(−1)."""
-    source = {"kind": "corners", "rounds": 300, "labels": 60, "dim": 8}
+    source: dict[str, Any] = {"kind": "corners", "rounds": 300, "labels": 60, "dim": 8}
     line = Line("corners", {"gate": {"name": "first"}, "action": "asked"}, 0.2)
-    totals = [measure(source, [line], seed)[0]["regret"] or 0.0 for seed in range(60)]
+    streams = (stream_of(**source, seed=seed) for seed in range(60))
+    totals = [measure(stream, line, 0)["regret"] or 0.0 for stream in streams]
     unit = NOISE * 8 * 300 / math.sqrt(60)
     assert np.mean(totals) + 3 * np.std(totals) / math.sqrt(60) > LOWER_BLIND * unit
     assert max(totals) <= 2 * unit

@@ -25,7 +25,7 @@ from stacksl.labelers.chat.prompts import (
 )
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.items.corpus import Role
-from stacksl.runs.session.model_labels import Near, chat_labeler
+from stacksl.runs.session.model_labels import Near
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -84,7 +84,7 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
     assert table["label_template_text"] == DEFAULT
     folder.write_resolved({**table, "url": "http://127.0.0.1:1/v1"})
     with pytest.raises(SettingsError, match="what was allowed"):
-        chat_labeler(RunSpec.open(folder))
+        stacksl.Run.open(folder.path).resume()
 
 
 @pytest.mark.parametrize(

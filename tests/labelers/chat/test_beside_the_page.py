@@ -18,7 +18,7 @@ from stacksl.label.asked import history_of
 from stacksl.label.open_run import OpenRun, People
 from stacksl.label.session import PageSession
 from stacksl.labelers.chat import labeler as chat
-from stacksl.labelers.sheets import Reply
+from stacksl.labelers.sheets.rows import Reply
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.loop import choosers
 from stacksl.runs.loop.choosers import DRAWN_FIRST

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacksl.labelers.sheets import Asked, Shown, new_key, write_sheet
+from stacksl.labelers.sheets.keys import new_key
+from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.writing import write_sheet
 
 
 class Desk:
@@ -24,7 +26,7 @@ class Desk:
         self.rows = [Asked(k, *q) for k, q in zip(self.keys, questions, strict=True)]
         self.path = folder / "0001.csv"
         self.files = write_sheet(self.path, self.rows)
-        self.known = {row.key: Shown(row.options, 1, row.prompt) for row in self.rows}
+        self.known = {row.key: row for row in self.rows}
 
     def table(self) -> list[list[str]]:
         """The rows of the sheet as a second reader of CSV has them, the header first."""

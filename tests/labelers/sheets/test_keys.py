@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.labelers.sheets import is_key, new_key
 from stacksl.labelers.sheets.cells import guarded
-from stacksl.labelers.sheets.keys import _DIGITS, _LETTERS, clean_key
+from stacksl.labelers.sheets.keys import _DIGITS, _LETTERS, clean_key, is_key, new_key
 
 keys = st.builds(
     lambda number, seed: new_key(number, np.random.default_rng(seed)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import Asked, Fault, Reply, Shown, new_key, read_sheet, write_sheet
+from stacksl.labelers.sheets.keys import new_key
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked, Fault, Reply
+from stacksl.labelers.sheets.writing import write_sheet
 
 if TYPE_CHECKING:
     from tests.sheets.conftest import Desk
@@ -54,7 +58,7 @@ def test_cp1252(tmp_path: Path) -> None:
     write_sheet(tmp_path / "a.csv", [row])
     text = (tmp_path / "a.csv").read_text(encoding="utf-8-sig").replace(",,", ",klein €,süß")
     (tmp_path / "a.csv").write_bytes(text.encode("cp1252"))
-    (reply,) = read_sheet(tmp_path / "a.csv", {row.key: Shown(row.options, 1, row.prompt)}).replies
+    (reply,) = read_sheet(tmp_path / "a.csv", {row.key: row}).replies
     assert (reply.position, reply.note) == (1, "süß")
 
 
@@ -153,7 +157,7 @@ def test_a_key_that_is_not_ours_is_a_fault_and_never_another_rows(
 
 def test_a_column_sorted_alone_is_found(desk: Desk) -> None:
     rows = [Asked(key, f"prompt number {n}", ("yes", "no")) for n, key in enumerate(desk.keys)]
-    known = {row.key: Shown(row.options, 1, row.prompt) for row in rows}
+    known = {row.key: row for row in rows}
     table = [["key", "prompt", "answer"], *([r.key, r.prompt, "A"] for r in rows)]
     table[1][1], table[2][1] = table[2][1], table[1][1]
     sheet = read_sheet(desk.send(table), known)
@@ -189,7 +193,7 @@ def test_faults_quote_no_text(desk: Desk) -> None:
     for row in table[1:]:
         row[1], row[2], row[4] = canary, canary, canary
     table.append([canary, canary, canary, "A", canary])
-    unread = {key: Shown(shown.options, 1) for key, shown in desk.known.items()}
+    unread = {key: replace(shown, prompt="") for key, shown in desk.known.items()}
     for known, columns in ((unread, "answer answer key"), (desk.known, "prompt prompt answer key")):
         sheet = read_sheet(desk.send(table), known)
         assert [f.column for f in sheet.faults] == columns.split()
@@ -217,7 +221,7 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, data: bytes,
     path = tmp_path / "a.csv"
     path.write_bytes(data)
     with pytest.raises(DataError) as fault:
-        read_sheet(path, {"k2k2-h": Shown(("a", "b"), 1)})
+        read_sheet(path, {"k2k2-h": Asked("k2k2-h", "", ("a", "b"))})
     assert says in str(fault.value)
     assert str(path) in str(fault.value)
     assert "secret" not in str(fault.value)
@@ -261,7 +265,7 @@ def test_an_option_that_was_added_changes_no_older_answer(
     write_sheet(tmp_path / "a.csv", [row])
     text = (tmp_path / "a.csv").read_text(encoding="utf-8-sig").replace(",,", f",{cell},")
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
-    now = Shown((*row.options, "B"), 1, row.prompt, first=2)
+    now = replace(row, options=(*row.options, "B"), first=2)
     sheet = read_sheet(tmp_path / "a.csv", {row.key: now})
     assert [reply.position for reply in sheet.replies] == ([] if fault else [position])
     assert len(sheet.faults) == (fault is not None)

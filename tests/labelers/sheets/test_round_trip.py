@@ -12,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import Asked, Reply, Shown, new_key, read_sheet, write_sheet
 from stacksl.labelers.sheets.cells import guarded, plain, visible
+from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.meaning import _EDGES, _loose
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.labelers.sheets.signs import sign
+from stacksl.labelers.sheets.writing import write_sheet
 
 RUDE = st.text(alphabet="=+-@'\"\t\r\n \0\ufeff\u00a0;,|aB2éß€😀ش")
 TEXT = st.one_of(st.text(max_size=40), RUDE)
@@ -83,7 +86,7 @@ def test_any_texts_come_back(
     path, rows = written(tmp_path_factory, questions)
     answers = [said(row.key, n, row.options, data) for n, row in enumerate(rows, 2)]
     saved_again(path, [(cell, note) for cell, _, note in answers], *saved)
-    known = {row.key: Shown(row.options, 1, row.prompt) for row in rows}
+    known = {row.key: row for row in rows}
     sheet = read_sheet(path, known)
     assert not sheet.faults
     assert list(sheet.replies) == [reply for _, reply, _ in answers]
@@ -121,7 +124,7 @@ def test_texts_of_cp1252_come_back_through_it(
     write_sheet(path, [row])
     position = data.draw(st.sampled_from(range(len(options))))
     saved_again(path, [(options[position], "é")], separator, "cp1252")
-    (reply,) = read_sheet(path, {row.key: Shown(row.options, 1, prompt)}).replies
+    (reply,) = read_sheet(path, {row.key: Asked(row.key, prompt, row.options)}).replies
     assert (reply.position, reply.note) == (position, "é")
 
 
@@ -132,7 +135,7 @@ def test_no_bytes_break_the_reader(
     path = tmp_path_factory.mktemp("sheet") / "a.csv"
     path.write_bytes(b"key,answer\n" + data if headed else data)
     try:
-        sheet = read_sheet(path, {"k2k2-h": Shown(("a", "b"), 1)})
+        sheet = read_sheet(path, {"k2k2-h": Asked("k2k2-h", "", ("a", "b"))})
     except DataError:
         return
     assert len(sheet.replies) + sheet.empty <= 1

@@ -16,19 +16,13 @@ import numpy as np
 import openpyxl
 import pytest
 
+from stacksl.data import Classes
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import (
-    HOWTO,
-    Asked,
-    ClassList,
-    Reply,
-    Sheet,
-    Shown,
-    new_key,
-    read_sheet,
-    write_sheet,
-)
 from stacksl.labelers.sheets import workbook_reading as reading
+from stacksl.labelers.sheets.keys import new_key
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked, Reply, Sheet
+from stacksl.labelers.sheets.writing import HOWTO, write_sheet
 
 QUESTIONS = [
     ("Which vessel?\nThe first line; \"quoted\", and 'so'", ("vein", "artery", "node")),
@@ -66,7 +60,7 @@ class Book:
         return self.saved(fill)
 
     def read(self, path: Path) -> Sheet:
-        return read_sheet(path, {r.key: Shown(r.options, 1, r.prompt) for r in self.rows})
+        return read_sheet(path, {r.key: r for r in self.rows})
 
 
 @pytest.fixture
@@ -131,7 +125,7 @@ def test_classes_have_a_sheet_and_the_list_is_longer_than_a_validation_may_hold(
     tmp_path: Path,
 ) -> None:
     names = tuple(f"a class with a long name, number {n}" for n in range(150))
-    classes = ClassList("classes.csv", names, ("what it means", *[""] * 149))
+    classes = Classes(names, ("what it means", *[""] * 149))
     write_sheet(tmp_path / "a.xlsx", [Asked("k2k2-h", "?", names)], classes=classes)
     book = openpyxl.load_workbook(tmp_path / "a.xlsx")
     assert "in the sheet Classes" in book["Questions"]["C2"].value

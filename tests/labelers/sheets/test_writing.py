@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stacksl.data import Classes
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import Asked, ClassList, write_classes, write_howto, write_sheet
 from stacksl.labelers.sheets.cells import is_too_long, plain
-from stacksl.labelers.sheets.howto import HOWTO
+from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
 
 if TYPE_CHECKING:
     from tests.sheets.conftest import Desk
@@ -38,7 +39,9 @@ def test_files_have_the_mode_and_nothing_else_is_left(tmp_path: Path) -> None:
     try:
         rows = [Asked("k2k2-h", "x" * 40_000, ("a b", "c d"))]
         files = write_sheet(tmp_path / "a.csv", rows, mode=0o640)
-        write_classes(tmp_path, ClassList("classes.csv", ("a",), ("",)), mode=0o604)
+        names = tuple(f"class {n}" for n in range(27))
+        many = Asked("k2k2-j", "?", names)
+        write_sheet(tmp_path / "b.csv", [many], Classes(names, ("",) * 27), mode=0o604)
         howto = write_howto(tmp_path)
     finally:
         os.umask(before)
@@ -46,7 +49,8 @@ def test_files_have_the_mode_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert [mode_of(f) for f in files] == [0o640, 0o640]
     assert mode_of(tmp_path / "classes.csv") == 0o604
     assert mode_of(howto) == 0o600
-    assert set(tmp_path.iterdir()) == {*files, tmp_path / "classes.csv", howto}
+    listed = {tmp_path / "b.csv", tmp_path / "classes.csv"}
+    assert set(tmp_path.iterdir()) == {*files, *listed, howto}
 
 
 def test_a_sheet_with_answers_is_not_overwritten(desk: Desk) -> None:
@@ -73,11 +77,6 @@ def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         write_sheet(tmp_path / "none" / "a.csv", [])
 
 
-def test_two_rows_of_one_key_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="same key"):
-        write_sheet(tmp_path / "a.csv", [Asked("k2k2-h", "?", ("a", "b"))] * 2)
-
-
 @pytest.mark.parametrize("prompt", ["word " * 8_000, "line\n" * 300, "=😀" * 20_000])
 def test_a_text_too_long_for_a_cell_goes_on_beside_the_sheet(tmp_path: Path, prompt: str) -> None:
     row = Asked("k2k2-h", prompt, ("the one", "the other"))
@@ -96,12 +95,10 @@ def test_many_options_are_in_the_cell_or_in_the_file_of_classes(tmp_path: Path) 
     row = Asked("k2k2-h", "?", tuple(names))
     write_sheet(tmp_path / "a.csv", [row])
     assert "\n2) class 1\n" in (tmp_path / "a.csv").read_text(encoding="utf-8-sig")
-    classes = ClassList("classes-b.csv", tuple(names), said)
-    write_sheet(tmp_path / "b.csv", [row], classes=classes)
+    write_sheet(tmp_path / "b.csv", [row], Classes(tuple(names), said), "classes-b.csv")
     text = (tmp_path / "b.csv").read_text(encoding="utf-8-sig")
     assert "number (1 to 40) or name of one of the classes in the file classes-b.csv" in text
     assert "class 7" not in text
-    write_classes(tmp_path, classes)
     lines = (tmp_path / "classes-b.csv").read_bytes().decode("utf-8-sig").split("\r\n")
     assert lines[:3] == ["number,name,description", "1,class 0,", '2,class 1,"\'-1, or less"']
 

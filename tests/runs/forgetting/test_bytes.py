@@ -15,7 +15,9 @@ from stacksl.core.blocks import PairBlock
 from stacksl.errors import FeatureError
 from stacksl.features.cache import VectorCache, erase_texts, text_key
 from stacksl.features.store import erase, load_block, save_block
-from stacksl.labelers.sheets import Asked, Shown, read_sheet, write_sheet
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.writing import write_sheet
 from stacksl.runs.changes.erasing import Marks, erase_sheets, left_untouched
 
 
@@ -51,7 +53,7 @@ def test_a_workbook_loses_the_row_its_choices_and_its_shared_texts(tmp_path: Pat
     assert path.stat().st_mode & 0o777 == 0o640
     with ZipFile(path) as archive:
         assert not any(b"zyx" in archive.read(name) for name in archive.namelist())
-    known = {row.key: Shown(row.options, 1, row.prompt) for row in rows}
+    known = {row.key: row for row in rows}
     assert read_sheet(path, known).empty == 2
     left = load_workbook(path)["Questions"].data_validations.dataValidation
     assert [str(each.sqref) for each in left] == ["A2:A4", "D3 D4"]

@@ -11,7 +11,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, dollars
-from stacksl.cli.verbs.run import is_interactive, shown_run, word
+from stacksl.cli.verbs.run import agree, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, plural
 
@@ -81,9 +81,7 @@ def change(
     is bought. Sheets that are out do not list the class, and who has one is named; its name is an
     answer there, too.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     wanted: dict[str, Any] = {
         "budget": budget,
         "items": items or (),
@@ -99,7 +97,7 @@ def change(
         return
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
-    _agree(offered, reopen, yes)
+    agree(_bought(offered, reopen), yes)
     with live(quiet=quiet) as show:
         found = opened.change(**wanted, agreed=offered, later=later, progress=show)
     if json:
@@ -125,12 +123,8 @@ def _annotator(text: str) -> tuple[str, str | None]:
     return name.strip(), price.strip() if equals else None
 
 
-def _agree(offered: Outcome, reopen: bool, yes: bool) -> None:
-    """Print what may be bought at which cost and, on a terminal, ask for consent.
-
-    Raises:
-        typer.Abort: if the answer is no.
-    """
+def _bought(offered: Outcome, reopen: bool) -> list[str]:
+    """What may be bought at which cost."""
     bought = []
     if offered.cost:
         more = f"{count(offered.more)} more labels, {count(offered.labels)}"
@@ -138,10 +132,7 @@ def _agree(offered: Outcome, reopen: bool, yes: bool) -> None:
         bought.append(f"{labels}, for {dollars(offered.cost)} more at most")
     if reopen and offered.again:
         bought.append(f"{_again(offered)} at most, within the budget")
-    for line in bought:
-        print(line, file=sys.stderr)
-    if bought and not yes and is_interactive():
-        typer.confirm("Buy them?", abort=True, err=True)
+    return bought
 
 
 def _again(found: Outcome) -> str:

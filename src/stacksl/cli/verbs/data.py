@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, visible
+from stacksl.cli.printing import as_json, rejected, visible
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -33,14 +33,13 @@ def check(
     """
     from stacksl.data import check as described
     from stacksl.data import read, read_classes
+    from stacksl.runs.items.reading import named_columns
     from stacksl.runs.settings.resolve import resolve
 
     chosen = resolve(context.obj).settings
-    named = {"prompt": chosen.prompt_column, "label": chosen.label_column}
-    columns = {role: name for role, name in named.items() if name is not None}
     reading: dict[str, Any] = {
         "format": chosen.format,
-        "columns": columns or None,
+        "columns": named_columns(chosen) or None,
         "max_candidates": chosen.max_candidates,
     }
     classes = None if chosen.classes is None else read_classes(chosen.classes)
@@ -68,7 +67,7 @@ def _facts(dataset: Dataset, sentences: list[str]) -> dict[str, Any]:
         "answers": len(dataset.answers),
         "classes": None if dataset.classes is None else len(dataset.classes),
         "candidates": [min(sizes), max(sizes)] if sizes else [0, 0],
-        "rejected": [{"row": r.row, "id": r.id, "reason": r.reason} for r in dataset.rejected],
+        "rejected": rejected(dataset),
         "warnings": list(dataset.warnings),
         "sentences": sentences,
     }

@@ -75,7 +75,6 @@ def export(
     items as a task of lm-eval, which gives the same predictions; its folder may be moved, and
     lm-eval be started anywhere.
     """
-    from stacksl.api import Run
     from stacksl.api.exporting import write_labels, write_pairs
     from stacksl.lm.export.folder import expect_empty, read_about
     from stacksl.lm.export.folder import merge as merge_into
@@ -86,7 +85,7 @@ def export(
             " --pairs FILE for pairs of DPO, --merge OUT for one model, or --task FILE OUT for a"
             " task of lm-eval"
         )
-    opened = Run.open(run)
+    opened = options.open_run(run)
     result: dict[str, Any] = {"run": run, "labels": None, "left_out": 0, "pairs": None}
     result |= {"merged": None, "task": None, "command": None}
     about = None if merge is None and task is None else read_about(opened.folder.model)

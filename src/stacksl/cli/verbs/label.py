@@ -61,10 +61,9 @@ def label(
     are entered as those of sheets are; `answer`, `people` and `change` may be used meanwhile. Ends
     when the run has finished; Ctrl-C stops the page before, and the same command continues.
     """
-    from stacksl.api import Run
     from stacksl.label.serve import LOOPBACK, is_address, serve
 
-    opened = Run.open(run)
+    opened = options.open_run(run)
 
     def ready(links: Mapping[str, str]) -> None:
         print(f"{facts(links.items())}\n", file=sys.stderr)

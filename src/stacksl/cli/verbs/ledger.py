@@ -52,10 +52,9 @@ def verify(
     elsewhere, since whoever rewrites the whole folder is found by it alone. The weights of a base
     model are hashed anew, which a run does only where their files have changed.
     """
-    from stacksl.api import Run
     from stacksl.runs.storage.checkpoints import RECORDS, anchors
 
-    opened = Run.open(run)
+    opened = options.open_run(run)
     kept = anchors(opened.folder)
     records = [name for name in RECORDS if name in kept]
     marks = len(kept) - len(records)
@@ -127,11 +126,10 @@ def export(
     Purchases of an audit are left out until the run has finished. In CSV a text that a spreadsheet
     would run as a formula has an apostrophe before it.
     """
-    from stacksl.api import Run
     from stacksl.labelers.sheets.cells import inert
     from stacksl.runs.storage.checkpoints import sealed
 
-    opened = Run.open(run)
+    opened = options.open_run(run)
     with opened.ledger as ledger:
         hidden, bought = sealed(opened.folder, ledger), ledger.export()
     rows = [row for row in bought if row["item"] not in hidden]
@@ -152,9 +150,7 @@ def replay(
     run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
 ) -> None:
     """Rebuild the learner from the ledger alone and compare it with the one that was saved."""
-    from stacksl.api import Run
-
-    result = Run.open(run).replay()
+    result = options.open_run(run).replay()
     print(as_json(result) if json else _replayed(result))
 
 

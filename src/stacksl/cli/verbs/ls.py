@@ -12,9 +12,9 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, dollars, facts, measured, spent, table
-from stacksl.cli.verbs.run import held_lines
+from stacksl.cli.verbs.run import held_lines, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.report.wording import MICRO, plural
+from stacksl.report.wording import MICRO
 
 Kind = Annotated[
     str,
@@ -44,9 +44,7 @@ def status(
 
     It only reads, so it may be asked while the run is going on.
     """
-    from stacksl.api import Run
-
-    result = Run.open(run).status()
+    result = options.open_run(run).status()
     print(as_json(result) if json else _shown(result))
 
 
@@ -65,11 +63,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Accuracy by the audit", measured(result["audit"])),
             ("Why", result.get("sentence")),
             ("Go on with", result.get("resume")),
-            *(
-                (f"{plural(sheet['open'], 'row')} in", sheet["file"])
-                for sheet in result.get("sheets") or ()
-            ),
-            *(("Because", sheet.get("why")) for sheet in result.get("sheets") or ()),
+            *sheet_lines(result),
             *warnings,
         ]
     )
@@ -110,11 +104,9 @@ def report(
     With --no-text both are written into the folder no-text of the run, to be forwarded: without
     prompts, candidates, ids and names of columns, and with classes by their numbers.
     """
-    from stacksl.api import Run
-
     if class_names and not no_text:
         raise SettingsError("--class-names is for --no-text: the full report has them anyway")
-    opened = Run.open(run)
+    opened = options.open_run(run)
     path = opened.report(text=False, class_names=class_names) if no_text else opened.report()
     print(as_json({"run": run, "report": path}) if json else path)
 
@@ -127,7 +119,12 @@ def ls(
 ) -> None:
     """The runs there are, or the names that a setting takes."""
     if kind == "runs":
-        _list_runs(folder, json)
+        from stacksl.api import list_runs
+
+        runs = list_runs(folder)
+        header = ("run", "state", "rounds", "asked", "budget", "accuracy")
+        none = f"no runs in {folder} (stacksl run makes one)"
+        print(as_json(runs) if json else table(header, map(_row, runs)) if runs else none)
         return
     if kind not in KINDS:
         raise unknown_name("kind", kind, ["runs", *KINDS])
@@ -135,19 +132,6 @@ def ls(
     rows = [{"name": name, "about": about} for name, about in named.items()]
     shown = table(("name", "what it is"), ([row["name"], row["about"]] for row in rows))
     print(as_json(rows) if json else shown)
-
-
-def _list_runs(folder: Path, json: bool) -> None:
-    from stacksl.api import list_runs
-
-    rows = list_runs(folder)
-    if json:
-        print(as_json(rows))
-    elif not rows:
-        print(f"no runs in {folder} (stacksl run makes one)")
-    else:
-        header = ("run", "state", "rounds", "asked", "budget", "accuracy")
-        print(table(header, (_row(each) for each in rows)))
 
 
 def _row(each: Mapping[str, Any]) -> tuple[object, ...]:
@@ -161,20 +145,12 @@ def _first_lines(module: str, registry: str) -> dict[str, str]:
     A function without a word of its own only picks one of the classes of a module: that module
     beside the registry whose name is the registry's, and then its docstring is the one.
     """
-    known = getattr(import_module(module), registry)
-    return {name: _first(_doc(name, known[name], module)) for name in sorted(known)}
-
-
-def _doc(name: str, what: Any, package: str) -> str | None:
-    said: str | None = what.__doc__
-    if said:
-        return said
-    return import_module(f"{package}.{name}").__doc__
-
-
-def _first(doc: str | None) -> str:
-    paragraph = " ".join((doc or "").strip().split("\n\n")[0].split())
-    return paragraph.split(". ")[0].rstrip(".")
+    found = {}
+    for name, what in sorted(getattr(import_module(module), registry).items()):
+        doc = what.__doc__ or import_module(f"{module}.{name}").__doc__ or ""
+        paragraph = " ".join(doc.strip().split("\n\n")[0].split())
+        found[name] = paragraph.split(". ")[0].rstrip(".")
+    return found
 
 
 def _gates() -> dict[str, str]:
@@ -210,18 +186,6 @@ def _labelers() -> dict[str, str]:
     return {"file": people, "openai": model, "hf": local, **first}
 
 
-def _objectives() -> dict[str, str]:
-    from stacksl.lm import OBJECTIVES
-
-    return dict(OBJECTIVES)
-
-
-def _studies() -> dict[str, str]:
-    from stacksl.lab.studies import listing
-
-    return listing()
-
-
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "settings": _settings,
     "gates": _gates,
@@ -230,7 +194,7 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "labelers": _labelers,
     "features": partial(_first_lines, "stacksl.features", "FEATURES"),
     "presets": _presets,
-    "objectives": _objectives,
-    "studies": _studies,
+    "objectives": lambda: dict(import_module("stacksl.lm").OBJECTIVES),
+    "studies": lambda: dict(import_module("stacksl.lab.studies").listing()),
 }
 """What `ls` can list beside runs; each is read from its registry when it is asked for."""

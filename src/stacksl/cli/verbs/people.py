@@ -12,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, dollars, facts, table, visible
-from stacksl.cli.verbs.run import held_lines, is_interactive, shown_run, word
+from stacksl.cli.verbs.run import agree, held_lines, is_interactive, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
@@ -59,9 +59,7 @@ def answer(
     With --correct the accepted answers that differ are listed, old and new, and replaced after a
     question. Nothing is paid for again. Each annotator corrects rows of their own alone.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     agreed = _agreed(opened.corrections(*files), yes) if correct else None
     with live(quiet=quiet) as show:
         received = opened.answer(*files, correct=agreed, progress=show)
@@ -135,9 +133,7 @@ def people(
     Who agrees far less than the others is held: answers are paid and not learnt until --set-aside
     or --keep. What --set-aside left out is bought again only with --buy-anew, within the budget.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     freed = None
     names = {"set_aside": set_aside or (), "keep": keep or ()}
     if buy_anew and set_aside:
@@ -190,9 +186,7 @@ def _consent(run: Run, yes: bool) -> None:
     if _raised(run, items):
         return  # it will be refused
     price = "" if cost is None else f" for {dollars(cost)} at most"
-    print(f"{plural(items, 'more label')}{price}, within the budget", file=sys.stderr)
-    if not yes and is_interactive():
-        typer.confirm("Buy them?", abort=True, err=True)
+    agree([f"{plural(items, 'more label')}{price}, within the budget"], yes)
 
 
 def _listed(run: Run) -> str:
@@ -208,17 +202,8 @@ def _state(each: Annotator) -> str | None:
 
 
 def _answered(received: Received) -> dict[str, Any]:
-    return {
-        **received.status,
-        "accepted": received.accepted,
-        "repeated": received.repeated,
-        "disputed": received.disputed,
-        "late": received.late,
-        "empty": received.empty,
-        "faults": list(received.faults),
-        "corrected": received.corrected,
-        "corrected_after_shown": received.after_shown,
-    }
+    found = asdict(received)
+    return {**found.pop("status"), **found}
 
 
 def _shown(run: Run, received: Received) -> str:
@@ -228,7 +213,7 @@ def _shown(run: Run, received: Received) -> str:
         return f"{count(n)}{more}" if n else None
 
     late = ", kept but not paid: somebody else answered the row, or it was dropped"
-    after_shown = some(received.after_shown, ", its accuracy stays by the answers before")
+    after_shown = some(received.corrected_after_shown, ", its accuracy stays by the answers before")
     lines = facts(
         [
             ("Accepted", ", ".join(said) or "none that is new"),

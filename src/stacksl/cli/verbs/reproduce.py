@@ -110,7 +110,11 @@ def reproduce(
     if streams:
         given = {"--model": model, "--data": data, "--test": test, "--medqa": medqa, "--set": set_,
                  "--paper-selection": paper_selection, "--keep": keep}  # fmt: skip
-        _refuse(study, [name for name, value in given.items() if value])
+        if wrong := [name for name, value in given.items() if value]:
+            raise SettingsError(
+                f"'{study}' is played on synthetic streams, without a model or data: leave out"
+                f" {', '.join(wrong)}"
+            )
         bench = Bench(store, jobs or os.cpu_count() or 1, quick)
     else:
         from stacksl.lab.language.examining import examine
@@ -133,14 +137,6 @@ def reproduce(
     print(as_json(record(found, bench, count, rows)) if json else _shown(found, rows), flush=True)
     if figures is not None:
         draw(found, rows, figures)
-
-
-def _refuse(study: str, given: Sequence[str]) -> None:
-    if given:
-        raise SettingsError(
-            f"'{study}' is played on synthetic streams, without a model or data: leave out"
-            f" {', '.join(given)}"
-        )
 
 
 def measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:
@@ -231,13 +227,14 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
         StackslError: it failed.
     """
     from stacksl.api import Run, prepare
+    from stacksl.lab.language.paper import STREAMED
 
     start = time.monotonic()
     if (folder / "run.toml").is_file():
         run = Run.open(folder).resume()
     else:
         shutil.rmtree(folder, ignore_errors=True)  # begun, but no run yet
-        run = prepare(train, test=test, out=folder, settings=settings).start()
+        run = prepare(train, test=test, out=folder, settings={**STREAMED, **settings}).start()
     if run.status()["state"] == "stopped":
         raise KeyboardInterrupt  # the run took it and put itself away
     return _result(run, str(settings.get("clip", "scale")), time.monotonic() - start)

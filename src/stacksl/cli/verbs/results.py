@@ -13,14 +13,13 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
-from stacksl.cli.printing import as_json, count, facts, share, warn
+from stacksl.cli.printing import as_json, count, facts, rejected, share, warn
 from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
     from stacksl.api.labelling import Labelled
-    from stacksl.data import Dataset
 
 PredictOut = Annotated[
     str | None,
@@ -50,15 +49,11 @@ def evaluate(
     No row is dropped in silence: one that cannot be used counts as wrong and is reported. Columns
     and format are those of the run unless given.
     """
-    from stacksl.api import Run
-    from stacksl.runs.items.reading import read_again
-
-    opened = Run.open(run)
-    given = options.reading(context)
-    dataset = read_again(opened.folder, opened.reading, file, given)
+    opened = options.open_run(run)
+    dataset = opened.read(file, given=options.reading(context))
     with live(quiet=quiet) as show:
         result = opened.evaluate(dataset, progress=encoding(show))
-    result["rejected"] = _rejected(dataset)
+    result["rejected"] = rejected(dataset)
     if not json:
         warn(dataset.warnings)
     print(as_json(result) if json else _shown(result))
@@ -109,7 +104,6 @@ def predict(
     or human). Without it one JSON object a line, with the bounds of the online state. Answers in
     the file are not needed and not used; columns and format are those of the run unless given.
     """
-    from stacksl.api import Run
     from stacksl.data import kind_of_table
 
     if own == (file is not None):
@@ -119,10 +113,12 @@ def predict(
         )
     if out not in (None, "-"):
         kind_of_table(out)  # before the work
-    opened = Run.open(run)
+    opened = options.open_run(run)
     if own:
+        from stacksl.api.labelling import label_own
+
         with live(quiet=quiet) as show:
-            table = opened.label_own(progress=encoding(show))
+            table = label_own(opened, encoding(show))
         _put_out(table, out or "-", "csv", {"run": run, "rejected": []}, json)
         return
     with _named(str(file)) as path:
@@ -132,18 +128,18 @@ def predict(
 def _predict(
     opened: Run, path: str, given: dict[str, str], out: str | None, json: bool, quiet: bool
 ) -> None:
-    from stacksl.runs.items.reading import read_again
-
-    dataset = read_again(opened.folder, opened.reading, path, given)
-    warn(f"row {row['row']} has no prediction: {row['reason']}" for row in _rejected(dataset))
+    dataset = opened.read(path, given=given)
+    warn(f"row {row['row']} has no prediction: {row['reason']}" for row in rejected(dataset))
     with live(quiet=quiet) as show:
         if out is None:
             for row in opened.predict(dataset, progress=encoding(show)):
                 print(as_json(row))
             return
-        table = opened.label(path, dataset, progress=encoding(show))
+        from stacksl.api.labelling import label_file
+
+        table = label_file(opened, path, dataset, encoding(show))
     kind = dataset.format.partition(":")[0]
-    _put_out(table, out, kind, {"run": opened.path, "rejected": _rejected(dataset)}, json)
+    _put_out(table, out, kind, {"run": opened.path, "rejected": rejected(dataset)}, json)
 
 
 def _put_out(table: Labelled, out: str, kind: str, about: dict[str, Any], json: bool) -> None:
@@ -173,10 +169,6 @@ def _named(file: str) -> Iterator[str]:
         yield str(path)
 
 
-def _rejected(dataset: Dataset) -> list[dict[str, Any]]:
-    return [{"row": each.row, "id": each.id, "reason": each.reason} for each in dataset.rejected]
-
-
 def refit(
     run: options.RunFolder,
     with_audit: Annotated[
@@ -191,12 +183,10 @@ def refit(
     Nothing is left to measure it by then: what the report and the card say of its accuracy is that
     of the model before, and they say so.
     """
-    from stacksl.api import Run
-
     if not with_audit:
         raise SettingsError(
             "what is there to refit with? --with-audit takes the labels that measured the model"
         )
-    labels = Run.open(run).refit_with_audit()
+    labels = options.open_run(run).refit_with_audit()
     said = f"the model was fitted again, with the {count(labels)} labels of the audit"
     print(as_json({"run": run, "labels": labels}) if json else said)

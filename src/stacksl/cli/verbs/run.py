@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +64,7 @@ def run(
     if not quiet and plan.spec.test is None:
         print(_expected(plan), file=sys.stderr)
     if plan.money is not None:
-        _agree(plan, yes)
+        agree([f"{count(plan.labels)} labels for {dollars(plan.money)} at most"], yes)
     plan = _with_consent(plan).claimed()
     try:
         with live(quiet=quiet) as show:
@@ -100,24 +100,18 @@ def resume(
     is left as it is, unless `change --later` has changed it. With --set a language model
     is trained with other settings from here on, and the report says so; no label is bought twice.
     """
-    from stacksl.api import Run
-
-    opened = Run.open(run)
+    opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":
-        warn([_killed(opened)])
+        adapts = "model" in opened.folder.resolved()
+        more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
+        said = "this run was killed, or the machine went down; it continues where it was"
+        warn([said + more])
     try:
         with live(quiet=quiet) as show:
             done = opened.resume(show, data=data, settings=dict(map(setting_of, set_ or [])))
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
     _finish(done, json)
-
-
-def _killed(run: Run) -> str:
-    """The warning about a run that was killed."""
-    adapts = "model" in run.folder.resolved()
-    more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
-    return f"this run was killed, or the machine went down; it continues where it was{more}"
 
 
 def setting_of(text: str) -> tuple[str, Any]:
@@ -162,15 +156,15 @@ def _expected(plan: Plan) -> str:
     return expected_width(plan.spec.audit, plan.labels)
 
 
-def _agree(plan: Plan, yes: bool) -> None:
-    """Print what will be bought at which cost and, on a terminal, ask for consent.
+def agree(bought: Sequence[str], yes: bool) -> None:
+    """Print what will be `bought` at which cost and, on a terminal, ask for consent.
 
     Raises:
         typer.Abort: if the answer is no.
     """
-    bought = f"{count(plan.labels)} labels for {dollars(plan.money)} at most"
-    print(bought, file=sys.stderr)
-    if not yes and is_interactive():
+    for line in bought:
+        print(line, file=sys.stderr)
+    if bought and not yes and is_interactive():
         typer.confirm("Buy them?", abort=True, err=True)
 
 
@@ -182,11 +176,9 @@ def _with_consent(plan: Plan) -> Plan:
     """
     from dataclasses import replace
 
-    from stacksl.runs.session.model_labels import asks_model, consent_needed, with_consent
+    from stacksl.runs.session.model_labels import consent_needed, with_consent
 
-    if not asks_model(plan.settings) or not is_interactive():
-        return plan
-    if (asked := consent_needed(plan.spec)) is None:
+    if not is_interactive() or (asked := consent_needed(plan.spec)) is None:
         return plan
     typer.confirm(f"This run sends {asked}. Send them?", abort=True, err=True)
     return replace(plan, spec=with_consent(plan.spec))
@@ -207,18 +199,14 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
         "labels": plan.labels,
         "audit": plan.spec.audit,
         "rounds": plan.rounds,
-        "money": _money(plan),
+        "money": None
+        if plan.money is None
+        else {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO},
         "run": plan.out,
         "settings": plan.settings.model_dump(),
         "request": _request(plan),
         "warnings": list(plan.warnings),
     }
-
-
-def _money(plan: Plan) -> dict[str, float] | None:
-    if plan.money is None:
-        return None
-    return {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO}
 
 
 def _request(plan: Plan) -> dict[str, Any] | None:
@@ -232,13 +220,8 @@ def _request(plan: Plan) -> dict[str, Any] | None:
 
 def _shown_plan(plan: Plan) -> str:
     request = _request(plan)
-    if request is None:
-        return _shown_facts(plan)
-    return f"{_shown_facts(plan)}\n\nOne request (nothing was sent):\n{as_json(request)}"
-
-
-def _shown_facts(plan: Plan) -> str:
-    return facts(
+    sent = f"\n\nOne request (nothing was sent):\n{as_json(request)}" if request else ""
+    lines = facts(
         [
             ("Items", f"{count(len(plan.dataset.items))} from {plan.dataset.name}"),
             ("Labels", f"{count(plan.labels)} at most"),
@@ -250,6 +233,7 @@ def _shown_facts(plan: Plan) -> str:
             ("Folder", f"{plan.out} (nothing was written)"),
         ]
     )
+    return lines + sent
 
 
 def _stopped(folder: Path) -> Stopped:
@@ -292,11 +276,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
             ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
             *held_lines(result),
-            *(
-                (f"{plural(sheet['open'], 'row')} in", sheet["file"])
-                for sheet in result["sheets"] or ()
-            ),
-            *(("Because", sheet.get("why")) for sheet in result["sheets"] or ()),
+            *sheet_lines(result),
         ]
     )
     table = run.folder.resolved()
@@ -311,6 +291,13 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
             f"\nOr answer in the browser:\n  stacksl label {path}"
         )
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
+
+
+def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """Where answers are awaited, and why."""
+    sheets = result.get("sheets") or ()
+    rows = [(f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in sheets]
+    return [*rows, *(("Because", sheet.get("why")) for sheet in sheets)]
 
 
 def held_lines(result: Mapping[str, Any]) -> list[tuple[str, str]]:

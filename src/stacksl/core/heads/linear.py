@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,31 +18,12 @@ from stacksl.errors import FeatureError
 _CLASSES, _PAIRS = 0, 1
 
 
-class Head(Protocol):
-    """A final model: probabilities of every candidate of every item of a block.
-
-    `strength` is the C it was fitted with, and the held-out losses of the others.
-    """
-
-    @property
-    def strength(self) -> Strength:
-        """C, the weight of the log-loss against ½‖θ‖²."""
-        ...
-
-    def probabilities(self, block: Block) -> Array | list[Array]:
-        """(n, K) for class heads, n arrays of (K_i,) for pair features; each row adds to 1."""
-        ...
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays for `restore_head`."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassHead:
     """Multinomial logistic regression: π(x) ∝ exp(coefficients_x · h + intercepts_x).
 
-    `coefficients` is (K, d), `intercepts` (K,).
+    `coefficients` is (K, d), `intercepts` (K,). `strength` is the C it was fitted with, and the
+    held-out losses of the others.
     """
 
     coefficients: Array
@@ -60,7 +41,7 @@ class ClassHead:
         return logits
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """See `Head`."""
+        """The arrays for `restore_head`."""
         return {
             "kind": np.array([_CLASSES], dtype=np.int64),
             "coefficients": self.coefficients.copy(),
@@ -74,6 +55,7 @@ class PairHead:
     """Conditional logit: π(x | z) ∝ exp(offset_x + thetaᵀφ(z, x)) over an item's own candidates.
 
     `theta` is (d,); the offset is the item's `PairFeatures.offset`, 0 where it has none.
+    `strength` is as in `ClassHead`.
     """
 
     theta: Array
@@ -86,12 +68,16 @@ class PairHead:
         return [softmax(all_scores(self.theta, inputs)) for inputs in block]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """See `Head`."""
+        """The arrays for `restore_head`."""
         return {
             "kind": np.array([_PAIRS], dtype=np.int64),
             "theta": self.theta.copy(),
             "strength": np.array([self.strength.value, *self.strength.tried]),
         }
+
+
+Head: TypeAlias = ClassHead | PairHead
+"""A final model: probabilities, which add to 1, of the candidates of each item of a block."""
 
 
 def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:

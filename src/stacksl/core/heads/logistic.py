@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,16 +44,6 @@ class Strength:
 
     value: float
     tried: tuple[float, ...] = ()
-
-
-class _Problem(Protocol):
-    """Labelled items whose log-loss a parameter vector minimises."""
-
-    size: float  # items, or the weight of all examples
-    start: Array  # the parameters before any label
-    penalised: Array  # 1 where ½θ² is charged, 0 where not
-
-    def loss(self, theta: Array) -> tuple[float, Array]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,7 +174,7 @@ def _pair_losses(
     return _path_losses(*sides)
 
 
-def _path_losses(train: _Problem, held: _Problem) -> Array:
+def _path_losses(train: _Classes | _Choices, held: _Classes | _Choices) -> Array:
     """The held-out loss of each C, every fit starting where the one before ended."""
     out = np.zeros(len(CHOICES))
     theta = train.start
@@ -195,7 +185,7 @@ def _path_losses(train: _Problem, held: _Problem) -> Array:
 
 
 def _minimise(
-    problem: _Problem, strength: float, tolerance: float, start: Array | None = None
+    problem: _Classes | _Choices, strength: float, tolerance: float, start: Array | None = None
 ) -> Array:
     """The θ that minimises C·loss + ½‖θ‖² for C = `strength`, from `start` or from zeros."""
     from scipy.optimize import minimize
@@ -226,13 +216,13 @@ class _Classes:
     def __init__(self, rows: Array, gold: Rows, classes: int, soft: SoftLoss | None = None) -> None:
         self.rows = rows
         self.soft = soft
-        self.size: float = len(rows) + (0.0 if soft is None else soft.size)
+        self.size: float = len(rows) + (0.0 if soft is None else soft.size)  # weight of examples
         self.gold = (np.arange(len(rows)), gold)
         shape = (classes, rows.shape[1] + 1)
-        self.start: Array = np.zeros(shape[0] * shape[1])
+        self.start: Array = np.zeros(shape[0] * shape[1])  # the parameters before any label
         penalised: Array = np.ones(shape)
         penalised[:, -1] = 0.0
-        self.penalised: Array = penalised.ravel()
+        self.penalised: Array = penalised.ravel()  # 1 where ½θ² is charged, 0 where not
         self.shape = shape
 
     def loss(self, theta: Array) -> tuple[float, Array]:

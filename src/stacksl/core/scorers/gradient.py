@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class GradientScorer:
         self.classes = classes
         self.theta: Array = np.zeros(dim if classes is None else (classes, dim))
         self.reference: Array = np.zeros_like(self.theta)
-        self.tracker: Tracker = _tracker(dim, classes, settings)
+        self.tracker = _tracker(dim, classes, settings)
         self.learnt = 0
         self.rounds = 0
         self.clipped = 0
@@ -201,7 +201,9 @@ class GradientScorer:
             self.clipped += 1
 
 
-def _tracker(dim: int, classes: int | None, settings: ScorerSettings) -> Tracker:
+def _tracker(
+    dim: int, classes: int | None, settings: ScorerSettings
+) -> OneMatrix | ClassBlocks | NoMatrix:
     if settings.track == "theta":
         return NoMatrix()
     if classes is None:
@@ -213,31 +215,6 @@ Widths: TypeAlias = tuple[Array, Callable[[int], Array]]
 """The (m,) widths, and a function from a position to the (m,) pair widths against it."""
 
 
-class Tracker(Protocol):
-    """Norms in V⁻¹, and updates of V by one vector."""
-
-    @property
-    def volume(self) -> float:
-        """Log det(V/λI), in nats; NaN without V."""
-        ...
-
-    def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
-        """Widths of the presented candidates, and their pair widths against any of them."""
-        ...
-
-    def add(self, inputs: Inputs, candidate: int) -> None:
-        """V ← V + φ(z, x)φ(z, x)ᵀ for the candidate's index x in the full list."""
-        ...
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays that `restore` takes."""
-        ...
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a `state`."""
-        ...
-
-
 class OneMatrix:
     """V of pair features: one (d, d) matrix."""
 
@@ -246,28 +223,28 @@ class OneMatrix:
 
     @property
     def volume(self) -> float:
-        """See `Tracker`."""
+        """Log det(V/λI), in nats."""
         return self.confidence.volume
 
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
-        """See `Tracker`; O(m d²)."""
+        """Widths of the presented candidates, and pair widths against any of them; O(m d²)."""
         assert isinstance(inputs, PairFeatures)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
         return norms(rows, images), lambda choice: pair_norms(rows, images, choice)
 
     def add(self, inputs: Inputs, candidate: int) -> None:
-        """See `Tracker`; O(d²)."""
+        """V ← V + φ(z, x)φ(z, x)ᵀ for the candidate's index x in the full list; O(d²)."""
         assert isinstance(inputs, PairFeatures)
         self.confidence.update(inputs.phi[candidate : candidate + 1])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """See `Tracker`."""
+        """Arrays that `restore` takes."""
         volume = np.array([self.confidence.volume])
         return {"gram_inv": self.confidence.gram_inv.copy(), "volume": volume}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """See `Tracker`."""
+        """Restore a `state`."""
         self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
         self.confidence.volume = float(restored(state, "volume", np.zeros(1))[0])
 
@@ -286,11 +263,11 @@ class ClassBlocks:
 
     @property
     def volume(self) -> float:
-        """See `Tracker`; of all blocks."""
+        """Log det(V/λI), of all blocks."""
         return sum((self.blocks[owner].volume for owner in sorted(self.blocks)), 0.0)
 
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
-        """See `Tracker`; O(d²) for every presented class that has a block."""
+        """See `OneMatrix`; O(d²) for every presented class that has a block."""
         assert isinstance(inputs, SharedFeatures)
         row = inputs.h[None, :]
         untouched = math.sqrt(float(inputs.h @ inputs.h) / self.ridge)
@@ -301,14 +278,14 @@ class ClassBlocks:
         return widths, lambda choice: class_pair_widths(widths, choice)
 
     def add(self, inputs: Inputs, candidate: int) -> None:
-        """See `Tracker`; O(d²)."""
+        """See `OneMatrix`; O(d²)."""
         assert isinstance(inputs, SharedFeatures)
         if candidate not in self.blocks:
             self.blocks[candidate] = ConfidenceSet.empty(self.dim, self.ridge)
         self.blocks[candidate].update(inputs.h[None, :])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """See `Tracker`."""
+        """See `OneMatrix`."""
         owners = sorted(self.blocks)
         blocks = np.zeros((len(owners), self.dim, self.dim))
         for slot, owner in enumerate(owners):
@@ -318,7 +295,7 @@ class ClassBlocks:
         return {"block_classes": classes, "blocks": blocks, "volumes": volumes}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """See `Tracker`."""
+        """See `OneMatrix`."""
         count = len(state.get("block_classes", ()))
         blocks = restored(state, "blocks", np.zeros((count, self.dim, self.dim)))
         volumes = restored(state, "volumes", np.zeros(count))
@@ -335,19 +312,19 @@ class NoMatrix:
     volume = math.nan
 
     def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
-        """See `Tracker`."""
+        """See `OneMatrix`."""
         unknown = np.full(len(presented), np.nan)
         return unknown, lambda choice: unknown
 
     def add(self, inputs: Inputs, candidate: int) -> None:
-        """See `Tracker`."""
+        """See `OneMatrix`."""
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """See `Tracker`."""
+        """See `OneMatrix`."""
         return {}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """See `Tracker`."""
+        """See `OneMatrix`."""
 
 
 def class_pair_widths(widths: Array, choice: int) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stacksl.lab.statistics.intervals import clopper_pearson
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import estimate, pivot
+from stacksl.lab.study.tables import between, estimate, pivot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,8 +69,7 @@ def _by_norm(row: Row) -> tuple[str, str]:
 def _share(row: Row) -> str:
     """The share of all runs of all seeds, with its exact 95 % interval."""
     runs = row.seeds * int(row.settings["runs"])
-    low, high = clopper_pearson(round((row.value or 0.0) * runs), runs)
-    return f"{row.value or 0.0:.3f} [{low:.3f}, {high:.3f}]"
+    return between(row, clopper_pearson(round((row.value or 0.0) * runs), runs), ".3f")
 
 
 def _number(row: Row) -> str:

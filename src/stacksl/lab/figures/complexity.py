@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stacksl.lab.figures.style import canvas, curve, styled
+from stacksl.lab.figures.style import canvas, curve, log_log, styled
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import estimate, pivot, table
+from stacksl.lab.study.tables import estimate, means, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +21,9 @@ LABELS: Mapping[str, str] = {"milliseconds": "milliseconds a run", "peak_mib": "
 def layout(rows: Sequence[Row]) -> str:
     """Slopes beside the paper's and ours, then what was measured."""
     slopes = [row for row in rows if "slope" in row.metric]
-    first = rows[0]
-    marks = "".join(f" ({mark})" for mark in first.settings.get("marks", []))
-    below = (
-        f"{first.seeds} seeds, the median of three runs each, with 95 % intervals; measured on"
-        f" {slopes[0].settings['machine']}.{marks}"
-    )
+    where = slopes[0].settings["machine"]
+    each = ", the median of three runs each, with 95 % intervals; measured on"
+    below = means(rows[0], f"{each} {where}.")
     return "\n\n".join([_slopes(slopes), _measured(rows), below])
 
 
@@ -82,13 +79,8 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
 
 
 def _draw(ax: Axes, rows: Sequence[Row]) -> None:
-    from matplotlib.ticker import NullFormatter
-
     for number, kind in enumerate(dict.fromkeys(row.settings["kind"] for row in rows)):
         line = [row for row in rows if row.settings["kind"] == kind]
         curve(ax, line, [_place(row) for row in line], kind, number)
     places = sorted({_place(row) for row in rows})
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xticks(places, [f"{p // 1000}k" if p >= 1000 else str(p) for p in places])
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    log_log(ax, places)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stacksl.lab.statistics.intervals import held, interval_of
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import estimate, pivot, table
+from stacksl.lab.study.tables import between, estimate, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,8 +51,7 @@ def _table(rows: Sequence[Row], title: str, metric: str, shown: Callable[[Row], 
 
 
 def _share(row: Row) -> str:
-    low, high = interval_of(row)
-    return f"{row.value or 0.0:.2f} [{low:.2f}, {high:.2f}]"
+    return between(row, interval_of(row))
 
 
 def _number(row: Row) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import estimate, pivot, table
+from stacksl.lab.study.tables import between, estimate, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def _kind(row: Row) -> str:
 
 def _alarmed(rows: Sequence[Row]) -> str:
     lines = [
-        (_learner(row), _count(row), _share(row), f"{row.settings['alarms'] / row.seeds:.2f}")
+        (_learner(row), _count(row), between(row), f"{row.settings['alarms'] / row.seeds:.2f}")
         for row in rows
         if row.metric == "runs_with_a_false_alarm"
     ]
@@ -42,11 +42,6 @@ def _alarmed(rows: Sequence[Row]) -> str:
 
 def _count(row: Row) -> str:
     return f"{round((row.value or 0.0) * row.seeds)} of {row.seeds}"
-
-
-def _share(row: Row) -> str:
-    low, high = row.settings["interval"]
-    return f"{row.value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _by_stream(rows: Sequence[Row]) -> str:
@@ -62,7 +57,7 @@ def _change(rows: Sequence[Row]) -> str:
         _cases(rows, name) for name in ("runs_alarmed_before", "delay_rounds", "delay_labels")
     )
     lines = [
-        (case.learner, _count(row), _share(row), _count(before[case]), _share(before[case]),
+        (case.learner, _count(row), between(row), _count(before[case]), between(before[case]),
          *(estimate(delay.get(case), ".0f") or "never" for delay in (rounds, labels)))
         for case, row in _cases(rows, "runs_alarmed_after").items()
     ]  # fmt: skip

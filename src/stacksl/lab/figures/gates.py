@@ -10,7 +10,7 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.lab.streams.gates.entries import RESET, Place, place_of, swept_of
 from stacksl.lab.study.rows import Row, half_width
-from stacksl.lab.study.tables import pivot, table
+from stacksl.lab.study.tables import between, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ def _overall(rows: Sequence[Row]) -> str:
         "final model: geometric mean", "worst",
     )  # fmt: skip
     names = _ranked(rows)
-    return table(head, ([name, *(_ratio(mine[name, m]) for m in wanted)] for name in names))
+    return table(head, ([name, *(between(mine[name, m]) for m in wanted)] for name in names))
 
 
 def _ranked(rows: Sequence[Row], reset: bool | None = None) -> list[str]:
@@ -81,11 +81,6 @@ def _ranked(rows: Sequence[Row], reset: bool | None = None) -> list[str]:
         and (reset is None or row.row.endswith(RESET) == reset)
     ]
     return [r.row for r in sorted(found, key=lambda r: (r.row.endswith(RESET), r.value or 0.0))]
-
-
-def _ratio(row: Row) -> str:
-    low, high = row.settings["interval"]
-    return f"{row.value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _by_stream(found: Mapping[Place, Row], title: str) -> str:
@@ -192,6 +187,5 @@ def _summary(rows: Sequence[Row]) -> Figure:
             log_ratio(ax)
             ax.set_title(title)
             ax.set_xlabel("ratio to the best gate of a cell")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncol=2)
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncol=2)
     return figure

@@ -9,7 +9,7 @@ import numpy as np
 
 from stacksl.lab.figures.style import canvas, styled
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import estimate, pivot, table
+from stacksl.lab.study.tables import estimate, means, pivot, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,15 +20,11 @@ FEEDBACKS: Mapping[str, str] = {"scalar": "rewards", "softmax": "labels"}
 
 def layout(rows: Sequence[Row], shown: Sequence[str]) -> str:
     """The map of the gate, what it is compared with, and the cells of the entries `shown`."""
-    first = rows[0]
-    marks = "".join(f" ({mark})" for mark in first.settings.get("marks", []))
-    below = (
-        f"Means of {first.seeds} seeds, 95 % intervals. κ is c in units of the spread at θ = 0,"
-        f" which every item of a warm-up has.{marks}"
-    )
+    unit = "κ is c in units of the spread at θ = 0, which every item of a warm-up has."
+    below = means(rows[0], f", 95 % intervals. {unit}")
     mapped = _mapped(rows)
     parts = [*_map_tables(mapped), _entries_table(mapped, shown), *_cell_tables(rows, shown)]
-    return "\n\n".join([*parts, below])
+    return "\n\n".join([*parts, f"Means of {below}"])
 
 
 def _mapped(rows: Sequence[Row]) -> dict[tuple[str, str], dict[str, Row]]:

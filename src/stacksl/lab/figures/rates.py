@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.lab.figures.style import canvas, curve, styled
+from stacksl.lab.figures.style import canvas, curve, log_log, styled
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import estimate, pivot, table
+from stacksl.lab.study.tables import estimate, means, pivot, table
 from stacksl.lab.synthetic.lower_bounds import (
     LOWER_ANY,
     LOWER_BLIND,
@@ -32,10 +32,8 @@ def layout(rows: Sequence[Row]) -> str:
     """Slopes; regret on the lower-bound instance by gate; regret where every label is bought."""
     bought = [_bought_table(rows, kind) for kind in ("cube", "iid")]
     parts = [_slopes(rows), _pairs_table(rows), _corners_table(rows), *bought]
-    first = rows[0]
-    marks = "".join(f" ({mark})" for mark in first.settings.get("marks", []))
-    below = f"Means of {first.seeds} seeds, a stream each, with 95 % intervals.{marks}"
-    return "\n\n".join([*parts, below])
+    below = means(rows[0], ", a stream each, with 95 % intervals.")
+    return "\n\n".join([*parts, f"Means of {below}"])
 
 
 def _slopes(rows: Sequence[Row]) -> str:
@@ -197,11 +195,6 @@ def _bought(ax: Axes, rows: Sequence[Row], kind: str) -> None:
 
 
 def _finish(ax: Axes, places: Sequence[float], label: str, title: str) -> None:
-    from matplotlib.ticker import NullFormatter
-
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xticks(list(places), [f"{p / 1000:g}k" if p >= 1000 else f"{p:g}" for p in places])
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    log_log(ax, places)
     ax.set_xlabel(label)
     ax.set_title(title)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.lab.figures.style import COLOURS, canvas, curve, dots, styled
 from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import estimate, table
+from stacksl.lab.study.tables import estimate, means, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,11 +26,8 @@ def layout(rows: Sequence[Row]) -> str:
         named.setdefault(row.row.partition(" / ")[0], {})[row.metric] = row
     shown = table(["", *_HEADS], [_cells(name, mine) for name, mine in named.items()])
     first = next(iter(next(iter(named.values())).values()))
-    marks = [str(mark) for mark in first.settings.get("marks", [])]
-    below = (
-        f"Means of {first.seeds} seeds with 95 % intervals. Δ₁ is the spread of the first round."
-    )
-    return "\n\n".join([shown, " ".join([below, *(f"({mark})" for mark in marks)])])
+    below = means(first, " with 95 % intervals. Δ₁ is the spread of the first round.")
+    return f"{shown}\n\nMeans of {below}"
 
 
 def _cells(name: str, mine: Mapping[str, Row]) -> Iterator[str]:

@@ -116,6 +116,16 @@ def log_ratio(ax: Axes) -> None:
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
+def log_log(ax: Axes, places: Sequence[float]) -> None:
+    """Logarithmic axes, the lower one with the numbers `places` alone, thousands as `k`."""
+    from matplotlib.ticker import NullFormatter
+
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xticks(list(places), [f"{p / 1000:g}k" if p >= 1000 else f"{p:g}" for p in places])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
 def curve(
     ax: Axes, rows: Sequence[Row], places: Sequence[float], name: str, number: int, **more: Any
 ) -> None:

@@ -168,6 +168,9 @@ FIXED: Mapping[str, Any] = {
 }
 """What the paper leaves open, fixed by name for every row (docs/studies says why)."""
 
+STREAMED: Mapping[str, Any] = {"mode": "stream", "refit_at": "0.05,0.1,0.25,0.5,1"}
+"""How the paper's algorithms are played, whatever the default of a run is."""
+
 LATE: Mapping[str, Any] = {"refit_at": "1"}
 """For gates whose purchases do not depend on the model: the adapter is fitted once, at the end."""
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from stacksl.data import Dataset
 from stacksl.errors import StackslError
@@ -24,37 +24,14 @@ if TYPE_CHECKING:
     from stacksl.lab.study.store import Numbers
 
 
-class Play(Protocol):
-    """Plays a run over `train`, tested on `test`, with these settings, in `folder`.
+Play: TypeAlias = Callable[[Dataset, Dataset, Mapping[str, Any], Path], Result]
+"""Plays a run over (train, test, settings, folder), or continues one that it finds there."""
 
-    Called again for a folder with an unfinished run it continues that run.
-    """
+Examine: TypeAlias = Callable[[Dataset, Sequence[tuple[Item, int]], Mapping[str, Any]], Result]
+"""Measures the base model on (test, examples in the prompt, settings): no labels."""
 
-    def __call__(
-        self, train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Path
-    ) -> Result:
-        """The run's result."""
-        ...
-
-
-class Examine(Protocol):
-    """Measures the base model: no labels, only `examples` in the prompt."""
-
-    def __call__(
-        self, test: Dataset, examples: Sequence[tuple[Item, int]], settings: Mapping[str, Any]
-    ) -> Result:
-        """The base model's result."""
-        ...
-
-
-class Measure(Protocol):
-    """What a setting gives under one seed."""
-
-    def __call__(
-        self, setting: Setting, seed: int, bench: LanguageBench, result: Result
-    ) -> Mapping[str, float | None]:
-        """Numbers by metric, from the setting's own `result` and those it is compared with."""
-        ...
+Measure: TypeAlias = "Callable[[Setting, int, LanguageBench, Result], Mapping[str, float | None]]"
+"""Numbers by metric of (setting, seed, bench, its result) and of what it is compared with."""
 
 
 @final

@@ -14,9 +14,8 @@ from stacksl.core import (
     warmup_spreads,
 )
 from stacksl.core.blocks import PairFeatures
-from stacksl.lab.bisection import voluntary
 from stacksl.lab.figures.advice import figures, layout
-from stacksl.lab.streams.bisections import bisected
+from stacksl.lab.streams.bisections import bisected, voluntary
 from stacksl.lab.streams.sentences import SENTENCES
 from stacksl.lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl.lab.study.rows import Row, pooled
@@ -43,22 +42,11 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [Trial(source, tuple(lines.values())) for source, lines in sources.values()]
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """What each line asked for and lost."""
-    made = dict(source)
-    kind = made.pop("kind")
-    stream = (
-        heavy_stream(seed, **made)
-        if kind == "heavy"
-        else make_stream(kind, **made, seed=seed, purpose="advice")
-    )
-    return [bisected(stream, n, seed) if "bisect" in n.settings else _played(stream, n, seed)
-            for n in lines]  # fmt: skip
-
-
-def _played(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
-    """Demand is what the gate asked for of its own accord, over B."""
+def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """What a line asked for of its own accord, over B (`demand`), and lost."""
     kept = line.settings
+    if "bisect" in kept:
+        return bisected(stream, line, seed)
     shown = _presented(_shrunk(stream, kept.get("shrink", 1.0)), kept.get("present"))
     settings = kept.get("scorer_settings", {})
     gate = dict(kept["gate"])
@@ -67,6 +55,13 @@ def _played(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     budget = line.budget(stream.horizon)
     played = play(shown, gate, budget, scorer=kept.get("scorer"), settings=settings, seed=seed)
     return {"demand": voluntary(played) / budget, **outcome(shown, played)}
+
+
+def stream_of(kind: Any, seed: int, **source: Any) -> SyntheticStream:
+    """The stream of a sentence."""
+    if kind == "heavy":
+        return heavy_stream(seed, **source)
+    return make_stream(kind, **source, seed=seed, purpose="advice")
 
 
 def _shrunk(stream: SyntheticStream, factor: float) -> SyntheticStream:
@@ -142,7 +137,8 @@ ADVICE = StreamStudy(
     ),
     seeds=40,
     trials=trials,
-    play=measure,
+    measure=measure,
+    stream=stream_of,
     derive=derive,
     table=layout,
     figures=figures,

@@ -56,14 +56,8 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [Trial({"rounds": rounds, "share": share}, tuple(lines(share))) for share in SHARES]
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """Losses and the last model of sgd with every label bought, for each line."""
-    stream = heavy_stream(seed, **source)
-    return [clipped(stream, line, seed) for line in lines]
-
-
 def clipped(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
-    """The numbers of one run without a KL term."""
+    """Losses and the last model of `sgd` without a KL term, every label bought."""
     clip = line.settings["clip"]
     played = _trained(stream, clip, line.settings["learning_rate"], seed)
     found = losses(stream, played)
@@ -157,7 +151,8 @@ CLIPPING = StreamStudy(
     metrics=(*HEADS, "regret_per_round"),
     seeds=20,
     trials=trials,
-    play=measure,
+    measure=clipped,
+    stream=heavy_stream,
     derive=derive,
     table=layout,
     figures=figures,

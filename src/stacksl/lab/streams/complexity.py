@@ -125,24 +125,20 @@ def trials(quick: bool) -> Sequence[Trial]:
     return found
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """Seconds of one run, and the most memory it holds beside its input, for each line."""
-    stream = _stream(seed, source["d"], source["K"], source["T"])
-    return [_measure(stream, KINDS[line.settings["kind"]], source["B"], seed) for line in lines]
-
-
-def _stream(seed: int, dim: int, candidates: int, rounds: int) -> SyntheticStream:
-    rng = generator(seed, "complexity", dim, candidates, rounds)
-    features, truth = sphere(rng, rounds, candidates, dim), rng.normal(size=dim)
+def stream_of(seed: int, d: int, K: int, B: int, T: int) -> SyntheticStream:
+    """Rewards of T rounds; B is the lines' own."""
+    rng = generator(seed, "complexity", d, K, T)
+    features, truth = sphere(rng, T, K, d), rng.normal(size=d)
     values = features @ truth
-    rewards = values + NOISE * rng.normal(size=(rounds, 1))
+    rewards = values + NOISE * rng.normal(size=(T, 1))
     tests = features[:1]
-    return SyntheticStream(
-        features, values, rewards, None, truth, NOISE, candidates, tests, values[:1]
-    )
+    return SyntheticStream(features, values, rewards, None, truth, NOISE, K, tests, values[:1])
 
 
-def _measure(stream: SyntheticStream, kind: Kind, budget: int, seed: int) -> Numbers:
+def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """Seconds of one run, and the most memory it holds beside its input."""
+    kind, budget = KINDS[line.settings["kind"]], line.budget(stream.horizon)
+
     def run() -> StreamResult:
         settings = {"action": kind.action}
         return play(
@@ -257,7 +253,8 @@ COMPLEXITY = StreamStudy(
     metrics=("milliseconds", "peak_mib"),
     seeds=5,
     trials=trials,
-    play=measure,
+    measure=measure,
+    stream=stream_of,
     derive=derive,
     table=layout,
     figures=figures,

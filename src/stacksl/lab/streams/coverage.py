@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -71,12 +72,6 @@ def trials(quick: bool) -> Sequence[Trial]:
         for kind in ("iid", "shift-2")
         for feedback in ("scalar", "softmax")
     ]
-
-
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """For each line whether θ* was in the set and the regret under its certificate."""
-    stream = make_stream(**source, seed=seed, purpose="coverage")
-    return [covered(stream, line, seed) for line in lines]
 
 
 def covered(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
@@ -156,7 +151,8 @@ COVERAGE = StreamStudy(
     ),
     seeds=100,
     trials=trials,
-    play=measure,
+    measure=covered,
+    stream=partial(make_stream, purpose="coverage"),
     table=layout,
     figures=figures,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from stacksl.core.drift import DriftGuard
 from stacksl.lab.engines import StreamResult
@@ -15,7 +14,7 @@ from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
 from stacksl.lab.synthetic.playing import outcome, play
-from stacksl.lab.synthetic.streams import KINDS, SyntheticStream, make_stream
+from stacksl.lab.synthetic.streams import KINDS, SyntheticStream
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
 BUDGETS = (0.02, 0.1)
@@ -58,13 +57,8 @@ def _lines(kind: str, feedback: str) -> tuple[Line, ...]:
     )
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """Alarms, delays and regret, for each line."""
-    stream = make_stream(**source, seed=seed)
-    return [_numbers(stream, line, seed, source["kind"] == MOVES) for line in lines]
-
-
-def _numbers(stream: SyntheticStream, line: Line, seed: int, moves: bool) -> Numbers:
+def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """Alarms, delays and regret of a line."""
     budget = line.budget(stream.horizon)
     guard = {
         "no reset": None,
@@ -80,7 +74,8 @@ def _numbers(stream: SyntheticStream, line: Line, seed: int, moves: bool) -> Num
         drift=guard,
     )
     found = outcome(stream, played)
-    return found | alarms(played, stream.horizon // 2 if moves else None) if guard else found
+    change = None if stream.truth_before is None else stream.horizon // 2
+    return found | alarms(played, change) if guard else found
 
 
 def alarms(played: StreamResult, change: int | None) -> dict[str, float | None]:
@@ -174,7 +169,7 @@ DRIFT = StreamStudy(
     ),
     seeds=12,
     trials=trials,
-    play=measure,
+    measure=measure,
     derive=derive,
     table=layout,
     figures=figures,

@@ -103,13 +103,8 @@ def trials(quick: bool) -> Sequence[Trial]:
     ]
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """Regret on the way and of the last estimate, for each line."""
-    stream = make_stream(**source, seed=seed)
-    return [_numbers(stream, line, seed) for line in lines]
-
-
-def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """Regret on the way and of the last estimate."""
     settings = dict(line.settings)
     if "loss" in settings:
         return _followed(stream, settings["loss"])
@@ -234,7 +229,7 @@ def pilot(
         stream = make_stream("iid", "softmax", seed, rounds=rounds, dim=DIM)
         for form, budget, rate in total:
             line = Line("pilot", _steps(form, rate), budget)
-            lost = _numbers(stream, line, seed)["regret_per_round"]
+            lost = measure(stream, line, seed)["regret_per_round"]
             total[form, budget, rate] += (math.nan if lost is None else lost) / len(seeds)
     return total
 
@@ -247,7 +242,7 @@ LEARNERS = StreamStudy(
     metrics=("regret_per_round", "regret_of_all", "final_regret", "covered", "norm", "outside"),
     seeds=12,
     trials=trials,
-    play=measure,
+    measure=measure,
     derive=derive,
     table=layout,
     figures=figures,

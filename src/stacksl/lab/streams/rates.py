@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -151,42 +152,35 @@ def _prefix(row: str, name: str, rounds: int) -> Line:
     return Line(row, {"action": ACTIONS[name], "T": rounds}, 1.0)
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """The regret of all rounds, for each line.
+def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """The regret of all rounds.
 
     Where every label is bought nothing depends on the horizon: the first T rounds of a long
     stream are one of T rounds, and each action plays once.
     """
-    stream = _stream(source, seed)
-    if "labels" in source:
-        budget = int(source["labels"])
-        return [_bought(stream, line, budget, seed) for line in lines]
-    summed = {name: _all_bought(stream, name) for name in {n.settings["action"] for n in lines}}
-    return [
-        {"regret": float(summed[n.settings["action"]][n.settings["T"] - 1]), "asked_fraction": 1.0}
-        for n in lines
-    ]
-
-
-def _stream(source: Mapping[str, Any], seed: int) -> SyntheticStream:
-    sized = {name: value for name, value in source.items() if name != "kind"}
-    if source["kind"] == "pairs":
-        return pairs(**sized, seed=seed)
-    if source["kind"] == "corners":
-        dim, labels = int(sized["dim"]), sized.pop("labels")
-        return cube(**sized, size=NOISE * math.sqrt(dim / labels), seed=seed)
-    if source["kind"] == "cube":
-        return cube(**sized, seed=seed)
-    return make_stream("iid", "scalar", seed, purpose="rates", **sized)
-
-
-def _bought(stream: SyntheticStream, line: Line, budget: int, seed: int) -> Numbers:
+    if "T" in line.settings:
+        summed = _all_bought(stream, line.settings["action"])
+        return {"regret": float(summed[line.settings["T"] - 1]), "asked_fraction": 1.0}
     settings = {"action": line.settings.get("action", "greedy")}
+    budget = line.budget(stream.horizon)
     played = play(stream, line.settings["gate"], budget, settings=settings, seed=seed)
     total = float(regrets(stream, played).sum())
     return {"regret": total, "asked_fraction": float(played.asked.mean())}
 
 
+def stream_of(kind: str, seed: int, **sized: Any) -> SyntheticStream:
+    """The stream of a trial."""
+    if kind == "pairs":
+        return pairs(**sized, seed=seed)
+    if kind == "corners":
+        dim, labels = int(sized["dim"]), sized.pop("labels")
+        return cube(**sized, size=NOISE * math.sqrt(dim / labels), seed=seed)
+    if kind == "cube":
+        return cube(**sized, seed=seed)
+    return make_stream("iid", "scalar", seed, purpose="rates", **sized)
+
+
+@lru_cache(maxsize=2)
 def _all_bought(stream: SyntheticStream, action: str) -> Array:
     played = play(stream, {"name": "always"}, stream.horizon, settings={"action": action})
     return np.cumsum(regrets(stream, played))
@@ -297,7 +291,8 @@ RATES = StreamStudy(
     metrics=("regret",),
     seeds=100,
     trials=trials,
-    play=measure,
+    measure=measure,
+    stream=stream_of,
     derive=derive,
     table=layout,
     figures=figures,

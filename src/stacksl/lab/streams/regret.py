@@ -12,7 +12,7 @@ from stacksl.lab.study.rows import Row, pooled
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
 from stacksl.lab.synthetic.playing import first_spread, outcome, play
-from stacksl.lab.synthetic.streams import SyntheticStream, make_stream
+from stacksl.lab.synthetic.streams import SyntheticStream
 
 ROUNDS, QUICK_ROUNDS = 20_000, 1000
 
@@ -88,13 +88,8 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [Trial({"kind": "iid", "feedback": "scalar", "rounds": rounds, "dim": 20}, lines())]
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """Regret on the way and of the last estimate, for each line."""
-    stream = make_stream(**source, seed=seed)
-    return [_measure(stream, line, seed) for line in lines]
-
-
-def _measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """Regret on the way and of the last estimate."""
     gate = {k: v for k, v in line.settings.items() if k != "scorer_settings"}
     gate["name"] = gate.pop("gate")
     if "first_spreads" in gate:
@@ -138,7 +133,7 @@ REGRET = StreamStudy(
     metrics=("regret_per_round", "final_regret"),
     seeds=10,
     trials=trials,
-    play=measure,
+    measure=measure,
     derive=derive,
     table=layout,
     figures=figures,

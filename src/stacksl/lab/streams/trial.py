@@ -12,6 +12,7 @@ from stacksl.lab.study.bench import Bench, Job, Wanted, program_hash
 from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Numbers, Store
 from stacksl.lab.study.study import QUICK, Line, Study, rows_of
+from stacksl.lab.synthetic.streams import make_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,14 +49,16 @@ class StreamStudy(Study):
     Attributes:
         trials: its streams; the argument asks for a few small ones that only show that the command
             works.
-        play: the numbers of some lines of a stream under a seed, in their order: a function at the
-            top level of a module, since other processes look for it by name.
+        measure: the numbers of one line on a stream under a seed.
+        stream: makes the stream of a source under a seed. Other processes look for both functions
+            by name, at the top level of their modules.
         derive: rows made of all seeds together (ratios, slopes), with intervals of their own.
         summary: what `--json` has under `summary`, one object a line.
     """
 
     trials: Callable[[bool], Sequence[Trial]]
-    play: Callable[[Mapping[str, Any], Sequence[Line], int], Sequence[Numbers]]
+    measure: Callable[[Any, Line, int], Numbers]
+    stream: Callable[..., Any] = make_stream
     derive: Callable[[Samples], Sequence[Row]] | None = None
     summary: Callable[[Samples], Sequence[Mapping[str, Any]]] | None = None
 
@@ -108,7 +111,20 @@ class StreamStudy(Study):
             wanted = [(key, line) for key, line in keyed if store.get(key) is None]
             if wanted:
                 keys, lines = zip(*wanted, strict=True)
-                yield Job(keys, self.play, (trial.source, lines, seed), f"seed {seed}")
+                how = (self.stream, self.measure)
+                yield Job(keys, played, (*how, trial.source, lines, seed), f"seed {seed}")
+
+
+def played(
+    stream: Callable[..., Any],
+    measure: Callable[[Any, Line, int], Numbers],
+    source: Mapping[str, Any],
+    lines: Sequence[Line],
+    seed: int,
+) -> list[Numbers]:
+    """The numbers of some lines of a trial under a seed, in their order."""
+    made = stream(**source, seed=seed)
+    return [measure(made, line, seed) for line in lines]
 
 
 def _numbers(store: Store, key: str) -> Numbers:

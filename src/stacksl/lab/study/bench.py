@@ -123,7 +123,6 @@ PACKAGE = Path(__file__).parents[2]
 _PARTS = (
     "core",
     "lab/engines",
-    "lab/bisection.py",
     "lab/streams",
     "lab/synthetic",
     "lab/statistics",

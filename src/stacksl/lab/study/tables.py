@@ -76,6 +76,18 @@ def estimate(row: Row | None, digits: str, half: str | None = None, times: float
     return shown if width is None else f"{shown} ± {times * width:{half or digits}}"
 
 
+def between(row: Row, interval: tuple[float, float] | None = None, digits: str = ".2f") -> str:
+    """A value with the ends of its 95 % interval, the row's own unless another is given."""
+    low, high = interval or row.settings["interval"]
+    return f"{row.value or 0.0:{digits}} [{low:{digits}}, {high:{digits}}]"
+
+
+def means(row: Row, text: str) -> str:
+    """What stands below tables: of how many seeds they are, `text`, and the marks of `row`."""
+    marks = "".join(f" ({mark})" for mark in row.settings.get("marks", []))
+    return f"{row.seeds} seeds{text}{marks}"
+
+
 def markdown(rows: Sequence[Row]) -> str:
     """The rows of one study as a table, a metric a column, its marks as notes below.
 

@@ -24,7 +24,7 @@ from stacksl.labelers.chat.prompts import (
     too_long,
     without,
 )
-from stacksl.labelers.chat.questions import Alone, Nearby, Questions
+from stacksl.labelers.chat.questions import Nearby, Questions
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer
 
@@ -33,6 +33,7 @@ FIRST_PAUSE = 0.5  # seconds, doubled each time
 PATIENCE = 60.0  # the longest `Retry-After` that is slept through
 IN_A_ROW = 3  # lost calls without an answer between them, before the run waits
 UNNAMED = 5  # answers in a row that name no option, before the run waits
+CHARGED = "no answer; calls that may have been billed are charged"
 UNSUPPORTED = (400, 415, 422, 501)
 
 
@@ -49,7 +50,7 @@ class ChatLabeler:
         questions: how it is asked.
         calls: the record of all calls.
         at_once: how many calls are made at a time.
-        nearby: examples and nearest classes; none if absent.
+        nearby: examples and nearest classes.
     """
 
     repeatable = False
@@ -60,12 +61,12 @@ class ChatLabeler:
         questions: Questions,
         calls: Calls,
         at_once: int,
-        nearby: Nearby | None = None,
+        nearby: Nearby,
     ) -> None:
         self.name = f"openai:{questions.model}"
         self.warnings: list[str] = []
         self._endpoint, self._questions, self._calls = endpoint, questions, calls
-        self._at_once, self._nearby = at_once, nearby or Alone()
+        self._at_once, self._nearby = at_once, nearby
         self._open: dict[tuple[str, int, int], Request] = {}
         self._lock = threading.Lock()
         self._halt = threading.Event()
@@ -114,12 +115,12 @@ class ChatLabeler:
         """What calls so far give or cost for requests that are asked no more; no call is made."""
         self._halt.set()
         paid = [each for each in requests if self._calls.cost(each.item, each.slot)]
-        return [self._one(each) or self._broken(each) for each in paid]
+        return [self._one(each) or self._broken(each, CHARGED) for each in paid]
 
-    def _broken(self, request: Request) -> Answer:
+    def _broken(self, request: Request, note: str) -> Answer:
+        """The answer that there is none, at what the calls for it cost."""
         key = (request.item, request.slot, request.token)
         price = min(self._calls.cost(request.item, request.slot), request.price)
-        note = "no answer; calls that may have been billed are charged"
         return Answer(*key, None, self.name, price, "broken", note=note)
 
     def again(self) -> None:
@@ -240,7 +241,7 @@ class ChatLabeler:
             return None
         if place is None:
             self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged")
-            return Answer(*key, None, self.name, price, "broken", note="the model named no option")
+            return self._broken(request, "the model named no option")
         self._unnamed = 0
         return Answer(*key, request.order[kept.order[place]], self.name, price)
 
@@ -261,7 +262,7 @@ class ChatLabeler:
                 " label"
             )
             return None
-        return self._broken(request)
+        return self._broken(request, CHARGED)
 
     def _refused(
         self, request: Request, call: int, most: int, reply: Reply, way: Way, refused: set[Way]
@@ -298,10 +299,8 @@ class ChatLabeler:
         """The answer about an item that the server does not take, such as one `long` prompt."""
         if long:
             self._unnamed_again(f"{UNNAMED} prompts in a row are longer than the model's context")
-        price = min(self._calls.cost(request.item, request.slot), request.price)
         why = "the prompt is longer than the model's context" if long else "the server refused it"
-        key = (request.item, request.slot, request.token)
-        return Answer(*key, None, self.name, price, "broken", note=f"{why} ({said})")
+        return self._broken(request, f"{why} ({said})")
 
     def _lost(self, call: int, cost: int, why: str, answer: bytes) -> None:
         """Record a call that may have been billed; several in a row stop the buying."""

@@ -135,9 +135,9 @@ def body_of(
         body |= {"logprobs": True, "top_logprobs": 20}
     if way == "schema":
         choice = {"type": "string", "enum": list(dict.fromkeys(shown))}
-        schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
+        schema: dict[str, Any] = {"type": "object", "properties": {"answer": choice}}
+        schema |= {"required": ["answer"], "additionalProperties": False}
         named = {"name": "answer", "strict": True, "schema": schema}
-        named["schema"] = schema | {"additionalProperties": False}
         body["response_format"] = {"type": "json_schema", "json_schema": named}
     return body
 

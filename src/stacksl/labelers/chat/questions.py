@@ -44,18 +44,6 @@ class Nearby(Protocol):
         """The nearest candidates by their indices in the item; None where no order is known."""
 
 
-class Alone:
-    """Shows no examples, and all candidates."""
-
-    def shots(self, item: str) -> Sequence[Shot]:
-        """None."""
-        return ()
-
-    def classes(self, item: str) -> Sequence[int] | None:
-        """No order is known."""
-        return None
-
-
 @dataclass(frozen=True, slots=True)
 class Questions:
     """How a model is asked: its name, the template, the seed of the order, and its rates.

@@ -11,13 +11,13 @@ from stacksl.labelers.sheets.cells import plain, visible
 from stacksl.labelers.sheets.decoding import lines_of
 from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
 from stacksl.labelers.sheets.meaning import Meaning, Misread, understood
-from stacksl.labelers.sheets.rows import Fault, Reply, Sheet, Shown
+from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Sheet
 from stacksl.labelers.sheets.tasks import own_replies
 
 _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
-def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
+def read_sheet(path: Path, known: Mapping[str, Asked]) -> Sheet:
     """Read a file of answers: a workbook, CSV with columns in any order, or Label Studio's JSON.
 
     Rows may be missing, moved or repeated, and answers may be missing. A key that has two
@@ -50,13 +50,9 @@ def read_sheet(path: Path, known: Mapping[str, Shown]) -> Sheet:
     kept, contradictions = _one_a_key(own)
     return Sheet(
         tuple(kept),
-        tuple(sorted([*faults, *foreign, *contradictions], key=_by_row)),
+        tuple(sorted([*faults, *foreign, *contradictions], key=lambda fault: fault.row)),
         len((empty - answered) & known.keys()),
     )
-
-
-def _by_row(fault: Fault) -> int:
-    return fault.row
 
 
 def _misplaced(
@@ -64,7 +60,7 @@ def _misplaced(
     key: str,
     unusable: str | None,
     cells: Mapping[str, str],
-    known: Mapping[str, Shown],
+    known: Mapping[str, Asked],
     owners: Mapping[str, str],
 ) -> Fault | None:
     """Why the row's answer may be that of another key; None if nothing suggests it."""
@@ -88,7 +84,7 @@ def _why_unknown(key: str) -> str:
     return f"the key '{key}' was not given out by this run: is the file of another one?"
 
 
-def _reply(row: int, key: str, cells: Mapping[str, str], shown: Shown) -> Reply | Fault:
+def _reply(row: int, key: str, cells: Mapping[str, str], shown: Asked) -> Reply | Fault:
     cell, note = cells["answer"], cells.get("note", "")
     meanings: dict[Meaning, None] = {}
     why = ""
@@ -108,7 +104,7 @@ def _reply(row: int, key: str, cells: Mapping[str, str], shown: Shown) -> Reply 
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
-    """The first reply of each key whose replies agree, and the faults of the others."""
+    """The first reply of each key whose replies agree, or the first with a note; the faults."""
     by_key: defaultdict[str, list[Reply]] = defaultdict(list)
     for reply in replies:
         by_key[reply.key].append(reply)
@@ -116,7 +112,7 @@ def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
     faults: list[Fault] = []
     for key, same in by_key.items():
         if len({(r.said, r.position, r.text) for r in same}) == 1:
-            kept.append(_noted(same))
+            kept.append(next((r for r in same if r.note is not None), same[0]))
             continue
         rows = ", ".join(str(r.row) for r in same)
         sentence = f"the key {key} has different answers in the rows {rows}: leave one of them"
@@ -124,26 +120,21 @@ def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:
     return kept, faults
 
 
-def _noted(same: list[Reply]) -> Reply:
-    """The first of replies that say the same, or the first of them with a note."""
-    return next((r for r in same if r.note is not None), same[0])
-
-
 # --- columns moved apart ---------------------------------------------------------------------
 
 
-def _owners(known: Mapping[str, Shown]) -> dict[str, str]:
+def _owners(known: Mapping[str, Asked]) -> dict[str, str]:
     """The key of each prompt, by its digest; prompts of several keys are left out."""
     owners: dict[str, str] = {}
     several: set[str] = set()
     for key, shown in known.items():
-        digest = _digest(shown.prompt or "")
+        digest = _digest(shown.prompt)
         if digest and owners.setdefault(digest, key) != key:
             several.add(digest)
     return {digest: key for digest, key in owners.items() if digest not in several}
 
 
-def _why_foreign(key: str, found: str, shown: Shown, owners: Mapping[str, str]) -> str | None:
+def _why_foreign(key: str, found: str, shown: Asked, owners: Mapping[str, str]) -> str | None:
     """Why the prompt `found` in a row cannot be that of its key, even edited."""
     owner = owners.get(found, key)
     if owner != key:
@@ -151,7 +142,7 @@ def _why_foreign(key: str, found: str, shown: Shown, owners: Mapping[str, str]) 
             f"the prompt is that of the row {owner}: one column was sorted or moved without the "
             "others; sort whole rows"
         )
-    if not _alike(found, _digest(shown.prompt or "")):
+    if not _alike(found, _digest(shown.prompt)):
         return (
             "the prompt is not that of this key: is the file of another run, or "
             "was a column moved without the others?"

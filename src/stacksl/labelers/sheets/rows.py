@@ -12,35 +12,20 @@ Said = Literal["label", "none", "ambiguous", "broken"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One row to write: the question that one person is to answer.
+    """One row: the question that one person is to answer.
 
     Attributes:
         key: the row's name in files, of `new_key`.
-        prompt: the text of the item.
-        options: the candidates in the order in which this file shows them.
+        prompt: the text of the item. A returned row with a quite different prompt is a fault: a
+            column was sorted alone, or the file is that of another run.
+        options: the candidates in the order in which they are shown.
+        first: how many options its first file had, where more were added at the end since.
+        annotator: who has the row; empty where one person has all.
     """
 
     key: str
     prompt: str
     options: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What was shown in a row.
-
-    Attributes:
-        options: the candidates in the order in which they were shown.
-        sheet: number of the file in which the row went out.
-        prompt: the text of the item. If given, a returned row with a quite different prompt is a
-            fault: a column was sorted alone, or the file is that of another run.
-        first: how many options its first file had, where more were added at the end since.
-        annotator: who has the row; empty where one person has all.
-    """
-
-    options: tuple[str, ...]
-    sheet: int
-    prompt: str | None = None
     first: int | None = None
     annotator: str = ""
 

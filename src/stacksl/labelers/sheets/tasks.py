@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from stacksl.data.values import RowFault
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import visible
 from stacksl.labelers.sheets.keys import clean_key
-from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Shown
+from stacksl.labelers.sheets.rows import Asked, Fault, Reply
 from stacksl.labelers.sheets.workbook_writing import offered
 
 CONFIG_FILE = "label-studio.xml"
@@ -29,10 +29,10 @@ def tasks(rows: Sequence[Asked]) -> str:
     return json.dumps(made, ensure_ascii=False, indent=1) + "\n"
 
 
-def without_tasks(payload: bytes, keys: frozenset[str]) -> bytes | None:
+def without_tasks(path: Path, keys: Collection[str]) -> bytes | None:
     """A file of tasks without those of `keys`; None where it has none of them, or no tasks."""
     try:
-        found = json.loads(payload)
+        found = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, list):
@@ -109,7 +109,7 @@ def _answers(found: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def own_replies(
-    replies: Sequence[Reply], known: Mapping[str, Shown]
+    replies: Sequence[Reply], known: Mapping[str, Asked]
 ) -> tuple[list[Reply], list[Fault]]:
     """The replies of each row's own annotator, and faults where only others have answered it.
 
@@ -136,7 +136,7 @@ def own_replies(
     return own, [Fault(each.row, "annotator", _why(known[each.key])) for each in others]
 
 
-def _why(shown: Shown) -> str:
+def _why(shown: Asked) -> str:
     return (
         f"the row is {shown.annotator}'s, and somebody else has answered it: name the annotators of"
         " a run as their e-mail addresses begin or by their ids, or use a project for each"

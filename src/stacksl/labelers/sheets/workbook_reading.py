@@ -32,9 +32,7 @@ def sheets_of(path: Path) -> Iterator[tuple[list[Row], frozenset[int]]]:
     expect_workbook(path)
     try:
         yield from _sheets(path)
-    except DataError:
-        raise
-    except MemoryError:
+    except (DataError, MemoryError):
         raise
     except Exception as fault:  # a parser of others on bytes of others: any error is possible
         raise DataError(

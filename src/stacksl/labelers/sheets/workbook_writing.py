@@ -30,7 +30,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 Cells = tuple[str, str, str, tuple[str, ...]]  # key, prompt, options as shown, options
 
 
-def workbook(rows: Sequence[Cells], classes: Sequence[tuple[str, str]], howto: str) -> bytes:
+def workbook(rows: Sequence[Cells], classes: Sequence[Sequence[str]], howto: str) -> bytes:
     """The workbook of the questions; the same bytes for the same rows.
 
     The first sheet has a row for each question: `key, prompt, options, answer, note`, the last two
@@ -41,7 +41,7 @@ def workbook(rows: Sequence[Cells], classes: Sequence[tuple[str, str]], howto: s
     Args:
         rows: of each question the key, the prompt and the options as the cells show them, and
             the options.
-        classes: name and description of each class, if the rows refer to them, else empty.
+        classes: a table of the classes, if the rows refer to them, else empty.
         howto: the instructions, for a sheet of their own.
     """
     from openpyxl import Workbook
@@ -52,9 +52,7 @@ def workbook(rows: Sequence[Cells], classes: Sequence[tuple[str, str]], howto: s
     _fill(sheet, [COLUMNS, *((*row[:3], "", "") for row in rows)], _WIDTHS)
     _mark(sheet, len(rows) + 1)
     if classes:
-        numbered = [(str(n), *pair) for n, pair in enumerate(classes, 1)]
-        table = [("number", "name", "description"), *numbered]
-        _fill(book.create_sheet(CLASSES), table, (10, 40, 70))
+        _fill(book.create_sheet(CLASSES), classes, (10, 40, 70))
     _fill(book.create_sheet(HOWTO), [(line,) for line in howto.splitlines()], (100,), header=False)
     _choices(book, sheet, [row[3] for row in rows])
     return packed(book)

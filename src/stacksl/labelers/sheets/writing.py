@@ -1,48 +1,72 @@
-"""Sheets of questions, and the list of classes beside them, written atomically."""
+"""Sheets of questions, with the classes and the instructions beside them, written atomically."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
+from stacksl.data import Classes
 from stacksl.data.exchange.label_studio import CONFIG
 from stacksl.errors import DataError
 from stacksl.files.atomic import replace_file
 from stacksl.labelers.sheets.cells import guarded, is_too_long, shortened, visible
-from stacksl.labelers.sheets.options import listed, pointed
+from stacksl.labelers.sheets.meaning import is_taken
 from stacksl.labelers.sheets.rows import COLUMNS, Asked
-from stacksl.labelers.sheets.signs import LETTERED
+from stacksl.labelers.sheets.signs import LETTERED, bare_numbers, sign
 from stacksl.labelers.sheets.tasks import CONFIG_FILE, tasks
 from stacksl.labelers.sheets.workbook_writing import CLASSES, workbook
 
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8
 
+HOWTO = """\
+How to answer
+=============
 
-class ClassList(NamedTuple):
-    """The classes of a run with fixed classes: in every sheet the same, in this order.
+Open the file in a spreadsheet program. Each row is one question. Choose an answer from the list
+in the column "answer" (.xlsx), or type it; leave the columns "key", "prompt" and "options" as they
+are. You may answer some rows now and the rest later, filter, sort or delete whole rows, and send
+the file back as often as you like.
 
-    Attributes:
-        file: name of the file of `write_classes` beside the sheets, which CSV sheets refer to.
-        names: the classes' names; the first has number 1.
-        descriptions: what each of them means; empty where nothing is said.
-    """
+What to write into "answer"
+  B               the letter before the option
+  2               its number, where the first option is 1 (the letter B is number 2)
+  the text        of the option, as it stands
+  none            none of the options is right
+  none: the text  none is right, and this would be
+  ambiguous or ?  more than one is right, or it cannot be decided
+  broken          the question is damaged or makes no sense
 
-    file: str
-    names: tuple[str, ...]
-    descriptions: tuple[str, ...]
+Leave the answer empty where you do not know yet. Remarks go into the column "note".
+
+Lists of more than 26 options, and options that are single letters, have numbers instead of
+letters. Where the cell names a sheet or a file of classes, the numbers and names are there.
+
+Where an option's whole text is a letter, a number or a word such as none, that text means that
+option. To mean the letter write B) with the bracket, to mean the word write [none].
+
+Saving
+  Save the file in the format in which you got it (LibreOffice: "Keep Current Format"). .xlsx and
+  CSV are both read, whichever you were given; .ods and .xls are not. CSV may have commas,
+  semicolons or tabs between the cells.
+
+CSV files only: if all columns are in one when you open the file, import it instead (in Excel Data,
+From Text/CSV; choose UTF-8 and the comma). An apostrophe (') before a text that begins with
+= + - or @, or looks like a number or a date, keeps the spreadsheet from changing it. It is not
+part of the text.
+"""
 
 
 def write_sheet(
     path: Path,
     rows: Sequence[Asked],
+    classes: Classes | None = None,
+    listed_in: str = "classes.csv",
     *,
     mode: int = 0o600,
-    classes: ClassList | None = None,
     howto: str = "",
-    separator: str = ",",
 ) -> tuple[Path, ...]:
     """Write a file of questions: `key, prompt, options, answer, note`, the last two empty.
 
@@ -54,27 +78,24 @@ def write_sheet(
     Args:
         path: the file; an existing one may hold answers and is not changed.
         rows: the questions, each with a key of its own.
-        mode: permission bits of the files.
         classes: what rows with more than 26 options refer to; without it such rows list them in
             the cell, numbered.
+        listed_in: the file beside CSV that lists such classes: `number, name, description`.
+        mode: permission bits of the files.
         howto: the instructions, for a workbook.
-        separator: between cells of CSV; `;` opens better where the decimal sign is a comma.
 
     Returns:
         The files written, the sheet first.
 
     Raises:
         DataError: the file is there with another content, or cannot be written.
-        ValueError: two rows have one key.
     """
-    if len({row.key for row in rows}) < len(rows):
-        raise ValueError("two rows of a sheet have the same key")
     if path.suffix == ".json":
         write_file(path.parent / CONFIG_FILE, CONFIG, mode, replace=True)
         write_file(path, tasks(rows), mode)
         return (path,)
     book = path.suffix == ".xlsx"
-    where = None if classes is None else f"sheet {CLASSES}" if book else f"file {classes.file}"
+    where = None if classes is None else f"sheet {CLASSES}" if book else f"file {listed_in}"
     texts: dict[Path, str] = {}
     lines = []
     for row in rows:
@@ -87,27 +108,23 @@ def write_sheet(
     if book:
         shown = [(*cells, row.options) for cells, row in zip(lines, rows, strict=True)]
         many = any(len(row.options) > LETTERED for row in rows)
-        listed_in = classes if classes is not None and (many or any(classes.descriptions)) else None
-        pairs = [] if listed_in is None else list(zip(*listed_in[1:], strict=True))
-        write_file(path, workbook(shown, pairs, howto), mode)
-    else:
-        table = [COLUMNS, *((*cells, "", "") for cells in lines)]
-        write_file(path, _MARK + _table(table, separator), mode)
+        needed = classes is not None and (many or any(classes.descriptions))
+        write_file(path, workbook(shown, _numbered(classes if needed else None), howto), mode)
+        return (path, *texts)
+    if classes is not None and len(classes.names) > LETTERED:
+        table = [(n, guarded(visible(a)), guarded(visible(b))) for n, a, b in _numbered(classes)]
+        write_file(path.parent / listed_in, _MARK + _table(table), mode)
+    write_file(path, _MARK + _table([COLUMNS, *((*cells, "", "") for cells in lines)]), mode)
     return (path, *texts)
 
 
-def write_classes(folder: Path, classes: ClassList, mode: int = 0o600) -> None:
-    """Write the classes that CSV sheets refer to: `number, name, description`.
-
-    Raises:
-        DataError: the file is there with another content, or cannot be written.
-    """
-    rows = [
-        (str(number), guarded(visible(name)), guarded(visible(said)))
-        for number, (name, said) in enumerate(zip(*classes[1:], strict=True), 1)
-    ]
-    table = [("number", "name", "description"), *rows]
-    write_file(folder / classes.file, _MARK + _table(table, ","), mode)
+def _numbered(classes: Classes | None) -> list[tuple[str, str, str]]:
+    """The classes as a table: `number, name, description`."""
+    if classes is None:
+        return []
+    pairs = zip(classes.names, classes.descriptions, strict=True)
+    rows = [(str(number), name, said or "") for number, (name, said) in enumerate(pairs, 1)]
+    return [("number", "name", "description"), *rows]
 
 
 def _cells(
@@ -128,10 +145,48 @@ def _cells(
     return (row.key, cell, shown), whole
 
 
-def _table(rows: Iterable[Sequence[str]], separator: str) -> str:
+def _table(rows: Iterable[Sequence[str]]) -> str:
     stream = io.StringIO(newline="")
-    csv.writer(stream, delimiter=separator, lineterminator="\r\n").writerows(rows)
+    csv.writer(stream, lineterminator="\r\n").writerows(rows)
     return stream.getvalue()
+
+
+@lru_cache(maxsize=64)
+def listed(options: tuple[str, ...]) -> str:
+    """All options, a line each: `A) text`; lines of one option after its first are set in."""
+    lines = [
+        f"{sign(n, options)}) " + visible(text).replace("\n", "\n   ")
+        for n, text in enumerate(options)
+    ]
+    return "\n".join([*lines, *_warning(options)])
+
+
+@lru_cache(maxsize=64)
+def pointed(options: tuple[str, ...], where: str) -> str:
+    """Where the options are listed, in place of a list that is too long for a cell."""
+    ways = f"number (1 to {len(options)}) or name" if bare_numbers(options) else "name"
+    return "\n".join([f"{ways} of one of the classes in the {where}", *_warning(options)])
+
+
+def _warning(options: tuple[str, ...]) -> list[str]:
+    """A line for options whose text is the letter or number of another, or a word like `none`."""
+    if not is_taken(options):
+        return []
+    return [
+        "(the text of some option is a letter, a number or a word such as none: that text alone "
+        f"means that option; write {sign(0, options)}) for the first option, [none] for none)"
+    ]
+
+
+def write_howto(folder: Path, *, mode: int = 0o600) -> Path:
+    """Write `HOWTO.txt` into the folder of the sheets, and return its path.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    path = folder / "HOWTO.txt"
+    write_file(path, _MARK + HOWTO.replace("\n", "\r\n"), mode, replace=True)
+    return path
 
 
 def write_file(path: Path, content: str | bytes, mode: int, *, replace: bool = False) -> None:

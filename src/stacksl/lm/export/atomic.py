@@ -10,6 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from stacksl.errors import RunError
+from stacksl.files.atomic import sync_folder as sync
 
 _MARKS = ("adapter_config.json", "config.json")  # a folder with one of them may be replaced
 
@@ -67,22 +68,14 @@ def _swap(draft: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     else:
         os.replace(draft, folder)
-    _sync_one(folder.parent)
+    sync(folder.parent)
 
 
 def _sync(folder: Path) -> None:
     for root, _, files in os.walk(folder):
         for name in files:
-            _sync_one(Path(root) / name)
-        _sync_one(Path(root))
-
-
-def _sync_one(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            sync(Path(root) / name)
+        sync(Path(root))
 
 
 def _beside(folder: Path) -> Path:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import MissingExtra, RunError
 from stacksl.files import formats
+from stacksl.files.atomic import replace_file
 from stacksl.lm.export.about import About
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.export.card import card_text
@@ -68,10 +68,11 @@ def write_model(
     try:
         if about.kind == "lora":
             _name_base(folder / "adapter_config.json", about)
-        _write(folder / "README.md", card_text(about, facts))
-        _write(folder / FACTS, _as_json(facts))
+        replace_file(folder / "README.md", card_text(about, facts).encode())
+        replace_file(folder / FACTS, _as_json(facts))
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
-        _write(folder / ABOUT, formats.to_json({**table, FILES: _digests(folder)}))
+        described = formats.to_json({**table, FILES: _digests(folder)})
+        replace_file(folder / ABOUT, described.encode())
     except OSError as fault:
         raise RunError(
             f"cannot write the model into {folder}: {fault.strerror or fault}; free some space or"
@@ -154,7 +155,8 @@ def merge(folder: Path, out: Path) -> Path:
     with whole_folder(out) as draft, quiet():
         loaded.model.save_pretrained(draft)
         loaded.tokenizer.save_pretrained(draft)
-        _write(draft / "README.md", card_text(about, facts, merged=True))
+        card = card_text(about, facts, merged=True)
+        (draft / "README.md").write_text(card, encoding="utf-8", newline="\n")
         _even_bits(draft)
     return out
 
@@ -208,7 +210,7 @@ def _name_base(path: Path, about: About) -> None:
     """Let PEFT find the base where `about` says it is, at its revision."""
     config = json.loads(path.read_text(encoding="utf-8"))
     config |= {"base_model_name_or_path": about.source, "revision": about.revision}
-    _write(path, _as_json(config))
+    replace_file(path, _as_json(config))
 
 
 def _facts(folder: Path) -> dict[str, Any]:
@@ -231,18 +233,5 @@ def expect_empty(out: Path) -> None:
         raise RunError(f"a new or empty folder was expected at {out}, but it {what}: give another")
 
 
-def _as_json(table: Mapping[str, Any]) -> str:
-    return json.dumps(table, indent=1, ensure_ascii=False, default=list) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write `text` to `path`, of which a reader sees the old content or the new one."""
-    draft = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
-        with draft.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+def _as_json(table: Mapping[str, Any]) -> bytes:
+    return (json.dumps(table, indent=1, ensure_ascii=False, default=list) + "\n").encode()

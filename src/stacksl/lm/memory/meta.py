@@ -104,7 +104,7 @@ def count(config: Any, items: Sequence[TokenItem], choices: ModelChoices) -> Cou
         weights = alive.total - added
         adapter = Adapter(base, choices.adapt, model)
         if choices.training.pulls and choices.training.reference != "frozen":
-            adapter.add_reference()
+            adapter.reference()
         saved, layer = _quantised(base.model, choices.dtype)
         at_rest = Memory(weights - saved, alive.total - weights)
         scored = _heaviest(items, likelihood, text)

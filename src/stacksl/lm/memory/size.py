@@ -12,7 +12,7 @@ from typing import Any
 
 from stacksl.errors import SettingsError, StackslError
 from stacksl.lm.distributed import blocks
-from stacksl.lm.loading import _dtype, _place, _positions, source_of
+from stacksl.lm.loading import _dtype, _positions, place_of, source_of
 from stacksl.lm.memory.meta import FLOAT, Counted, _meta_models, bound, count, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
@@ -38,7 +38,7 @@ class Disk:
 
     Attributes:
         weights: of the base model, in the dtype that its configuration names.
-        features: of every epoch.
+        features: of every epoch; none begins after the last refit.
         adapters: one a refit, and the final model.
         checkpoint: of the training that is going on.
     """
@@ -163,7 +163,7 @@ def _prepared(
     """The model's configuration, the token rows of `items`, and the device and dtype chosen."""
     torch = load_torch()
     load_transformers()
-    place = _place(torch, choices.device)
+    place = place_of(choices.device)
     settled = replace(choices, device=place, dtype=_dtype(torch, place, choices.dtype))
     source = source_of(choices.model)
     config = read_config(choices.model, source)
@@ -290,7 +290,7 @@ def _disk(
     moved = FLOAT * counted.moving
     return Disk(
         weights=counted.parameters * kept.itemsize,
-        features=(1 + refits) * options * (FLOAT * dim + 8),
+        features=refits * options * (FLOAT * dim + 8),
         adapters=(1 + refits) * moved,
         checkpoint=3 * moved if choices.training.save_every else 0,
     )

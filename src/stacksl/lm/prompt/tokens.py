@@ -44,16 +44,6 @@ class TokenItem:
     spans: tuple[Span, ...] | None = None
     lost: bool = False
 
-    @property
-    def longest(self) -> int:
-        """The tokens of the longest option."""
-        return max(map(len, self.options))
-
-    @property
-    def span(self) -> int:
-        """The positions this item needs: prompt and longest option."""
-        return len(self.prompt) + self.longest
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from stacksl.errors import RunError, SettingsError, unknown_name
+from stacksl.errors import RunError, SettingsError
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import Loaded, hash_tensors, hashed_weights
 from stacksl.lm.reading import quiet, read_config, read_weights, still_random
-from stacksl.lm.scoring.paths import Tensor, checkpoints, evaluating, load_torch
+from stacksl.lm.scoring.paths import Tensor, checkpoints, load_torch
 from stacksl.lm.training.lora import POLICY, LoraSettings, lora_model
 from stacksl.lm.training.reference import SecondAdapter
 
 Kind: TypeAlias = Literal["lora", "full"]
-KINDS: tuple[Kind, ...] = ("lora", "full")
 """What can move: a low-rank adapter, or every weight of a small model."""
 
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -43,11 +41,10 @@ class Adapter:
         }
         self._initial = self.state() if kind == "lora" else {}
         self._still = self._versions()
-        self._second: SecondAdapter | None = None
 
     @classmethod
     def attach(
-        cls, loaded: Loaded, kind: str = "lora", lora: LoraSettings | None = None, *, seed: int
+        cls, loaded: Loaded, kind: Kind = "lora", lora: LoraSettings | None = None, *, seed: int
     ) -> Adapter:
         """The model made trainable, in place; its scores are still exactly the base's.
 
@@ -58,20 +55,12 @@ class Adapter:
             seed: what the initial LoRA weights come from; the global generator is not used.
 
         Raises:
-            SettingsError: an unknown kind or target, a model that carries an adapter, or `full`
-                with a quantised one.
+            SettingsError: an unknown target.
             MissingExtra: peft is not installed.
         """
         if kind == "lora":
             return cls(loaded, "lora", lora_model(loaded, lora or LoraSettings(), seed))
-        if kind == "full" and loaded.quantised:
-            raise SettingsError(
-                f"full fine-tuning trains every weight, and those in dtype '{loaded.dtype}' are "
-                "frozen: take adapt 'lora', or dtype 'bfloat16'"
-            )
-        if kind == "full":
-            return cls(loaded, "full", loaded.model.float().requires_grad_(True))
-        raise unknown_name("adapt", kind, KINDS)
+        return cls(loaded, "full", loaded.model.float().requires_grad_(True))
 
     def reset(self) -> None:
         """Back to the initial weights, bit for bit.
@@ -143,66 +132,9 @@ class Adapter:
                 "checkpointing off"
             ) from error
 
-    @contextmanager
-    def base(self) -> Iterator[None]:
-        """The frozen base, without gradients or dropout.
-
-        Raises:
-            SettingsError: `full`, and the weights have moved: there is no second copy.
-        """
-        if self.kind == "full" and not self.initial:
-            raise SettingsError(
-                "the base model is gone once all of its weights have moved: score it before "
-                "training, or take adapt 'lora'"
-            )
-        with load_torch().no_grad(), evaluating(self.model):
-            if self.kind == "full":
-                yield
-            else:
-                with self.model.disable_adapter():
-                    yield
-
-    def add_reference(self) -> None:
-        """Start the second adapter at the present weights, anew where there is one.
-
-        Raises:
-            SettingsError: `full`, which would need a second copy of the model.
-        """
-        if self.kind == "full":
-            raise SettingsError(
-                "a moving reference ('ema', 'previous') needs adapt 'lora', since full fine-tuning "
-                "keeps no second copy of the model: take reference 'frozen'"
-            )
-        self._second = SecondAdapter(self.model, self._moving)
-
-    def move_reference(self, decay: float) -> None:
-        """Reference <- decay x reference + (1 - decay) x policy; decay 0 copies.
-
-        Raises:
-            SettingsError: no reference was added, or a decay outside 0 to 1.
-        """
-        self._has_second().move(decay)
-
-    def reference_state(self) -> dict[str, Tensor]:
-        """Copies of the reference's tensors on the CPU, for a training checkpoint."""
-        return self._has_second().state()
-
-    def restore_reference(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `reference_state` gave.
-
-        Raises:
-            RunError: tensors of other names or shapes.
-        """
-        second = self._has_second()
-        self._check(state, "the reference's state")
-        second.restore(dict(state))
-
-    @contextmanager
-    def reference(self) -> Iterator[None]:
-        """The model under the reference's weights, without gradients or dropout."""
-        second = self._has_second()
-        with load_torch().no_grad(), evaluating(self.model), second.active():
-            yield
+    def reference(self) -> SecondAdapter:
+        """A second adapter beside that of `lora`, started at the present weights."""
+        return SecondAdapter(self.model, self._moving)
 
     def save(self, folder: Path) -> None:
         """Leave a folder that loads without this package, whole or not at all; safetensors only.
@@ -280,11 +212,6 @@ class Adapter:
                 f"{what} is not of this adapter's shape ({len(wrong)} of {len(self._moving)} "
                 f"tensors differ, first {wrong[0]}): it belongs to another model or other settings"
             )
-
-    def _has_second(self) -> SecondAdapter:
-        if self._second is None:
-            raise SettingsError("there is no reference yet: call add_reference first")
-        return self._second
 
     def _versions(self) -> list[int]:
         """How often each parameter was written to, as torch counts."""

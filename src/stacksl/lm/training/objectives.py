@@ -15,7 +15,6 @@ import numpy as np
 
 from stacksl.core.calibration import clip_at_median, clip_at_quantile
 from stacksl.core.losses import Reading
-from stacksl.errors import SettingsError, unknown_name
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.paths import load_torch
 
@@ -48,10 +47,6 @@ class Example:
         candidates: C_t, the options the loss and the KL term are over; holds `gold`.
         reference: the K scores of the frozen base after normalisation and temperature; may be
             empty where no KL to it is wanted.
-
-    Raises:
-        SettingsError: an index outside the options, a gold outside the candidates, or a reference
-            of another length.
     """
 
     item: TokenItem
@@ -59,25 +54,6 @@ class Example:
     gold: int | None
     candidates: tuple[int, ...]
     reference: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        count = len(self.item.options)
-        inside = all(0 <= index < count for index in self.candidates)
-        if not self.candidates or not inside or len(set(self.candidates)) < len(self.candidates):
-            raise SettingsError(
-                f"item '{self.item.id}' has {count} options, and its candidates {self.candidates} "
-                "are not distinct indices among them"
-            )
-        if self.gold is not None and self.gold not in self.candidates:
-            raise SettingsError(
-                f"the gold option {self.gold} of item '{self.item.id}' is not among its candidates "
-                f"{self.candidates}: let it join them"
-            )
-        if len(self.reference) not in (0, count):
-            raise SettingsError(
-                f"item '{self.item.id}' has {count} options and {len(self.reference)} reference "
-                "scores: give one an option, or none"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +86,7 @@ def part(example: Example, objective: str, *, pmi: bool = False) -> Part:
         example: the example; it has a gold option, or the objective is `stacksl`.
         objective: one of `OBJECTIVES`.
         pmi: whether scores need the options alone too.
-
-    Raises:
-        SettingsError: no such objective, or `pmi` without `alone`.
     """
-    if objective not in OBJECTIVES:
-        raise unknown_name("objective", objective, OBJECTIVES)
-    if pmi and example.alone is None and objective != "sft":
-        raise SettingsError(
-            f"pmi scores need the options of item '{example.item.id}' alone: give `alone`"
-        )
     chosen = example.candidates
     if objective == "ce":
         chosen = tuple(range(len(example.item.options)))

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stacksl.errors import SettingsError
 from stacksl.lm.reading import quiet, still_random
-from stacksl.lm.scoring.paths import Tensor, load_torch
+from stacksl.lm.scoring.paths import Tensor, evaluating, load_torch
 from stacksl.lm.training.lora import POLICY
 
 REFERENCE = "reference"
@@ -40,13 +39,7 @@ class SecondAdapter:
         self.move(0.0)
 
     def move(self, decay: float) -> None:
-        """Take the step; `decay` 0 copies the policy, 1 leaves the reference where it is.
-
-        Raises:
-            SettingsError: a decay outside 0 to 1.
-        """
-        if not 0 <= decay <= 1:
-            raise SettingsError(f"ema_decay must be from 0 to 1, got {decay}")
+        """Take the step; `decay` 0 copies the policy, 1 leaves the reference where it is."""
         with load_torch().no_grad():
             for mine, policy in self._pairs.values():
                 if decay == 0:
@@ -56,10 +49,11 @@ class SecondAdapter:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """The model under these weights instead of the policy's."""
+        """The model under these weights instead of the policy's, without gradients or dropout."""
         self._model.set_adapter(REFERENCE)
         try:
-            yield
+            with load_torch().no_grad(), evaluating(self._model):
+                yield
         finally:
             self._model.set_adapter(POLICY)
             self._train_policy_alone()

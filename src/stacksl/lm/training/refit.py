@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stacksl.errors import SettingsError
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.paths import load_torch
@@ -89,10 +88,7 @@ def train(
 
     Raises:
         RunError: numbers that are not finite, or no memory left; the last checkpoint is kept.
-        SettingsError: an example that does not fit the settings, or reference `ema` or `previous`
-            with full fine-tuning.
     """
-    _check(adapter, examples, settings)
     parts = _parts(examples, settings)
     steps = TrainingSteps(adapter, likelihood, parts, settings, (seed, key), processes or ALONE)
     if not parts:
@@ -119,7 +115,6 @@ def rehearse(
     After training on `learnt` examples it takes the time that these would have taken besides. The
     adapter, torch's random state and all later training are as if it had not been called.
     """
-    _check(adapter, examples, settings)
     parts = _parts(examples, settings)
     if parts:
         keys, ranks = (seed, 0), processes or ALONE
@@ -135,21 +130,6 @@ def _parts(examples: Sequence[Example], settings: TrainSettings) -> list[Part]:
         for each in examples
         if each.gold is not None or settings.pulls
     ]
-
-
-def _check(adapter: Adapter, examples: Sequence[Example], settings: TrainSettings) -> None:
-    if settings.pulls and settings.reference != "frozen" and adapter.kind == "full":
-        raise SettingsError(
-            f"reference '{settings.reference}' keeps a second adapter, and full fine-tuning has "
-            "none: take reference 'frozen' or adapt 'lora'"
-        )
-    if settings.pulls and settings.reference == "frozen":
-        for each in examples:
-            if not each.reference:
-                raise SettingsError(
-                    f"the KL term to the frozen base needs its scores of item '{each.item.id}': "
-                    "give `reference`, or kl_weight 0"
-                )
 
 
 @contextmanager

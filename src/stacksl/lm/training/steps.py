@@ -97,14 +97,14 @@ class TrainingSteps:
             max_grad_norm=given.max_grad_norm,
         )
         if self.moving:
-            self.adapter.add_reference()
+            self.second = self.adapter.reference()
         if last is None:
             return
         tensors, facts = last
         self.now = Progress(**facts)
         self.window.add(self.now.window)
         if self.moving:
-            self.adapter.restore_reference(_under("reference", tensors))
+            self.second.restore(_under("reference", tensors))
         self.adapter.restore(_under("adapter", tensors))
         self.optimizer.restore(_under("descent", tensors))
 
@@ -143,13 +143,13 @@ class TrainingSteps:
     def _step(self) -> None:
         chosen, level = self._chosen(), self.window.level()
         if self.moving and self.settings.reference == "previous":
-            self.adapter.move_reference(0.0)
+            self.second.move(0.0)
         seen = self._add_gradients(chosen, level)
         self._refuse_not_finite(seen)
         self.processes.total(self.optimizer.gradients())
         self.optimizer.step(self.now.step)
         if self.moving and self.settings.reference == "ema":
-            self.adapter.move_reference(self.settings.ema_decay)
+            self.second.move(self.settings.ema_decay)
         self._note(seen, level)
         self.now.tokens += sum(each.tokens for each in chosen)
         self.now.step += 1
@@ -232,7 +232,7 @@ class TrainingSteps:
         """Scores of the reference; None where there are none."""
         torch = load_torch()
         if self.moving:
-            with self.adapter.reference():
+            with self.second.active():
                 return list(self._scores(group))
         if self.settings.reference != "frozen" or self.settings.objective == "sft":
             return [None] * len(group)
@@ -279,8 +279,8 @@ class TrainingSteps:
         tensors = {f"adapter/{name}": each for name, each in weights.items()}
         tensors |= {f"descent/{name}": each for name, each in self.optimizer.tensors().items()}
         if self.moving:
-            second = self.adapter.reference_state()
-            tensors |= {f"reference/{name}": each for name, each in second.items()}
+            kept = self.second.state()
+            tensors |= {f"reference/{name}": each for name, each in kept.items()}
         checkpoint.save(tensors, asdict(self.now))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from stacksl.data.values import normal
 from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.game import Game
 from stacksl.runs.spec import RunSpec
@@ -25,17 +26,8 @@ class Named:
     purpose: str
 
 
-def in_common(text: str) -> str:
-    """A name in the form that is compared: without case, and with single spaces.
-
-    >>> in_common("  Lost\\n CARD ")
-    'lost card'
-    """
-    return " ".join(text.split()).casefold()
-
-
 def named(ledger: LedgerReader, classes: Mapping[str, int]) -> list[Named]:
-    """The accepted none-of-these that name one of the `classes`: name in common form, to index.
+    """The accepted none-of-these that name one of the `classes`: `normal` name, to index.
 
     A right text given after its answer counts as well; of several, the first that names a class.
     """
@@ -47,7 +39,7 @@ def named(ledger: LedgerReader, classes: Mapping[str, int]) -> list[Named]:
     found: dict[tuple[str, int], Named] = {}
     for answer in ledger.texts() if none else ():
         key = (answer.item, answer.slot)
-        index = classes.get(in_common(answer.text or ""))
+        index = classes.get(normal(answer.text or ""))
         if key in none and answer.said == "none" and index is not None:
             one = Named(*key, index, answer.labeler, none[key])
             found.setdefault(key, one)
@@ -108,11 +100,11 @@ def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
 
 
 def added_classes(spec: RunSpec) -> dict[str, int]:
-    """The added classes, in common form, with their indices."""
+    """The `normal` names of the added classes, with their indices."""
     began, classes = spec.sources.began, spec.dataset.classes or ()
     if began is None:
         return {}
-    return {in_common(name): n for n, name in enumerate(classes) if n >= len(began)}
+    return {normal(name): n for n, name in enumerate(classes) if n >= len(began)}
 
 
 def widen_to(count: int, game: Game) -> None:

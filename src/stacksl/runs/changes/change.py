@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from stacksl.data.values import one_line
+from stacksl.data.values import normal, one_line
 from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
-from stacksl.runs.changes.added_classes import added_classes, answered_none, in_common, named
+from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.items.roles import expect_items
-from stacksl.runs.items.sources import More, Sources, with_more
-from stacksl.runs.session.assignment import FILE, annotators_of
+from stacksl.runs.items.sources import More, with_more
+from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.model_labels import expect_within_price
-from stacksl.runs.session.setup import check_labeler, sheet_labeler
+from stacksl.runs.session.setup import check_labeler
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.terms import (
@@ -38,16 +38,10 @@ from stacksl.runs.storage.folder import RunFolder
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a run; its parts may be combined.
+    """A change of a run; its parts may be combined, and are the arguments of `Run.change`.
 
-    Attributes:
-        budget: labels in all, a share of the items, or money such as `$400`.
-        items: files of more items to choose from.
-        owned: files of items with labels that the user has.
-        classes: names of classes to add, each with its description or "".
-        reopen: buy one more label of each item that was answered with none of the classes.
-        annotators: names of people to add, each with the price of an answer; None where all
-            answers have one price.
+    A class has the description "" where nothing is said of it, and an annotator the price None
+    where all answers have one price.
     """
 
     budget: str | None = None
@@ -120,12 +114,9 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
         agreed: the effect that the user has agreed to, if asked.
 
     Raises:
-        SettingsError: a value that is wrong, or that the run's budget, items or prices do not
-            allow.
-        DataError: a file cannot be read as the run's own was, or has ids that are taken.
         LabelerError: the answers are the file's own, and it has none for some items.
-        RunError: the run has asked nothing yet, does not allow the change, or has taken answers
-            since the user agreed.
+        RunError: the run has taken answers since the user agreed.
+        StackslError: else see `Run.change`.
     """
     with _held(folder) as spec:
         with Ledger.open(folder.ledger, readonly=True) as ledger:
@@ -209,7 +200,7 @@ def _outdated(spec: RunSpec, ledger: Ledger) -> tuple[tuple[str, str], ...]:
     """Who has an open sheet, and its path."""
     if spec.settings.labeler != FILE:
         return ()
-    out = sheet_labeler(spec, ledger).sheets_out()
+    out = SheetLabeler(spec, ledger).sheets_out()
     return tuple((name, str(path)) for name, path in out.items())
 
 
@@ -228,15 +219,10 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
             " again when it is resumed: give new items a file of their own"
         )
     sources = with_more(spec.sources, more, spec.settings)
-    if more.kind == "pool":
-        _expect_answers(spec, sources)
-    return replace(spec, sources=sources, more=(*spec.more, more))
-
-
-def _expect_answers(spec: RunSpec, sources: Sources) -> None:
-    """Check that the labeler of the settings can answer the new items."""
-    if spec.settings.labeler != FILE and "labeler" not in spec.folder.read_state():
+    by_settings = spec.settings.labeler != FILE and "labeler" not in spec.folder.read_state()
+    if more.kind == "pool" and by_settings:
         check_labeler(spec.settings, sources)
+    return replace(spec, sources=sources, more=(*spec.more, more))
 
 
 # Classes --------------------------------------------------------------------------------------
@@ -254,7 +240,7 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
             " cannot hold: write each name on one line in the data, and start a new run"
         )
     for name in added:
-        _expect_new(name, {in_common(each): index for index, each in enumerate(names)})
+        _expect_new(name, {normal(each): index for index, each in enumerate(names)})
         names.append(_tidy(name))
     tidy = {_tidy(name): _tidy(said) for name, said in added.items()}
     return replace(spec, sources=spec.sources.with_added_classes(tidy))
@@ -276,7 +262,7 @@ def _expect_classes(spec: RunSpec) -> None:
 
 
 def _expect_new(name: str, known: Mapping[str, int]) -> None:
-    said = in_common(name)
+    said = normal(name)
     if not said or "\0" in name:
         raise SettingsError("a class needs a name of one character or more: give --add-class NAME")
     if said in known:

@@ -13,7 +13,6 @@ from stacksl.ledger.purchases import Answer, Handed, Word
 from stacksl.runs.changes.pending import complete, reopen
 from stacksl.runs.session.answering import spec_of_people
 from stacksl.runs.session.assignment import SheetLabeler
-from stacksl.runs.session.setup import sheet_labeler
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -58,31 +57,26 @@ def record_corrections(
         RunError: one of them is not among those `agreed`.
     """
     with folder.locked():
-        return _record(folder, complete(spec_of_people(folder)), files, agreed)
-
-
-def _record(
-    folder: RunFolder, spec: RunSpec, files: Sequence[Path], agreed: Sequence[Correction]
-) -> int:
-    with Ledger.open(folder.ledger) as ledger:
-        found = _found(spec, ledger, files)
-        if not set(found) <= set(agreed):
-            raise RunError(
-                "expected the corrections that were listed, got others: the sheets or the answers"
-                " have changed since; repeat the command"
-            )
-        if found:
-            reopen(folder)  # first: a finished run that is killed here is finished again
-        with ledger.together():
-            for each in found:
-                new = each.answer
-                more = {"slot": new.slot, "said": new.said, "text": new.text, "note": new.note}
-                ledger.correct(new.item, new.index, new.labeler, **more)  # type: ignore[arg-type]
+        spec = complete(spec_of_people(folder))
+        with Ledger.open(folder.ledger) as ledger:
+            found = _found(spec, ledger, files)
+            if not set(found) <= set(agreed):
+                raise RunError(
+                    "expected the corrections that were listed, got others: the sheets or the"
+                    " answers have changed since; repeat the command"
+                )
+            if found:
+                reopen(folder)  # first: a finished run that is killed here is finished again
+            with ledger.together():
+                for each in found:
+                    new = each.answer
+                    more = {"slot": new.slot, "said": new.said, "text": new.text, "note": new.note}
+                    ledger.correct(new.item, new.index, new.labeler, **more)  # type: ignore[arg-type]
     return len(found)
 
 
 def _found(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:
-    labeler = sheet_labeler(spec, ledger)
+    labeler = SheetLabeler(spec, ledger)
     rows = {(row.item, row.slot, row.token): row for row in ledger.handed()}
     accepted = {
         (row["item"], row["slot"]): row for row in ledger.export() if row["state"] == "answered"

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from csv import Error as TornCells
 from csv import reader as cells_of
@@ -23,11 +23,11 @@ from stacksl.features.store import erase, has_block, items_in
 from stacksl.files import arrays
 from stacksl.files.atomic import write_atomic
 from stacksl.labelers.chat.calls import CALLS, without_item
-from stacksl.labelers.sheets import texts_in, without_rows, without_tasks
-from stacksl.report.quality import Asking
+from stacksl.labelers.sheets.tasks import without_tasks
+from stacksl.labelers.sheets.workbook_erasing import texts_in, without_rows
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
 from stacksl.runs.loop.final_model import GRAPH, SAID
-from stacksl.runs.storage.folder import RunFolder, read_facts
+from stacksl.runs.storage.folder import RunFolder, shown_facts
 
 ERASED: Final = "(forgotten)"
 LONG: Final = 12  # characters from which a text is looked for inside others
@@ -117,14 +117,17 @@ def erase_facts(folder: RunFolder, marks: Marks) -> list[str]:
     The pages are made whether the facts change or not: an interrupted call may have cleaned the
     facts alone.
     """
-    if not (folder.path / "facts.json").is_file():
+    if (before := shown_facts(folder)) is None:
         return []
-    before = read_facts(folder)
     after = replace(
         before,
         contested=tuple(each for each in before.contested if each.item != marks.id),
         warnings=tuple(map(marks.clean, before.warnings)),
-        asking=before.asking and _without_disagreement(before.asking, marks.id),
+        asking=before.asking
+        and replace(
+            before.asking,
+            disagreements=tuple(d for d in before.asking.disagreements if d.item != marks.id),
+        ),
     )
     changed = ["report.html", "README.md"]
     if after != before:
@@ -135,12 +138,6 @@ def erase_facts(folder: RunFolder, marks: Marks) -> list[str]:
         write_pages(folder, text=False)
         changed.append(f"{NO_TEXT}/")
     return changed
-
-
-def _without_disagreement(asking: Asking, item: str) -> Asking:
-    return replace(
-        asking, disagreements=tuple(each for each in asking.disagreements if each.item != item)
-    )
 
 
 def erase_tables(folder: RunFolder, marks: Marks) -> list[str]:
@@ -195,29 +192,23 @@ def erase_sheets(folder: Path, marks: Marks) -> list[str]:
         if (long := folder / f"{key}.txt").exists():
             long.unlink()
             changed.append(long.name)
-    for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in (".csv", ".tsv")):
-        before = path.read_bytes()
-        after = _without_rows(before, marks.keys)
-        if after != before:
-            write_atomic(path, after, mode=path.stat().st_mode & 0o777)
-            changed.append(path.name)
-    for path in sorted(folder.glob("*.xlsx")):
+    without = {".csv": _without_lines, ".tsv": _without_lines, ".xlsx": without_rows}
+    without |= {".json": without_tasks}
+    for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in without):
         with suppress(DataError):
-            if (book := without_rows(path, marks.keys)) is not None:
-                write_atomic(path, book, mode=path.stat().st_mode & 0o777)
+            if (left := without[path.suffix.lower()](path, marks.keys)) is not None:
+                write_atomic(path, left, mode=path.stat().st_mode & 0o777)
                 changed.append(path.name)
-    for path in sorted(folder.glob("*.json")):
-        if (left := without_tasks(path.read_bytes(), marks.keys)) is not None:
-            write_atomic(path, left, mode=path.stat().st_mode & 0o777)
-            changed.append(path.name)
     return changed
 
 
-def _without_rows(payload: bytes, keys: Iterable[str]) -> bytes:
-    """A sheet without the rows of `keys`; every other byte stays."""
+def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
+    """A sheet as text without the rows of `keys`, every other byte as it is; None without any."""
+    payload = path.read_bytes()
     # keys are ASCII, and Latin-1 gives every byte back as it was
     encoding = _wide(payload) or "latin-1"
-    lines = _physical(payload.decode(encoding, "surrogatepass"))
+    # cut at line feeds alone: other breaks belong to cells
+    lines = io.StringIO(payload.decode(encoding, "surrogatepass"), newline="\n").readlines()
     head = lines[0] if lines else ""
     separator = max(",;\t", key=head.count)
     kept, start, wanted = [], 0, set(keys)
@@ -232,12 +223,7 @@ def _without_rows(payload: bytes, keys: Iterable[str]) -> bytes:
         if not any(cell.strip(' "\r\n').lower() in wanted for cell in row):
             kept += lines[start : reader.line_num]
         start = reader.line_num
-    return "".join(kept).encode(encoding, "surrogatepass")
-
-
-def _physical(text: str) -> list[str]:
-    """The lines of a text, cut at line feeds alone: other breaks belong to cells."""
-    return io.StringIO(text, newline="\n").readlines()
+    return None if kept == lines else "".join(kept).encode(encoding, "surrogatepass")
 
 
 def _wide(payload: bytes) -> str | None:

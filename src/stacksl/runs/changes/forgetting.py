@@ -36,7 +36,7 @@ from stacksl.runs.session.assignment import ask_folder
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
-from stacksl.runs.storage.folder import OWN, RunFolder, read_facts
+from stacksl.runs.storage.folder import OWN, RunFolder, shown_facts
 from stacksl.runs.storage.tables import write_rounds
 from stacksl.runs.storage.tombstones import Tombstones, finish
 from stacksl.types import Item
@@ -143,12 +143,7 @@ def forget_in(folder: RunFolder, item: str | None, *, data: str | None = None) -
             )
         spec = RunSpec.open(folder, data)
         with Ledger.open(folder.ledger) as ledger:
-            begun = Tombstones.begun(folder)
-            if begun is None:
-                case = _new(spec, ledger, item)
-                _begin(case)
-            else:
-                case = _interrupted(spec, ledger, item, begun)
+            case = _case(spec, ledger, item)
             result = _result(case)
             if case.item is not None and case.row is not None:
                 unseal(folder)
@@ -160,54 +155,43 @@ def forget_in(folder: RunFolder, item: str | None, *, data: str | None = None) -
         return result
 
 
-def _new(spec: RunSpec, ledger: Ledger, item: str | None) -> _Case:
-    """The item to forget.
+def _case(spec: RunSpec, ledger: Ledger, item: str | None) -> _Case:
+    """The item that an interrupted call was forgetting, else the one to forget, now announced.
 
     Raises:
-        RunError: none is named, the run does not know it, or the data has lost it.
+        RunError: none is named, the run does not know it, another one is to be finished first, or
+            the data has lost it.
     """
-    run = spec.folder.path
-    if item is None:
+    run, known = spec.folder.path, Tombstones.read(spec.folder)
+    begun = Tombstones.begun(spec.folder)
+    if begun is not None:
+        (name,) = begun.names - (frozenset() if known is None else known.names)
+        if item is not None and ledger.knows(item) and ledger.tombstone(item) != name:
+            raise RunError(
+                f"forgetting another item of the run {run} was interrupted: finish that first with"
+                f" `stacksl forget {run}`"
+            )
+    elif item is None:
         raise RunError(f"name the item of the run {run} to forget with --id ID")
-    if not ledger.knows(item) or ledger.tombstone(item) == item:
+    elif not ledger.knows(item) or (name := ledger.tombstone(item)) == item:
         raise RunError(
             f"the run {run} knows no item '{item}': give its id as the data or the report has it;"
             " forgotten items have none"
         )
-    case = _Case.of(spec, ledger, ledger.tombstone(item))
-    if case.item is None:
-        raise _lost(f"the item '{item}'")
-    return case
-
-
-def _interrupted(spec: RunSpec, ledger: Ledger, item: str | None, begun: Tombstones) -> _Case:
-    """The item that an interrupted call was forgetting.
-
-    Raises:
-        RunError: another item is named, or the data has lost the one.
-    """
-    run, known = spec.folder.path, Tombstones.read(spec.folder)
-    (name,) = begun.names - (frozenset() if known is None else known.names)
-    if item is not None and ledger.knows(item) and ledger.tombstone(item) != name:
-        raise RunError(
-            f"forgetting another item of the run {run} was interrupted: finish that first with"
-            f" `stacksl forget {run}`"
-        )
     case = _Case.of(spec, ledger, name)
-    if case.item is None and not ledger.knows(name):
-        raise _lost("the item that was being forgotten")
+    if case.item is None and (begun is None or not ledger.knows(name)):
+        what = f"the item '{item}'" if begun is None else "the item that was being forgotten"
+        raise RunError(
+            f"the data no longer has {what}, and its text is needed to find all copies of it: put"
+            " the row back, or name a copy of the file that has it with --data"
+        )
+    if begun is None:
+        _begin(case)
     return case
 
 
 def _is(ledger: Ledger, item: Item, name: str) -> bool:
     return ledger.knows(item.id) and ledger.tombstone(item.id) == name != item.id
-
-
-def _lost(what: str) -> RunError:
-    return RunError(
-        f"the data no longer has {what}, and its text is needed to find all copies of it: put the"
-        " row back, or name a copy of the file that has it with --data"
-    )
 
 
 def _begin(case: _Case) -> None:
@@ -266,16 +250,12 @@ def _older_model(case: _Case) -> list[Path]:
 
     Its difference from the checkpoint is what was learnt between.
     """
-    folder = case.folder
-    if (
-        case.learnt is None
-        or case.spec.settings.adapts
-        or not (folder.path / "facts.json").exists()
-    ):
+    facts = shown_facts(case.folder)
+    if case.learnt is None or case.spec.settings.adapts or facts is None:
         return []
-    ledger = next(each for each in read_facts(folder).fingerprints if each.name == "ledger")
+    ledger = next(each for each in facts.fingerprints if each.name == "ledger")
     counted = int(ledger.value.split()[0])  # "N rows, last HASH"
-    return sorted(folder.model.iterdir()) if case.learnt > counted else []
+    return sorted(case.folder.model.iterdir()) if case.learnt > counted else []
 
 
 def _made_again(case: _Case) -> list[str]:
@@ -340,11 +320,9 @@ def _refits_on(rows: Iterable[Row], learnt: int) -> Iterator[Row]:
 
 def _taught_by_audit(case: _Case) -> bool:
     """Whether it was an item of the audit, and the final model was trained on that afterwards."""
-    audited = any(row.purpose == "audit" for row in case.rows)
-    if not audited or not (case.folder.path / "facts.json").is_file():
-        return False
-    audit = read_facts(case.folder).audit
-    return audit is not None and audit.trained_on > 0
+    audited, facts = any(row.purpose == "audit" for row in case.rows), shown_facts(case.folder)
+    audit = None if facts is None else facts.audit
+    return audited and audit is not None and audit.trained_on > 0
 
 
 def _yours(case: _Case) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from stacksl.errors import RunError
@@ -14,7 +14,7 @@ from stacksl.ledger.purchases import Purchase
 from stacksl.report.wording import plural
 from stacksl.runs.changes.pending import complete, reopen
 from stacksl.runs.session.answering import spec_of_people
-from stacksl.runs.session.assignment import AWAY, annotators_of, away_from
+from stacksl.runs.session.assignment import AWAY, annotators_of, away_from, open_rows
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -41,9 +41,7 @@ def people(folder: RunFolder) -> list[Annotator]:
     """
     spec = spec_of_people(folder)
     with Ledger.open(folder.ledger, readonly=True) as ledger:
-        leases = {(lease.item, lease.slot, lease.token) for lease in ledger.open_purchases()}
-        rows = ledger.handed()
-        waiting = Counter(r.annotator for r in rows if (r.item, r.slot, r.token) in leases)
+        waiting = Counter(row.annotator for row, _ in open_rows(ledger))
         bought, standing = ledger.export(), ledger.standing()
     done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
     away = away_from(folder)
@@ -67,47 +65,6 @@ def left_out(folder: RunFolder) -> tuple[int, int | None]:
     return items, None if spec.budget.money is None else items * spec.budget.price
 
 
-def decide(
-    folder: RunFolder, *, aside: Sequence[str] = (), keep: Sequence[str] = (), anew: bool = False
-) -> int:
-    """Set the answers of annotators aside, or keep them; the number of rows freed.
-
-    Args:
-        folder: the run's.
-        aside: annotators none of whose answers is learnt; they get no rows.
-        keep: annotators whose answers are learnt again.
-        anew: buy one more label of each item that has answers set aside alone.
-
-    Raises:
-        RunError: an annotator is unknown, or nobody would be left to answer.
-        LedgerError: the budget does not allow to buy anew.
-    """
-    with folder.locked():
-        spec = complete(spec_of_people(folder))
-        _expect_known(spec, [*aside, *keep])
-        with Ledger.open(folder.ledger) as ledger:
-            gone = (ledger.set_aside | set(aside)) - set(keep) | away_from(folder)
-            if aside and gone >= set(annotators_of(spec.settings.annotators)):
-                raise RunError(
-                    "expected an annotator left to answer, got all set aside or away: call one"
-                    " back with --back, or add one with `stacksl change --add-annotator`"
-                )
-            if anew:
-                _expect_left(folder, ledger)
-            reopen(folder)  # first: a finished run that is killed here is finished again
-            leases = _leases(ledger, set(), False, aside)
-            with ledger.together():
-                for event, names in (("set_aside", aside), ("kept", keep)):
-                    for name in names:
-                        ledger.stand(event, name, {})
-                second = _second(ledger, leases)
-                ledger.free(leases, [lease for lease in second if lease.purpose != "audit"])
-                if anew:
-                    ledger.reserve(ledger.left_out("train"), "train")
-                    ledger.reserve(ledger.left_out("audit"), "audit")
-    return len(leases)
-
-
 def _expect_left(folder: RunFolder, ledger: Ledger) -> None:
     """Check that the budget pays one more label of each item that has answers set aside alone."""
     wanted = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
@@ -127,24 +84,22 @@ def free_rows(
     free: str | bool = False,
     keys: Sequence[str] = (),
     drop: bool = False,
+    aside: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    anew: bool = False,
 ) -> int:
-    """Free assigned rows, so that others can answer them; the number of rows.
+    """Free assigned rows for others, and say whose answers count; the number of rows freed.
 
-    Args:
-        folder: the run's.
-        away: annotators who get no new rows until they are back. Their rows are freed; of a row
-            that has another answer, or waits for one, the label goes back to the budget.
-        back: annotators who get rows again.
-        free: free the rows of this annotator, or with True all that are open.
-        keys: free these rows alone.
-        drop: return the labels to the budget for other items, instead of assigning the rows again.
-            Rows of the audit are always assigned again, since an audit without the items that are
-            hard to answer would overestimate the model.
+    Of a row that has another answer, or waits for one, the label goes back to the budget where
+    its annotator is `away` or set `aside`. Rows that measure are always assigned again, since an
+    audit without the items that are hard to answer would overestimate the model. The arguments
+    are those of `Run.people`.
 
     Raises:
-        RunError: no such row is open, an annotator is unknown, or nobody would be left to answer.
+        RunError: no such row is open, an annotator is unknown, nobody would be left to answer, or
+            the budget does not allow to buy `anew`.
     """
-    named = [*away, *back, *([free] if isinstance(free, str) else [])]
+    named = [*away, *back, *aside, *keep, *([free] if isinstance(free, str) else [])]
     wanted = {clean_key(key) for key in keys}
     with folder.locked():
         spec = complete(spec_of_people(folder))
@@ -153,29 +108,49 @@ def free_rows(
             raise RunError("dropping needs rows to drop: give --free, --key or --away with --drop")
         absent = _all_away(spec, away, back)
         with Ledger.open(folder.ledger) as ledger:
-            leases = _leases(ledger, wanted, free, away)
+            if aside:
+                _expect_somebody(spec, (ledger.set_aside | set(aside)) - set(keep) | absent)
+            leases = _leases(ledger, wanted, free, {*away, *aside})
             if not leases and (free or keys):
                 raise RunError(
                     f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
                     " lists the sheets that have open rows"
                 )
+            if anew:
+                _expect_left(folder, ledger)
             if away or back:
-                _note_away(folder, absent)
-            dropped = leases if drop else _second(ledger, leases) if away else []
-            ledger.free(leases, [lease for lease in dropped if lease.purpose not in MEASURING])
+                folder.write_resolved(folder.resolved() | {AWAY: ",".join(sorted(absent))})
+            if aside or keep or anew:
+                reopen(folder)  # first: a finished run that is killed here is finished again
+            with ledger.together():
+                for event, names in (("set_aside", aside), ("kept", keep)):
+                    for name in names:
+                        ledger.stand(event, name, {})
+                dropped = leases if drop else _second(ledger, leases) if away or aside else []
+                ledger.free(leases, [lease for lease in dropped if lease.purpose not in MEASURING])
+                if anew:
+                    ledger.reserve(ledger.left_out("train"), "train")
+                    ledger.reserve(ledger.left_out("audit"), "audit")
     return len(leases)
 
 
-def _leases(
-    ledger: Ledger, keys: set[str], free: str | bool, away: Sequence[str]
-) -> list[Purchase]:
+def _expect_somebody(spec: RunSpec, gone: Set[str]) -> None:
+    """Check that not all annotators are away or set aside."""
+    if gone >= set(annotators_of(spec.settings.annotators)):
+        raise RunError(
+            "expected an annotator left to answer, got all set aside or away: call one back with"
+            " --back, or add one with `stacksl change --add-annotator`"
+        )
+
+
+def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) -> list[Purchase]:
     """The open leases to free, in the order of their rows."""
-    _expect_handed(ledger, keys)
-    leases = {(p.item, p.slot, p.token): p for p in ledger.open_purchases()}
-    rows = [row for row in ledger.handed() if (row.item, row.slot, row.token) in leases]
-    meant = [
-        row
-        for row in rows
+    if unknown := sorted(keys - {row.key for row in ledger.handed()}):
+        shown = ", ".join(key for key in unknown if has_form(key))  # any other text may be data
+        raise RunError(f"unknown key {shown}".rstrip() + ": use a key from a sheet of this run")
+    return [
+        lease
+        for row, lease in open_rows(ledger)
         if row.annotator in away
         or (
             bool(free or keys)
@@ -183,7 +158,6 @@ def _leases(
             and (not keys or row.key in keys)
         )
     ]
-    return [leases[row.item, row.slot, row.token] for row in meant]
 
 
 def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
@@ -210,19 +184,7 @@ def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozen
     return absent
 
 
-def _note_away(folder: RunFolder, away: frozenset[str]) -> None:
-    table = folder.resolved()
-    table[AWAY] = ",".join(sorted(away))
-    folder.write_resolved(table)
-
-
 def _expect_known(spec: RunSpec, names: Sequence[str]) -> None:
     known = annotators_of(spec.settings.annotators)
     if unknown := [name for name in names if name not in known]:
         raise RunError(f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}")
-
-
-def _expect_handed(ledger: Ledger, keys: set[str]) -> None:
-    if unknown := sorted(keys - {row.key for row in ledger.handed()}):
-        shown = ", ".join(key for key in unknown if has_form(key))  # any other text may be data
-        raise RunError(f"unknown key {shown}".rstrip() + ": use a key from a sheet of this run")

@@ -50,7 +50,8 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
         hits = named(ledger, added_classes(spec))
         before = ledger.classes or len(spec.sources.began or ())
         again = answered_none(ledger, adding=_classes(spec) > before) if spec.reopen else []
-        _add_classes(spec, ledger, before)
+        for size in range(before + 1, _classes(spec) + 1):
+            ledger.add_class((spec.dataset.classes or ())[size - 1], size)
         for each in (hit for hit in hits if hit.purpose != "audit"):
             ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
         if owned := new_owned(spec, ledger, measuring_rows(corpus, ledger)):
@@ -71,11 +72,6 @@ def _enter(spec: RunSpec, ledger: Ledger) -> None:
 
 def _classes(spec: RunSpec) -> int:
     return 0 if spec.sources.began is None else len(spec.dataset.classes or ())
-
-
-def _add_classes(spec: RunSpec, ledger: Ledger, before: int) -> None:
-    for size in range(before + 1, _classes(spec) + 1):
-        ledger.add_class((spec.dataset.classes or ())[size - 1], size)
 
 
 def reopen(folder: RunFolder) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,8 +18,8 @@ SAMPLE = 20_000  # items never asked that are scored at most
 CHUNK = 4096  # items scored at a time
 
 
-def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]:
-    """Training items with an answer of one of the `kinds` and no answer that names a candidate.
+def unnamed(ledger: LedgerReader) -> list[str]:
+    """Training items with an answer of none of these and no answer that names a candidate.
 
     Answers that are set aside do not count.
     """
@@ -32,7 +30,7 @@ def unnamed(ledger: LedgerReader, kinds: Sequence[str] = ("none",)) -> list[str]
         if row["state"] == "answered" and row["purpose"] == "train" and row["labeler"] not in aside
     ]
     named = {row["item"] for row in answered if row["said"] == "label"}
-    found = dict.fromkeys(str(row["item"]) for row in answered if row["said"] in kinds)
+    found = dict.fromkeys(str(row["item"]) for row in answered if row["said"] == "none")
     return [item for item in found if item not in named]
 
 

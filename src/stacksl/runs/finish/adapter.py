@@ -140,7 +140,8 @@ def epochs_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
         if row.event != "round":
             continue
         decision = row.decision()
-        epoch = found.setdefault(row.epoch, _untouched(row.epoch))
+        empty = {"rounds": 0, "asked": 0, "gate_score": None, "gate_score_asked": None}
+        epoch = found.setdefault(row.epoch, {"epoch": row.epoch, **empty})
         epoch["rounds"] += 1
         epoch["asked"] += int(decision.asked)
         if math.isfinite(decision.gate_score):
@@ -149,8 +150,3 @@ def epochs_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
             counted = cost if decision.asked else 0.0
             epoch["gate_score_asked"] = (epoch["gate_score_asked"] or 0.0) + counted
     return [found[number] for number in sorted(found)]
-
-
-def _untouched(number: int) -> dict[str, Any]:
-    empty = dict.fromkeys(("gate_score", "gate_score_asked"))
-    return {"epoch": number, "rounds": 0, "asked": 0, **empty}

@@ -66,6 +66,7 @@ def facts_of(
     `compared` is a sentence on random labels.
     """
     seen = Rounds.read(game.ledger.rows(), game.corpus.row)
+    clipped, learnt = getattr(game.learner.scorer, "clipped", None), len(game.examples.bought)
     language = (
         language_facts(spec, game.ledger, features, tested, state)
         if isinstance(features, LanguageModel)
@@ -103,7 +104,7 @@ def facts_of(
         calibration=calibration(tested),
         contested=contested(spec.sources, game, seen),
         refit=_refit_of_adapter(language) if language else _refit(spec, linear_trainer(game)),
-        clipped_share=_clipped(game),
+        clipped_share=clipped / learnt if learnt and clipped is not None else None,
         gold_outside=seen.outside if spec.settings.follower != "given" else None,
         settings=_settings(spec, game),
         versions=tuple(
@@ -143,8 +144,10 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
     progress = len(ledger.bought("progress"))
     priced = spec.budget.money is not None
-    items = len(np.unique(seen.item))  # a pool passes an item over, then buys it with more money
-    unseen = len(set(game.corpus.unbought(())) - set(seen.item.tolist()))
+    items = len(
+        np.unique(seen.table["item"])
+    )  # a pool passes an item over, then buys it with more money
+    unseen = len(set(game.corpus.unbought(())) - set(seen.table["item"].tolist()))
     found = f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,
@@ -190,9 +193,12 @@ def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit | None:
         )
     chosen = trainer.head.strength
     how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-    sentence = f"The final model was refitted on {_learnt(trainer.examples)}, with C = "
+    owned = _owned(trainer.examples)
+    learnt = f"all {len(trainer.examples.bought) - owned:,} labels bought"
+    learnt += f" and {owned:,} owned" if owned else ""
     return f.Refit(
-        f"{sentence}{chosen.value:g}, {how}.{worth_of(spec, trainer)}",
+        f"The final model was refitted on {learnt}, with C = {chosen.value:g}, {how}."
+        f"{worth_of(spec, trainer)}",
         True,
         c=chosen.value,
         log_loss=min(chosen.tried, default=None),
@@ -200,12 +206,6 @@ def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit | None:
         made_by="" if trainer.names is None else trainer.made_by,
         compared=tuple(trainer.tried.items()),
     )
-
-
-def _learnt(examples: Examples) -> str:
-    owned = _owned(examples)
-    bought = f"all {len(examples.bought) - owned:,} labels bought"
-    return f"{bought} and {owned:,} owned" if owned else bought
 
 
 def _refit_of_adapter(language: LanguageFacts) -> f.Refit:
@@ -219,26 +219,17 @@ def _refit_of_adapter(language: LanguageFacts) -> f.Refit:
     labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
     return f.Refit(
         f"The final model is the language model with the {what} of refit {last.number}, trained"
-        f" from the {start} on {labels}; it answers alone, without the head that steered the"
-        " purchases.",
+        f" from the {start} on {labels}.",
         True,
     )
 
 
 def _fingerprints(game: Game, features: FeatureMap) -> tuple[Named, ...]:
-    base = (
-        (Named("base model", features.base_fingerprint),)
-        if isinstance(features, LanguageModel)
-        else ()
-    )
-    name = "model and features" if base else "features"
-    return (*base, Named(name, features.fingerprint), Named("ledger", naming(game.ledger.head)))
-
-
-def _clipped(game: Game) -> float | None:
-    clipped = getattr(game.learner.scorer, "clipped", None)
-    learnt = len(game.examples.bought)
-    return None if clipped is None or not learnt else clipped / learnt
+    ledger = Named("ledger", naming(game.ledger.head))
+    if not isinstance(features, LanguageModel):
+        return (Named("features", features.fingerprint), ledger)
+    base = Named("base model", features.base_fingerprint)
+    return (base, Named("model and features", features.fingerprint), ledger)
 
 
 def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from stacksl.files.atomic import make_private, write_atomic
 from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Point, Tested, judge, point
 from stacksl.models.linear import Model
+from stacksl.report.facts import Facts
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
@@ -30,35 +31,15 @@ from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.checkpoints import anchors
-from stacksl.runs.storage.folder import RunFolder, read_facts
+from stacksl.runs.storage.folder import RunFolder, read_facts, shown_facts
 from stacksl.runs.storage.status import now
 from stacksl.runs.storage.tables import write_metrics, write_rounds
-
-if TYPE_CHECKING:
-    from stacksl.report.facts import Facts
 
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
 FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
 MANY = 3000
 HELD_OUT = 20  # items that a curve is measured on at least
 NO_TEXT = "no-text"  # the folder of what may be forwarded
-
-
-class Outcome(NamedTuple):
-    """How a final model of one kind is saved and evaluated.
-
-    `save_and_test` saves it and runs the test; `policies` gives its (K,) probabilities of items.
-    """
-
-    save_and_test: Callable[[RunSpec, Game, FeatureMap, Report], Tested]
-    policies: Callable[[RunSpec, Game, FeatureMap, Sequence[int]], list[Array]]
-
-
-def outcome_of(spec: RunSpec) -> Outcome:
-    """How the final model of a run is saved and evaluated."""
-    if spec.settings.adapts:
-        return Outcome(adapter.save_and_test, adapter.policies)
-    return Outcome(_save_and_test, _policies)
 
 
 def finish(
@@ -73,11 +54,12 @@ def finish(
 
     No file written earlier reveals a result of the `audit`.
     """
-    outcome = outcome_of(spec)
-    tested = outcome.save_and_test(spec, game, features, report)
+    adapts = spec.settings.adapts
+    tested = (adapter.save_and_test if adapts else _save_and_test)(spec, game, features, report)
+    final = partial(adapter.policies if adapts else _policies, spec, game, features)
     if audit is not None:
         ids = [game.corpus.ids[row] for row in audit.rows]
-        policies = dict(zip(ids, outcome.policies(spec, game, features, audit.rows), strict=True))
+        policies = dict(zip(ids, final(audit.rows), strict=True))
         forgotten = {game.corpus.ids[row] for row in spec.sources.forgotten}  # have no features
         judged = [
             judge_audit(
@@ -94,32 +76,24 @@ def finish(
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    final = partial(outcome.policies, spec, game, features)
     compared = compared_with_random(spec, game, audit, final)
     facts = facts_of(spec, game, features, tested, state, compared)
     facts = replace(
         facts, label_set=label_set(spec, game, final), set_at_refits=set_at_refits(spec, game)
     )
-    if not spec.settings.adapts:  # a language model would score every item
+    if not adapts:  # a language model would score every item
         facts = replace(facts, own=own_items(game, tested, final), more=more_labels(spec, game))
     if audit is not None:
         learnt = len(game.examples.bought)
         said = anchors(spec.folder).get("facts.json")
         later = () if said is None else game.ledger.rows(said.count)
         revised = any(row.event == "relabelled" for row in later)
-        facts = _continued(facts, _before(spec.folder), audit.number, learnt, revised=revised)
+        facts = _continued(facts, shown_facts(spec.folder), audit.number, learnt, revised=revised)
     write_atomic(spec.folder.path / "facts.json", facts.to_json())
     write_pages(spec.folder)
     if facts.audit is not None and facts.audit.trained_on:
         refit_with_audit(spec, game, features, audit)
     report(Progress("report", 1, 1))
-
-
-def _before(folder: RunFolder) -> Facts | None:
-    """The facts written when the run finished before; None the first time."""
-    if not (folder.path / "facts.json").is_file():
-        return None
-    return read_facts(folder)
 
 
 def _continued(
@@ -216,18 +190,14 @@ def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Aud
     wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
     wider.head = wider.as_if(len(bought), game.learner.scorer)
     model = _abstaining(spec, _model(spec, game, features, wider.head), wider)
-    _record_refit(spec.folder, len(more))  # first, so that no model is saved unrecorded
+    facts = read_facts(spec.folder)
+    assert facts.audit is not None  # its labels were trained on
+    marked = replace(facts, audit=replace(facts.audit, trained_on=len(more)))
+    # first, so that no model is saved whose report says that it is the one that was measured
+    write_atomic(spec.folder.path / "facts.json", marked.to_json())
+    write_pages(spec.folder)
     model.save(spec.folder.model, asdict(scorer_settings(spec.settings)))
     return len(more)
-
-
-def _record_refit(folder: RunFolder, labels: int) -> None:
-    """Note in facts and pages that the model is no longer the one that was measured."""
-    facts = read_facts(folder)
-    assert facts.audit is not None  # its labels were trained on
-    marked = replace(facts, audit=replace(facts.audit, trained_on=labels))
-    write_atomic(folder.path / "facts.json", marked.to_json())
-    write_pages(folder)
 
 
 def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = False) -> Path:

@@ -64,7 +64,7 @@ def sample_right(spec: RunSpec, game: Game, labels: int) -> tuple[int, int]:
 
     Answers that name no candidate count as wrong, as those of an audit do; ambiguous and broken
     items are left out. Where no head ranks the items, one is fitted for this; the online head of a
-    language model answers for it.
+    language model's stream answers for it.
     """
     said = game.ledger.audited("progress")
     known = {item: each.index for item, each in said.items() if each.said in ("label", "none")}
@@ -99,7 +99,9 @@ class Forecaster:
         found = evidence(self.game, labels)
         if len(found[0]) < FEWEST:
             return None
-        return with_sample(from_training(known, *found), *self._sample(labels))
+        return with_sample(
+            from_training(known, *found), *sample_right(self.spec, self.game, labels)
+        )
 
     def facts(self, *, ended: bool) -> dict[str, Any]:
         """What `stacksl plan RUN` reads: labels learnt, level and progress sample.
@@ -109,7 +111,7 @@ class Forecaster:
         """
         labels = len(self.game.examples.bought)
         labels -= 0 if ended else labels % EVERY
-        level, (correct, n) = self.level(labels), self._sample(labels)
+        level, (correct, n) = self.level(labels), sample_right(self.spec, self.game, labels)
         learnt = self.game.examples.bought[:labels]
         pairs = [(label, choice) for _, label, choice in learnt if choice >= 0]
         right = sum(a == b for a, b in pairs) / len(pairs) if pairs else None
@@ -136,9 +138,6 @@ class Forecaster:
         if found.value is not None and found.value < least:
             self.stopped = stop_sentence(settings.until, learnt, more, found)
         return bool(self.stopped)
-
-    def _sample(self, labels: int) -> tuple[int, int]:
-        return sample_right(self.spec, self.game, labels)
 
     def _known(self) -> Growth | None:
         return known_of(self.spec.settings, self.spec.dataset)

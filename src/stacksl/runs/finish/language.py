@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from stacksl.data import Dataset
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
 from stacksl.lm.export.about import About
@@ -105,40 +104,23 @@ def _shown(value: Any) -> str:
 
 def _cuts(spec: RunSpec, model: LanguageModel, about: About) -> tuple[f.Cut, ...]:
     """Counted over all items, since a resumed run has read only a part of them."""
-    named = {"items to label": spec.dataset, "test items": spec.test}
-    return tuple(_cut(where, dataset, model, about) for where, dataset in named.items() if dataset)
-
-
-def _cut(where: str, dataset: Dataset, model: LanguageModel, about: About) -> f.Cut:
     tokenizer = model.worker.loaded.tokenizer
     form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
-    cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
-    return f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost)
+    named, found = {"items to label": spec.dataset, "test items": spec.test}, []
+    for where, dataset in named.items():
+        if dataset is not None:
+            cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
+            found.append(f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost))
+    return tuple(found)
 
 
 def _normalisations(own: str, tested: Tested) -> tuple[f.NormalisationRow, ...]:
+    def numbers(found: Evaluation) -> tuple[float, float, float, float]:
+        return found.accuracy, *wilson(found.correct, found.n), found.macro_f1
+
     return tuple(
-        _normalisation(name, name == own, after, tested.before[name])
+        f.NormalisationRow(name, name == own, *numbers(after), *numbers(tested.before[name]))
         for name, after in tested.by_normalisation.items()
-    )
-
-
-def _normalisation(
-    name: str, own: bool, after: Evaluation, before: Evaluation
-) -> f.NormalisationRow:
-    low, high = wilson(after.correct, after.n)
-    base_low, base_high = wilson(before.correct, before.n)
-    return f.NormalisationRow(
-        name=name,
-        own=own,
-        accuracy=after.accuracy,
-        low=low,
-        high=high,
-        macro_f1=after.macro_f1,
-        base_accuracy=before.accuracy,
-        base_low=base_low,
-        base_high=base_high,
-        base_macro_f1=before.macro_f1,
     )
 
 
@@ -159,16 +141,8 @@ def _refits(history: list[Refitted], curve: tuple[Point, ...]) -> tuple[f.Adapte
     """`curve` begins with the base model, then has a point a refit; it is empty without a test."""
     found = []
     for number, each in enumerate(history, start=1):
-        _, accuracy, low, high = curve[number] if curve else (0, None, None, None)
         values: dict[str, Any] = {name: each.trained.get(name) for name in REPORTED}
-        found.append(
-            f.AdapterRefit(
-                number=each.number,
-                labels=each.labels,
-                accuracy=accuracy,
-                low=low,
-                high=high,
-                **values,
-            )
-        )
+        if curve:
+            _, values["accuracy"], values["low"], values["high"] = curve[number]
+        found.append(f.AdapterRefit(each.number, each.labels, **values))
     return tuple(found)

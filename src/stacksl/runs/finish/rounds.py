@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array
 from stacksl.core.followers import gold_outside
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
@@ -30,87 +29,67 @@ POINTS = 1500  # rounds shown in the figures
 SHOWN = 8  # contested items listed
 EXCERPT = 400  # characters of a prompt
 HELD = -1  # the choice recorded with a label that was owned before the run
-BLOCK = 4096  # rounds gathered as tuples before they become columns
 
 Change = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rounds:
-    """What the report needs of every round; all arrays are (rounds,), in order.
+    """What the report needs of every round.
 
     Attributes:
-        item: the item's row in the data; choice: the candidate that was played.
-        statistic, threshold, gate_score: of the certificate (score units).
-        asked: whether the label was reserved.
+        table: (rounds,) records in order, with the columns of `_RECORD`.
         released: purchases given back unanswered; outside: labels that were not presented.
         changes: of the budget, in order: (rounds before it, labels, micro-units of money or None).
         added: classes added during the run: (rounds before it, number of classes from then on).
     """
 
-    item: NDArray[np.int64]
-    choice: NDArray[np.int32]
-    statistic: Array
-    threshold: Array
-    gate_score: Array
-    asked: NDArray[np.bool_]
+    table: NDArray[np.void]
     released: int
     outside: int
     changes: tuple[Change, ...] = ()
     added: tuple[tuple[int, int], ...] = ()
 
-    @property
-    def rounds(self) -> int:
-        """How many rounds there were."""
-        return len(self.item)
-
     @classmethod
     def read(cls, rows: Iterable[Row], place: Mapping[str, int]) -> Rounds:
         """The columns of a ledger's `rows`; `place` maps an item's id to its row in the data."""
-        blocks: list[NDArray[np.void]] = []
-        records: list[tuple[float, ...]] = []
         narrow: dict[str, tuple[int, ...]] = {}  # what was presented, of items not shown whole
         changes: list[Change] = []
         added: list[tuple[int, int]] = []
-        released = outside = rounds = 0
-        for row in rows:
-            if row.event == "round":
-                rounds += 1
-                d = row.decision()
-                numbers = (d.statistic, d.threshold, d.gate_score)
-                records.append((place[d.item], d.choice, *numbers, d.asked))
-                if len(records) == BLOCK:
-                    blocks.append(np.array(records, dtype=_RECORD))
-                    records.clear()
-                if d.asked and not isinstance(row.payload["presented"], int):
-                    narrow[d.item] = d.presented
-            elif row.event == "budget":
-                changes.append((rounds, int(row.payload["budget"]), row.payload["money"]))
-            elif row.event == "class_added":
-                added.append((rounds, int(row.payload["size"])))
-            elif row.event == "released" and row.purpose == "train":
-                released += 1
-            elif row.event == "learnt" and row.item in narrow:
-                outside += gold_outside(narrow[row.item], row.label().index)
-        table = np.concatenate([*blocks, np.array(records, dtype=_RECORD)])
-        columns = {name: np.ascontiguousarray(table[name]) for name in _RECORD.names or ()}
-        return cls(
-            **columns,
-            released=released,
-            outside=outside,
-            changes=tuple(changes),
-            added=tuple(added),
-        )
+        released = outside = 0
+
+        def records() -> Iterator[tuple[float, ...]]:
+            nonlocal released, outside
+            rounds = 0
+            for row in rows:
+                if row.event == "round":
+                    rounds += 1
+                    d = row.decision()
+                    numbers = (d.statistic, d.threshold, d.gate_score)
+                    yield (place[d.item], d.choice, *numbers, d.asked)
+                    if d.asked and not isinstance(row.payload["presented"], int):
+                        narrow[d.item] = d.presented
+                elif row.event == "budget":
+                    changes.append((rounds, int(row.payload["budget"]), row.payload["money"]))
+                elif row.event == "class_added":
+                    added.append((rounds, int(row.payload["size"])))
+                elif row.event == "released" and row.purpose == "train":
+                    released += 1
+                elif row.event == "learnt" and row.item in narrow:
+                    outside += gold_outside(narrow[row.item], row.label().index)
+
+        table = np.fromiter(records(), dtype=_RECORD)
+        return cls(table, released, outside, tuple(changes), tuple(added))
 
 
 _RECORD = np.dtype(
     [
-        ("item", np.int64),
-        ("choice", np.int32),
-        ("statistic", np.float64),
+        ("item", np.int64),  # its row in the data
+        ("choice", np.int32),  # the candidate that was played
+        ("statistic", np.float64),  # like the next two of the certificate, in score units
         ("threshold", np.float64),
         ("gate_score", np.float64),
-        ("asked", np.bool_),
+        ("asked", np.bool_),  # whether the label was reserved
     ]
 )
 
@@ -120,15 +99,15 @@ _RECORD = np.dtype(
 
 def round_series(seen: Rounds) -> f.RoundSeries:
     """Statistic, threshold and spending, at most `POINTS` rounds of them."""
-    spent = np.cumsum(seen.asked)
-    kept = _thin(seen.rounds, POINTS)
+    spent = np.cumsum(seen.table["asked"])
+    kept = _thin(len(seen.table), POINTS)
     return f.RoundSeries(
         round=tuple(i + 1 for i in kept),
-        statistic=tuple(_finite(seen.statistic[i]) for i in kept),
-        threshold=tuple(_finite(seen.threshold[i]) for i in kept),
-        asked=tuple(bool(seen.asked[i]) for i in kept),
+        statistic=tuple(_finite(seen.table["statistic"][i]) for i in kept),
+        threshold=tuple(_finite(seen.table["threshold"][i]) for i in kept),
+        asked=tuple(bool(seen.table["asked"][i]) for i in kept),
         spent=tuple(int(spent[i]) for i in kept),
-        total=seen.rounds,
+        total=len(seen.table),
     )
 
 
@@ -140,13 +119,13 @@ def before_label(game: Game) -> f.BeforeLabel | None:
 
 def gate_score(spec: RunSpec, game: Game, seen: Rounds) -> f.GateScore | None:
     """The gate score summed over rounds; None where no round has one."""
-    scores = seen.gate_score
+    scores = seen.table["gate_score"]
     if not len(scores) or np.isnan(scores).all():
         return None
     costs = np.maximum(np.where(np.isfinite(scores), scores, 0.0), 0.0)
     return f.GateScore(
         total=float(costs.sum()),
-        asked=float(costs[seen.asked].sum()),
+        asked=float(costs[seen.table["asked"]].sum()),
         rounds=len(costs),
         width_scale=width_scale(spec.settings, game.examples.block.dim),
     )
@@ -159,23 +138,25 @@ def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, 
     """
     labels = {row: label for row, label, _ in game.examples.bought}
     said = {row["item"]: row["said"] for row in game.ledger.export() if row["slot"] == 0}
-    scores = np.where(np.isfinite(seen.gate_score), seen.gate_score, seen.statistic)
+    scores = np.where(
+        np.isfinite(seen.table["gate_score"]), seen.table["gate_score"], seen.table["statistic"]
+    )
     scores = np.where(np.isfinite(scores), scores, -np.inf)
-    half = seen.rounds // 2
+    half = len(seen.table) // 2
     order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(sources.forgotten)]
     found = []
-    for at in [at for at in order if seen.item[at] not in sources.forgotten][:SHOWN]:
-        row = int(seen.item[at])
+    for at in [at for at in order if seen.table["item"][at] not in sources.forgotten][:SHOWN]:
+        row = int(seen.table["item"][at])
         item, label = sources.dataset.items[row], labels.get(row)
         found.append(
             f.Contested(
                 item=item.id,
                 prompt=item.prompt[:EXCERPT],
-                choice=item.candidates[seen.choice[at]],
+                choice=item.candidates[seen.table["choice"][at]],
                 label=None if label is None else item.candidates[label],
                 statistic=_finite(scores[at]),
                 round=int(at) + 1,
-                asked=bool(seen.asked[at]),
+                asked=bool(seen.table["asked"][at]),
                 said=None if said.get(item.id) is None else str(said[item.id]),
             )
         )

@@ -15,7 +15,9 @@ def worth_of(spec: RunSpec, trainer: LinearTrainer) -> str:
     """A sentence on what the labels of a model were worth, if the run has such."""
     if trainer.said is None:
         return ""
-    cost = _bought_beside(trainer)
+    rows = [row for row in trainer.ledger.export() if row["purpose"] == SOFT]
+    paid = [int(str(row["price"])) for row in rows if row["state"] == "answered"]
+    cost = f" It gave {len(paid):,} labels for {money(sum(paid))}." if paid else ""
     if (found := trainer.confusion()) is None:
         return (
             f"{cost} No label bought at random was compared with the model's, so they took no part."
@@ -38,10 +40,3 @@ def worth_of(spec: RunSpec, trainer: LinearTrainer) -> str:
         f"{compared}. Such a label says {model:.1f} of the {people:.1f} bits that a person's says"
         f" of an item's class{worth * bool(price)}.{cost}"
     )
-
-
-def _bought_beside(trainer: LinearTrainer) -> str:
-    """A sentence on the labels that the run bought of a model beside people, if it bought any."""
-    rows = [row for row in trainer.ledger.export() if row["purpose"] == SOFT]
-    paid = [int(str(row["price"])) for row in rows if row["state"] == "answered"]
-    return f" It gave {len(paid):,} labels for {money(sum(paid))}." if paid else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
@@ -37,7 +37,8 @@ def records_of(spec: RunSpec) -> list[ItemRecord]:
 def _recorded(spec: RunSpec) -> Iterator[tuple[Item, int | None]]:
     """Each item and its answer; an answer of a bank, which many share, by its hash."""
     short: dict[str, str] = {}
-    for item, answer in spec.sources.as_begun(_answers(spec)):
+    by_file = spec.settings.labeler.partition(":")[0] in FILE_LABELERS
+    for item, answer in spec.sources.as_begun(spec.dataset.answers if by_file else {}):
         if spec.settings.bank is None:
             yield item, answer
             continue
@@ -46,11 +47,6 @@ def _recorded(spec: RunSpec) -> Iterator[tuple[Item, int | None]]:
                 encoded = text.encode("utf-8", "surrogatepass")
                 short[text] = blake2b(encoded, digest_size=16).hexdigest()
         yield replace(item, candidates=tuple(short[text] for text in item.candidates)), answer
-
-
-def _answers(spec: RunSpec) -> Mapping[str, int]:
-    own = spec.settings.labeler.partition(":")[0] in FILE_LABELERS
-    return spec.dataset.answers if own else {}
 
 
 def expect_same_items(spec: RunSpec, ledger: Ledger) -> None:

@@ -21,6 +21,7 @@ LETTERS = 26
 TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
 _PATHS = ("bank", "classes", "owned", "model_labels", "ask_dir", "label_template")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
+REFITTED_ONCE = {"refit_at": "1"}  # a language model whose labels are chosen by the base's scores
 OF_SAMPLE = {
     "model": "sample",
     "template": "plain",
@@ -53,11 +54,11 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
     """
     named = resolved.settings.model
     if named is not None and named != "sample" and Path(named).is_dir():
-        path = str(Path(named).resolve())  # a run may be resumed from another folder
-        absolute = resolved.settings.model_copy(update={"model": path})
-        resolved = Resolved(absolute, resolved.origin, resolved.preset)
-    if resolved.settings.protocol == "letter":
-        resolved = _lettered(resolved)
+        # a run may be resumed from another folder
+        resolved = resolved.updated(model=str(Path(named).resolve()))
+    if resolved.settings.protocol == "letter":  # as many candidates as there are letters
+        most = min(resolved.settings.max_candidates, LETTERS)
+        resolved = resolved.updated(max_candidates=most)
     if without_data:
         if named in (None, "sample"):
             return resolved.with_defaults(OF_SAMPLE, "sample")
@@ -68,13 +69,6 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
             " NAME_OR_DIR, a folder or a name on the hub"
         )
     return resolved
-
-
-def _lettered(resolved: Resolved) -> Resolved:
-    """The settings with as many candidates at most as there are letters."""
-    most = min(resolved.settings.max_candidates, LETTERS)
-    settings = resolved.settings.model_copy(update={"max_candidates": most})
-    return Resolved(settings, resolved.origin, resolved.preset)
 
 
 def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
@@ -128,24 +122,31 @@ def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
     named = {name: getattr(resolved.settings, name) for name in _PATHS}
     whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
-    settings = resolved.settings.model_copy(update=whole)
-    return Resolved(settings, resolved.origin, resolved.preset)
+    return resolved.updated(**whole)
 
 
 def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     """The settings of a run over a file: a pool, since all its items are there to choose from.
 
-    So it was measured, for items with fixed classes (`docs/decisions.md`). A stream stays where
-    nothing was, where the decisions on the way count, where the gate ranks nothing, and where a
-    labeler that answers at once would wait long for so many batches to be ranked.
+    So it was measured, for items with fixed classes and for language models, which are then
+    refitted once, at the end (`docs/decisions.md`). A stream stays where nothing was, where the
+    decisions on the way or the skipped items count, where the gate ranks nothing, and where a
+    labeler that answers at once would wait long for so many batches to be ranked by heads refitted
+    between them; a language model takes far longer to score an item than batches take to rank it.
     """
     from stacksl.core.gates.registry import GATES
 
     wanted = resolved.settings
-    chooses = wanted.aim == "model" and GATES[wanted.gate].ranks and not wanted.adapts
+    if wanted.aim != "model" or not GATES[wanted.gate].ranks:
+        return resolved
+    if wanted.adapts:
+        if not wanted.kl_on_skips:
+            resolved = resolved.with_defaults({"mode": "pool"}, "file")
+        pool = resolved.settings.mode == "pool"
+        return resolved.with_defaults(REFITTED_ONCE, "file") if pool else resolved
     people = wanted.labeler == "file" or wanted.labeler.startswith(("openai:", "hf:"))
     quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
-    if dataset.classes is None or not chooses or not (people or quick):
+    if dataset.classes is None or not (people or quick):
         return resolved
     return resolved.with_defaults({"mode": "pool"}, "file")
 

@@ -154,14 +154,23 @@ def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArra
     return nearest(found.encoder.encode(prompts), vectors, count)
 
 
-def _over_bank(dataset: Dataset, bank: Bank | None, settings: Any, kept: Kept | None) -> Dataset:
+def _read(
+    path: str | Path, settings: Settings, kept: Kept | None, *, search: bool, **how: Any
+) -> Dataset:
+    """A file of the run's kind, `how` it is said; over a bank with what its prompts retrieve."""
+    bank = None if settings.bank is None else read_bank(settings.bank)
+    how |= {"bank": bank, "max_candidates": settings.max_candidates, "seed": settings.seed}
+    dataset = read(path, **how)
     if bank is None:
         return dataset
-    return retrieved(dataset, bank, settings.features, settings.k, kept, search=kept is None)
+    count = settings.k or len(bank.texts)
+    return retrieved(dataset, bank, settings.features, count, kept, search=search)
 
 
-def _bank(path: str | None) -> Bank | None:
-    return None if path is None else read_bank(path)
+def named_columns(settings: Settings) -> dict[str, str]:
+    """The columns that the settings name, by their roles."""
+    named = {"prompt": settings.prompt_column, "label": settings.label_column}
+    return {role: name for role, name in named.items() if name}
 
 
 def read_first(
@@ -173,24 +182,17 @@ def read_first(
     kept: Kept | None,
 ) -> Dataset:
     """The first file of a run."""
-    wanted = dict(columns or {})
-    if settings.prompt_column:
-        wanted["prompt"] = settings.prompt_column
-    if settings.label_column:
-        wanted["label"] = settings.label_column
-    bank = _bank(settings.bank)
-    dataset = read(
+    return _read(
         source,
+        settings,
+        kept,
+        search=kept is None,
         format=settings.format,
-        columns=wanted or None,
+        columns={**(columns or {}), **named_columns(settings)} or None,
         classes=None if classes is None else classes.names,
-        bank=bank,
-        max_candidates=settings.max_candidates,
-        seed=settings.seed,
         strict=settings.strict,
         warn=warn,
     )
-    return _over_bank(dataset, bank, settings, kept)
 
 
 def load_test(source: str, train: Dataset, settings: Settings, kept: Kept | None = None) -> Dataset:
@@ -267,21 +269,11 @@ def read_like(
     path: str, train: Dataset, settings: Settings, what: str, kept: Kept | None = None
 ) -> Dataset:
     """A file read as `train` was; `what` it is, for messages."""
-    bank = _bank(settings.bank)
+    how = {"columns": dict(train.columns) or None, "classes": train.classes, "lenient": True}
     try:
-        dataset = read(
-            path,
-            format=settings.format,
-            columns=dict(train.columns) or None,
-            classes=train.classes,
-            bank=bank,
-            max_candidates=settings.max_candidates,
-            seed=settings.seed,
-            lenient=True,
-        )
+        return _read(path, settings, kept, search=kept is None, format=settings.format, **how)
     except DataError as fault:
         raise DataError(f"in the {what} {Path(path).name}: {fault}") from None
-    return _over_bank(dataset, bank, settings, kept)
 
 
 class Reading(Protocol):
@@ -303,21 +295,10 @@ def read_again(
 
     `given` may hold `format`, `prompt` and `label`.
     """
-    table = folder.resolved()
-    other = dict(given or {})
-    form = other.pop("format", table.get("format"))
-    bank = _bank(table.get("bank"))
-    dataset = read(
-        path,
-        format=form,
-        columns=other or None,
-        usual=model.columns,
-        classes=model.classes,
-        bank=bank,
-        max_candidates=int(table["max_candidates"]),
-        seed=int(table["seed"]),
-        lenient=True,
-    )
-    if bank is None:
-        return dataset
-    return retrieved(dataset, bank, table["features"], int(table["k"]), Kept.read(folder))
+    table, other = folder.resolved(), dict(given or {})
+    known = {name: table[name] for name in Settings.model_fields if name in table}
+    settings = Settings.model_construct(**known)
+    form = other.pop("format", settings.format)
+    kept = None if settings.bank is None else Kept.read(folder)
+    how = {"usual": model.columns, "classes": model.classes, "lenient": True}
+    return _read(path, settings, kept, search=True, format=form, columns=other or None, **how)

@@ -45,7 +45,7 @@ class Sources:
     Attributes:
         parts: the data, then the other files in the order in which they were added.
         test: the test set of the final model.
-        descriptions, examples: of the classes, where they have some.
+        given: the classes as they were given, with descriptions and examples, if they were.
         start: how many of the parts there were at the start of the run.
         gone: the ids of forgotten items, which keep their places.
         stays, stays_at_first: rows that stay `aside` when the owned item they equal is forgotten.
@@ -54,8 +54,7 @@ class Sources:
 
     parts: tuple[Part, ...]
     test: Dataset | None = None
-    descriptions: tuple[str, ...] = ()
-    examples: tuple[tuple[str, ...], ...] = ()
+    given: Classes | None = None
     start: int = 1
     gone: frozenset[str] = frozenset()
     stays: frozenset[int] = frozenset()
@@ -71,8 +70,7 @@ class Sources:
         classes: Classes | None = None,
     ) -> Sources:
         """A pool, followed by the items of `owned` with their labels; `classes` as given."""
-        said = ((), ()) if classes is None else (classes.descriptions, classes.examples)
-        sources = cls((Part("pool", pool),), test, *said)
+        sources = cls((Part("pool", pool),), test, classes)
         sources = sources if owned is None else sources.with_owned(owned)
         return replace(sources, start=len(sources.parts))
 
@@ -111,7 +109,7 @@ class Sources:
         if before is None or len(before) == len(names):
             return self
         sources = replace(self, test=None if self.test is None else _wider(self.test, names))
-        return replace(sources.with_labels(names), descriptions=classes.descriptions, began=before)
+        return replace(sources.with_labels(names), given=classes, began=self.began or before)
 
     def with_labels(self, names: tuple[str, ...]) -> Sources:
         """These sources with the label set `names`, in which theirs is contained."""
@@ -123,8 +121,7 @@ class Sources:
         if not added or classes is None:
             return self
         names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
-        wider = self.with_classes(Classes(names, said, classes.examples))
-        return replace(wider, began=self.began or classes.names)
+        return self.with_classes(Classes(names, said, classes.examples))
 
     def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
         """Each item and its answer without the classes added since the run began."""
@@ -206,8 +203,9 @@ class Sources:
         names = self.pool.classes
         if names is None:
             return None
-        said = (*self.descriptions, *[""] * (len(names) - len(self.descriptions)))
-        return Classes(names, said, self.examples)
+        given = self.given or Classes((), ())
+        more = [""] * (len(names) - len(given.descriptions))
+        return Classes(names, (*given.descriptions, *more), given.examples)
 
     @property
     def aside(self) -> frozenset[int]:
@@ -257,7 +255,9 @@ def load(
     """
     held: Dataset | None = None
     if source in (SAMPLE, QUESTIONS):
-        dataset, own = sample() if source == SAMPLE else _questions()
+        from stacksl.lm.sample.questions import questions
+
+        dataset, own = sample() if source == SAMPLE else questions()
         held = own if test == source else None
     else:
         dataset = read_first(source, settings, columns, classes, warn, kept)
@@ -290,9 +290,3 @@ def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
     if sources.classes is not None:
         sources.classes.expect_apart(found.items, f"the file of more items {Path(more.path).name}")
     return sources.with_items(found)
-
-
-def _questions() -> tuple[Dataset, Dataset]:
-    from stacksl.lm.sample.questions import questions
-
-    return questions()

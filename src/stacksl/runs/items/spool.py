@@ -62,20 +62,19 @@ def _lines(stream: IO[bytes], wanted: int) -> list[bytes]:
     found: list[bytes] = []
     for number, line in enumerate(stream, start=1):
         if line.strip():
-            _expect_object(line, number)
+            if not _is_object(line):
+                raise DataError(
+                    f"line {number} of standard input should be a JSON object, such as"
+                    ' {"text": "..."}, but is none: give JSON objects, one a line'
+                )
             found.append(line.rstrip(b"\r\n") + b"\n")
         if len(found) == wanted:
             break
     return found
 
 
-def _expect_object(line: bytes, number: int) -> None:
+def _is_object(line: bytes) -> bool:
     try:
-        is_object = isinstance(json.loads(line), dict)
+        return isinstance(json.loads(line), dict)
     except (ValueError, RecursionError):
-        is_object = False
-    if not is_object:
-        raise DataError(
-            f"line {number} of standard input should be a JSON object, such as"
-            ' {"text": "..."}, but is none: give JSON objects, one a line'
-        )
+        return False

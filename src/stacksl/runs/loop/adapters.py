@@ -159,7 +159,7 @@ def adapter_of(epoch: int, ledger: LedgerReader) -> int:
     """The refit whose adapter made the features of an epoch: the last one before it began."""
     number = 0
     for row in ledger.rows():
-        if row.event == "refit" and "adapter" in row.payload:  # refits of a pool's head have none
+        if row.event == "refit" and "adapter" in row.payload:  # not where one only begins
             number = int(row.payload["adapter"])
         elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
             return number

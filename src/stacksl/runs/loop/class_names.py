@@ -51,17 +51,17 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     turned off, items bring their own options, or what makes the features reads no text or is a
     language model.
     """
-    classes, settings = spec.dataset.classes, spec.settings
+    classes, settings = spec.sources.classes, spec.settings
     if not settings.names or settings.adapts or classes is None:
         return None
-    made_by = features or make_features(settings.features, classes=classes)
+    made_by = features or make_features(settings.features, classes=classes.names)
     if not made_by.reads_text:
         return None
     kept = spec.folder.features / FILE
     if features is None:
         return _load(kept)["rows"]
-    texts = name_texts(classes, spec.sources.descriptions or None)
-    return name_rows(features, texts, kept, spec.sources.examples)
+    texts = name_texts(classes.names, classes.descriptions)
+    return name_rows(features, texts, kept, classes.examples)
 
 
 def name_rows(

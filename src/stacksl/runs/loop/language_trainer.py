@@ -1,9 +1,9 @@
 """The trainer of a language model: refits of its adapter, and renewed features (D12).
 
 The adapter changes at numbered refits alone, each from the initial weights on all labels learnt so
-far. After a refit the features of items that can still be asked are renewed, the head is rebuilt
-from the bought items, and a new epoch of certificates begins. Each result is on disk before the
-ledger's row that names it, so that an interrupted run continues anywhere.
+far. After a refit the features of items that can still be asked are renewed, the online scorer is
+rebuilt from the bought items, and a new epoch of certificates begins. Each result is on disk before
+the ledger's row that names it, so that an interrupted run continues anywhere.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import PairBlock
 from stacksl.core.heads.linear import PairHead
 from stacksl.core.heads.logistic import Strength
-from stacksl.core.scorers import Head
+from stacksl.core.learner import Learner
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
 from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
+from stacksl.ledger.ledger import Ledger
 from stacksl.lm import LanguageModel, Lesson
 from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.runs.loop.adapters import (
@@ -35,7 +36,6 @@ from stacksl.runs.loop.adapters import (
     temperature_of,
 )
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, throttled
 from stacksl.runs.loop.trainer import AGAIN, ANSWERS, BEGINS, BESIDE, Beside, at_once
 from stacksl.runs.loop.training_examples import (
@@ -59,57 +59,53 @@ class LanguageTrainer:
 
     Args:
         spec: the run.
-        head: refits the linear head on top, by which a pool is ranked.
+        examples: the features of the items, and the labels learnt so far.
+        learner: with the online scorer, which is rebuilt in each epoch.
+        ledger: has a row of each refit and of each epoch.
         model: the language model; None for a replay, which trains nothing.
         report: called with the progress of a refit.
 
     Attributes:
+        head: ranks a pool by the model's own scores, those of the last refit; None in a stream.
+        beside: computes adapters and features on the way.
         adapters: those of the refits, on disk.
         epoch: how often the features were renewed.
         refits: how often the adapter was refitted, and `trained_on` how many labels the last time.
     """
 
     def __init__(
-        self, spec: RunSpec, head: LinearTrainer, model: LanguageModel | None, report: Report
+        self,
+        spec: RunSpec,
+        examples: Examples,
+        learner: Learner,
+        ledger: Ledger,
+        model: LanguageModel | None,
+        report: Report,
     ) -> None:
         self.spec, self.model = spec, model
-        self.examples, self.learner, self.ledger = head.examples, head.learner, head.ledger
-        self.adapters = Adapters(spec.folder.adapters, model, partial(temperature_of, self.ledger))
+        self.examples, self.learner, self.ledger = examples, learner, ledger
+        self.beside: Beside = at_once
+        self.adapters = Adapters(spec.folder.adapters, model, partial(temperature_of, ledger))
         self.epoch, self.refits, self.trained_on = 0, 0, 0
-        block = self.examples.block
+        block = examples.block
         assert isinstance(block, PairBlock)
-        self._head = head
+        own = PairHead(np.zeros(block.dim), Strength(1.0))
+        self.head = own if spec.settings.mode == "pool" else None
         self._base = block  # of the initial adapter, whose scores are the reference
         # rows in the order of the rounds; added items follow
-        self._order = tuple(self.examples.corpus.order)
-        ids, parts = tuple(self.examples.corpus.ids), spec.sources.features
+        self._order = tuple(examples.corpus.order)
+        ids, parts = tuple(examples.corpus.ids), spec.sources.features
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
         self._throttled = throttled(report)
         self._begun: Examples | None = None  # as they were when a refit was begun
         self._answers = 0  # when the last refit was made, or was due
-
-    @property
-    def beside(self) -> Beside:
-        """Computes adapters, features and heads on the way."""
-        return self._head.beside
-
-    @beside.setter
-    def beside(self, beside: Beside) -> None:
-        self._head.beside = beside
-
-    @property
-    def head(self) -> Head | None:
-        """The linear head, by which a pool is ranked: before any label the base model's scores."""
-        if self.spec.settings.mode == "pool" and not self.examples.bought:
-            return PairHead(np.zeros(self._base.dim), Strength(1.0))
-        return self._head.head
 
     # --- refits ------------------------------------------------------------------------------
 
     @property
     def due(self) -> bool:
         """Whether a share of the labels was reached, or the features are of an older adapter."""
-        return self._owed or self._stale or self._head.due
+        return self._owed or self._stale
 
     @property
     def _owed(self) -> bool:
@@ -151,12 +147,11 @@ class LanguageTrainer:
         return self.learner.round < self.learner.horizon and self._goes_on
 
     def refit(self) -> bool:
-        """Refit the adapter if due, then renew the features, then refit the head that ranks.
+        """Refit the adapter if due, then renew the features.
 
-        A run that was interrupted between the steps continues with the next one.
+        A run that was interrupted between the two continues with the second.
         """
-        unfinished = self._stale or (self._head.due and self._head.labels < 0)
-        owed = self._owed and not (self._begun is None and unfinished)  # labels arrived meanwhile
+        owed = self._owed and not (self._begun is None and self._stale)  # labels arrived meanwhile
         if owed and self._blind and self._begun is None and not self._news:
             self._discard()
             return True
@@ -166,13 +161,10 @@ class LanguageTrainer:
         if stale:
             self.adapters.take(self.refits)
             self._refresh()
-        if self._head.due:
-            self._head.refit()
         return owed or stale
 
     def repeat(self) -> None:
-        """Make the last refit of the head again, and discard it: most purchases take no other."""
-        self._head.repeat()
+        """Nothing to do: most purchases take no refit, and `_discard` makes up for one."""
 
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
@@ -213,7 +205,8 @@ class LanguageTrainer:
         """Note a refit of the adapter, which is on disk, or load the features of an epoch.
 
         A `refreshed` row up to number `after` loads the features alone, since the checkpoint
-        has the head.
+        has the online scorer. Refits that were made again and discarded, and the linear heads of
+        earlier versions, change nothing.
         """
         if row.event == "refreshed":
             self.epoch = int(row.payload["epoch"])
@@ -225,7 +218,6 @@ class LanguageTrainer:
             self._answers = answers_by(row, self.ledger)
         elif "adapter" not in row.payload:
             self._answers = int(row.payload.get(ANSWERS, self._answers))
-            self._head.replay(row, after)
         else:
             self._expect_temperature(row)
             if self._begun is None:  # it was made at once
@@ -236,13 +228,11 @@ class LanguageTrainer:
             self.refits, self.trained_on = int(row.payload["adapter"]), int(row.payload["labels"])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The counts and the head, for a checkpoint."""
-        counts = np.array([self.epoch, self.refits, self.trained_on], dtype=np.int64)
-        return {**self._head.state(), KEY: counts}
+        """The counts, for a checkpoint."""
+        return {KEY: np.array([self.epoch, self.refits, self.trained_on], dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned; the replay of `refreshed` rows loads the features."""
-        self._head.restore(arrays)
         self.epoch, self.refits, self.trained_on = (int(n) for n in arrays[KEY])
 
     # --- a refit, and the epoch after it -----------------------------------------------------
@@ -291,7 +281,6 @@ class LanguageTrainer:
             self._states(rows)
 
         self.beside(work)
-        self._head.repeat()
 
     def _idle(self, examples: Examples, scale: float) -> list[Lesson]:
         """What stands for answers that are not learnt, where the time of a refit would tell."""
@@ -338,7 +327,7 @@ class LanguageTrainer:
         self.epoch += 1
         asked = self.ledger.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
-        if self.beside is not at_once and not self._head.on_the_way:  # no row of a head follows
+        if self.beside is not at_once:
             detail[BESIDE] = True
         self.ledger.note_refreshed(len(self.examples.bought), detail)
         self._renew(fingerprint)
@@ -374,14 +363,14 @@ class LanguageTrainer:
         self.examples.block = self._epochs.load(self.epoch, fingerprint)
 
     def _rebuild(self, asked: int, seq: int | None = None) -> None:
-        """Rebuild the head from the bought items; `asked` labels were bought when the epoch began.
+        """Rebuild the scorer from the bought items.
 
-        `seq` is the ledger's row that began the epoch; None if it begins now.
+        `asked` labels were bought when the epoch began. `seq` is the ledger's row that began the
+        epoch; None if it begins now.
         """
         examples, learner = self.examples, self.learner
         scorer = learner.scorer
         assert isinstance(scorer, PairNewton)
-        self._head.labels = -1  # it was fitted on other features
         rounds = scorer.rounds
         scorer.restore(fresh_scorer(self.spec.settings, examples.block).state())
         for row, label, choice in examples.bought:

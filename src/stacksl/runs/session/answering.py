@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,8 @@ class Received:
         empty: rows still without an answer.
         faults: a line for each cell that could not be read.
         corrected: accepted answers that were replaced.
-        after_shown: answers of an audit, in all, that were corrected after it was shown; its
-            accuracy is by the answers before.
+        corrected_after_shown: answers of an audit, in all, that were corrected after it was shown;
+            its accuracy is by the answers before.
         status: of the run after them; see `status_of`.
     """
 
@@ -44,42 +44,29 @@ class Received:
     empty: int = 0
     faults: tuple[str, ...] = ()
     corrected: int = 0
-    after_shown: int = 0
+    corrected_after_shown: int = 0
     status: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
-def answer(
-    folder: RunFolder,
-    files: Sequence[Path],
-    report: Report,
-    correct: Callable[[], int] = lambda: 0,
-) -> Received:
+def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received:
     """Enter the answers in `files` and play the run until it waits again or has finished.
 
-    Cells that cannot be read are named, and all others are entered. `correct` is called first,
-    under the run's lock: it records corrections, and gives their number.
+    Cells that cannot be read are named, and all others are entered.
 
     Raises:
         RunError: the labels of the run are not from people, or a file is of another run.
         DataError: a file cannot be read; no answer of any file was entered.
     """
     _expect_people(folder)  # before the lock is waited for
-    with folder.locked():
-        with folder.as_held():
-            corrected = correct()
-        with Session.open(RunSpec.open(folder), report, held=True) as session:
-            assert isinstance(session.labeler, SheetLabeler)
-            sheets = session.labeler.read(files)
-            session.play()
-            return received(folder, session.ledger, sheets, session.receipts, corrected)
+    with folder.locked(), Session.open(RunSpec.open(folder), report, held=True) as session:
+        assert isinstance(session.labeler, SheetLabeler)
+        sheets = session.labeler.read(files)
+        session.play()
+        return received(folder, session.ledger, sheets, session.receipts)
 
 
 def received(
-    folder: RunFolder,
-    ledger: Ledger,
-    sheets: Sheets,
-    receipts: Sequence[Receipt],
-    corrected: int = 0,
+    folder: RunFolder, ledger: Ledger, sheets: Sheets, receipts: Sequence[Receipt]
 ) -> Received:
     """The result of sheets that were read and entered."""
     first, now = ledger.audited(), ledger.audited(now=True)
@@ -92,8 +79,7 @@ def received(
         late=outcomes["late"],
         empty=sheets.empty,
         faults=sheets.faults,
-        corrected=corrected,
-        after_shown=sum(now.get(item) != each for item, each in first.items()),
+        corrected_after_shown=sum(now.get(item) != each for item, each in first.items()),
         status=status_of(folder, ledger),
     )
 

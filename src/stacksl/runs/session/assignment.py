@@ -8,39 +8,31 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stacksl.core.rng import generator
-from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.files.atomic import make_private
-from stacksl.labelers.protocol import Pending, Request
-from stacksl.labelers.sheets import (
-    HOWTO,
-    Asked,
-    ClassList,
-    Reply,
-    Shown,
-    new_key,
-    read_sheet,
-    write_classes,
-    write_howto,
-    write_sheet,
-)
-from stacksl.ledger.events import MEASURING
+from stacksl.labelers.chat.labeler import ChatLabeler
+from stacksl.labelers.protocol import Labeler, Pending, Request
+from stacksl.labelers.sheets.keys import new_key
+from stacksl.labelers.sheets.reading import read_sheet
+from stacksl.labelers.sheets.rows import Asked, Reply
+from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
+from stacksl.ledger.events import MEASURING, SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
-from stacksl.runs.settings.budget import Prices, parse_prices
+from stacksl.ledger.queries import LedgerReader
+from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.fields import Settings
+from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
-from stacksl.types import Item
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 AWAY = "annotators_away"  # key of `resolved.toml`
 SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx|json)").fullmatch
-WHOLE = 26  # classes beyond which a sheet refers to a file with their list
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,41 +53,35 @@ class Sheets:
 class SheetLabeler:
     """The labeler of annotators who fill in spreadsheets: each request becomes a row of a sheet.
 
+    A model may label beside them: it gets the requests of purpose `soft`, and only those.
+
     Args:
+        spec: the run; its folder says who is away, and gets no new rows.
         ledger: records which row is assigned to whom.
-        folder: of the sheets.
-        settings: of the run: its annotators, and the number of rows open at a time.
-        items: all items of the run; `row` is the inverse, from an id to its row.
-        classes: the fixed classes, if any.
-        began: the number of classes at the start of the run, if some were added since.
-        away: the annotators who get no new rows.
-        alone: the number of the last sheet written while there was one annotator.
+        model: beside the annotators; it answers at once, or waits for its server.
     """
 
     name = FILE
     repeatable = False
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        folder: Path,
-        settings: Settings,
-        items: Sequence[Item],
-        row: Mapping[str, int],
-        classes: Classes | None,
-        began: int | None = None,
-        away: frozenset[str] = frozenset(),
-        alone: int = 0,
-    ) -> None:
-        self.ledger, self.folder, self.settings = ledger, folder, settings
-        self.items, self.row = items, row
-        self.classes, self.began, self.away, self.alone = classes, began, away, alone
+    def __init__(self, spec: RunSpec, ledger: Ledger, model: Labeler | None = None) -> None:
+        self.spec, self.settings, self.ledger, self.model = spec, spec.settings, ledger, model
+        self.folder = ask_folder(spec.settings, spec.folder.path)
+        self.items, self.classes = spec.dataset.items, spec.sources.classes
+        self.row = {item.id: index for index, item in enumerate(self.items)}
+        self.away = without_rows(spec.folder, ledger)
+        self.prices = parse_prices(spec.settings.price)
+        # the number of the last sheet written while there was one annotator
+        self._alone = int(spec.folder.resolved().get("sheets_alone", 0))
         self._asked: dict[tuple[str, int, int], Request] = {}
         self._answers: list[Answer] = []
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests; `pending` assigns them when the run has asked all that it can."""
-        self._asked |= {(r.item, r.slot, r.token): r for r in requests}
+        people = requests if self.model is None else [r for r in requests if r.purpose != SOFT]
+        self._asked |= {(r.item, r.slot, r.token): r for r in people}
+        if self.model is not None:
+            self.model.ask([each for each in requests if each.purpose == SOFT])
 
     def read(self, files: Sequence[Path]) -> Sheets:
         """Read filled-in sheets; `answers` returns their answers.
@@ -104,7 +90,8 @@ class SheetLabeler:
             DataError: a file cannot be read; no answer of any file is used.
         """
         rows = self.ledger.handed()
-        handed, shown = {row.key: self.now(row) for row in rows}, self._shown(rows)
+        handed = {row.key: self.now(row) for row in rows}
+        shown = {row.key: self.question(row) for row in rows}
         replies: list[Reply] = []
         faults: list[str] = []
         empty = 0
@@ -113,12 +100,23 @@ class SheetLabeler:
             replies += sheet.replies
             faults += [fault.line(str(path)) for fault in sheet.faults]
             empty += sheet.empty
-        found = answers_from(replies, handed, parse_prices(self.settings.price))
+        found = [self.answer(reply, handed[reply.key]) for reply in replies]
         self._answers += found
         return Sheets(tuple(found), tuple(faults), empty)
 
+    def answer(self, reply: Reply, row: Handed) -> Answer:
+        """A reply as the answer to the lease of its row, at the price of its annotator."""
+        index = None if reply.position is None else row.order[reply.position]
+        said, who, price = reply.said, row.annotator, self.prices.of(row.annotator)
+        key = (row.item, row.slot, row.token)
+        return Answer(*key, index, who, price, said, reply.text, reply.note)
+
     def answers(self) -> list[Answer]:
-        """The answers read since the last call, in their order."""
+        """People's answers read since the last call, in their order, then the model's."""
+        return [*self.from_people(), *(() if self.model is None else self.model.answers())]
+
+    def from_people(self) -> list[Answer]:
+        """People's answers since the last call; the model is not asked."""
         given, self._answers = self._answers, []
         return given
 
@@ -132,7 +130,52 @@ class SheetLabeler:
             expect_free(self.settings)
         sheets = self._sheets(self.assign())
         self._write(sheets)
-        return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
+        found = [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
+        return [*found, *self.model_pending()]
+
+    # A model beside the annotators -------------------------------------------------------------
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the model's answers gave reason to."""
+        return list(getattr(self.model, "warnings", ()))
+
+    @property
+    def asks_now(self) -> bool:
+        """Whether the model is asked by the next call of `answers`."""
+        return self._awaited() > 0 and not self.halted
+
+    @property
+    def halted(self) -> bool:
+        """Whether labels of the model are awaited and it is not asked, until `again`."""
+        return getattr(self.model, "halted", False) and self._awaited() > 0
+
+    @property
+    def silent_since(self) -> str | None:
+        """The time since which the model has given no answer; None where it answers."""
+        return getattr(self.model, "silent_since", None)
+
+    def again(self) -> None:
+        """Ask the model again by the next call of `answers`."""
+        if isinstance(self.model, ChatLabeler):
+            self.model.again()
+
+    def left(self, requests: Sequence[Request]) -> list[Answer]:
+        """What was answered or may have been billed of these requests; no call is made."""
+        return self.model.left(requests) if isinstance(self.model, ChatLabeler) else []
+
+    def _awaited(self) -> int:
+        return sum(lease.purpose == SOFT for lease in self.ledger.open_purchases())
+
+    def model_pending(self) -> list[Pending]:
+        """Where the model's answers are awaited, and since when it has given none."""
+        since = f" since {self.silent_since}" if self.silent_since else ""
+        return [
+            each._replace(why=f"the model does not answer{since}: {each.why}") if each.why else each
+            for each in (() if self.model is None else self.model.pending())
+        ]
+
+    # Rows --------------------------------------------------------------------------------------
 
     def assign(self) -> list[Handed]:
         """Assign open requests, up to the batch; all rows that are open now."""
@@ -141,7 +184,10 @@ class SheetLabeler:
         waiting = self.waiting()
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
-        new = self._assign(self._due(fresh, len(waiting)), list(out.values()), waiting)
+        # up to the batch: training labels, then what measures
+        due = sorted(fresh, key=lambda each: each.purpose in MEASURING)
+        due = due[: max(0, self.settings.batch - len(waiting))]
+        new = self._assign(due, list(out.values()), waiting)
         if new:
             self.ledger.hand_out(new)
         return [*waiting, *new]
@@ -152,19 +198,13 @@ class SheetLabeler:
 
     def waiting(self) -> list[Handed]:
         """The assigned rows that are open."""
-        leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
-        return [h for h in self.ledger.handed() if (h.item, h.slot, h.token) in leases]
-
-    def _due(self, fresh: Sequence[Request], waiting: int) -> list[Request]:
-        """The requests to assign now, up to the batch: training labels, then what measures."""
-        ordered = sorted(fresh, key=lambda each: each.purpose in MEASURING)
-        return ordered[: max(0, self.settings.batch - waiting)]
+        return [row for row, _ in open_rows(self.ledger)]
 
     def _assign(
         self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]
     ) -> list[Handed]:
         """A row for each lease, for the annotator with the fewest open rows, then rows."""
-        who, prices = annotators_of(self.settings.annotators), parse_prices(self.settings.price)
+        who = annotators_of(self.settings.annotators)
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
         given = Counter(handed.annotator for handed in known)
         had = [(handed.item, handed.slot, handed.annotator) for handed in known]
@@ -174,7 +214,7 @@ class SheetLabeler:
         rows = []
         for number, asked in enumerate(due, start=len(taken) + 1):
             names = _eligible(who, self.away, asked, had)
-            paid = [each for each in names if prices.of(each) <= asked.price]
+            paid = [each for each in names if self.prices.of(each) <= asked.price]
             name = min(paid or names, key=lambda each: (load[each], given[each]))
             lease = asked if paid else self._renewed(asked)
             key = new_key(number, rng, taken)
@@ -226,10 +266,7 @@ class SheetLabeler:
             write_howto(self.folder, mode=self._mode)
         for path, rows in missing.items():
             asked = [self.question(handed) for handed in self._mixed(rows)]
-            classes = self._class_list()
-            if classes is not None and path.suffix == ".csv" and len(classes.names) > WHOLE:
-                write_classes(self.folder, classes, self._mode)
-            write_sheet(path, asked, mode=self._mode, classes=classes, howto=HOWTO)
+            write_sheet(path, asked, self.classes, self._list, mode=self._mode, howto=HOWTO)
 
     def _open_folder(self) -> None:
         """Make the folder; an existing one outside the run's folder is not changed.
@@ -256,9 +293,9 @@ class SheetLabeler:
 
     def question(self, handed: Handed) -> Asked:
         """A row as its annotator sees it."""
-        item = self.items[self.row[handed.item]]
-        order = self.now(handed).order
-        return Asked(handed.key, item.prompt, tuple(item.candidates[i] for i in order))
+        item, first = self.items[self.row[handed.item]], len(handed.order)
+        options = tuple(item.candidates[i] for i in self.now(handed).order)
+        return Asked(handed.key, item.prompt, options, first, handed.annotator)
 
     def now(self, handed: Handed) -> Handed:
         """A row with the classes that were added since it was assigned.
@@ -269,32 +306,21 @@ class SheetLabeler:
         added = range(len(handed.order), count)
         return replace(handed, order=(*handed.order, *added)) if added else handed
 
-    def _class_list(self) -> ClassList | None:
-        """The classes with their descriptions, and the file that lists them."""
-        if self.classes is None:
-            return None
-        names = tuple(self.classes.names)
-        added = self.began is not None and len(names) > self.began
-        file = f"classes-of-{len(names)}.csv" if added else "classes.csv"
-        return ClassList(file, names, tuple(text or "" for text in self.classes.descriptions))
-
     def _path(self, sheet: int, annotator: str) -> Path:
-        alone = sheet <= self.alone or len(annotators_of(self.settings.annotators)) == 1
+        alone = sheet <= self._alone or len(annotators_of(self.settings.annotators)) == 1
         stem = f"{sheet:04d}" if alone else f"{sheet:04d}-{annotator}"
         return self.folder / f"{stem}.{self.settings.sheets}"
 
     @property
+    def _list(self) -> str:
+        """The name of the file of classes; a new one where some were added."""
+        if self.classes is None or self.spec.sources.began is None:
+            return "classes.csv"
+        return f"classes-of-{len(self.classes.names)}.csv"
+
+    @property
     def _mode(self) -> int:
         return int(self.settings.ask_mode, 8)
-
-    def _shown(self, rows: Iterable[Handed]) -> dict[str, Shown]:
-        """What each of the assigned `rows` shows, by its key."""
-        found = {}
-        for handed in rows:
-            asked, first = self.question(handed), len(handed.order)
-            shown = Shown(asked.options, handed.sheet, asked.prompt, first, handed.annotator)
-            found[handed.key] = shown
-        return found
 
 
 def _eligible(
@@ -316,28 +342,11 @@ def _eligible(
     return next(filter(None, wanted), who)
 
 
-def answers_from(
-    replies: Sequence[Reply], handed: Mapping[str, Handed], prices: Prices
-) -> list[Answer]:
-    """Replies as answers to the leases of their rows, each at the price of its annotator."""
-    found = []
-    for reply in replies:
-        row = handed[reply.key]
-        index = None if reply.position is None else row.order[reply.position]
-        found.append(
-            Answer(
-                row.item,
-                row.slot,
-                row.token,
-                index,
-                row.annotator,
-                prices.of(row.annotator),
-                said=reply.said,
-                text=reply.text,
-                note=reply.note,
-            )
-        )
-    return found
+def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:
+    """The assigned rows that are open, in their order, each with its lease."""
+    leases = {(p.item, p.slot, p.token): p for p in ledger.open_purchases()}
+    found = ((row, leases.get((row.item, row.slot, row.token))) for row in ledger.handed())
+    return [(row, lease) for row, lease in found if lease is not None]
 
 
 def annotators_of(text: str) -> list[str]:
@@ -353,6 +362,12 @@ def away_from(folder: RunFolder) -> frozenset[str]:
     """The annotators of a run who are away and get no new rows."""
     said = str(folder.resolved().get(AWAY, ""))
     return frozenset(annotators_of(said)) - {""}
+
+
+def without_rows(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
+    """The annotators who get no new rows: those away, held or set aside."""
+    barred = (name for name, row in ledger.standing().items() if row.event != "kept")
+    return away_from(folder) | frozenset(barred)
 
 
 def expect_free(settings: Settings) -> None:

@@ -17,7 +17,7 @@ from stacksl.core.calibration import (
     warmup_spreads,
 )
 from stacksl.core.followers import Follower, make_follower
-from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, make_gate, require_ranking
+from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, make_gate
 from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
@@ -66,8 +66,6 @@ def build_learner(
     scorer = fresh_scorer(settings, block)
     follower = make_follower(settings.follower, settings.k)
     gate, warnings = _gate(settings, scorer, follower, block, order)
-    if settings.mode == "pool":
-        require_ranking(gate)
     learner = Learner(
         scorer,
         gate,
@@ -126,24 +124,15 @@ def _gate(
     for each in fields(kind):  # a field of gate and scorer, such as ridge, is one setting
         if (value := getattr(settings, each.name, None)) is not None:
             parameters[each.name] = value
-    warnings: list[str] = []
-    if kind is LLF:
-        parameters["gate_scale"], warnings = _gate_scale(settings, scorer, follower, block, order)
-    return make_gate(settings.gate, **parameters), warnings
-
-
-def _gate_scale(
-    settings: Settings,
-    scorer: Scorer,
-    follower: Follower,
-    block: Block,
-    order: Sequence[int],
-) -> tuple[float, list[str]]:
-    """C by the median rule over the first items of the order, at the starting θ (D16)."""
+    if kind is not LLF:
+        return make_gate(settings.gate, **parameters), []
+    # c by the median rule over the first items of the order, at the starting θ (D16)
     inputs = [block[r] for r in order[: settings.warmup or warmup_length(len(order))]]
     spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
-    given: float | None = getattr(settings, "gate_scale", None)
+    given, warning = parameters.get("gate_scale"), None
     if given is None:
-        return calibrate_gate_scale(spreads, settings.kappa, cap=settings.gate_cap).value, []
-    warning = gate_scale_warning(given, spreads)
-    return given, [] if warning is None else [warning]
+        found = calibrate_gate_scale(spreads, settings.kappa, cap=settings.gate_cap)
+        parameters["gate_scale"] = found.value
+    else:
+        warning = gate_scale_warning(given, spreads)
+    return make_gate(settings.gate, **parameters), [] if warning is None else [warning]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from stacksl.core.blocks import SharedBlock
@@ -12,17 +10,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.models.annotators import compare_annotators, doubt_of
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
-
-
-class Answered(NamedTuple):
-    """A label of a training row, with the certificate that asked for it."""
-
-    round: int
-    item: str | None
-    annotator: str
-    label: int
-    choice: int
-    doubt: float
+from stacksl.types import Decision
 
 
 def hold_back(game: Game) -> frozenset[str]:
@@ -32,15 +20,15 @@ def hold_back(game: Game) -> frozenset[str]:
     """
     standing = {name: row.event for name, row in game.ledger.standing().items()}
     rows = _answered(game.ledger)
-    names = sorted({row.annotator for row in rows})
+    names = sorted({str(row.labeler) for _, row in rows})
     against = [n for n, name in enumerate(names) if standing.get(name, "kept") == "kept"]
     tested = [n for n, name in enumerate(names) if name not in standing]
     if len(against) < 2 or not tested:
         return frozenset()
     predicted, doubt = _predicted(game, rows)
     found = compare_annotators(
-        np.array([names.index(row.annotator) for row in rows]),
-        predicted == np.array([row.label for row in rows]),
+        np.array([names.index(str(row.labeler)) for _, row in rows]),
+        predicted == np.array([row.label().index for _, row in rows]),
         np.where(np.isfinite(doubt), doubt, 0.0),
         tested,
         against,
@@ -52,8 +40,11 @@ def hold_back(game: Game) -> frozenset[str]:
     return frozenset(names[each.annotator] for each in held)
 
 
-def _answered(ledger: LedgerReader) -> list[Answered]:
-    """The first answers of the training rows that name a candidate, in the order of rounds."""
+def _answered(ledger: LedgerReader) -> list[tuple[Decision, Row]]:
+    """The first answers of the training rows that name a candidate, in the order of rounds.
+
+    Each comes with the certificate that asked for it.
+    """
     certificates: dict[str | None, Row] = {}  # of the last round: a pool may pass an item over
     found = []
     for row in ledger.rows():
@@ -62,20 +53,17 @@ def _answered(ledger: LedgerReader) -> list[Answered]:
         elif row.forgotten or row.event != "answered" or row.purpose != "train":
             continue
         elif "index" in row.payload:
-            made = certificates[row.surrogate].decision()
-            label = row.label().index
-            found.append(
-                Answered(made.round, row.item, str(row.labeler), label, made.choice, made.statistic)
-            )
-    return sorted(found)
+            found.append((certificates[row.surrogate].decision(), row))
+    return sorted(found, key=lambda pair: (pair[0].round, str(pair[1].item), str(pair[1].labeler)))
 
 
-def _predicted(game: Game, rows: list[Answered]) -> tuple[np.ndarray, np.ndarray]:
+def _predicted(game: Game, rows: list[tuple[Decision, Row]]) -> tuple[np.ndarray, np.ndarray]:
     """The prediction of each row by class names alone, else the model's before the label."""
     trainer, block = game.trainer, game.examples.block
     if isinstance(trainer, LinearTrainer) and trainer.names is not None:
         assert isinstance(block, SharedBlock)
-        places = [game.corpus.row[str(row.item)] for row in rows]
+        places = [game.corpus.row[str(row.item)] for _, row in rows]
         names = np.asarray(trainer.names[: block.classes], dtype=np.float64)
         return doubt_of(np.asarray(block.h[places], dtype=np.float64) @ names.T)
-    return np.array([row.choice for row in rows]), np.array([row.doubt for row in rows])
+    choices, doubts = zip(*((made.choice, made.statistic) for made, _ in rows), strict=True)
+    return np.array(choices), np.array(doubts)

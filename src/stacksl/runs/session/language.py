@@ -1,11 +1,18 @@
-"""The language model of a run, by its settings and its recorded facts."""
+"""The language model of a run, by its settings and its recorded facts, and its room in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
+from stacksl.runs.settings.conflicts import due_at
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
+from stacksl.types import Item
 
 COMPUTED = {
     "lm_device": "the device",
@@ -24,12 +31,36 @@ def language_model(spec: RunSpec) -> LanguageModel:
     return LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
 
 
-def changed_facts(spec: RunSpec, model: LanguageModel) -> list[str]:
-    """A warning for each fact of `model` that differs from the recorded one."""
+def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
+    """Record how a language model computes; a warning for each fact that has changed."""
+    if not isinstance(model, LanguageModel):
+        return []
     table = spec.folder.resolved()
-    return [
+    changed = [
         f"this run began with {what} {table[name]} and continues with {now}: its numbers may differ"
         " from an undisturbed run's"
         for name, now in model.facts().items()
         if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
     ]
+    spec.note(model.facts())
+    return changed
+
+
+def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
+    """Hold the plan's memory against what is free on its device; no weight is loaded for it.
+
+    Raises:
+        SettingsError: on the CPU, it needs more than nine tenths of what is free (a warning on a
+            GPU); the sentence says what to set, or the model cannot be had.
+    """
+    from stacksl.lm.loading import place_of
+    from stacksl.lm.memory.size import expect_fit, free_bytes
+
+    processes, choices = current_processes(), choices_of(settings, {})
+    device = processes.device if settings.device != "cpu" else None
+    place = place_of(device or settings.device)
+    free = free_bytes(place)
+    if place == "cpu":
+        free //= processes.size  # every process holds a whole model
+    chosen = replace(choices, device=place)
+    expect_fit(chosen, items, due_at(settings.refit_at, labels), free, processes.size)

@@ -175,9 +175,9 @@ def consent_needed(spec: RunSpec) -> str | None:
 
 def with_consent(spec: RunSpec) -> RunSpec:
     """A spec whose user allowed what `consent_needed` named."""
-    settings = spec.settings.model_copy(update={"allow_send": True})
+    allowed = spec.resolved.updated(allow_send=True)
     origin = {**spec.resolved.origin, "allow_send": "flag"}
-    return replace(spec, resolved=Resolved(settings, origin, spec.resolved.preset))
+    return replace(spec, resolved=replace(allowed, origin=origin))
 
 
 def consent(settings: Settings) -> str:
@@ -260,7 +260,7 @@ def local_labeler(spec: RunSpec) -> Labeler:
     return labeler
 
 
-def chat_labeler(spec: RunSpec, near: Near | None = None) -> ChatLabeler:
+def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     """The labeler of a run whose labels come from a model; records consent and template first.
 
     Raises:

@@ -5,11 +5,10 @@ A new run is a resumed run with an empty ledger, so both take the same steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -19,13 +18,14 @@ from stacksl.core.parts import make_parts
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
+from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.events import SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.runs.changes.added_classes import learn_named, widen_to
 from stacksl.runs.changes.pending import complete
-from stacksl.runs.finish.finish import finish, refit_with_audit
+from stacksl.runs.finish.finish import finish
 from stacksl.runs.finish.forecasting import Forecaster
 from stacksl.runs.items.roles import assign_roles, corpus_of, measured
 from stacksl.runs.loop.choosers import make_chooser
@@ -34,23 +34,20 @@ from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.loop.trainer import UNUSED
 from stacksl.runs.session.assignment import SheetLabeler
-from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.comparing import hold_back
+from stacksl.runs.session.language import note_model
 from stacksl.runs.session.model_labels import TEMPLATE, price_beside
-from stacksl.runs.session.replay import replay
+from stacksl.runs.session.replay import UnreplayableRounds, replay
 from stacksl.runs.session.setup import (
     batches_of,
-    cut_texts,
     feature_map,
     features_again,
     features_of,
     initial_learner,
     labeler_of,
     ledger_of,
-    note_model,
     trainer_of,
 )
-from stacksl.runs.session.unreplayable import UnreplayableRounds
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.status import Record
@@ -77,27 +74,9 @@ def shown(pending: Pending) -> dict[str, Any]:
     return {"file": pending.place, "open": pending.open} | why
 
 
-class NoLabeler:
-    """The labeler of a session that asks nothing, such as a replay."""
-
-    name = "none"
-    repeatable = False
-
-    def ask(self, requests: object) -> None:
-        """Ask nobody."""
-
-    def answers(self) -> list[Any]:
-        """No answers."""
-        return []
-
-    def pending(self) -> list[Pending]:
-        """No open requests."""
-        return []
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class Session(Game):
-    """A game with its run: use it as a context manager, or call `close`.
+    """A game with its run.
 
     Attributes:
         spec: settings, items, budget and folder of the run.
@@ -114,9 +93,9 @@ class Session(Game):
     record: Record | None = None
     receipts: list[Receipt] = field(default_factory=list)
     forecaster: Forecaster | None = None
-    _parts: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
+    @contextmanager
     def open(
         cls,
         spec: RunSpec,
@@ -125,8 +104,10 @@ class Session(Game):
         labeler: Labeler | None = None,
         changes: Mapping[str, Any] | None = None,
         held: bool = False,
-    ) -> Self:
+    ) -> Iterator[Self]:
         """Lock a run and restore its learner from the checkpoints and the ledger.
+
+        At the end its state is as before where the session was not played.
 
         Args:
             spec: a new run, or one in any state.
@@ -155,8 +136,11 @@ class Session(Game):
                 record.warn(session.restore())
                 assign_roles(spec, session)
                 session.leave_model()
-            session._parts = parts.pop_all()
-        return session
+            try:
+                yield session
+            finally:
+                if session.record is not None:
+                    session.record.restore_before()
 
     @classmethod
     def _load(
@@ -173,7 +157,10 @@ class Session(Game):
         record.warn(note_model(spec, features))
         corpus = corpus_of(spec)
         learner, warnings = initial_learner(spec, block, corpus)
-        record.warn([*cut_texts(features), *warnings])
+        if features.truncated:
+            cut = f"{features.truncated} texts are longer than the encoder reads and were cut"
+            record.warn([cut])
+        record.warn(warnings)
         ledger = parts.enter_context(ledger_of(spec, began=bool(record.facts["began"])))
         record.facts["began"] = True
         record.write("running")  # a kill keeps the warnings
@@ -188,7 +175,7 @@ class Session(Game):
         """A session in its initial state, to replay the caller's `ledger`; it takes no lock."""
         block, corpus = features_again(spec), corpus_of(spec)
         learner, _ = initial_learner(spec, block, corpus)
-        return cls._of(spec, ledger, learner, NoLabeler(), Examples(corpus, block), None, silent)
+        return cls._of(spec, ledger, learner, OracleLabeler({}, {}), Examples(corpus, block))
 
     @classmethod
     def _of(
@@ -198,8 +185,8 @@ class Session(Game):
         learner: Learner,
         labeler: Labeler,
         examples: Examples,
-        features: FeatureMap | None,
-        report: Report,
+        features: FeatureMap | None = None,
+        report: Report = silent,
     ) -> Self:
         return cls(
             spec=spec,
@@ -214,24 +201,6 @@ class Session(Game):
             report=report,
         )
 
-    def close(self) -> None:
-        """Release the run; its state is as before where the session was not played."""
-        self.__exit__(None, None, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.record is not None:
-            self.record.restore_before()
-            self.record = None
-        self._parts.__exit__(kind, error, trace)
-
     # Playing -----------------------------------------------------------------------------------
 
     def play(self) -> Waiting | Finished:
@@ -244,7 +213,9 @@ class Session(Game):
         assert record is not None, "a finished run is not played again"
         with record.recording_failure():
             self._rounds()
-            waiting = self._wait() if self.ledger.open_purchases() else None
+            count, waiting = len(self.ledger.open_purchases()), None
+            if count:
+                waiting = Waiting(count, tuple(self.labeler.pending()))
             record.warn(getattr(self.labeler, "warnings", ()))
             assert self.forecaster is not None
             record.facts["plan"] = self.forecaster.facts(ended=waiting is None)
@@ -272,9 +243,7 @@ class Session(Game):
     def _rounds(self) -> None:
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
         self.receipts = []
-        if isinstance(
-            self.labeler, PeopleAndModel
-        ):  # people's are on disk before a server is asked
+        if isinstance(self.labeler, SheetLabeler):  # on disk before a server is asked
             self.receipts = self.ledger.take(self.labeler.from_people())
         self.receipts += self.take_answers()
         for receipt in self.receipts:
@@ -309,7 +278,7 @@ class Session(Game):
         others are released.
         """
         labeler = self.labeler
-        if self.spec.asks_beside or not isinstance(labeler, PeopleAndModel):
+        if self.spec.asks_beside or not isinstance(labeler, SheetLabeler) or not labeler.model:
             return
         awaited = [each for each in self.requests() if each.purpose == SOFT]
         for receipt in self.ledger.take(labeler.left(awaited)):
@@ -325,23 +294,10 @@ class Session(Game):
             self.ledger.note_refit(len(self.examples.bought), {"tune": False, UNUSED: True})
         self.ahead = False
 
-    def _wait(self) -> Waiting:
-        pending = tuple(self.labeler.pending())
-        return Waiting(len(self.ledger.open_purchases()), pending)
-
     def refit_if_due(self) -> None:
         """Refit the model if a refit is due, and write a checkpoint after a long one."""
         if self.trainer.due and not self.ahead and self.trainer.refit():
             checkpoint(self.spec.folder, self)
-
-    def refit_with_audit(self) -> int:
-        """Fit the final head of a finished run on the labels of its audit as well; their number.
-
-        Raises:
-            RunError: the run has no audit or no final head.
-        """
-        assert self.features is not None
-        return refit_with_audit(self.spec, self, self.features, measured(self.spec, self))
 
     # What is on disk ---------------------------------------------------------------------------
 

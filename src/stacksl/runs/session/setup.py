@@ -39,13 +39,11 @@ from stacksl.runs.session.assignment import (
     FILE,
     SheetLabeler,
     annotators_of,
-    ask_folder,
-    away_from,
     expect_free,
+    without_rows,
 )
-from stacksl.runs.session.beside import PeopleAndModel
 from stacksl.runs.session.build_learner import build_learner
-from stacksl.runs.session.language import changed_facts, language_model
+from stacksl.runs.session.language import language_model
 from stacksl.runs.session.model_labels import (
     Near,
     asks_local,
@@ -76,7 +74,7 @@ def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
     measuring = spec.audit + spec.progress
     share = -(-spec.settings.batch * measuring // spec.budget.labels)  # of a batch, rounded up
-    known, away = annotators_of(spec.settings.annotators), _without_rows(spec, ledger)
+    known, away = annotators_of(spec.settings.annotators), without_rows(spec.folder, ledger)
     several = len(known) - len(away) > 1  # a row needs two annotators who are present
     return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
 
@@ -91,8 +89,11 @@ def trainer_of(
 ) -> Trainer:
     """The trainer of a run; without `features`, as in a replay, it trains nothing."""
     settings = spec.settings
+    if settings.adapts:
+        model = features if isinstance(features, LanguageModel) else None
+        return LanguageTrainer(spec, examples, learner, ledger, model, report)
     examples.said = said_by_model(spec)
-    head = LinearTrainer(
+    return LinearTrainer(
         examples,
         learner,
         ledger,
@@ -103,10 +104,6 @@ def trainer_of(
         report=report,
         kept=None if features is None else spec.folder.features / GRAPH,
     )
-    if not settings.adapts:
-        return head
-    model = features if isinstance(features, LanguageModel) else None
-    return LanguageTrainer(spec, head, model, report)
 
 
 def said_by_model(spec: RunSpec) -> NDArray[np.int64] | None:
@@ -140,15 +137,6 @@ def feature_map(spec: RunSpec) -> FeatureMap:
     settings, classes = spec.settings, spec.dataset.classes
     cosine = 0.0 if settings.bank is None else BANK
     return make_features(settings.features, classes=classes, seed=settings.seed, cosine=cosine)
-
-
-def note_model(spec: RunSpec, features: FeatureMap) -> list[str]:
-    """Record how a language model computes; a sentence for each fact that has changed."""
-    if not isinstance(features, LanguageModel):
-        return []
-    changed = changed_facts(spec, features)
-    spec.note(features.facts())
-    return changed
 
 
 def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
@@ -218,13 +206,6 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
     save_block(spec.folder.features, features.transform(items), features.fingerprint, ids)
 
 
-def cut_texts(features: FeatureMap) -> list[str]:
-    """A warning where texts were too long for the encoder."""
-    if not features.truncated:
-        return []
-    return [f"{features.truncated} texts are longer than the encoder reads and were cut"]
-
-
 def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
     """The ledger of a run, created or opened and verified, with the run's own items.
 
@@ -254,12 +235,6 @@ def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
     return ledger
 
 
-def _without_rows(spec: RunSpec, ledger: LedgerReader) -> frozenset[str]:
-    """The annotators who get no new rows: those away, held or set aside."""
-    barred = (name for name, row in ledger.standing().items() if row.event != "kept")
-    return away_from(spec.folder) | frozenset(barred)
-
-
 def check_labeler(settings: Settings, sources: Sources) -> None:
     """Check that the labeler of a new run can answer its items.
 
@@ -268,42 +243,27 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
     """
     if settings.labeler == FILE:
         expect_free(settings)
-        if asks_local(settings):
-            expect_local(settings)
-    elif asks_local(settings):
+    if asks_local(settings):
         expect_local(settings)
-    elif not asks_model(settings):
+    elif settings.labeler != FILE and not asks_model(settings):
         make_labeler(
             settings.labeler, answers=sources.revealed, sizes=sources.sizes, seed=settings.seed
         )
 
 
 def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples, features: FeatureMap) -> Labeler:
-    """The labeler that the settings name, or people and a model beside them."""
-    if spec.settings.labeler == FILE and spec.settings.beside is None:
-        return sheet_labeler(spec, ledger)
+    """The labeler that the settings name: people with the model beside them, if there is one."""
     model: Labeler | None = None
     if asks_model(spec.settings):
         names = partial(class_names, spec, features)
         model = chat_labeler(spec, Near(examples, spec.settings.shots, names))
     elif asks_local(spec.settings):
         model = local_labeler(spec)
-    if model is not None and spec.settings.beside is not None:
-        return PeopleAndModel(sheet_labeler(spec, ledger), model)
+    if spec.settings.labeler == FILE:
+        return SheetLabeler(spec, ledger, model)
     return model or make_labeler(
         spec.settings.labeler,
         answers=spec.sources.revealed,
         sizes=spec.sources.sizes,
         seed=spec.settings.seed,
     )
-
-
-def sheet_labeler(spec: RunSpec, ledger: Ledger) -> SheetLabeler:
-    """The labeler of a run whose annotators answer by spreadsheet."""
-    items = spec.dataset.items
-    row = {item.id: index for index, item in enumerate(items)}
-    place = ask_folder(spec.settings, spec.folder.path)
-    began = None if spec.sources.began is None else len(spec.sources.began)
-    classes, away = spec.sources.classes, _without_rows(spec, ledger)
-    alone = int(spec.folder.resolved().get("sheets_alone", 0))
-    return SheetLabeler(ledger, place, spec.settings, items, row, classes, began, away, alone)

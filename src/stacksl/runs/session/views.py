@@ -6,10 +6,13 @@ from typing import Any
 
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
+from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.ledger import Ledger
+from stacksl.runs.finish.finish import refit_with_audit
+from stacksl.runs.items.roles import measured
 from stacksl.runs.loop.progress import checkpoint
-from stacksl.runs.session.session import NoLabeler, Session
-from stacksl.runs.session.unreplayable import UnreplayableRounds, spans
+from stacksl.runs.session.replay import UnreplayableRounds, spans
+from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.checkpoints import anchors
@@ -50,8 +53,9 @@ def train_on_audit(spec: RunSpec) -> int:
             "expected a finished run with a linear head to train on the audit, got"
             f" {spec.folder.path}: finish it first (a language model is not refitted with an audit)"
         )
-    with Session.open(spec, labeler=NoLabeler()) as session:
-        return session.refit_with_audit()
+    with Session.open(spec, labeler=OracleLabeler({}, {})) as session:  # nobody is asked
+        assert session.features is not None  # made by `open`
+        return refit_with_audit(spec, session, session.features, measured(spec, session))
 
 
 def catch_up(spec: RunSpec, ledger: Ledger) -> dict[str, Any]:

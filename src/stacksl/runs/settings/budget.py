@@ -107,15 +107,6 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     return Budget(labels, None if price is None else labels * each, each)
 
 
-def budget_mistake(text: str, price: str | None) -> str | None:
-    """What is wrong with a budget however many items there are; None where nothing is."""
-    try:
-        parse_budget(text, MANY, price)
-    except SettingsError as fault:
-        return str(fault)
-    return None
-
-
 def parse_until(text: str) -> tuple[float, int]:
     """(gain, labels) of a stop rule: stop when so many more labels gain less accuracy.
 

@@ -12,7 +12,7 @@ from typing import Any
 from stacksl.core.gates.registry import BASELINES, GATES, make_gate
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.endpoint import address
-from stacksl.runs.settings.budget import budget_mistake, micro_units
+from stacksl.runs.settings.budget import MANY, micro_units, parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.marks import Only
 
@@ -61,8 +61,8 @@ def unknown_names(settings: Settings) -> list[str]:
         if name is not None and name not in known
     ]
     by_token = settings.labeler.startswith(f"{OPENAI}:")  # the price of a label is then computed
-    wrong = budget_mistake(settings.budget, settings.price or ("0.000001" if by_token else None))
-    return found if wrong is None else [*found, wrong]
+    price = settings.price or ("0.000001" if by_token else None)
+    return found + _mistake(lambda text: parse_budget(text, MANY, price), settings.budget)
 
 
 def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
@@ -74,7 +74,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
         *_of_people(settings, explicit),
         *_of_server(settings, explicit),
         *_of_cascade(settings),
-        *(_of_adapting(settings, explicit) if settings.adapts else _of_none(explicit)),
+        *_of_adapting(settings, explicit),
     ]
 
 
@@ -283,13 +283,11 @@ def _of_prices(settings: Settings, annotators: list[str]) -> list[str]:
     ]
 
 
-def _of_none(explicit: set[str]) -> list[str]:
-    """What was given for a language model where there is none."""
-    wrong = sorted(explicit.intersection(OF_MODEL))
-    return [_belong(wrong, "a language model", "give --model NAME_OR_DIR, or ")] * bool(wrong)
-
-
 def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
+    """What a language model excludes, and what was given for one where there is none."""
+    if not settings.adapts:
+        wrong = sorted(explicit.intersection(OF_MODEL))
+        return [_belong(wrong, "a language model", "give --model NAME_OR_DIR, or ")] * bool(wrong)
     found: list[str] = []
     if "features" in explicit:
         found.append("a language model makes its own features: leave --features out")

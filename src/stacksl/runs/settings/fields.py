@@ -174,8 +174,8 @@ class Settings(BaseModel):
     )
     mode: Annotated[Literal["stream", "pool"], Flag(LEARN, "MODE")] = Field(
         "stream",
-        description="pool (all items are ranked, the default for a file of classes) or stream "
-        "(each item seen once, in an order).",
+        description="pool (all items are ranked, the default for a file of classes or with a "
+        "language model) or stream (each item seen once, in an order).",
     )
     names: Annotated[bool, Flag(LEARN)] = Field(
         True,
@@ -349,7 +349,7 @@ class Settings(BaseModel):
     refit_at: Annotated[str, Flag(MODEL, "SHARES"), _MODEL] = Field(
         "0.05,0.1,0.25,0.5,1",
         description="Shares of the budget at which the adapter is trained again: "
-        "0.05,0.1,0.25,0.5,1.",
+        "0.05,0.1,0.25,0.5,1; in the pool of a file 1.",
     )
     epochs: Annotated[int, Flag(MODEL, "N"), _MODEL] = Field(
         3, ge=1, description="Passes of a refit over its labels (3)."

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
@@ -87,14 +87,18 @@ class Resolved:
     def with_defaults(self, layer: Mapping[str, Any], where: str) -> Resolved:
         """These settings with the values of `layer` for all that nobody chose."""
         open_ = {name: value for name, value in layer.items() if self.origin[name] == "default"}
-        settings = self.settings.model_copy(update=open_)
-        return Resolved(settings, {**self.origin, **dict.fromkeys(open_, where)}, self.preset)
+        origin = {**self.origin, **dict.fromkeys(open_, where)}
+        return replace(self.updated(**open_), origin=origin)
+
+    def updated(self, **values: Any) -> Resolved:
+        """These settings with other `values`, whose origins stay."""
+        return replace(self, settings=self.settings.model_copy(update=values))
 
     def without(self, *names: str) -> Resolved:
         """These settings with the default values of `names`."""
         kept = {name: Settings.model_fields[name].default for name in names}
-        settings = self.settings.model_copy(update=kept)
-        return Resolved(settings, {**self.origin, **dict.fromkeys(names, "default")}, self.preset)
+        origin = {**self.origin, **dict.fromkeys(names, "default")}
+        return replace(self.updated(**kept), origin=origin)
 
     def explicit(self) -> dict[str, Any]:
         """What `run.toml` holds: the preset's name, what flag or config gave, and the features.
@@ -152,9 +156,11 @@ def _merge(layers: list[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any],
     for where, layer in reversed(layers):
         for name, value in layer.items():
             merged[name], origin[name] = value, where
-    if {"clip_level", "clip_multiple"} <= merged.keys():
-        lower = _lower(origin, "clip_level", "clip_multiple")
-        if lower is not None:  # two ways to set ρ: the higher layer's wins
+    if {"clip_level", "clip_multiple"} <= merged.keys():  # two ways to set ρ: the higher layer's
+        ranks = ("aim", "preset", "config", "flag")
+        one, other = (ranks.index(origin[name]) for name in ("clip_level", "clip_multiple"))
+        if one != other:
+            lower = "clip_level" if one < other else "clip_multiple"
             del merged[lower], origin[lower]
     return merged, origin
 
@@ -191,13 +197,6 @@ def _for_cascade(merged: dict[str, Any], origin: dict[str, str]) -> None:
         del merged["labeler"]
     if merged.get("labelers") is not None and "labeler" not in merged:
         merged["labeler"], origin["labeler"] = "file", origin["labelers"]
-
-
-def _lower(origin: Mapping[str, str], one: str, other: str) -> str | None:
-    """Which of two settings is from the lower layer; None where both are from the same."""
-    ranks = ("aim", "preset", "config", "flag")
-    first, second = ranks.index(origin[one]), ranks.index(origin[other])
-    return None if first == second else one if first < second else other
 
 
 def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
@@ -243,14 +242,9 @@ EXPECTED = {
 def _sentence(error: Any, gate: object) -> str:
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
-        owners = [each for each, kind in GATES.items() if name in gate_settings(kind)]
-        if owners:
+        if owners := owners_of(name):
             return with_gate(name, owners, str(gate))
-        known = {
-            *Settings.model_fields,
-            *(n for kind in GATES.values() for n in gate_settings(kind)),
-        }
-        return f"unknown setting '{name}'{nearest(name, known)}"
+        return f"unknown setting '{name}'{nearest(name, known_settings())}"
     expected = EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
     return f"{name} must be {expected}, not {error['input']!r}"
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import SMALLEST, default_size, expected_width
-from stacksl.report import facts
 from stacksl.report.wording import money, plural
 from stacksl.runs.settings.budget import Budget, parse_budget
 from stacksl.runs.spec import RunSpec, Terms
-from stacksl.runs.storage.folder import RunFolder, read_facts
+from stacksl.runs.storage.folder import shown_facts
 
 
 def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
@@ -126,8 +124,12 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         spent: the labels bought or promised.
         leased: labels that audits asked for, and `lost` of them: their items were forgotten.
     """
-    shown = _shown(spec.folder)
-    kept = (spec.audit,) if shown is None else _up_to(spec.terms.audits, shown.audit + lost)
+    facts = shown_facts(spec.folder)
+    shown = None if facts is None else facts.budget
+    kept: tuple[int, ...] = (spec.audit,)
+    if shown is not None:  # as far as they come to what was shown
+        sums = zip(spec.terms.audits, accumulate(spec.terms.audits), strict=True)
+        kept = tuple(size for size, total in sums if total <= shown.audit + lost)
     own = spec.settings.audit
     if own == 0 or (own is None and spec.test is not None) or (shown is None and spec.audit):
         return kept
@@ -136,15 +138,3 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
     added = labels - (spent if shown is None else shown.asked + shown.audit)
     size = default_size(added)
     return (*kept, size) if size or (shown is not None and added > 0) else kept
-
-
-def _up_to(audits: Sequence[int], shown: int) -> tuple[int, ...]:
-    """The first of the audits, as far as they come to what was shown."""
-    sums = accumulate(audits)
-    return tuple(size for size, total in zip(audits, sums, strict=True) if total <= shown)
-
-
-def _shown(folder: RunFolder) -> facts.Budget | None:
-    """What was bought when the run had last finished, and its audit was shown; None before."""
-    done = (folder.path / "facts.json").is_file()
-    return read_facts(folder).budget if done else None

@@ -16,14 +16,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
 from stacksl.errors import RunError, RunLocked
 from stacksl.files import formats
 from stacksl.files.atomic import DRAFT, keep_private, make_private, write_atomic
-
-if TYPE_CHECKING:
-    from stacksl.report.facts import Facts
+from stacksl.report.facts import Facts
 
 LOCK = ".lock"
 WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
@@ -144,7 +142,11 @@ class RunFolder:
         if self.path.resolve() in HELD.get():
             yield
             return
-        with self._lock_file() as file:
+        try:
+            file = (self.path / LOCK).open("a+")
+        except OSError as fault:
+            raise RunError(f"cannot lock the run {self.path}: {fault.strerror}") from fault
+        with file:
             self._acquire(file)
             file.seek(0)
             file.truncate()
@@ -192,12 +194,6 @@ class RunFolder:
                 shutil.rmtree(draft, ignore_errors=True)
             else:
                 draft.unlink(missing_ok=True)
-
-    def _lock_file(self) -> IO[str]:
-        try:
-            return (self.path / LOCK).open("a+")
-        except OSError as fault:
-            raise RunError(f"cannot lock the run {self.path}: {fault.strerror}") from fault
 
     def holder(self) -> str:
         """The process that holds the run, or held it last."""
@@ -336,14 +332,17 @@ def claim_folder(root: Path, day: str, name: str) -> Path:
     return folder
 
 
+def shown_facts(folder: RunFolder) -> Facts | None:
+    """The facts written when the run last finished; None before."""
+    return read_facts(folder) if (folder.path / FACTS).is_file() else None
+
+
 def read_facts(folder: RunFolder) -> Facts:
     """The facts that the run's report was made from.
 
     Raises:
         RunError: they cannot be read.
     """
-    from stacksl.report.facts import Facts
-
     try:
         return Facts.from_json((folder.path / FACTS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as fault:

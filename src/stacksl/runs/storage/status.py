@@ -13,7 +13,7 @@ from stacksl.errors import LedgerError, RunError, StackslError, kind_and_place
 from stacksl.labelers.protocol import Labeler
 from stacksl.report.wording import MICRO
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import TIMES, RunFolder, State, read_facts
+from stacksl.runs.storage.folder import TIMES, RunFolder, State, shown_facts
 
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader
@@ -28,7 +28,6 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     state = folder.read_state()
     counts = _counts(folder) if ledger is None else _counted(ledger)
     labels = int(table.get("labels_now", table["labels"]))
-    priced = "money_micro" in table
     done = state["state"] == "finished"
     learnt = counts["learnt"] if done else 0
     return {
@@ -41,7 +40,13 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "answered": counts["learnt" if done else "answered"],
         "spent": counts["spent"],
         "left": labels if counts["left"] is None else counts["left"],  # by the money as well
-        "money": _money(table, counts) if priced else None,
+        "money": {
+            "price": int(table["price_micro"]) / MICRO,
+            "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
+            "spent": counts["money"] / MICRO,
+        }
+        if "money_micro" in table
+        else None,
         "accuracy_before": counts["right"] / learnt if learnt else None,
         "data": table["data"],
         "gate": table["gate"],
@@ -70,31 +75,18 @@ def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None
 
     A changed run keeps the number of its previous model until it has finished again.
     """
-    if not (folder.path / "facts.json").is_file():
-        return None
-    found = getattr(read_facts(folder), name)
+    found = getattr(shown_facts(folder), name, None)
     if found is None or found.accuracy is None:
         return None
     shown = {key: getattr(found, key) for key in ("n", "accuracy", *more)}
     return {**shown, "interval": [found.low, found.high]}
 
 
-def _money(table: dict[str, Any], counts: dict[str, Any]) -> dict[str, float]:
-    price = int(table["price_micro"])
-    return {
-        "price": price / MICRO,
-        "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
-        "spent": counts["money"] / MICRO,
-    }
-
-
 def _counts(folder: RunFolder) -> dict[str, Any]:
     """Rounds, labels asked to learnt, right choices, money and who is held, from the ledger."""
     if not folder.ledger.exists():
-        zeros = dict.fromkeys(
-            ("rounds", "asked", "answered", "spent", "learnt", "right", "money"), 0
-        )
-        return {**zeros, "left": None, "held": []}
+        counted = ("rounds", "asked", "answered", "spent", "learnt", "right", "money")
+        return {**dict.fromkeys(counted, 0), "left": None, "held": []}
     from stacksl.ledger.ledger import Ledger
 
     try:

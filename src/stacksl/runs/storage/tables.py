@@ -64,14 +64,6 @@ def write_metrics(examples: Examples, path: Path) -> None:
     bought = [each for each in examples.bought if each[2] >= 0]
     for count, (row, label, choice) in enumerate(bought, start=1):
         right += label == choice
-        lines.append(
-            json.dumps(
-                {
-                    "labels": count,
-                    "item": examples.corpus.ids[row],
-                    "right": label == choice,
-                    "accuracy_before": right / count,
-                }
-            )
-        )
+        line = {"labels": count, "item": examples.corpus.ids[row], "right": label == choice}
+        lines.append(json.dumps({**line, "accuracy_before": right / count}))
     write_atomic(path, "".join(line + "\n" for line in lines))

@@ -6,9 +6,10 @@ Many short runs of `newton` are played at once: the scorer's steps over a dimens
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,39 +54,33 @@ def trials(quick: bool) -> Sequence[Trial]:
     ]  # fmt: skip
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def measure(world: World, line: Line, seed: int) -> Numbers:
     """Shares of the seed's runs that each set lost, and the sets' sizes at the end."""
-    bound, delta = source["bound"], source["delta"]
-    world = make_world(
-        seed,
-        runs=source["runs"],
-        labels=source["labels"],
-        dim=source["dim"],
-        norm_bound=bound,
-        design=source["design"],
-    )
-    played = [play_newton(world, line.settings["ridge"], delta) for line in lines]
-    bought = played[0].bought  # by `first` the same at every λ, and by the margin there is one λ
+    played, (final, level, shared) = play_newton(world, line.settings["ridge"]), _mixture(world)
+    numbers: dict[str, float | None] = {
+        **shared,
+        "lost": float(played.lost_ellipsoid.mean()),
+        "lost_plug_in": float(played.lost_plug_in.mean()),
+        "over_mixture": float((played.plug_in - level).mean()),
+        "width": _half_range_of_ellipsoid(world, played),
+    }
+    if line.settings["ridge"] == USUAL:
+        numbers |= {"radius": played.radius, "radius_mixture": _farthest(world, played, final)}
+    return numbers
+
+
+@lru_cache(maxsize=1)
+def _mixture(world: World) -> tuple[LikelihoodSet, Array, dict[str, float]]:
+    """The mixture's set of some runs, its level in all, and what it lost and measures.
+
+    By `first` the same labels are bought at every λ, and by the margin there is one λ.
+    """
+    bought, bound, delta = play_newton(world, USUAL).bought, world.bound, world.delta
     some = LabelLoss(bought.pairs[:MEASURED], bought.offset[:MEASURED])
     final = LikelihoodSet.of(some, bound, delta)
-    shared = {
-        "lost_mixture": lost_by_mixture(bought, world.truth, bound, delta),
-        "width_mixture": _half_range(world, final),
-    }
-    level = mixture_loss(bought, _spread(bought, bound))
-    found: list[Numbers] = []
-    for line, each in zip(lines, played, strict=True):
-        numbers: dict[str, float | None] = {
-            **shared,
-            "lost": float(each.lost_ellipsoid.mean()),
-            "lost_plug_in": float(each.lost_plug_in.mean()),
-            "over_mixture": float((each.plug_in - level).mean()),
-            "width": _half_range_of_ellipsoid(world, each),
-        }
-        if line.settings["ridge"] == USUAL:
-            numbers |= {"radius": each.radius, "radius_mixture": _farthest(world, each, final)}
-        found.append(numbers)
-    return found
+    lost = lost_by_mixture(bought, world.truth, bound, delta)
+    shared = {"lost_mixture": lost, "width_mixture": _half_range(world, final)}
+    return final, mixture_loss(bought, _spread(bought, bound)), shared
 
 
 def lost_by_mixture(bought: LabelLoss, truth: Array, bound: float, delta: float) -> float:
@@ -136,29 +131,6 @@ def _farthest(world: World, played: Played, final: LikelihoodSet) -> float:
     return float(best.mean())
 
 
-CERTIFICATES = StreamStudy(
-    name="certificates",
-    title="Confidence sets for labels",
-    claim="The ellipsoid of `newton` holds θ* with probability 1 − δ, whatever λ, S and d are",
-    cost="60 lines of 100 runs of 200 labels a seed, some 40 s of one core",
-    metrics=(
-        "lost",
-        "lost_plug_in",
-        "lost_mixture",
-        "over_mixture",
-        "width",
-        "width_mixture",
-        "radius",
-        "radius_mixture",
-    ),
-    seeds=10,
-    trials=trials,
-    play=measure,
-    table=layout,
-    figures=figures,
-)
-
-
 CANDIDATES, POOL = 5, 4
 Design = Literal["first", "margin"]
 """Which items are bought: all that come, or of every four the one with the smallest margin."""
@@ -169,12 +141,15 @@ class World:
     """What N runs may buy.
 
     Attributes:
+        bound, delta: S and δ.
         truth: θ*, (N, d), uniform on the sphere of radius S.
         features: φ, (N, B, P, K, d): P items to choose each of B labels from.
         labels: of each, (N, B, P), drawn from the softmax of the true scores.
         fresh: rows of which no label can be bought, (N, 2, d).
     """
 
+    bound: float
+    delta: float
     truth: Array
     features: Array
     labels: NDArray[np.int64]
@@ -182,16 +157,16 @@ class World:
 
 
 def make_world(
-    seed: int, *, runs: int, labels: int, dim: int, norm_bound: float, design: Design
+    seed: int, *, runs: int, labels: int, dim: int, bound: float, delta: float, design: Design
 ) -> World:
     """Runs under `seed`: φ uniform on the unit sphere of R^dim, fresh for each item."""
     pool = POOL if design == "margin" else 1
-    rng = generator(seed, f"certificates/{design}/{norm_bound:g}", runs, labels, dim)
-    truth = norm_bound * sphere(rng, runs, dim)
+    rng = generator(seed, f"certificates/{design}/{bound:g}", runs, labels, dim)
+    truth = bound * sphere(rng, runs, dim)
     features = sphere(rng, runs, labels, pool, CANDIDATES, dim)
     values = np.einsum("nbpkd,nd->nbpk", features, truth)
     drawn = (values + rng.gumbel(size=values.shape)).argmax(axis=-1)
-    return World(truth, features, drawn, sphere(rng, runs, 2, dim))
+    return World(bound, delta, truth, features, drawn, sphere(rng, runs, 2, dim))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,10 +190,11 @@ class Played:
     lost_plug_in: NDArray[np.bool_]
 
 
-def play_newton(world: World, ridge: float, delta: float) -> Played:
+@lru_cache(maxsize=4)
+def play_newton(world: World, ridge: float) -> Played:
     """Every run of `world` with the scorer `newton`; it knows S and buys by the smallest margin."""
     runs, count, _, _, dim = world.features.shape
-    bound = float(np.linalg.norm(world.truth[0]))
+    bound, delta = float(np.linalg.norm(world.truth[0])), world.delta
     theta, matrix = np.zeros((runs, dim)), np.tile(ridge * np.eye(dim), (runs, 1, 1))
     own, true = np.zeros(runs), np.zeros(runs)
     lost = np.zeros((2, runs), dtype=bool)
@@ -253,3 +229,27 @@ def _bought(world: World, number: int, theta: Array) -> Array:
     gold = rows[runs, world.labels[runs, number, place]]
     found: Array = (rows - gold[:, None])[:, None]
     return found
+
+
+CERTIFICATES = StreamStudy(
+    name="certificates",
+    title="Confidence sets for labels",
+    claim="The ellipsoid of `newton` holds θ* with probability 1 − δ, whatever λ, S and d are",
+    cost="60 lines of 100 runs of 200 labels a seed, some 40 s of one core",
+    metrics=(
+        "lost",
+        "lost_plug_in",
+        "lost_mixture",
+        "over_mixture",
+        "width",
+        "width_mixture",
+        "radius",
+        "radius_mixture",
+    ),
+    seeds=10,
+    trials=trials,
+    measure=measure,
+    stream=make_world,
+    table=layout,
+    figures=figures,
+)

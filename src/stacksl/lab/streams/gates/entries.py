@@ -12,9 +12,6 @@ from stacksl.core import GATES
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""
 
-TUNED = ", tuned"
-"""What the name of an entry ends with whose setting is the best of the pilot, not the default."""
-
 DEFAULTS: Mapping[str, str] = {"information": "regret", "margin": "model"}
 """The entries that are an aim's default, by name."""
 

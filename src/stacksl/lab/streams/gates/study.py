@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from stacksl.lab.streams.trial import StreamStudy, Trial
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
 from stacksl.lab.synthetic.playing import outcome, play
-from stacksl.lab.synthetic.streams import KINDS, SyntheticStream, make_stream
+from stacksl.lab.synthetic.streams import KINDS, SyntheticStream
 
 ROUNDS, QUICK_ROUNDS, DIM = 20_000, 300, 20
 BUDGETS = (0.02, 0.1)
@@ -87,13 +86,8 @@ def trials(quick: bool) -> Sequence[Trial]:
     return [*battery, *(sweep(kind, rounds) for kind in kinds if kind in SWEPT_KINDS)]
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """Regret on the way and of the last estimate, for each line."""
-    stream = make_stream(**source, seed=seed)
-    return [_numbers(stream, line, seed) for line in lines]
-
-
-def _numbers(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """Regret on the way and of the last estimate."""
     gate = dict(line.settings["gate"])
     if gate.get("gate_scale") == "calibrated":
         gate["gate_scale"] = _calibrated(stream)
@@ -125,7 +119,7 @@ GATES_STUDY = StreamStudy(
     metrics=("regret_per_round", "final_regret"),
     seeds=12,
     trials=trials,
-    play=measure,
+    measure=measure,
     derive=derive,
     summary=summary,
     table=layout,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from stacksl.lab.study.rows import Row
 from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
 from stacksl.lab.synthetic.playing import first_spread, play, regrets
-from stacksl.lab.synthetic.streams import KINDS, SyntheticStream, make_stream
+from stacksl.lab.synthetic.streams import KINDS, SyntheticStream
 
 QUICK_KINDS = ("iid", "shift-2")
 RIDGES = (0.001, 0.003, 0.01, 1.0)
@@ -112,13 +111,8 @@ def cells(gates: Sequence[Entry], rounds: int, kinds: Sequence[str] = KINDS) -> 
     ]
 
 
-def measure(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
-    """Regret on the way and the share of labels asked, for each line."""
-    stream = make_stream(**source, seed=seed)
-    return [_measure(stream, line, seed) for line in lines]
-
-
-def _measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+def measure(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
+    """Regret on the way and the share of labels asked."""
     gate, scorer = {"name": line.settings["gate"]}, line.settings["scorer_settings"]
     if "first_spreads" in line.settings:
         spread = first_spread(stream, scorer["ridge"])
@@ -202,7 +196,7 @@ LLF_STUDY = StreamStudy(
     metrics=("regret_per_round",),
     seeds=10,
     trials=trials,
-    play=measure,
+    measure=measure,
     derive=derive,
     table=lambda rows: layout(rows, [entry.name for entry in PLAYED]),
     figures=figures,

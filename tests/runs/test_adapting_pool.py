@@ -1,0 +1,177 @@
+"""A pool that a language model ranks by its own scores, which is the default of a run on a file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, prepare, run
+from stacksl.core.losses import softmax
+from stacksl.data import read
+from stacksl.errors import LabelerError, SettingsError
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.items import sources
+from stacksl.runs.items.intake import FEW_ITEMS, FEW_LABELS, for_file
+from stacksl.runs.items.spool import as_stream
+from stacksl.runs.loop import batch_selection
+from stacksl.runs.settings.resolve import resolve
+
+from .lm_cases import (
+    QUICK,
+    Corpus,
+    Refusing,
+    adapt,
+    blocks,
+    last_weights,
+    questions,
+    rows_of,
+    sentences,
+    told_labels,
+)
+
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+FIVE = "0.05,0.1,0.25,0.5,1"
+
+
+def written(path: Path, corpus: Corpus) -> Path:
+    """A file of items with their answers."""
+    lines = [
+        {"id": i.id, "prompt": i.prompt, "candidates": i.candidates, "answer": corpus[1][i.id]}
+        for i in corpus[0]
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given", "mode", "refit_at"),
+    [
+        ({}, ("pool", "file"), ("1", "file")),
+        ({"gate": "random"}, ("pool", "file"), ("1", "file")),
+        ({"refit_at": "0.5,1"}, ("pool", "file"), ("0.5,1", "flag")),
+        ({"mode": "pool"}, ("pool", "flag"), ("1", "file")),
+        ({"mode": "stream"}, ("stream", "flag"), (FIVE, "default")),
+        ({"aim": "regret"}, ("stream", "default"), (FIVE, "default")),
+        ({"gate": "first"}, ("stream", "default"), (FIVE, "default")),
+        (
+            {"objective": "stacksl", "kl_on_skips": True},
+            ("stream", "default"),
+            (FIVE, "default"),
+        ),
+        ({"gate": "always", "budget": "all"}, ("stream", "default"), (FIVE, "default")),
+    ],
+)
+def test_a_run_on_a_file_is_a_pool_refitted_once(
+    model: Path,
+    tmp_path: Path,
+    given: dict[str, Any],
+    mode: tuple[str, str],
+    refit_at: tuple[str, str],
+) -> None:
+    corpus = sentences(12) if given.get("gate") == "random" else questions(12)  # fixed classes too
+    data = written(tmp_path / "data.jsonl", corpus)
+    resolved = prepare(data, settings={"model": str(model), **given}).spec.resolved
+    found = {name: (getattr(resolved.settings, name), resolved.origin[name])
+             for name in ("mode", "refit_at")}  # fmt: skip
+    assert found == {"mode": mode, "refit_at": refit_at}
+
+
+def test_the_default_is_that_of_files_of_any_size_alone(model: Path, tmp_path: Path) -> None:
+    resolved = resolve({"model": str(model)})
+    kept = prepare(*questions(12), settings=resolved).spec.resolved
+    assert (kept.settings.mode, kept.settings.refit_at) == ("stream", FIVE), "items in memory"
+    corpus = prepare(written(tmp_path / "data.jsonl", questions(12))).dataset
+    stream = for_file(as_stream(resolve({"model": str(model), "rounds": 12})), corpus, 2)
+    assert (stream.settings.mode, stream.settings.refit_at) == ("stream", FIVE), "standard input"
+    huge = replace(corpus, items=corpus.items[:1] * (FEW_ITEMS + 1))
+    assert for_file(resolved, huge, FEW_LABELS + 1).settings.mode == "pool"
+
+
+def test_the_questions_of_the_sample_model_are_a_pool_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = read(str(written(tmp_path / "data.jsonl", questions(12))))
+    monkeypatch.setattr(sources, "_questions", lambda: (few, few))
+    plan = prepare(settings={"adapt": "lora", "audit": "0"})
+    assert (plan.settings.mode, plan.settings.refit_at) == ("pool", "1")
+
+
+def test_labels_for_each_class_need_a_linear_model(model: Path, tmp_path: Path) -> None:
+    data = written(tmp_path / "data.jsonl", sentences(12))
+    with pytest.raises(SettingsError, match="min_per_class needs a linear model"):
+        prepare(data, settings={"model": str(model), "min_per_class": 1})
+
+
+def test_a_default_run_has_one_refit_and_no_epoch(model: Path, tmp_path: Path) -> None:
+    data = written(tmp_path / "data.jsonl", questions(20))
+    made = run(data, out=tmp_path / "run", model=str(model), budget=6, **QUICK)
+    (refit,) = rows_of(made, "refit")
+    assert (refit.payload["labels"], refit.payload["adapter"]) == (6, 1)
+    assert not rows_of(made, "refreshed")
+    assert not list(made.folder.features.glob("epoch-*"))
+    assert made.replay()["labels"] == made.status()["asked"] == 6
+
+
+def bought_of(made: Run) -> list[Any]:
+    decisions = [row.decision() for row in rows_of(made, "round")]
+    return [each for each in decisions if each.asked]
+
+
+def margin(scores: Any) -> float:
+    """The difference of the two largest probabilities."""
+    second, first = np.sort(softmax(np.asarray(scores)))[-2:]
+    return float(first - second)
+
+
+def test_each_batch_is_in_doubt_by_the_scores_of_the_last_refit(
+    model: Path, tmp_path: Path
+) -> None:
+    """The second batch is by the base's scores as the first, the third by those of a refit."""
+    corpus = questions(24)
+    made = adapt(model, corpus, tmp_path / "run", mode="pool", batch=3, budget=9, refit_at="0.6,1")
+    assert [row.payload["labels"] for row in rows_of(made, "refit")] == [6, 9]
+    place = {item.id: n for n, item in enumerate(corpus[0])}
+    scores = [[margin(inputs.offset) if inputs.offset.any() else 1.0 for inputs in block]
+              for block in blocks(made, corpus)]  # fmt: skip
+    assert len(scores) == 2
+    assert not np.allclose(scores[0], scores[1])
+    bought = bought_of(made)
+    for batch, gaps in enumerate((scores[0], scores[0], scores[1])):
+        picked = bought[3 * batch : 3 * batch + 3]
+        assert all(each.reason == "rank" for each in picked)
+        found = [place[each.item] for each in picked]
+        assert [-each.statistic for each in picked] == pytest.approx([gaps[n] for n in found])
+        seen = {each.item for each in bought[: 3 * batch + 3]}
+        rest = [gap for item, gap in zip(corpus[0], gaps, strict=True) if item.id not in seen]
+        assert np.mean([gaps[n] for n in found]) < np.mean(rest)
+
+
+def test_small_batches_buy_what_one_batch_of_all_labels_buys(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_selection, "TWIN", 2.0)  # none is too near to another of its batch
+    found = []
+    for batch in (2, 5, 25):
+        settings = {"mode": "pool", "refit_at": "1", "batch": batch}
+        made = adapt(model, questions(40), tmp_path / str(batch), **settings)
+        found.append(([each.item for each in bought_of(made)], last_weights(made)))
+    assert found[0] == found[1] == found[2], "in the same order, so the same adapter"
+
+
+def test_heads_that_earlier_versions_refitted_are_passed_over(model: Path, tmp_path: Path) -> None:
+    corpus, settings = questions(40), {"mode": "pool", "refit_at": "1", "batch": 4}
+    with pytest.raises(LabelerError, match="gone home"):
+        adapt(model, corpus, tmp_path / "run", Refusing(corpus, 8), **settings)
+    made = Run.open(tmp_path / "run")
+    with Ledger.open(made.folder.ledger) as ledger:
+        ledger.note_refit(8, {"tune": False})
+    made.resume(labeler=told_labels(corpus))
+    assert last_weights(made) == last_weights(adapt(model, corpus, tmp_path / "new", **settings))
+    assert made.replay()["labels"] == 12
