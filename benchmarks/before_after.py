@@ -67,7 +67,8 @@ def language(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
         }
         what = f"the same with {budget:.0%} of the labels".replace("%", " %")
         seeds = f"0-{len(own['margin']) - 1}"
-        yield what, shown(before.get(str(budget), [])), shown(own["margin"]), shown(own["random"]), seeds, by
+        values = [before.get(str(budget), []), own["margin"], own["random"]]
+        yield (what, *map(shown, values), seeds, by)
 
 
 def bank() -> Iterable[tuple[str, ...]]:

@@ -43,6 +43,7 @@ GATES = ("margin", "random")
 BUDGETS = (0.05, 0.1, 0.25, 0.5)
 SELECTIONS = 1000  # seeds from here on compare selections
 Row = dict[str, Any]
+Cell = dict[tuple[int, int], Row]  # by quarter (0: the test file) and seed
 OF_CELL = ("gate", "budget", "seed", "settings", "pilot")
 
 
@@ -71,7 +72,6 @@ class Task:
         from stacksl.features.sentences import SentenceEncoder
 
         return SentenceEncoder("minilm").encode([item.prompt for item in self.items])
-
 
     @cached_property
     def words(self) -> NDArray[np.float32]:
@@ -275,98 +275,116 @@ def interval(values: Any) -> tuple[float, float]:
 
 def table(kept: Row) -> str:
     """What labels bought, with 95 % intervals over seeds; the goal; what was tried on the pilot."""
-    cells: dict[Any, dict[int, Row]] = defaultdict(dict)
+    cells: dict[Any, Cell] = defaultdict(dict)
     for row in kept["rows"]:
-        key = (row["pilot"], json.dumps(row["settings"]), row["budget"], row["gate"])
-        cells[key][row["seed"]] = row
-    test = {key[2:]: found for key, found in cells.items() if key[:2] == (False, "{}")}
-    n, base = next(iter(next(iter(test.values())).values()))["n"], kept["base"]["test"]
+        key = (json.dumps(row["settings"]), row["budget"], row["gate"])
+        cells[key][row["pilot"], row["seed"]] = row
+    test = {key[1:]: of_quarter(0, own) for key, own in cells.items() if key[0] == "{}"}
+    n, base = next(iter(test[0.1, "margin"].values()))["n"], kept["base"]["test"]
     lines = [
         f"{kept['items']:,} questions to label, {n} to test on, chance 0.250. Base model"
         f" {base:.3f} (standard error {(base * (1 - base) / n) ** 0.5:.3f}).",
         "",
-        "| labels | bought by | seeds | test accuracy | over random, in pairs |",
-        "|---|---|---|---|---|",
+        "| labels | bought by | seeds | test accuracy | over random, by seeds | by questions |",
+        "|---|---|---|---|---|---|",
     ]
     for (budget, gate), found in sorted(test.items()):
-        more = difference(found, test.get((budget, "random"))) if gate != "random" else ""
+        if not found:
+            continue
+        other = test[budget, "random"] if gate != "random" else {}
+        more = f"{difference(found, other)} | {of_questions(found, other):.3f}" if other else " | "
         accuracy = shown(*interval([row["accuracy"] for row in found.values()]))
         labels = next(iter(found.values()))["labels"]
         lines.append(f"| {budget:.0%} ({labels}) | {gate} | {len(found)} | {accuracy} | {more} |")
-    goal = difference(test[0.1, "margin"], test[0.25, "random"])
+    ours, random = test[0.1, "margin"], test[0.25, "random"]
     lines += [
         "",
-        f"10 % by margin less 25 % at random: {goal} over seeds,"
-        f" ± {of_questions(test[0.1, 'margin'], test[0.25, 'random']):.3f} over questions.",
+        f"10 % by margin less 25 % at random: {difference(ours, random)} over seeds,"
+        f" ± {of_questions(ours, random):.3f} over questions.",
         "",
-        f"Held out of the questions to label (base model {kept['base']['pilot']:.3f}), at random:",
+        "The last quarter of the questions to label, held out (base model"
+        f" {kept['base']['4']:.3f}), at random:",
         "",
         "| settings | labels | seeds | accuracy | over the defaults, ± over questions |",
         "|---|---|---|---|---|",
     ]
-    for key, found in sorted(cells.items()):
-        found = {seed: row for seed, row in found.items() if seed < SELECTIONS}
-        if key[0] and found:
-            settings = ", ".join(f"`{k}={v}`" for k, v in json.loads(key[1]).items())
+    for key, own in sorted(cells.items()):
+        found = {at: row for at, row in of_quarter(4, own).items() if at[1] < SELECTIONS}
+        if found:
+            settings = ", ".join(f"`{k}={v}`" for k, v in json.loads(key[0]).items())
             each = ", ".join(f"{row['accuracy']:.3f}" for _, row in sorted(found.items()))
-            seeds = ", ".join(map(str, sorted(found)))
-            plain = cells[True, "{}", *key[2:]]
-            more = over(found, plain) if settings else ""
+            seeds = ", ".join(str(seed) for _, seed in sorted(found))
+            more = over(found, cells["{}", *key[1:]]) if settings else ""
             name = settings or "the defaults"
-            lines.append(f"| {name} | {key[2]:.0%} | {seeds} | {each} | {more} |")
-    pilots = {key[3]: own for key, own in cells.items() if key[:3] == (True, "{}", 0.1)}
+            lines.append(f"| {name} | {key[1]:.0%} | {seeds} | {each} | {more} |")
+    pilots = {key[2]: own for key, own in cells.items() if key[:2] == ("{}", 0.1)}
     return "\n".join([*lines, *selected(pilots)])
 
 
-def selected(cells: dict[str, dict[int, Row]]) -> list[str]:
-    """What chose 10 % of the pilot's questions, with 95 % intervals over those held out."""
+def of_quarter(quarter: int, own: Cell) -> Cell:
+    """The rows judged on one quarter of the questions to label; 0 is the test file."""
+    return {at: row for at, row in own.items() if at[0] == quarter}
+
+
+def selected(cells: dict[str, Cell]) -> list[str]:
+    """What chose 10 % of three quarters, with 95 % intervals over the questions of the fourth."""
     own = {
-        gate: {seed: row for seed, row in found.items() if seed >= SELECTIONS}
+        gate: {at: row for at, row in found.items() if at[0] and at[1] >= SELECTIONS}
         for gate, found in cells.items()
     }
     lines = [
         "",
-        "The same questions, one batch of 10 % by other selections:",
+        "One batch of 10 % of three quarters of these questions, judged on the fourth, in each"
+        " quarter the mean of two or three seeds:",
         "",
-        "| bought by | seeds | accuracy | over `margin` | over `random` |",
-        "|---|---|---|---|---|",
+        "| bought by | quarters 1 to 4 | over `margin` | over `random` |",
+        "|---|---|---|---|",
     ]
     for gate, found in sorted(own.items()):
-        each = ", ".join(f"{row['accuracy']:.3f}" for _, row in sorted(found.items()))
-        seeds = ", ".join(map(str, sorted(found)))
+        means = []
+        for quarter in (1, 2, 3, 4):
+            rows = of_quarter(quarter, found).values()
+            means.append(f"{np.mean([row['accuracy'] for row in rows]):.3f}" if rows else "-")
         more = ["" if gate == other else over(found, own[other]) for other in ("margin", "random")]
-        lines.append(f"| `{gate}` | {seeds} | {each} | {' | '.join(more)} |")
+        if found:
+            lines.append(f"| `{gate}` | {', '.join(means)} | {' | '.join(more)} |")
     return lines
 
 
-def difference(one: dict[int, Row], other: dict[int, Row] | None) -> str:
+def difference(one: Cell, other: Cell) -> str:
     """The mean difference of accuracy over seeds that both have."""
-    both = sorted(set(one) & set(other or {}))
-    if not both or other is None:
-        return ""
+    both = sorted(set(one) & set(other))
     return shown(*interval([one[s]["accuracy"] - other[s]["accuracy"] for s in both]), sign=True)
 
 
-def over(found: dict[int, Row], plain: dict[int, Row]) -> str:
+def over(found: Cell, plain: Cell) -> str:
     """The mean difference over seeds that both have, with its 95 % interval over questions."""
-    both = sorted(set(found) & set(plain))
-    one, other = {s: found[s] for s in both}, {s: plain[s] for s in both}
-    mean = float((rights(one) - rights(other)).mean())
-    return shown(mean, of_questions(one, other), sign=True)
+    return shown(float(gap(found, plain).mean()), of_questions(found, plain), sign=True)
 
 
-def of_questions(one: dict[int, Row], other: dict[int, Row]) -> float:
+def of_questions(one: Cell, other: Cell) -> float:
     """Half the 95 % interval of the same difference over the drawing of the questions."""
-    gap = rights(one) - rights(other)
-    return float(1.96 * gap.std(ddof=1) / len(gap) ** 0.5)
+    found = gap(one, other)
+    return float(1.96 * found.std(ddof=1) / len(found) ** 0.5)
 
 
-def rights(found: dict[int, Row]) -> NDArray[np.float64]:
+def gap(one: Cell, other: Cell) -> NDArray[np.float64]:
+    """The difference of `rights` over seeds that both have, quarter by quarter."""
+    both = sorted(set(one) & set(other))
+    quarters = sorted({quarter for quarter, _ in both})
+    return np.concatenate(
+        [
+            rights([one[at] for at in both if at[0] == quarter])
+            - rights([other[at] for at in both if at[0] == quarter])
+            for quarter in quarters
+        ]
+    )
+
+
+def rights(rows: list[Row]) -> NDArray[np.float64]:
     """How often each question was answered rightly, over seeds."""
-    bits = [
-        np.unpackbits(np.frombuffer(bytes.fromhex(r["right"]), np.uint8)) for r in found.values()
-    ]
-    return np.mean(bits, axis=0)[: next(iter(found.values()))["n"]]
+    bits = [np.unpackbits(np.frombuffer(bytes.fromhex(r["right"]), np.uint8)) for r in rows]
+    return np.mean(bits, axis=0)[: rows[0]["n"]]
 
 
 def shown(mean: float, half: float, *, sign: bool = False) -> str:

@@ -1,8 +1,8 @@
 """Choosing a language model's normalisation and premise by a few labels.
 
 The base model scores the sample's questions to label in every way. Of `n` questions drawn at random
-the labels choose one way, by their accuracy or by their likelihood at a temperature fitted to them;
-it is judged on the other questions. The test questions are not read.
+the labels choose one way, by their accuracy or, as `--normalisation auto`, by their likelihood at a
+temperature fitted to them; it is judged on the other questions. The test questions are not read.
 
     python benchmarks/normalisation_choice.py --json benchmarks/results/normalisation_choice.json
     python benchmarks/normalisation_choice.py --from benchmarks/results/normalisation_choice.json
@@ -28,7 +28,6 @@ Scores = dict[str, NDArray[np.float64]]  # of each way, (n, K)
 def measure() -> dict[str, Any]:
     """The accuracy of every way on all questions, and of the ways chosen on the others."""
     from stacksl.lm.sample.questions import questions
-    from stacksl.lm.scoring.normalise import prior_temperature
 
     data, _ = questions()
     gold = np.array([data.answers[item.id] for item in data.items])
@@ -38,8 +37,6 @@ def measure() -> dict[str, Any]:
         ways |= {kind: np.array(found[kind]) for kind in ("token_mean", "sum", "char_mean")}
         ways[f"pmi, {premise}"] = np.array(found["pmi"])
     right = {way: scores.argmax(axis=1) == gold for way, scores in ways.items()}
-    # the same questions without their labels: T before any of them
-    ways = {way: own / prior_temperature(list(own)) for way, own in ways.items()}
     rows = [one(ways, right, gold, n, seed) for n in LABELS for seed in range(DRAWS)]
     return {"ways": {way: float(own.mean()) for way, own in right.items()}, "rows": rows}
 
@@ -48,25 +45,16 @@ def one(
     ways: Scores, right: dict[str, NDArray[np.bool_]], gold: NDArray[np.int64], n: int, seed: int
 ) -> dict[str, Any]:
     """What a draw of n labels chooses; a tie goes to the first way."""
+    from stacksl.lm.scoring.normalise import calibrated_loss
+
     rows = np.random.default_rng(seed).choice(len(gold), n, replace=False)
     others = np.setdiff1d(np.arange(len(gold)), rows)
     by = {
         "accuracy": max(ways, key=lambda way: right[way][rows].mean()),
-        "likelihood": min(ways, key=lambda way: loss(ways[way], gold, rows)),
+        "likelihood": min(ways, key=lambda way: calibrated_loss(ways[way][rows], gold[rows])),
     }
     accuracy = {how: float(right[way][others].mean()) for how, way in by.items()}
     return {"labels": n, "seed": seed, "chosen": by, "accuracy": accuracy}
-
-
-def loss(scores: NDArray[np.float64], gold: NDArray[np.int64], rows: NDArray[np.int64]) -> float:
-    """Minus the mean log-likelihood of the labels of `rows`, nats, as a refit calibrates it."""
-    from scipy.special import log_softmax
-
-    from stacksl.lm.scoring.normalise import fitted_temperature
-
-    scale = fitted_temperature(list(scores[rows]), gold[rows].tolist(), 1.0)
-    found = log_softmax(scores[rows] / scale, axis=1)
-    return -float(found[np.arange(len(rows)), gold[rows]].mean())
 
 
 def table(found: dict[str, Any]) -> str:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax
 
 from stacksl import Item
 from stacksl.errors import FeatureError
 from stacksl.lm import NORMALISATIONS, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.model import LanguageModel, Lesson
-from stacksl.lm.scoring.normalise import prior_temperature
+from stacksl.lm.prompt.format import PMI_CONTEXTS
+from stacksl.lm.scoring.normalise import fitted_temperature, prior_temperature
 from stacksl.lm.scoring.paths import shared_scores
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -40,6 +42,36 @@ def bought(model: LanguageModel) -> list[Lesson]:
         Lesson(item, 1, options, (0.0,) * len(options))
         for item, options in zip(ITEMS, every, strict=True)
     ]
+
+
+def test_labels_choose_normalisation_and_premise(folder: Path) -> None:
+    def loss(scores: list[Any], gold: list[int]) -> float:
+        scale = fitted_temperature(scores, gold, prior_temperature(scores))
+        pairs = zip(scores, gold, strict=True)
+        return -float(np.mean([log_softmax(each / scale)[label] for each, label in pairs]))
+
+    with pytest.raises(FeatureError, match="needs labels"):
+        opened(folder, normalisation="auto").fit(ITEMS)
+    every = {
+        (kind, premise): own
+        for premise in PMI_CONTEXTS
+        for kind, own in opened(folder, pmi_context=premise).scores(ITEMS).items()
+    }
+    chosen = set()
+    for gold in ((0, 0, 0), (3, 0, 0), (2, 1, 1), (1, 1, 2)):
+        model = opened(folder, normalisation="auto")
+        model.choose(ITEMS, gold)
+        own = (model.choices.normalisation, model.choices.pmi_context)
+        losses = {way: loss(scores, list(gold)) for way, scores in every.items()}
+        assert losses[own] == pytest.approx(min(losses.values()), abs=1e-5)
+        chosen.add(own)
+        same = opened(folder, normalisation=own[0], pmi_context=own[1])
+        for each in (model, same):
+            each.fit(ITEMS)
+        assert model.fingerprint == same.fingerprint
+        assert model.facts() == same.facts()
+        assert (model.facts()["lm_normalisation"], model.facts()["lm_pmi_context"]) == own
+    assert len(chosen) > 1, "one way for all labels is no choice"
 
 
 @pytest.mark.parametrize("kind", NORMALISATIONS)

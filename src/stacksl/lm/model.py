@@ -20,10 +20,16 @@ from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
 from stacksl.errors import FeatureError
 from stacksl.lm.distributed import ALONE, Distributed
-from stacksl.lm.prompt.format import Prompt, PromptFormat
+from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap
-from stacksl.lm.scoring.normalise import NORMALISATIONS, Normalisation, divisors, prior_temperature
+from stacksl.lm.scoring.normalise import (
+    NORMALISATIONS,
+    Normalisation,
+    calibrated_loss,
+    divisors,
+    prior_temperature,
+)
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
@@ -71,21 +77,36 @@ class LanguageModel:
     def __init__(
         self, choices: ModelChoices, *, seed: int = 0, processes: Distributed = ALONE
     ) -> None:
-        self.choices = choices
         self.seed = seed
         self._processes = processes
         self._worker = Worker(processes)
         processes.together(self._worker, "open", choices, seed)
         loaded = self._worker.loaded
-        chat = loaded.tokenizer if choices.chat else None
-        self._format = copied(PromptFormat, choices, chat=chat)
+        self._ask(choices)
         limits = Limits(choices.max_len_prompt, choices.max_len_choice, loaded.positions)
         self._tokenizing = Tokenizing(loaded.tokenizer, limits)
         self._map = StateMap(choices.state_dim)
         self._initial = self._temperature = choices.temperature
         self._cut: dict[str, TokenItem] = {}
         self._tokens: dict[Item, TokenItem] = {}
-        self._premises: dict[Item, TokenItem] = {}
+
+    def choose(self, items: Sequence[Item], gold: Sequence[int]) -> None:
+        """Take the normalisation, and for `pmi` the premise, that makes labels likeliest.
+
+        Each is judged at a temperature fitted to the same labels, under the present weights.
+
+        Args:
+            items: labelled items, one at least.
+            gold: the index of each one's label.
+        """
+        sums = self._chunked("sums", self._rows(items), None)
+        ways = [replace(self.choices, normalisation=kind) for kind in NORMALISATIONS]
+        ways += [replace(ways[-1], pmi_context=each) for each in PMI_CONTEXTS]
+        losses = []
+        for way in ways:
+            self._ask(way)
+            losses.append(calibrated_loss(self._normalised(sums, items, self._kind), gold))
+        self._ask(ways[int(np.argmin(losses))])
 
     # --- a feature map -----------------------------------------------------------------------
 
@@ -145,7 +166,7 @@ class LanguageModel:
         read = self._together("states", self._rows(chosen))
         if self._initial is None:
             sums = [each for each, _ in read]
-            scores = self._normalised(sums, chosen, self.choices.normalisation)
+            scores = self._normalised(sums, chosen, self._kind)
             self._initial = self._temperature = prior_temperature(scores)
         self._map.fit([states for _, states in read], [item.id for item in chosen])
 
@@ -228,7 +249,7 @@ class LanguageModel:
 
     @property
     def _training(self) -> TrainSettings:
-        own, scale = self.choices.normalisation, self.temperature
+        own, scale = self._kind, self.temperature
         return replace(self.choices.training, normalisation=own, temperature=scale)
 
     def save(self, folder: Path) -> str:
@@ -264,11 +285,30 @@ class LanguageModel:
             **path,
             "lm_threads": load_torch().get_num_threads(),
             "lm_processes": self._processes.size,
+            "lm_normalisation": self._kind,
+            "lm_pmi_context": self.choices.pmi_context,
             "lm_temperature": self.temperature,
             "lm_template": self.choices.template,
         }
 
     # --- inside ------------------------------------------------------------------------------
+
+    def _ask(self, choices: ModelChoices) -> None:
+        """Put items as `choices` say from here on."""
+        chat = self._worker.loaded.tokenizer if choices.chat else None
+        self.choices, self._format = choices, copied(PromptFormat, choices, chat=chat)
+        self._premises: dict[Item, TokenItem] = {}
+
+    @property
+    def _kind(self) -> Normalisation:
+        """The normalisation of scores.
+
+        Raises:
+            FeatureError: it is `auto`, and nothing was chosen yet.
+        """
+        if self.choices.normalisation == "auto":
+            raise FeatureError("the normalisation 'auto' needs labels: choose by some first")
+        return self.choices.normalisation
 
     def _rows(self, items: Iterable[Item]) -> list[TokenItem]:
         rows = self._tokenised(self._tokens, items, self._format.render)
@@ -306,7 +346,7 @@ class LanguageModel:
 
     def _scaled(self, sums: Sequence[Array], items: Sequence[Item]) -> list[Array]:
         own = self.temperature
-        return [each / own for each in self._normalised(sums, items, self.choices.normalisation)]
+        return [each / own for each in self._normalised(sums, items, self._kind)]
 
     def _normalised(
         self, sums: Sequence[Array], items: Sequence[Item], kind: Normalisation
@@ -327,7 +367,7 @@ class LanguageModel:
 
     def _examples(self, bought: Sequence[Lesson]) -> list[Example]:
         items = [each.item for each in bought]
-        pmi = self.choices.normalisation == "pmi"
+        pmi = self._kind == "pmi"
         alone = self._alone(items) if pmi else [None] * len(items)
         return [
             Example(row, own, each.label, each.candidates, each.reference)

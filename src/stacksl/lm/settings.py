@@ -23,8 +23,8 @@ class ModelChoices:
             not its name.
         system, chat_arguments: of the chat form (`prompts.PromptFormat`).
         pmi_context: the premise of `pmi` (`prompts.PromptFormat`).
-        normalisation, temperature: how log-likelihoods become scores; a temperature of None is
-            fitted (`scoring.normalise`).
+        normalisation, temperature: how log-likelihoods become scores; `auto` is chosen by labels,
+            with the premise (`LanguageModel.choose`), a temperature of None is fitted.
         max_len_prompt, max_len_choice: tokens kept (`tokens.Limits`).
         device, dtype: as `loading.load` takes them.
         path: how options are scored (`likelihood.PATHS`), or `auto`.
@@ -43,7 +43,7 @@ class ModelChoices:
     system: str | None = None
     chat_arguments: Mapping[str, Any] = field(default_factory=dict)
     pmi_context: PmiContext = "template"
-    normalisation: Normalisation = "token_mean"
+    normalisation: Normalisation | Literal["auto"] = "token_mean"
     temperature: float | None = None
     max_len_prompt: int | None = None
     max_len_choice: int | None = None

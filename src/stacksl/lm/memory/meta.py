@@ -32,6 +32,7 @@ Batch: TypeAlias = list[list[TokenItem]]
 
 FLOAT = 4  # bytes of a trained number, in every dtype of the base
 MOMENTS = 2  # of AdamW, each as large as what is trained
+PREMISED = ("pmi", "auto")  # normalisations that may score behind a premise
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def bound(config: Any, items: Sequence[TokenItem], choices: ModelChoices) -> flo
     moving = sum(each.numel() for each in parameters if each.requires_grad)
     longest = max(map(row_tokens, items))
     tokens = max(longest, min(choices.batch_tokens, BLOCK * longest))
-    if choices.normalisation == "pmi":  # a second pass holds its activations beside the first's
+    if choices.normalisation in PREMISED:  # a second pass holds its activations beside the first's
         tokens *= 2
     matrices = [each.shape for each in parameters if each.ndim > 1]
     inputs_and_outputs = sum(math.prod(shape[:-2]) * sum(shape[-2:]) for shape in matrices)
@@ -168,6 +169,8 @@ def bound(config: Any, items: Sequence[TokenItem], choices: ModelChoices) -> flo
 def _premise(item: TokenItem, choices: ModelChoices) -> TokenItem:
     """The item behind as many tokens as the premise of `pmi` has at most."""
     most = len(item.prompt)
+    if choices.normalisation == "auto":
+        return item  # any premise may be chosen
     if choices.pmi_context == "empty":
         most = 1
     elif (choices.pmi_context, choices.protocol, choices.chat) == ("template", "option", False):
@@ -314,7 +317,7 @@ def _training(
     alive.restart()
     read = likelihood.reader(likelihood.path, "with")
     sums = [each for each, _ in read(adapter.model, rows)]
-    if choices.normalisation == "pmi":
+    if choices.normalisation in PREMISED:
         alone = [[_premise(item, choices) for item in row] for row in rows]
         pairs = zip(sums, read(adapter.model, alone), strict=True)
         sums = [each - own for each, (own, _) in pairs]

@@ -145,6 +145,22 @@ def fitted_temperature(scores: Sequence[Array], gold: Sequence[int], prior: floa
     return prior * math.exp(float(found.x))
 
 
+def calibrated_loss(scores: Sequence[Array], gold: Sequence[int]) -> float:
+    """The mean -log softmax(s / T)[gold] at T fitted to the same labels, nats.
+
+    It compares normalisations, whose scores have different scales.
+
+    Args:
+        scores: (K,) a labelled item, one item at least, of a model not trained on these labels.
+        gold: the index of each one's label.
+    """
+    from scipy.special import log_softmax
+
+    scale = fitted_temperature(scores, gold, prior_temperature(scores))
+    logs = log_softmax(_padded(scores) / scale, axis=1)
+    return -float(logs[np.arange(len(scores)), gold].mean())
+
+
 def _entropy(padded: Array, log_temperature: float) -> float:
     """The mean entropy at a temperature, nats."""
     from scipy.special import entr, log_softmax

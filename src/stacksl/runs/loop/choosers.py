@@ -278,13 +278,17 @@ def _to_draw(labels: int) -> int:
 
 
 def _ranked(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
-    """`count` of the rows in `rest` with large statistics, spread over the pool."""
+    """`count` of the rows in `rest` with large statistics; by a linear model spread out."""
     head = game.trainer.head
     assert head is not None
     statistics, predicted = _statistics(game, rest, head)
     best = np.argsort(-statistics, kind="stable")
-    classes = None if predicted is None else predicted[best].tolist()
-    picked = spread_out([rest[b] for b in best], count, game.examples.block, classes)
+    rows = [rest[b] for b in best]
+    if isinstance(game.trainer, LinearTrainer):
+        classes = None if predicted is None else predicted[best].tolist()
+        picked = spread_out(rows, count, game.examples.block, classes)
+    else:  # features of a language model are less an item's mean: they compare no items
+        picked = rows[:count]
     found = [_certificate(game, row) for row in picked]
     cut = float(statistics[best[count]]) if count < len(best) else _ANY
     return _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))

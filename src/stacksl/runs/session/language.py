@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel
@@ -13,6 +14,8 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
+
+MOST_CHOOSE = 512  # owned labels by which a normalisation is chosen
 
 COMPUTED = {
     "lm_device": "the device",
@@ -28,7 +31,12 @@ def language_model(spec: RunSpec) -> LanguageModel:
     """The language model of a run, by its settings and its recorded facts."""
     recorded = spec.folder.resolved()
     choices = choices_of(spec.settings, recorded)
-    return LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
+    model = LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
+    if choices.normalisation == "auto":
+        labels = list(islice(spec.sources.owned.items(), MOST_CHOOSE))
+        items = {item.id: item for item in spec.dataset.items}
+        model.choose([items[name] for name, _ in labels], [label for _, label in labels])
+    return model
 
 
 def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:

@@ -292,11 +292,11 @@ class Settings(BaseModel):
         "letter.",
     )
     normalisation: Annotated[
-        Literal["token_mean", "sum", "char_mean", "pmi"], Flag(MODEL, "NAME"), _MODEL
+        Literal["token_mean", "sum", "char_mean", "pmi", "auto"], Flag(MODEL, "NAME"), _MODEL
     ] = Field(
         "token_mean",
         description="How an option's log-likelihood becomes its score: token_mean (the default), "
-        "sum, char_mean or pmi; a report shows all four.",
+        "sum, char_mean or pmi; a report shows all four. auto: by the labels of --owned.",
     )
     system: Annotated[str | None, _MODEL] = Field(
         None, description="The text of a system turn, with chat."

@@ -27,6 +27,8 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         adapt=settings.adapt or "lora",
         template=template(settings.template, settings.protocol) if text is None else str(text),
         chat_arguments=chat_arguments(settings.chat_arguments),
+        pmi_context=recorded.get("lm_pmi_context", settings.pmi_context),
+        normalisation=recorded.get("lm_normalisation", settings.normalisation),
         dtype=str(recorded.get("lm_dtype", settings.dtype)),
         path=path,
         lora=_lora(settings),

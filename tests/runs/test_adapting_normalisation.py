@@ -1,0 +1,81 @@
+"""`--normalisation auto`: labels held elsewhere choose how a language model's scores are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.errors import SettingsError
+from stacksl.lm import LanguageModel, ModelChoices
+from stacksl.lm.scoring.normalise import calibrated_loss
+from stacksl.runs.session.language import language_model
+from stacksl.runs.spec import RunSpec
+
+from .lm_cases import QUICK, last_weights, questions
+from .test_adapting_pool import written
+
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+OWNED = questions(8, seed=3)
+
+
+def begun(model: Path, folder: Path, **settings: Any) -> Run:
+    folder.mkdir(exist_ok=True)
+    owned = written(folder / "owned.jsonl", OWNED)
+    data = written(folder / "data.jsonl", questions(12))
+    given = {**QUICK, "budget": 4, "owned": str(owned), "normalisation": "auto", **settings}
+    return run(data, out=folder / "run", model=str(model), adapt="lora", **given)
+
+
+def way_of(made: Run) -> tuple[str, str]:
+    recorded = made.folder.resolved()
+    return recorded["lm_normalisation"], recorded["lm_pmi_context"]
+
+
+def test_owned_labels_choose_before_the_first_round(model: Path, tmp_path: Path) -> None:
+    made = begun(model, tmp_path / "auto")
+    items, answers = OWNED
+    gold = [answers[item.id] for item in items]
+    losses = {}
+    for premise in ("template", "last_line", "empty"):
+        base = LanguageModel(ModelChoices(str(model), device="cpu", pmi_context=premise))
+        for kind, scores in base.scores(items).items():
+            losses[kind, premise] = calibrated_loss(scores, gold)
+    assert losses[way_of(made)] == pytest.approx(min(losses.values()), abs=1e-5)
+    assert made.status()["state"] == "finished"
+    assert made.replay()["labels"] == 4 + len(items)
+    kind, premise = way_of(made)
+    named = begun(model, tmp_path / "named", normalisation=kind, pmi_context=premise)
+    assert last_weights(named) == last_weights(made)
+
+
+def test_the_choice_is_made_again_after_a_kill_and_never_once_it_is_recorded(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = begun(model, tmp_path / "one")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("stacksl.runs.session.session.note_model", killed)
+        with pytest.raises(KeyboardInterrupt):
+            begun(model, tmp_path / "two")
+    made = Run.open(tmp_path / "two" / "run")
+    assert "lm_normalisation" not in made.folder.resolved()
+    made = made.resume()
+    assert way_of(made) == way_of(undisturbed)
+    assert last_weights(made) == last_weights(undisturbed)
+    monkeypatch.setattr(LanguageModel, "choose", killed)
+    spec = RunSpec.open(made.folder)
+    assert language_model(spec).choices.normalisation == way_of(made)[0]
+    assert len(list(made.predict(questions(2, seed=9)[0]))) == 2
+
+
+def test_without_labels_it_is_refused(model: Path) -> None:
+    with pytest.raises(SettingsError, match="give --owned FILE, or name token_mean"):
+        run(*questions(6), model=str(model), adapt="lora", normalisation="auto", budget=2)
