@@ -32,6 +32,7 @@ CASES = (
     ("ridge", "rewards", "fused", 4000, 20, 20),
     ("newton", "labels", "fused", 4000, 5, 20),
     ("newton", "labels", "fused", 1000, 4, 384),
+    ("ridge", "classes", "fused", 1000, 77, 384),
     ("ridge", "rewards", "loop", 400, 20, 20),
     ("newton", "labels", "loop", 400, 5, 20),
     ("ridge", "classes", "loop", 200, 77, 384),

@@ -32,6 +32,7 @@ CASES = (Case(20, 10, 20_000), Case(384, 4, 4_000), Case(384, 77, 210))
 BARS = (
     ("(20, 10)", "numpy", "fused", 30.0),
     ("(384, 4)", "numpy", "fused", 2.2),
+    ("(384, 77)", "fused", "shared", 15.0),
     *(("(20, 10)", peer.name, "fused", 1.0) for peer in PEERS),
 )
 
@@ -74,6 +75,7 @@ def summary(
                 "microseconds": statistics.median(times),
                 "least": min(times),
                 "times_fused": statistics.median(row[name] / row["fused"] for row in rows),
+                "times_shared": statistics.median(row[name] / row["shared"] for row in rows),
             }
         )
     return [*found, *({"case": case.name, "contender": n, "absent": w} for n, w in absent.items())]
@@ -81,14 +83,14 @@ def summary(
 
 def show(rows: list[dict[str, Any]]) -> None:
     """The table of one case."""
-    print(f"\n(d, K) = {rows[0]['case']}{'':10}us a round   (least)   / fused")
+    print(f"\n(d, K) = {rows[0]['case']}{'':10}us a round   (least)   / fused  / shared")
     for row in rows:
         if "absent" in row:
             print(f"  {row['contender']:22} left out: {row['absent']}")
         else:
             print(
                 f"  {row['contender']:22}{row['microseconds']:12.2f}{row['least']:10.2f}"
-                f"{row['times_fused']:10.2f}"
+                f"{row['times_fused']:10.2f}{row['times_shared']:10.2f}"
             )
 
 

@@ -147,7 +147,7 @@ def test_one_shared_matrix_is_the_whole_one(dim: int) -> None:
     settings = ScorerSettings(ridge=0.5)
     played = run_stream(
         "ridge", h, classes=classes, labels=labels, gate=First(), budget=ROUNDS,
-        settings=settings,
+        settings=settings, engine="fused",
     )  # fmt: skip
     for t in range(ROUNDS):
         inverse = np.linalg.inv(gram)
@@ -222,9 +222,7 @@ def test_long_streams_are_played_in_chunks(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_mark_is_the_estimate_of_the_stream_cut_there(engine) -> None:
     """Also under a budget that is spent before, and on class heads."""
     phi, labels = pairs(8), golds(8)
-    cases: list[tuple[str, Any, dict[str, Any]]] = [("newton", phi, {})]
-    if engine == "loop":
-        cases.append(("ridge", phi[:, 0], {"classes": K}))
+    cases = [("newton", phi, {}), ("ridge", phi[:, 0], {"classes": K})]
     for scorer, rows, more in cases:
         options: dict[str, Any] = {"gate": First(), "budget": 30, "engine": engine, **more}
         whole = run_stream(scorer, rows, labels=labels, marks=(7, 40, ROUNDS), **options)
@@ -275,14 +273,11 @@ def test_utilities_of_all_candidates_are_their_labels(engine) -> None:
 def test_without_an_engine_the_loop_plays() -> None:
     h, labels = pairs(7, candidates=1)[:, 0], golds(7)
     options: dict[str, Any] = {"labels": labels, "classes": K, "gate": Margin(), "budget": 9}
-    for scorer in ("sgd", "newton", "ridge"):
+    for scorer in ("sgd", "newton"):
         assert run_stream(scorer, h, **options).engine == "loop"
-    with pytest.raises(SettingsError, match="on class heads"):
-        run_stream("ridge", h, **options, engine="fused")
-    pulled: dict[str, Any] = {"labels": labels, "gate": Margin(), "budget": 9, "kl_on_skips": True}
-    assert run_stream("sgd", pairs(7), **pulled).engine == "loop"
-    with pytest.raises(SettingsError, match="with KL-only steps"):
-        run_stream("sgd", pairs(7), **pulled, engine="fused")
+        with pytest.raises(SettingsError, match=f"'{scorer}' on class heads"):
+            run_stream(scorer, h, **options, engine="fused")
+    assert run_stream("ridge", h, **options).engine == "fused"
 
 
 def test_the_window_is_the_scorers() -> None:

@@ -156,11 +156,14 @@ PAIRS = given(
     seed=st.integers(0, 999),
     kind=st.sampled_from(KINDS),
     certificates=st.booleans(),
+    kl_on_skips=st.booleans(),
     rewarded=st.booleans(),
 )
 
 
-def agree_on_pairs(gate, data, scorer, shape, share, seed, kind, certificates, rewarded) -> None:
+def agree_on_pairs(
+    gate, data, scorer, shape, share, seed, kind, certificates, kl_on_skips, rewarded
+) -> None:
     rounds, candidates, _ = shape
     generator = np.random.default_rng([seed, 1])
     feedback = (
@@ -175,6 +178,7 @@ def agree_on_pairs(gate, data, scorer, shape, share, seed, kind, certificates, r
         budget=budget_of(share, rounds),
         settings=data.draw(settings_of(scorer, gate[0])),
         seed=seed,
+        kl_on_skips=kl_on_skips,
         width_scale=None if seed % 2 else 0.4,
         certificates=certificates,
         **feedback,
@@ -185,6 +189,33 @@ def agree_on_pairs(gate, data, scorer, shape, share, seed, kind, certificates, r
 @pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
 def test_engine_and_loop_agree_on_pairs(gate, examples) -> None:
     settings(max_examples=examples)(PAIRS(agree_on_pairs))(gate=gate)
+
+
+@pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
+@given(
+    shape=shapes(),
+    setting=settings_of("ridge"),
+    share=st.floats(0, 1),
+    seed=st.integers(0, 999),
+    kind=st.sampled_from(KINDS),
+    certificates=st.booleans(),
+)
+@settings(max_examples=25)
+def test_engine_and_loop_agree_on_classes(
+    gate, shape, setting, share, seed, kind, certificates
+) -> None:
+    rounds, classes, dim = shape
+    both(
+        "ridge",
+        rows_of((rounds, dim), seed, "plain" if kind == "equal" else kind),
+        classes=classes,
+        labels=np.random.default_rng([seed, 1]).integers(classes, size=rounds),
+        gate=make_gate(gate[0], **gate[1]),
+        budget=budget_of(share, rounds),
+        settings=setting,
+        seed=seed,
+        certificates=certificates,
+    )
 
 
 def test_the_clip_level_follows_a_window_that_slides() -> None:
@@ -259,10 +290,11 @@ def guards(draw: st.DrawFn) -> DriftGuard:
     guarded=st.booleans(),
     followed=st.booleans(),
     certificates=st.booleans(),
+    kl_on_skips=st.booleans(),
 )
 @settings(max_examples=250)
 def test_engine_and_loop_agree_on_marks_followers_and_resets(
-    data, scorer, shape, gate, share, seed, guarded, followed, certificates
+    data, scorer, shape, gate, share, seed, guarded, followed, certificates, kl_on_skips
 ) -> None:
     """Rows in general position: a follower's exact ties are broken by rounding."""
     rounds, candidates, _ = shape
@@ -276,6 +308,7 @@ def test_engine_and_loop_agree_on_marks_followers_and_resets(
         budget=budget_of(share, rounds),
         settings=setting,
         seed=seed,
+        kl_on_skips=kl_on_skips,
         certificates=certificates,
         marks=sorted(data.draw(st.sets(st.integers(1, rounds), max_size=4))),
         present=present,

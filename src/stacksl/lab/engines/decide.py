@@ -17,7 +17,7 @@ from stacksl.core.gates.rules import Clock, GateState
 from stacksl.lab.engines.algebra import all_pair_norms
 from stacksl.lab.engines.compiling import allocating, compiled, inlined
 from stacksl.lab.engines.loop_state import LEARNT, ROUNDS, Certificates, Memory, Space
-from stacksl.lab.engines.plan import Plan
+from stacksl.lab.engines.plan import SGD, Plan
 
 forced = allocating(rules.forced)
 _contested_statistic = allocating(rules.contested_statistic)
@@ -133,15 +133,22 @@ def widest_of(space: Space, rows: Array) -> tuple[float, int]:
 
 
 @inlined
-def certify(plan: Plan, out: Certificates, space: Space, reach: float, choice: int, t: int) -> None:
+def certify(
+    plan: Plan,
+    out: Certificates,
+    scores: Array,
+    widths: Array,
+    pair_widths: Array,
+    reach: float,
+    choice: int,
+    t: int,
+) -> None:
     """Write the choice of round t + 1 with its bounds and its gate score."""
     out.choices[t] = choice
-    out.scores[t] = space.scores[choice]
+    out.scores[t] = scores[choice]
     if plan.certificates:
-        out.reaches[t] = reach * space.widths[choice]
-        out.gate_scores[t] = _contested_statistic(
-            space.scores, space.pairs, choice, plan.width_scale
-        )
+        out.reaches[t] = reach * widths[choice]
+        out.gate_scores[t] = _contested_statistic(scores, pair_widths, choice, plan.width_scale)
 
 
 @compiled
@@ -184,19 +191,20 @@ def in_doubt(plan: Plan, scores: Array, square: float, reach: float) -> bool:
 @inlined
 def statistic(
     plan: Plan,
-    memory: Memory,
-    space: Space,
     clock: Clock,
+    scores: Array,
+    widths: Array,
+    pair_widths: Array,
     radius: float,
+    volume: float,
     choice: int,
-    of_rows: float,
+    of_rows: float = np.nan,
 ) -> float:
     """The gate's g (score units); NaN where it is made of widths and they are.
 
     `of_rows` is the entropy or the information, in nats (see `policy_statistics`), or the widest
     pair.
     """
-    scores, widths, pair_widths = space.scores, space.widths, space.pairs
     if plan.gate == RANDOM:
         return _random_statistic(clock)
     if plan.gate == UNIFORM:
@@ -220,7 +228,7 @@ def statistic(
         return _dgs(plan, clock, scores, pair_widths, choice)
     if plan.gate == RESERVE:
         gap = _contested_statistic(scores, pair_widths, choice, radius)
-        return _reserve(plan, clock, gap, radius, memory.volume[0], of_rows)
+        return _reserve(plan, clock, gap, radius, volume, of_rows)
     if plan.gate == INFORMATION:
         return _bounded_information(of_rows)
     if plan.gate == ENTROPY:
@@ -275,6 +283,13 @@ def decide_purchase(
         state = _margin_advance(_adpo_measure(g), asks, clock, state, plan.pace, False)
     own[0], own[1], own[2], own[3] = state
     return asks
+
+
+@compiled
+def steadies(plan: Plan, asks: bool, verdict: int) -> bool:
+    """Whether the KL-only step runs: on unasked rounds, on asked ones in the literal reading."""
+    literal = plan.literal and plan.gate == LLF
+    return plan.kl_on_skips and plan.scorer == SGD and verdict != -1 and asks == literal
 
 
 @inlined

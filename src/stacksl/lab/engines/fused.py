@@ -48,10 +48,13 @@ def _decide(
     choice = decide.action_of(plan.ucb, space.scores, space.widths, reach, fresh, space.values)
     if fresh and (plan.certificates or plan.by_pairs):
         algebra.pair_norms(rows, space.products, choice, space.pairs)
-    decide.certify(plan, out, space, reach, choice, t)
+    decide.certify(plan, out, space.scores, space.widths, space.pairs, reach, choice, t)
     if decide.known(plan, verdict):
         of_rows = policy_statistics.policy_statistic(plan, space, rows, choice, rewarded)
-        out.statistics[t] = decide.statistic(plan, memory, space, clock, reach, choice, of_rows)
+        out.statistics[t] = decide.statistic(
+            plan, clock, space.scores, space.widths, space.pairs, reach, memory.volume[0], choice,
+            of_rows,
+        )  # fmt: skip
     return choice, fresh
 
 
@@ -205,6 +208,7 @@ def _entry(mark: int, plain: bool) -> Any:
         assert mark >= 0
         follows = not plain and plan.present > 0
         guarded = not plain and plan.guarded
+        none = len(labels) - len(labels) - 1  # plain: numba would compile a constant apart
         for i in range(len(phi)):
             t = start + i
             clock = Clock(memory.counts[ASKED], plan.budget, t + 1, plan.horizon)
@@ -218,6 +222,8 @@ def _entry(mark: int, plain: bool) -> Any:
             asks = decide.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
             if asks and plan.asked_choice:
                 choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
+            if decide.steadies(plan, asks, verdict):
+                learning.gradient_step(plan, memory, space, rows, none)
             if asks:
                 gold, reward = _answer(space, labels, rewards, utilities, i, choice, follows)
                 _take(plan, memory, space, out, rows, choice, gold, reward, fresh, guarded, t)

@@ -249,7 +249,7 @@ _FACTOR = 1.5  # by which the KL weight is adjusted
 
 @compiled
 def gradient_step(plan: Plan, memory: Memory, space: Space, rows: Array, gold: int) -> None:
-    """`sgd` on the clipped loss and the KL term."""
+    """`sgd` on the clipped loss and the KL term, or on the KL term alone (`gold` = −1)."""
     level = _clip_level(plan, memory)
     weight = memory.kl_weight[0]
     steady = not math.isnan(plan.kl_target)
@@ -260,7 +260,7 @@ def gradient_step(plan: Plan, memory: Memory, space: Space, rows: Array, gold: i
         if inner == 0 and (weight > 0.0 or steady):
             _anchor(plan, memory, space, rows)
         size = policy_of(space.scores, space.powers, space.policy)
-        value = size - space.scores[gold]
+        value = size - space.scores[gold] if gold >= 0 else 0.0
         if inner == 0:
             loss = value
         _slope(plan, space, gold, value, level, size, weight)
@@ -270,7 +270,8 @@ def gradient_step(plan: Plan, memory: Memory, space: Space, rows: Array, gold: i
         _adjust(plan, memory, space, rows)
     if plan.reference == EMA:
         _follow(memory.reference, memory.theta, plan.ema_decay)
-    _count_loss(plan, memory, loss, level)
+    if gold >= 0:
+        _count_loss(plan, memory, loss, level)
 
 
 @compiled
@@ -285,13 +286,16 @@ def _slope(
     plan: Plan, space: Space, gold: int, loss: float, level: float, size: float, weight: float
 ) -> None:
     """The gradient over the scores, from the policy and `size` = log Σ exp s."""
-    keep = 1.0
-    if plan.clip != NO_CLIP and _above(loss, level):
-        keep = 0.0 if plan.clip == LITERAL_CLIP else level / loss
+    keep = 0.0
+    if gold >= 0:
+        keep = 1.0
+        if plan.clip != NO_CLIP and _above(loss, level):
+            keep = 0.0 if plan.clip == LITERAL_CLIP else level / loss
     policy, scores, anchor, slope = space.policy, space.scores, space.anchor, space.slope
     for x in range(len(slope)):
         slope[x] = keep * policy[x]
-    slope[gold] -= keep
+    if gold >= 0:
+        slope[gold] -= keep
     if not weight > 0.0:
         return
     mean = _divergence(policy, scores, anchor, size)

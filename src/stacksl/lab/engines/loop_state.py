@@ -22,10 +22,11 @@ LEARNT, ROUNDS, CLIPPED, ASKED = 0, 1, 2, 3  # the places in Memory.counts
 class Memory(NamedTuple):
     """Everything that rounds change.
 
-    `theta`, `reference` (sgd) and `moment` (ridge) are (d,); `kl_weight` (sgd) is (1,); `gram_inv`
-    is (d, d), or (0, 0) where none is kept; `counts` holds labels learnt, rounds, losses clipped
-    and labels asked; `losses` is the ring of the last losses and `ordered` the same sorted;
-    `suspicion` is the drift guard's S, (1,), and `volume` log det(V/λI), (1,).
+    `theta` is (d,) for pairs and (K, d) for classes; `reference` (sgd) and `moment` (ridge on
+    pairs) are (d,); `kl_weight` (sgd) is (1,); `gram_inv` is (d, d), or (0, 0) where none is kept;
+    `counts` holds labels learnt, rounds, losses clipped and labels asked; `losses` is the ring of
+    the last losses and `ordered` the same sorted; `suspicion` is the drift guard's S, (1,), and
+    `volume` log det(V/λI), (1,).
     """
 
     theta: Array
@@ -42,7 +43,7 @@ class Memory(NamedTuple):
 
 
 class Space(NamedTuple):
-    """Buffers of one round: (m,), (m, d), (d,) and (m, m) arrays.
+    """Buffers of one round of pairs: (m,), (m, d), (d,) and (m, m) arrays.
 
     `current[0]` says that `scores` are those of the present θ. Under a follower m candidates are
     shown: `everyone` has the (M,) scores of all, `shown` the (m,) indices and `rows` the (m, d)
@@ -69,6 +70,16 @@ class Space(NamedTuple):
     rows: Array
 
 
+class Heads(NamedTuple):
+    """Buffers of one round of K classes: (K,) each, and the (d,) image of h."""
+
+    scores: Array
+    values: Array
+    widths: Array
+    pairs: Array
+    image: Array
+
+
 class Certificates(NamedTuple):
     """One entry a round, (T,) each; as the fields of the same names in `StreamResult`.
 
@@ -87,11 +98,11 @@ class Certificates(NamedTuple):
     presented: NDArray[np.int32]
 
 
-def make_memory(plan: Plan, gate: Gate) -> Memory:
+def make_memory(plan: Plan, gate: Gate, classes: int | None) -> Memory:
     """The memory before round 1: θ = 0 and V = ridge·I."""
     dim, side = plan.dim, 0 if plan.track == THETA else plan.dim
     return Memory(
-        theta=np.zeros(dim),
+        theta=np.zeros(dim if classes is None else (classes, dim)),
         reference=np.zeros(dim),
         kl_weight=np.array([plan.kl_weight]),
         moment=np.zeros(dim),
@@ -132,6 +143,11 @@ def make_space(plan: Plan, candidates: int) -> Space:
         shown=np.zeros(followed, dtype=np.int64),
         rows=np.zeros((followed, dim)),
     )
+
+
+def make_heads(classes: int, dim: int) -> Heads:
+    """Buffers for rounds of so many classes in `dim` dimensions."""
+    return Heads._make([*np.zeros((4, classes)), np.zeros(dim)])
 
 
 def make_certificates(rounds: int, present: int = 0) -> Certificates:

@@ -152,6 +152,7 @@ class Plan(NamedTuple):
     gate_delta: float
     budget: int
     horizon: int
+    kl_on_skips: bool
     width_scale: float
     certificates: bool
     present: int  # the candidates a follower shows; 0: all of them
@@ -171,6 +172,7 @@ def make_plan(terms: Terms, dim: int, horizon: int) -> Plan:
         dim=int(dim),
         budget=int(terms.budget),
         horizon=int(horizon),
+        kl_on_skips=bool(terms.kl_on_skips),
         width_scale=_alpha(terms.width_scale, dim),
         certificates=bool(terms.certificates),
         present=terms.present or 0,

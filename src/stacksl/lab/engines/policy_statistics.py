@@ -46,6 +46,17 @@ def policy_statistic(plan: Plan, space: Space, rows: Array, choice: int, rewarde
 
 
 @compiled
+def heads_statistic(plan: Plan, scores: Array, policy: Array, square: float) -> float:
+    """The same for ridge class heads, of which `square` is the width squared; sets `policy`."""
+    if plan.gate == ENTROPY:
+        _shares(scores, policy)
+        return _entropy_statistic(policy)
+    if plan.gate == WIDTH:
+        return math.sqrt(2.0 * square) if len(scores) > 1 else -np.inf
+    return square if plan.gate in (INFORMATION, RESERVE) else np.nan
+
+
+@compiled
 def _shares(scores: Array, policy: Array) -> None:
     """Set `policy` to max(s, 0)/Σ max(s, 0), (m,), as `scorers.ridge.shares`."""
     total = 0.0

@@ -53,8 +53,7 @@ def run_stream(
 
     Both engines make the same decisions, numbers equal to rounding. `loop` plays a `Learner`;
     `fused` is one compiled loop (some seconds to compile when a machine runs it first, kept on disk
-    from then on), for the scorers and gates of this package on pair features, without KL-only
-    steps.
+    from then on), for `sgd`, `ridge` and `newton` on pair features and for `ridge` on class heads.
 
     Args:
         scorer: a name in `SCORERS`.
@@ -103,12 +102,12 @@ def run_stream(
 
 
 def _engine(name: Engine, terms: Terms, heads: bool) -> Callable[[Stream, Terms], StreamResult]:
-    """What plays a stream; the compiled loop is loaded here, at their first use."""
-    compiled = type(terms.gate) in COMPILED and not heads and not terms.kl_on_skips
+    """What plays a stream; the compiled loops are loaded here, at their first use."""
+    compiled = type(terms.gate) in COMPILED and (not heads or terms.scorer == "ridge")
     if name == "fused" and not compiled:
-        what = " on class heads" if heads else " with KL-only steps" if terms.kl_on_skips else ""
         raise SettingsError(
-            f"the engine 'fused' does not play the gate '{terms.gate.name}'{what}: take engine"
+            f"the engine 'fused' does not play the scorer '{terms.scorer}'"
+            f"{' on class heads' if heads else ''} with the gate '{terms.gate.name}': take engine"
             " 'auto' or 'loop'"
         )
     if compiled and name != "loop":
