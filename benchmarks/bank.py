@@ -18,10 +18,11 @@ not (D13).
     python benchmarks/bank.py --data $STACKSL_DATA --outside inside both joined \
         --chosen random stream pool --json benchmarks/results/bank.json
 
-Search: seconds, those of the processor, and peak memory of a thousand test questions over the
-answers and mixtures of them, exact and by an index (pynndescent) with its recall.
+Search: seconds, those of the processor, and peak memory of the thousand test questions over the
+answers and mixtures of them.
 
-    python benchmarks/bank.py --data $STACKSL_DATA --search 15801 1000000 --json FILE
+    python benchmarks/bank.py --data $STACKSL_DATA --search 15801 1000000 \
+        --json benchmarks/results/bank_search.json
 """
 
 from __future__ import annotations
@@ -53,7 +54,6 @@ OUTSIDE = ("inside", "both", "joined")  # how a label with a gold outside is lea
 CHOSEN = ("random", "stream", "pool")
 TOPS = (1, 5, 10)
 SIZES = (64, 128, 256, 512)
-INDEX = 60  # neighbours of an answer in the index
 DRAWN = 511  # answers outside of C_t that an outside gold is compared with
 Array = NDArray[Any]
 
@@ -256,31 +256,14 @@ def mixtures(answers: Array, count: int) -> Array:
     return bank
 
 
-def search(task: Ranking, count: int, size: int, index: bool) -> list[dict[str, Any]]:
-    """The rows of the second table; memory is the peak of the process so far, in GiB."""
+def search(task: Ranking, count: int, size: int) -> dict[str, Any]:
+    """A row of the second table; memory is the peak of the process so far, in GiB."""
     prompts, bank = task.prompts[id(task.test)], mixtures(task.answers, count)
-
-    def by_index() -> Array:
-        from pynndescent import NNDescent
-
-        made = NNDescent(
-            bank, metric="dot", n_neighbors=INDEX, diversify_prob=0.0, random_state=0,
-            low_memory=True, compressed=False,
-        )  # fmt: skip
-        return np.asarray(made.query(prompts, k=size, epsilon=0.2)[0])
-
-    rows: list[dict[str, Any]] = []
-    exact = None
-    for name in ("exact", "index") if index else ("exact",):
-        start, spent = time.perf_counter(), time.process_time()
-        found = nearest(prompts, bank, size) if name == "exact" else by_index()
-        seconds, cpu = time.perf_counter() - start, time.process_time() - spent
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        about = {"by": name, "answers": count, "M": size, "seconds": seconds, "cpu": cpu}
-        exact = found if exact is None else exact
-        same = [len(np.intersect1d(a, b)) for a, b in zip(found, exact, strict=True)]
-        rows.append({**about, "GiB": peak, "recall": float(np.mean(same)) / size})
-    return rows
+    start, spent = time.perf_counter(), time.process_time()
+    nearest(prompts, bank, size)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - spent
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"answers": count, "M": size, "seconds": seconds, "cpu": cpu, "GiB": peak}
 
 
 def main() -> None:
@@ -293,7 +276,6 @@ def main() -> None:
     parser.add_argument("--chosen", nargs="+", choices=CHOSEN, default=["random"])
     parser.add_argument("--outside", nargs="+", choices=OUTSIDE, default=["inside"])
     parser.add_argument("--search", type=int, nargs="*", help="answers; instead of ranking")
-    parser.add_argument("--no-index", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.longest is not None and given.chosen != ["random"]:
@@ -301,8 +283,8 @@ def main() -> None:
     task = Ranking(given.data, given.longest)
     found: list[dict[str, Any]] = []
     for count in given.search or ():
-        found += search(task, count, 64, not given.no_index)
-        print(*found, sep="\n", flush=True)
+        found.append(search(task, count, 64))
+        print(found[-1], flush=True)
     if given.search is None:
         found = ranking(task, given.labels, given.sizes, given.seeds, given)
     if given.json is not None:
