@@ -2,8 +2,8 @@
 
 Vectors have norm 1 (or 0), so the cosine is a product, of blocks of bounded size. Its sums depend
 on the shape of a block in their last bits, so a few more answers than wanted are kept and ranked
-by sums that do not: the result is a function of the vectors alone. An index would save nothing: to
-encode the bank takes far longer (`benchmarks/bank.py --search`).
+by sums that do not: the result is a function of the vectors alone. An index is not needed: over a
+million vectors a question takes 9 ms of a core (`benchmarks/bank.py --search`).
 """
 
 from __future__ import annotations
