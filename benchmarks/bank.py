@@ -1,20 +1,28 @@
 """Does learning to rank the answers of a bank beat cosine and BM25, and what does search cost?
 
-Ranking: the 1,000 test questions of medquad_faq, and bought labels drawn at random from its 3,991
-training questions (the data's own split; no prompt and 10 answers are in both). Each question gets
+Ranking: the 1,000 test questions of medquad_faq, and labels bought among its 3,991 training
+questions (the data's own split; no prompt and 10 answers are in both). Each question gets
 the M nearest of 15,801 answers under all-MiniLM-L6-v2; the learner is the final model of a run (a
 conditional logit around 20 cosines; C = 20, which folds took at each budget of a pilot on halves of
-the training questions). An answer outside the M counts as wrong, and a bought label with such a
-gold is, as in a run, paid and not learnt (`inside`); `both` learns it over itself and 511 answers
-drawn uniformly outside of the M, which is consistent too (McFadden 1978). `--longest N` leaves out
-answers of more than N characters, and their questions: long texts take long to encode.
+the training questions). `--longest N` leaves out answers of more than N characters, and their
+questions: long texts take long to encode.
 
-    python benchmarks/bank.py --data $STACKSL_DATA --json benchmarks/results/bank.json
+`--chosen`: labels drawn at random, or those that a run of as many labels buys under its default
+gate, as a `stream` (a run's default over a bank) or as a `pool`.
 
-Search: seconds, those of the processor, and peak memory of a thousand prompts over synthetic
-vectors, exact and by index.
+`--outside`: an answer outside the M counts as wrong, and a bought label with such a gold is, as in
+a run, paid and not learnt (`inside`). `both` learns it over itself and 511 answers drawn uniformly
+outside of the M, which is consistent too (McFadden 1978); `joined` over the M and itself, which is
+not (D13).
 
-    python benchmarks/bank.py --search 1000000 --json benchmarks/results/bank_search.json
+    python benchmarks/bank.py --data $STACKSL_DATA --outside inside both joined \
+        --chosen random stream pool --json benchmarks/results/bank.json
+
+Search: seconds, those of the processor, and peak memory of the thousand test questions over the
+answers and mixtures of them.
+
+    python benchmarks/bank.py --data $STACKSL_DATA --search 15801 1000000 \
+        --json benchmarks/results/bank_search.json
 """
 
 from __future__ import annotations
@@ -23,22 +31,27 @@ import argparse
 import json
 import re
 import resource
+import tempfile
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl import run
 from stacksl.core.heads.logistic import fit_pairs
 from stacksl.data import Bank, Dataset, read, read_bank
 from stacksl.features import BANK
-from stacksl.features.retrieval import nearest, recall
+from stacksl.features.retrieval import nearest
 from stacksl.features.rows import PairRows
 from stacksl.features.sentences import SentenceEncoder
 
+OUTSIDE = ("inside", "both", "joined")  # how a label with a gold outside is learnt
+CHOSEN = ("random", "stream", "pool")
 TOPS = (1, 5, 10)
 SIZES = (64, 128, 256, 512)
 DRAWN = 511  # answers outside of C_t that an outside gold is compared with
@@ -93,7 +106,7 @@ class Ranking:
 
     def __init__(self, data: Path, longest: int | None, scale: float = BANK) -> None:
         self.scale = scale
-        folder = data / "medquad_faq"
+        self.folder = folder = data / "medquad_faq"
         self.bank = read_bank(folder / "bank.jsonl.gz")
         self.train, self.test = (
             read(folder / f"{part}.jsonl.gz", bank=self.bank) for part in ("train", "test")
@@ -148,7 +161,21 @@ class Ranking:
         """The fixed part of their scores."""
         return self.scale * (self.answers[places] @ self.prompts[id(part)][row])
 
-    def learnt(self, count: int, rows: Array, seed: int, outside: bool) -> tuple[Array, float, int]:
+    def bought(self, chosen: str, count: int, labels: int, seed: int) -> Array:
+        """The training questions whose labels are bought, in that order."""
+        if chosen == "random":
+            return np.random.default_rng(seed).permutation(len(self.train.items))[:labels]
+        with tempfile.TemporaryDirectory() as place:
+            done = run(
+                self.folder / "train.jsonl.gz", bank=str(self.folder / "bank.jsonl.gz"),
+                features="sentences:minilm", k=count, mode=chosen, budget=labels, audit=0,
+                seed=seed, out=Path(place) / "run",
+            )  # fmt: skip
+            names = [row["item"] for row in done.ledger.export()]
+        at = {item.id: row for row, item in enumerate(self.train.items)}
+        return np.array([at[name] for name in names])
+
+    def learnt(self, count: int, rows: Array, seed: int, outside: str) -> tuple[Array, float, int]:
         """θ of the labels of `rows`, its C, and how many of them had a gold outside."""
         near, gold = self.places(self.train, count)
         whole, draw = self.gold(self.train), np.random.default_rng(seed)
@@ -156,7 +183,9 @@ class Ranking:
         for row in rows:
             if gold[row] >= 0:
                 shown, label = near[row], gold[row]
-            elif outside:
+            elif outside == "joined":
+                shown, label = np.array([*near[row], whole[row]]), count
+            elif outside == "both":
                 apart = np.setdiff1d(np.arange(len(self.answers)), [*near[row], whole[row]])
                 drawn = draw.choice(apart, DRAWN, replace=False)
                 shown, label = np.array([whole[row], *drawn]), 0
@@ -184,7 +213,7 @@ class Ranking:
 
 
 def ranking(
-    task: Ranking, labels: list[int], sizes: list[int], seeds: list[int], outside: bool
+    task: Ranking, labels: list[int], sizes: list[int], seeds: list[int], given: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """The rows of the first table."""
     gold = task.gold(task.test)
@@ -199,75 +228,65 @@ def ranking(
         share = float((inside >= 0).mean())
         found.append({"by": "cosine", "M": count, "inside": share, **tops(ranks)})
         print(found[-1], flush=True)
-        for bought in labels:
-            for seed in seeds:
-                order = np.random.default_rng(seed).permutation(len(task.train.items))
-                for both in (False, True) if outside else (False,):
-                    start = time.perf_counter()
-                    theta, strength, missed = task.learnt(count, order[:bought], seed, both)
-                    seconds = time.perf_counter() - start
-                    about = {"by": "both" if both else "inside", "M": count, "labels": bought}
-                    about |= {"seed": seed, "outside": missed, "C": strength, "seconds": seconds}
-                    found.append({**about, **task.ranked(count, theta)})
-                    print(found[-1], flush=True)
+        for chosen, bought, seed in product(given.chosen, labels, seeds):
+            rows = task.bought(chosen, count, bought, seed)
+            for outside in given.outside:
+                start = time.perf_counter()
+                theta, strength, missed = task.learnt(count, rows, seed, outside)
+                seconds = time.perf_counter() - start
+                about = {"chosen": chosen, "by": outside, "M": count, "labels": len(rows)}
+                about |= {"seed": seed, "outside": missed, "C": strength, "seconds": seconds}
+                found.append({**about, **task.ranked(count, theta)})
+                print(found[-1], flush=True)
     return found
 
 
-def vectors(count: int, dim: int = 384) -> tuple[Array, Array]:
-    """`count` unit vectors in clouds of some hundred, and a thousand prompts near some of them."""
+def mixtures(answers: Array, count: int) -> Array:
+    """`count` unit vectors: the answers, then points between two of them with some noise."""
     draw = np.random.default_rng(0)
-    centres = draw.standard_normal((max(1, count // 300), dim), dtype=np.float32)
-    bank = np.empty((count, dim), np.float32)
-    for start in range(0, count, 50_000):
+    bank = np.empty((count, answers.shape[1]), np.float32)
+    bank[: len(answers)] = answers[:count]
+    for start in range(len(answers), count, 50_000):
         part = bank[start : start + 50_000]
-        part[:] = draw.standard_normal(part.shape, dtype=np.float32)
-        part += centres[draw.integers(len(centres), size=len(part))]
+        one, two = (answers[draw.integers(len(answers), size=len(part))] for _ in range(2))
+        share = draw.random((len(part), 1), dtype=np.float32) / 2
+        noise = draw.standard_normal(part.shape, dtype=np.float32) / np.sqrt(part.shape[1])
+        part[:] = one + share * (two - one) + np.float32(0.3) * noise
         part /= np.linalg.norm(part, axis=1, keepdims=True)
-    prompts = bank[draw.integers(count, size=1000)]
-    prompts = prompts + draw.standard_normal(prompts.shape, dtype=np.float32) / np.sqrt(dim)
-    return prompts / np.linalg.norm(prompts, axis=1, keepdims=True), bank
+    return bank
 
 
-def search(count: int, size: int, index: bool) -> list[dict[str, Any]]:
-    """The rows of the second table; memory is the peak of the process so far, in GiB."""
-    prompts, bank = vectors(count)
-
-    def timed(by_index: bool) -> tuple[Array, dict[str, Any]]:
-        start, spent = time.perf_counter(), time.process_time()
-        found = nearest(prompts, bank, size, index=by_index)
-        seconds, cpu = time.perf_counter() - start, time.process_time() - spent
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        name = "index" if by_index else "exact"
-        about = {"by": name, "answers": count, "M": size, "seconds": seconds, "cpu": cpu}
-        return found, {**about, "GiB": peak}
-
-    exact, row = timed(False)
-    rows = [row]
-    if index:
-        found, row = timed(True)
-        rows.append({**row, "recall": recall(found, exact)})
-    return rows
+def search(task: Ranking, count: int, size: int) -> dict[str, Any]:
+    """A row of the second table; memory is the peak of the process so far, in GiB."""
+    prompts, bank = task.prompts[id(task.test)], mixtures(task.answers, count)
+    start, spent = time.perf_counter(), time.process_time()
+    nearest(prompts, bank, size)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - spent
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"answers": count, "M": size, "seconds": seconds, "cpu": cpu, "GiB": peak}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--labels", type=int, nargs="+", default=[50, 100, 200, 400])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--longest", type=int, help="characters of an answer, at most")
-    parser.add_argument("--both", action="store_true", help="learn golds outside, too")
-    parser.add_argument("--search", type=int, nargs="*", default=[])
-    parser.add_argument("--no-index", action="store_true")
+    parser.add_argument("--chosen", nargs="+", choices=CHOSEN, default=["random"])
+    parser.add_argument("--outside", nargs="+", choices=OUTSIDE, default=["inside"])
+    parser.add_argument("--search", type=int, nargs="*", help="answers; instead of ranking")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    if given.longest is not None and given.chosen != ["random"]:
+        parser.error("--longest leaves out questions that a run would buy: --chosen random alone")
+    task = Ranking(given.data, given.longest)
     found: list[dict[str, Any]] = []
-    for count in given.search:
-        found += search(count, 64, not given.no_index)
-        print(*found, sep="\n", flush=True)
-    if given.data is not None:
-        task = Ranking(given.data, given.longest)
-        found += ranking(task, given.labels, given.sizes, given.seeds, given.both)
+    for count in given.search or ():
+        found.append(search(task, count, 64))
+        print(found[-1], flush=True)
+    if given.search is None:
+        found = ranking(task, given.labels, given.sizes, given.seeds, given)
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +20,7 @@ def unit(count: int, dim: int = 16, seed: int = 0) -> np.ndarray:
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("cells", [1 << 24, 512 * 64])
+@pytest.mark.parametrize("cells", [1 << 22, 512 * 64, 1])  # one block, two, and 36
 def test_exact_search_is_the_naive_one(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
     monkeypatch.setattr(retrieval, "_CELLS", cells)
     prompts, bank = unit(70), unit(900, seed=1)
@@ -40,44 +38,6 @@ def test_ties_go_to_the_first_and_a_small_bank_is_given_whole() -> None:
 def test_a_prompt_without_a_known_word_gets_the_first_answers() -> None:
     found = retrieval.nearest(np.zeros((1, 16), np.float32), unit(100), 5)
     assert found.tolist() == [[0, 1, 2, 3, 4]]
-
-
-def test_what_an_index_misses_is_no_more_than_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index of pynndescent takes half a minute to compile: an exact one with gaps stands in."""
-    from pynndescent import NNDescent  # a second to import
-
-    prompts, bank = unit(50, 8), unit(300, 8, seed=1)
-    prompts[7] = 0.0
-    known = signature(NNDescent)
-
-    class Index:
-        def __init__(self, *words: Any, **named: Any) -> None:
-            given = known.bind(*words, **named).arguments
-            assert given["metric"] == "dot"
-            self.bank = given["data"]
-
-        def query(self, prompts: np.ndarray, *, k: int, epsilon: float) -> tuple[Any, None]:
-            kept = np.arange(0, len(self.bank), 2)  # it reaches every second answer
-            scores = prompts @ self.bank[kept].T
-            return kept[np.argsort(scores, axis=1)[:, -k:]], None  # and ranks them otherwise
-
-    monkeypatch.setattr("pynndescent.NNDescent", Index)
-    found = retrieval.nearest(prompts, bank, 20, index=True)
-    reached = 2 * retrieval.nearest(prompts, bank[::2], 20, index=False)
-    reached[7] = np.arange(20)
-    np.testing.assert_array_equal(found, reached)
-    exact = retrieval.nearest(prompts, bank, 20, index=False)
-    assert 0.3 < retrieval.recall(found, exact) < 0.7
-    assert retrieval.recall(exact[:, :10], exact) == 0.5
-
-
-@pytest.mark.slow  # for what pynndescent compiles
-def test_the_index_finds_nearly_all() -> None:
-    prompts, bank = unit(50, 8), unit(3000, 8, seed=1)
-    exact = retrieval.nearest(prompts, bank, 20, index=False)
-    found = retrieval.nearest(prompts, bank, 20, index=True)
-    assert found.shape == exact.shape
-    assert 0.95 < retrieval.recall(found, exact) <= 1.0
 
 
 def items(count: int = 6) -> list[Item]:
