@@ -22,12 +22,11 @@ POOLS += [("rare", "300"), ("rare", "0.1")]
 HEADER = "| what | before | now | at random, now | seeds | by |\n|---|---|---|---|---|---|"
 
 
-def main() -> None:
-    """Print the table."""
+def table() -> str:
+    """A line for each number, as Markdown."""
     before = record("before")
-    print(HEADER)
-    for cells in (*pools(before["pool"]), *language(before["language model"]), *bank()):
-        print(f"| {' | '.join(cells)} |")
+    found = (*pools(before["pool"]), *language(before["language model"]), *bank())
+    return "\n".join([HEADER, *(f"| {' | '.join(cells)} |" for cells in found)])
 
 
 def pools(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
@@ -97,4 +96,4 @@ def shown(values: list[float]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    print(table())

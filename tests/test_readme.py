@@ -73,8 +73,24 @@ def test_the_language_models_table_is_made_from_the_committed_rows() -> None:
     kept = json.loads((ROOT / "benchmarks/results/language_model.json").read_text())
     _stands_on(_benchmark("language_model").table(kept), "docs/lm.md")
     for row in kept["rows"]:  # seeds that chose settings are not reported on
-        assert (row["seed"] >= 100) == row["pilot"]
-        assert row["labels"] == int(row["budget"] * (1641 if row["pilot"] else kept["items"]))
+        assert (row["seed"] >= 100) == (row["pilot"] > 0)
+        left = kept["items"] - (row["n"] if row["pilot"] else 0)
+        assert row["labels"] == int(row["budget"] * left)
+
+
+def test_the_choice_of_a_normalisation_is_made_from_the_committed_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    kept = json.loads((ROOT / "benchmarks/results/normalisation_choice.json").read_text())
+    _stands_on(_benchmark("normalisation_choice").table(kept), "docs/lm.md")
+
+
+def test_what_a_label_buys_is_made_from_the_committed_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    _stands_on(_benchmark("before_after").table(), "docs/studies/what-a-label-buys.md")
 
 
 def test_the_readme_fits_what_it_promises() -> None:
