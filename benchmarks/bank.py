@@ -17,6 +17,7 @@ not (D13).
 
     python benchmarks/bank.py --data $STACKSL_DATA --outside inside both joined \
         --chosen random stream pool --json benchmarks/results/bank.json
+    python benchmarks/bank.py --from benchmarks/results/bank.json
 
 Search: seconds, those of the processor, and peak memory of the thousand test questions over the
 answers and mixtures of them.
@@ -241,6 +242,34 @@ def ranking(
     return found
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """Means over seeds, as Markdown; the last column has the labels of the default gate."""
+    sizes = sorted({row["M"] for row in rows if row["by"] == "cosine"})
+    columns = [(size, "random") for size in sizes] + [(sizes[0], "stream")]
+    labels = sorted({row["labels"] for row in rows if row["by"] == "inside"})
+    heads = ["right answer among the best 1 / 5 / 10", *(f"k = {size}" for size in sizes)]
+    heads.append(f"k = {sizes[0]}, margin")
+    shares = [f"{row['inside']:.3f}" for row in rows if row["by"] == "cosine"]
+    lines = [
+        ["retrieved", *shares, ""],
+        ["BM25, whole bank", _shown(rows, {"by": "BM25"}), *[""] * len(sizes)],
+        ["cosine, any k", _shown(rows, {"by": "cosine"}), *[""] * len(sizes)],
+    ]
+    for outside, text in (("inside", "labels"), ("both", "labels, golds outside learnt")):
+        for bought in labels if outside == "inside" else labels[-1:]:
+            some = {"by": outside, "labels": bought}
+            cells = [_shown(rows, {**some, "M": m, "chosen": by}) for m, by in columns]
+            lines.append([f"{bought} {text}", *cells])
+    made = [f"| {' | '.join(cells)} |" for cells in (heads, *lines)]
+    return "\n".join([made[0], "|---" * len(heads) + "|", *made[1:]])
+
+
+def _shown(rows: list[dict[str, Any]], some: dict[str, Any]) -> str:
+    found = [row for row in rows if all(row.get(name) == value for name, value in some.items())]
+    means = (np.mean([row[f"top {n}"] for row in found]) for n in (1, 5, 10))
+    return " / ".join(f"{mean:.3f}" for mean in means)
+
+
 def mixtures(answers: Array, count: int) -> Array:
     """`count` unit vectors: the answers, then points between two of them with some noise."""
     draw = np.random.default_rng(0)
@@ -268,7 +297,8 @@ def search(task: Ranking, count: int, size: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, help="the folder that holds medquad_faq")
+    parser.add_argument("--from", dest="source", type=Path, help="print the table of a file")
     parser.add_argument("--labels", type=int, nargs="+", default=[50, 100, 200, 400])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -278,6 +308,11 @@ def main() -> None:
     parser.add_argument("--search", type=int, nargs="*", help="answers; instead of ranking")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    if given.source is not None:
+        print(table(json.loads(given.source.read_text(encoding="utf-8"))))
+        return
+    if given.data is None:
+        parser.error("give --data DIR, or --from FILE")
     if given.longest is not None and given.chosen != ["random"]:
         parser.error("--longest leaves out questions that a run would buy: --chosen random alone")
     task = Ranking(given.data, given.longest)

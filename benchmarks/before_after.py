@@ -74,13 +74,10 @@ def bank() -> Iterable[tuple[str, ...]]:
     """15,801 answers: the right one first, of 64 retrieved."""
     rows = record("bank")
     cosine = next(row for row in rows if row["by"] == "cosine")["top 1"]
-    ours = [
-        row["top 1"]
-        for row in rows
-        if row["by"] == "inside" and (row["M"], row["labels"]) == (64, 400)
-    ]
+    some = [row for row in rows if row["by"] == "inside" and (row["M"], row["labels"]) == (64, 400)]
+    own = {by: [row["top 1"] for row in some if row["chosen"] == by] for by in ("stream", "random")}
     what = "bank of 15,801 answers: the right one first, 400 labels"
-    yield what, f"cosine {cosine:.3f}", "", shown(ours), "0-2", "`bank.py`"
+    yield what, f"cosine {cosine:.3f}", *map(shown, own.values()), "0-2", "`bank.py`"
 
 
 def record(name: str) -> Any:

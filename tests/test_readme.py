@@ -86,6 +86,11 @@ def test_the_choice_of_a_normalisation_is_made_from_the_committed_rows(
     _stands_on(_benchmark("normalisation_choice").table(kept), "docs/lm.md")
 
 
+def test_the_table_of_banks_is_made_from_the_committed_rows() -> None:
+    rows = json.loads((ROOT / "benchmarks/results/bank.json").read_text())
+    _stands_on(_benchmark("bank").table(rows), "docs/banks.md")
+
+
 def test_what_a_label_buys_is_made_from_the_committed_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
