@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,21 @@ from stacksl.lab.study.store import Numbers
 from stacksl.lab.study.study import Line
 
 
-def play(source: Mapping[str, Any], lines: Sequence[Line], seed: int) -> list[Numbers]:
+def stream(seed: int, **source: Any) -> None:
     if source.get("stop"):
         raise KeyboardInterrupt
-    return [{"regret_per_round": 0.1 + 0.01 * seed, "asked_fraction": 0.25} for _ in lines]
+
+
+def measure(_: None, line: Line, seed: int) -> Numbers:
+    return {"regret_per_round": 0.1 + 0.01 * seed, "asked_fraction": 0.25}
 
 
 def study(**source: Any) -> StreamStudy:
     trial = Trial(source, (Line("one", budget_fraction=0.25, paper={"regret_per_round": 0.2}),))
     return StreamStudy(
-        "toy", "Toy", "it works", "1 s", ("regret_per_round",), 3, lambda _: [trial], play
-    )
+        "toy", "Toy", "it works", "1 s", ("regret_per_round",), 3, lambda _: [trial], measure,
+        stream,
+    )  # fmt: skip
 
 
 @pytest.fixture
