@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -51,6 +53,7 @@ from stacksl.runs.session.setup import (
     trainer_of,
 )
 from stacksl.runs.session.unreplayable import UnreplayableRounds
+from stacksl.runs.settings.budget import time_limit
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.status import Record
@@ -234,8 +237,8 @@ class Session(Game):
 
     # Playing -----------------------------------------------------------------------------------
 
-    def play(self) -> Waiting | Finished:
-        """Play the run to its end, or until it waits for answers; then it may be played again.
+    def play(self) -> Waiting | Finished | None:
+        """Play the run until it waits, to be played again; to its end; or, None, its time is up.
 
         Raises:
             StackslError: in one sentence, which the state `failed` keeps as well.
@@ -243,8 +246,11 @@ class Session(Game):
         record, self.record = self.record, None
         assert record is not None, "a finished run is not played again"
         with record.recording_failure():
-            self._rounds()
-            waiting = self._wait() if self.ledger.open_purchases() else None
+            if not self._rounds():
+                record.write("stopped")
+                return None
+            awaited = len(self.ledger.open_purchases())
+            waiting = Waiting(awaited, tuple(self.labeler.pending())) if awaited else None
             record.warn(getattr(self.labeler, "warnings", ()))
             assert self.forecaster is not None
             record.facts["plan"] = self.forecaster.facts(ended=waiting is None)
@@ -269,12 +275,12 @@ class Session(Game):
             record.write("finished")
         return Finished(self.spec.folder.path / "report.html")
 
-    def _rounds(self) -> None:
+    def _rounds(self) -> bool:
+        """Play what can be played now; False where the time is up before."""
+        end = monotonic() + (time_limit(self.spec.settings.until) or inf)
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
         self.receipts = []
-        if isinstance(
-            self.labeler, PeopleAndModel
-        ):  # people's are on disk before a server is asked
+        if isinstance(self.labeler, PeopleAndModel):  # on disk before a server is asked
             self.receipts = self.ledger.take(self.labeler.from_people())
         self.receipts += self.take_answers()
         for receipt in self.receipts:
@@ -298,9 +304,12 @@ class Session(Game):
         for posted in play(self, chooser):
             watch(posted)
             purchases += 1
+            if monotonic() >= end:
+                return False
         self.end_purchase(purchases > 0)
         learn_named(self.spec, self)
         self.ledger.flush()
+        return True
 
     def leave_model(self) -> None:
         """Close the labels that are awaited of a model that is asked no more beside people.
@@ -324,10 +333,6 @@ class Session(Game):
         if self.ahead and not posted:  # a replay would keep the refit for the next purchase
             self.ledger.note_refit(len(self.examples.bought), {"tune": False, UNUSED: True})
         self.ahead = False
-
-    def _wait(self) -> Waiting:
-        pending = tuple(self.labeler.pending())
-        return Waiting(len(self.ledger.open_purchases()), pending)
 
     def refit_if_due(self) -> None:
         """Refit the model if a refit is due, and write a checkpoint after a long one."""
