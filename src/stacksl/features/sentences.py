@@ -255,6 +255,11 @@ class SentenceEncoder:
 
 
 def _threads() -> int:
+    """The threads of torch by default.
+
+    300 questions on two busy cores took 68 s with two spinning threads, 13.5 s with one, and 9.2 s
+    with two that sleep while they wait; the bits are the same.
+    """
     text = os.environ.get("STACKSL_ENCODER_THREADS") or ("2" if waits_asleep() else "1")
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise FeatureError(
