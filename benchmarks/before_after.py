@@ -1,6 +1,6 @@
 """What a label buys, before and after coverage, the right premise, the fitted temperature, banks.
 
-The table of docs/studies/what-a-label-buys.md, from the records in benchmarks/results/. The numbers
+The table of docs/what-a-label-buys.md, from the records in benchmarks/results/. The numbers
 before are those of the package at the commit that `before.json` names, by the same scripts there.
 
     python benchmarks/before_after.py

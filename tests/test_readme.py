@@ -95,7 +95,7 @@ def test_what_a_label_buys_is_made_from_the_committed_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    _stands_on(_benchmark("before_after").table(), "docs/studies/what-a-label-buys.md")
+    _stands_on(_benchmark("before_after").table(), "docs/what-a-label-buys.md")
 
 
 def test_the_readme_fits_what_it_promises() -> None:

@@ -28,7 +28,9 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def write_encoder(folder: Path, *, pooling: str = "mean_tokens", seed: int = 0) -> Path:
+def write_encoder(
+    folder: Path, *, pooling: str = "mean_tokens", seed: int = 0, prompts: Any = None
+) -> Path:
     """A random BERT of 32 dimensions that reads 24 tokens, as sentence-transformers saves it."""
     import torch
     from transformers import BertConfig, BertModel, BertTokenizerFast
@@ -49,6 +51,9 @@ def write_encoder(folder: Path, *, pooling: str = "mean_tokens", seed: int = 0) 
     )
     BertModel(config).save_pretrained(folder)
     write_modules(folder, pooling)
+    if prompts is not None:
+        settings = folder / "config_sentence_transformers.json"
+        settings.write_text(json.dumps(prompts), encoding="utf-8")
     return folder
 
 

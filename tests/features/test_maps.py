@@ -29,6 +29,7 @@ class Lengths:
         self.broken = broken
         self.seen: list[str] = []
         self.fitted: list[str] = []
+        self.documents: Lengths = self
 
     def fit(self, texts: Sequence[str]) -> None:
         self.fitted = list(texts)
@@ -52,6 +53,19 @@ ITEMS = [
     Item("b", "shared prompt", ("no", "never")),
     Item("c", "yes", ("shared prompt", "no")),
 ]
+
+
+def test_candidates_have_an_encoder_of_their_own() -> None:
+    """A text that is a prompt here and a candidate there is encoded by both."""
+    same, queries, documents = Lengths(4), Lengths(4), Lengths(4)
+    documents.identity = "lengths 2"
+    queries.documents = documents
+    block = TextMap(queries, None).transform(ITEMS, progress=lambda done, total: None)
+    assert queries.seen == ["shared prompt", "yes"]
+    assert documents.seen == ["yes", "no", "perhaps", "never", "shared prompt"]
+    assert np.array_equal(block.phi[:], TextMap(same, None).transform(ITEMS).phi[:])
+    assert TextMap(queries, None).fingerprint != TextMap(same, None).fingerprint
+    assert TextMap(queries, ("yes", "no")).fingerprint == TextMap(same, ("yes", "no")).fingerprint
 
 
 def test_each_distinct_text_is_encoded_once() -> None:

@@ -172,6 +172,7 @@ def test_what_made_the_model_is_told_with_the_comparison(made):
     for words in shown(made["audited"]()):
         assert "plain 71.2%, names 74.1%, names and graph 76.3%" in words
         assert "unlabelled rest of the pool took part" in words
+        assert "which may be easier or harder than the items bought" in words  # by any gate
     assert compared(None) == compared(Refit("A sentence.", True)) == ""
     assert compared(Refit("A sentence.", True, made_by="plain")) == (
         "The labels bought alone make the final model."

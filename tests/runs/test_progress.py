@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from stacksl.labelers.protocol import Request
 from stacksl.ledger.purchases import Answer
 from stacksl.models.audit import draw, progress_size
 from stacksl.report.facts import Facts
-from stacksl.runs.settings.budget import parse_until
+from stacksl.runs.session import session
+from stacksl.runs.settings.budget import parse_until, time_limit
 
 from .conftest import class_items, pair_items
 
@@ -135,6 +138,39 @@ def test_a_rule_that_is_never_met_changes_nothing(done: Run, tmp_path: Path) -> 
     other = played(tmp_path / "run", until="gain=0.000001/100")
     assert items_of(other, "train") == items_of(done, "train")
     assert other.folder.read_state()["stopped"] == ""
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_a_run_stops_after_a_time_and_ends_as_the_undisturbed_run(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is the test's: ten seconds pass with each batch, or each item of a stream."""
+    settings = {"mode": mode, "budget": 60, "checkpoint_every": 7, "batch": 9}
+    whole = run(ITEMS, ANSWERS, out=tmp_path / "whole", **settings)
+    monkeypatch.setattr(session, "monotonic", partial(next, itertools.count(0, 10)))
+    cut = run(ITEMS, ANSWERS, out=tmp_path / "cut", until="time=25s", **settings)
+    assert cut.status()["state"] == "stopped"
+    bought = cut.status()["asked"]
+    assert bought < whole.status()["asked"]
+    assert cut.resume().status()["state"] == "stopped", "another 25 seconds"
+    assert cut.status()["rounds"] > bought
+    monkeypatch.setattr(session, "monotonic", lambda: 0.0)
+    assert cut.resume().status()["state"] == "finished"
+    assert items_of(cut, "train") == items_of(whole, "train")
+    said = [[row["index"] for row in each.predict(ITEMS[:60])] for each in (whole, cut)]
+    assert said[0] == said[1]
+
+
+def test_a_time_is_for_answers_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="until with a time is for the file's own answers"):
+        run(ITEMS, classes=["a", "b", "c"], labeler="file", until="time=2h", budget=60,
+            out=tmp_path / "run")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["time=", "time=2", "time=2d", "time=-1h", "time=nanh", "time=h"])
+def test_a_time_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="until must be a time such as time=90s"):
+        time_limit(text)
 
 
 def test_options_of_their_own_have_a_sample_and_no_forecast(tmp_path: Path) -> None:

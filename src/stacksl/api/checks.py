@@ -11,7 +11,7 @@ from stacksl.errors import SettingsError
 from stacksl.models.audit import audit_size, progress_size
 from stacksl.runs.items.reading import load_said
 from stacksl.runs.items.sources import Sources
-from stacksl.runs.settings.budget import parse_until
+from stacksl.runs.settings.budget import parse_until, time_limit
 from stacksl.runs.settings.fields import Settings
 
 
@@ -75,9 +75,16 @@ def until(settings: Settings, dataset: Dataset) -> None:
     """Refuse a rule of stopping that cannot be followed.
 
     Raises:
-        SettingsError: it is no rule, or there is no forecast for these items.
+        SettingsError: it is no rule, there is no forecast for these items, or people answer.
     """
     if settings.until is None:
+        return
+    if time_limit(settings.until) is not None:
+        if settings.labeler == "file" or settings.beside is not None:
+            raise SettingsError(
+                "until with a time is for the file's own answers or a model's, since a run of"
+                " people waits between commands: give a budget"
+            )
         return
     from stacksl.runs.finish.forecasting import known_of
 

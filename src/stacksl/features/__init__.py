@@ -34,7 +34,7 @@ def _sentences(name: str, classes: Classes) -> FeatureMap:
             "features 'sentences' need a name: write sentences:minilm, sentences:FOLDER or a name "
             "on the hub after the colon"
         )
-    return TextMap(SentenceEncoder(name), classes)
+    return TextMap(SentenceEncoder(name, role="query" if classes is None else "class"), classes)
 
 
 def _given(name: str, classes: Classes) -> FeatureMap:

@@ -21,10 +21,16 @@ class Encoder(Protocol):
     Attributes:
         spec: what a user writes to get it, such as `hashing`.
         bias: the constant column that class features get, 0 for none.
+        documents: the encoder of candidates and answers of a bank, beside this one of prompts;
+            this one itself unless the model asks for another prompt there.
     """
 
     spec: str
     bias: float
+
+    @property
+    def documents(self) -> Encoder:
+        """See above."""
 
     @property
     def truncated(self) -> int:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, PairBlock, SharedBlock
 from stacksl.errors import FeatureError
-from stacksl.features.encoders import Encoder, Progress
+from stacksl.features.encoders import Encoder, Progress, Vectors
 from stacksl.features.rows import ClassRows, PairRows, Rows
 from stacksl.types import Item
 
 _ROWS_AT_ONCE = 4096
+
+Text: TypeAlias = tuple[bool, str]
+"""A text, and whether it is one that the encoder of documents reads."""
 
 
 class FeatureMap(Protocol):
@@ -118,13 +122,13 @@ class TextMap:
 
     def fit(self, items: Sequence[Item]) -> None:
         """Fit the encoder on the distinct texts that the rows read."""
-        self.encoder.fit(_distinct(text for item in items for text in self._rows.texts(item))[0])
+        self.encoder.fit([text for _, text in _distinct(self._texts(items))[0]])
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
         """The float32 features of `items`; see `FeatureMap.transform`."""
         rows = self._rows
-        texts, places = _distinct(text for item in items for text in rows.texts(item))
-        vectors = self.encoder.encode(texts, progress)
+        texts, places = _distinct(self._texts(items))
+        vectors = self._encoded(texts, progress)
         block = rows.block(items, vectors, places)
         if not np.isfinite(vectors).all():
             _require_finite(block, items)
@@ -161,12 +165,41 @@ class TextMap:
 
     @property
     def _identity(self) -> str:
-        return f"{self._rows.description}; {self.encoder.identity}"
+        own = f"{self._rows.description}; {self.encoder.identity}"
+        return f"{own}; {self.encoder.documents.identity}" if self._differ else own
+
+    @property
+    def _differ(self) -> bool:
+        """Whether candidates are encoded in another way than prompts."""
+        return self.classes is None and self.encoder.documents is not self.encoder
+
+    def _texts(self, items: Sequence[Item]) -> Iterator[Text]:
+        rows, differ = self._rows, self._differ
+        for item in items:
+            for place, text in enumerate(rows.texts(item)):  # the prompt is the first
+                yield differ and place > 0, text
+
+    def _encoded(self, texts: Sequence[Text], progress: Progress | None) -> Vectors:
+        """The vectors (m, e) of distinct texts, each by the encoder of its kind."""
+        if not self._differ:
+            return self.encoder.encode([text for _, text in texts], progress)
+        vectors = np.empty((len(texts), self.encoder.dim), np.float32)
+        done = 0
+        for encoder, kind in ((self.encoder, False), (self.encoder.documents, True)):
+            places = [n for n, (document, _) in enumerate(texts) if document is kind]
+            shown = progress and partial(_shifted, progress, done, len(texts))
+            vectors[places] = encoder.encode([texts[n][1] for n in places], shown)
+            done += len(places)
+        return vectors
 
 
-def _distinct(texts: Iterable[str]) -> tuple[list[str], NDArray[np.int64]]:
+def _shifted(progress: Progress, before: int, total: int, done: int, _: int) -> None:
+    progress(before + done, total)
+
+
+def _distinct(texts: Iterable[Text]) -> tuple[list[Text], NDArray[np.int64]]:
     """The distinct texts in order of appearance, and for each text its place among them."""
-    places: dict[str, int] = {}
+    places: dict[Text, int] = {}
     index = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
     return list(places), index
 

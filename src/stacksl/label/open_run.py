@@ -230,6 +230,7 @@ class OpenRun:
         asks = not self.halted
         self.labeler.assigned = show
         outcome = self.session.play()
+        assert outcome is not None, "no rule of time stops a run of people"
         self.labeler.assigned = lambda: None
         if asks:
             self._wait_for_model()

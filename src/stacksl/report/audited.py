@@ -95,7 +95,7 @@ def _passed_over(audit: AuditResult) -> str:
     whole = interval((1 - share) * audit.low, (1 - share) * audit.high + share)
     return (
         f"This audit was drawn when {percent(share)} of the items had been bought already, and"
-        " those were the hard ones. The accuracy above is that on items like those left; on all"
+        " says nothing of those. The accuracy above is that on items like those left; on all"
         f" items of the source the interval is {whole}."
     )
 
@@ -166,8 +166,8 @@ def compared(refit: Refit | None) -> str:
     tried = ", ".join(f"{name} {percent(accuracy)}" for name, accuracy in refit.compared)
     return (
         f"{what} Three-fold cross-validated accuracy on the labels bought, each counted as often as"
-        f" it is an item's nearest label, which decided: {tried}. These levels are no accuracy on"
-        " new items, since the items bought are the hard ones."
+        f" it is an item's nearest label, which decided: {tried}. These levels only compare: they"
+        " are no accuracy on new items, which may be easier or harder than the items bought."
     )
 
 
@@ -176,7 +176,7 @@ def compared(refit: Refit | None) -> str:
 SOURCES = {
     "audit": "the audit",
     "test": "the test file",
-    "bought": "the last labels bought, which are harder than new items,",
+    "bought": "the last labels bought, which may be harder than new items,",
 }
 
 

@@ -28,7 +28,7 @@ from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.session.build_learner import fresh_scorer
-from stacksl.runs.settings.budget import parse_until
+from stacksl.runs.settings.budget import parse_until, time_limit
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
@@ -127,7 +127,7 @@ class Forecaster:
         settings, learnt = self.spec.settings, len(self.game.examples.bought)
         if settings.mode == "stream":
             learnt -= learnt % EVERY
-        if settings.until is None or learnt == self._seen:
+        if settings.until is None or learnt == self._seen or time_limit(settings.until):
             return bool(self.stopped)
         self._seen, self.stopped = learnt, ""
         least, more = parse_until(settings.until)

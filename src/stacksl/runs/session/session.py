@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
+from time import monotonic
 from typing import Any, Self
 
 import numpy as np
@@ -48,6 +50,7 @@ from stacksl.runs.session.setup import (
     ledger_of,
     trainer_of,
 )
+from stacksl.runs.settings.budget import time_limit
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.status import Record
@@ -203,8 +206,8 @@ class Session(Game):
 
     # Playing -----------------------------------------------------------------------------------
 
-    def play(self) -> Waiting | Finished:
-        """Play the run to its end, or until it waits for answers; then it may be played again.
+    def play(self) -> Waiting | Finished | None:
+        """Play the run until it waits, to be played again; to its end; or, None, its time is up.
 
         Raises:
             StackslError: in one sentence, which the state `failed` keeps as well.
@@ -212,7 +215,9 @@ class Session(Game):
         record, self.record = self.record, None
         assert record is not None, "a finished run is not played again"
         with record.recording_failure():
-            self._rounds()
+            if not self._rounds():
+                record.write("stopped")
+                return None
             count, waiting = len(self.ledger.open_purchases()), None
             if count:
                 waiting = Waiting(count, tuple(self.labeler.pending()))
@@ -240,7 +245,9 @@ class Session(Game):
             record.write("finished")
         return Finished(self.spec.folder.path / "report.html")
 
-    def _rounds(self) -> None:
+    def _rounds(self) -> bool:
+        """Play what can be played now; False where the time is up before."""
+        end = monotonic() + (time_limit(self.spec.settings.until) or inf)
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
         self.receipts = []
         if isinstance(self.labeler, SheetLabeler):  # on disk before a server is asked
@@ -267,9 +274,12 @@ class Session(Game):
         for posted in play(self, chooser):
             watch(posted)
             purchases += 1
+            if monotonic() >= end:
+                return False
         self.end_purchase(purchases > 0)
         learn_named(self.spec, self)
         self.ledger.flush()
+        return True
 
     def leave_model(self) -> None:
         """Close the labels that are awaited of a model that is asked no more beside people.

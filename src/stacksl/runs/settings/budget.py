@@ -123,7 +123,28 @@ def parse_until(text: str) -> tuple[float, int]:
             return float(gain), int(labels)
     raise SettingsError(
         f"until must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
-        f" than one point), got '{text}'"
+        f" than one point), or a time such as time=2h, got '{text}'"
+    )
+
+
+def time_limit(until: str | None) -> float | None:
+    """The seconds after which a command stops its run; None for a stop rule of another kind.
+
+    Raises:
+        SettingsError: for anything but time=T with T a number above 0 of s, m or h.
+
+    >>> time_limit("time=1.5h"), time_limit("gain=0.01/100")
+    (5400.0, None)
+    """
+    name, _, value = (until or "").partition("=")
+    if name.strip() != "time":
+        return None
+    with suppress(ValueError, KeyError):
+        seconds = float(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1:]]
+        if 0 < seconds < float("inf"):
+            return seconds
+    raise SettingsError(
+        f"until must be a time such as time=90s, time=30m or time=2h, got '{until}'"
     )
 
 

@@ -99,7 +99,8 @@ class Settings(BaseModel):
     )
     until: Annotated[str | None, Flag(SPEND, "gain=G/N")] = Field(
         None,
-        description="Stop when the next N labels are to gain less than G, such as gain=0.01/100.",
+        description="Stop when the next N labels are to gain less than G, such as gain=0.01/100; "
+        "or this command after a time, such as time=2h, until it is resumed.",
     )
     owned: Annotated[str | None, Flag(SPEND, "FILE", common=True)] = Field(
         None,
