@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from stacksl.errors import RunError, SettingsError
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import Loaded, hash_tensors, hashed_weights
+from stacksl.lm.quantised import QUANTISED
 from stacksl.lm.reading import quiet, read_config, read_weights, still_random
 from stacksl.lm.scoring.paths import Tensor, checkpoints, load_torch
 from stacksl.lm.training.lora import POLICY, LoraSettings, lora_model
@@ -55,11 +56,16 @@ class Adapter:
             seed: what the initial LoRA weights come from; the global generator is not used.
 
         Raises:
-            SettingsError: an unknown target.
+            SettingsError: an unknown target, or `full` with a quantised model.
             MissingExtra: peft is not installed.
         """
         if kind == "lora":
             return cls(loaded, "lora", lora_model(loaded, lora or LoraSettings(), seed))
+        if loaded.dtype in QUANTISED:
+            raise SettingsError(
+                f"full fine-tuning trains every weight, and those in dtype '{loaded.dtype}' are "
+                "frozen: take adapt 'lora', or dtype 'bfloat16'"
+            )
         return cls(loaded, "full", loaded.model.float().requires_grad_(True))
 
     def reset(self) -> None:
