@@ -14,7 +14,6 @@ from stacksl.core import GATES, First, Gate, make_gate
 from stacksl.lab.streams.gates.entries import (
     DEFAULTS,
     RESET,
-    TUNED,
     Entry,
     Place,
     entries,
@@ -28,6 +27,7 @@ from stacksl.lab.streams.trial import StreamStudy, samples
 from stacksl.lab.synthetic.playing import play, regrets
 from stacksl.lab.synthetic.streams import KINDS, make_stream
 
+TUNED = ", tuned"  # the end of the name of an entry with the pilot's best setting
 PILOT = Path(__file__).resolve().parents[3] / "docs" / "studies" / "pilots" / "gates.json"
 
 
