@@ -170,3 +170,15 @@ def test_heads_that_earlier_versions_refitted_are_passed_over(model: Path, tmp_p
     made.resume(labeler=told_labels(corpus))
     assert last_weights(made) == last_weights(adapt(model, corpus, tmp_path / "new", **settings))
     assert made.replay()["labels"] == 12
+
+
+def test_owned_labels_are_learnt_in_the_one_refit(model: Path, tmp_path: Path) -> None:
+    """They count beside the budget; else a part of them would be as many labels as its share."""
+    data = written(tmp_path / "data.jsonl", questions(20))
+    for count in (5, 12):
+        owned = written(tmp_path / f"{count}.jsonl", questions(count, seed=3))
+        given = {**QUICK, "owned": str(owned), "budget": 8}
+        made = run(data, out=tmp_path / str(count), model=str(model), **given)
+        (refit,) = rows_of(made, "refit")
+        assert refit.payload["labels"] == 8 + count
+        assert not rows_of(made, "refreshed")

@@ -11,10 +11,13 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
 from stacksl.ledger.accounts import Pending
+from stacksl.runs.session import views
 from stacksl.runs.storage.folder import WAIT
+from stacksl.runs.storage.status import Record
 
 from .conftest import CLASSES, class_items
 from .people_cases import (
+    Killed,
     Row,
     Say,
     answer_all,
@@ -24,6 +27,7 @@ from .people_cases import (
     facts_of,
     fill,
     gold,
+    killed,
     open_rows,
     play,
     read_rows,
@@ -422,3 +426,19 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
     assert len(seen[truth]) > 12
     assert seen[truth] == seen[wrong]
     assert right[0] != right[1]
+
+
+def test_a_killed_refit_with_the_audit_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = play(begin(tmp_path, audit=6))
+    with monkeypatch.context() as patched:
+        patched.setattr(Record, "restore_before", lambda _: None)  # as a kill leaves the state
+        patched.setattr(views, "refit_with_audit", killed)
+        with pytest.raises(Killed):
+            done.refit_with_audit()
+    assert done.status()["state"] != "finished"
+    again = Run.open(done.path)
+    assert again.resume().status()["state"] == "finished"
+    assert again.refit_with_audit() == 6
+    expect_sound(again)

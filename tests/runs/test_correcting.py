@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from stacksl.api import Run
 from stacksl.errors import RunError
 from stacksl.runs.changes import correcting
+from stacksl.runs.session import answering
 from stacksl.runs.session.answering import Received
+from stacksl.runs.storage.folder import LOCK, RunFolder
 
 from .conftest import CLASSES
 from .people_cases import (
@@ -229,3 +232,24 @@ def test_a_correction_that_is_killed_is_completed_by_resume(
     assert labels(done) == labels(other)
     assert _head(done) == _head(other)
     expect_sound(done)
+
+
+def test_nobody_comes_between_corrections_and_the_other_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = begin(tmp_path)
+    (sheet,) = sheets(waiting)
+    waiting.answer(fill(sheet, wrong))
+    seen = []
+
+    def entered(folder: RunFolder, *words: Any) -> Received:
+        with (folder.path / LOCK).open("a+") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append(folder)
+        return real(folder, *words)
+
+    real = answering.answer
+    monkeypatch.setattr(answering, "answer", entered)
+    assert correct(waiting, fill(sheet)).corrected == 6
+    assert len(seen) == 1
+    expect_sound(waiting)

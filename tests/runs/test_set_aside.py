@@ -207,3 +207,15 @@ def test_a_decision_that_is_killed_is_completed_by_resume(
         run.people(set_aside="anna")
     assert all("ben" in names for names in learnt_of(run).values())
     expect_sound(run)
+
+
+def test_rows_of_who_is_set_aside_are_dropped_on_demand(held: Run, tmp_path: Path) -> None:
+    kept, dropped = copy(held, tmp_path / "kept"), copy(held, tmp_path / "dropped")
+    kept.people(set_aside="anna")
+    dropped.people(set_aside="anna", drop=True)
+    for run in (kept, dropped):
+        to_the_end(run)
+        expect_sound(run)
+    assert len(bought(dropped, state="released")) >= len(bought(kept, state="released"))
+    with pytest.raises(RunError, match="give --free, --key, --away or --set-aside with --drop"):
+        copy(held, tmp_path / "none").people(drop=True)

@@ -104,13 +104,19 @@ class Run(StoredRun):
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.answering import answer
 
-        folder, door = self.folder, Door.of(self.folder)
-        paths = [Path(file) if door is None else Path(file).absolute() for file in files]
-        corrected = carried_out(record_corrections, folder, paths, correct) if correct else 0
-        if door is not None:
+        folder, show = self.folder, progress or silent
+        paths = [Path(file).absolute() for file in files]
+        corrected = 0
+        if (door := Door.of(folder)) is not None:
+            if correct:
+                corrected = carried_out(record_corrections, folder, paths, correct)
             with suppress(RunClosed):  # after the corrections, which are not to be made again
                 return replace(door.call(answer, paths), corrected=corrected)
-        return replace(answer(folder, paths, progress or silent), corrected=corrected)
+        elif correct:
+            with folder.locked(), folder.as_held():
+                corrected = record_corrections(folder, paths, correct)
+                return replace(answer(folder, paths, show), corrected=corrected)
+        return replace(answer(folder, paths, show), corrected=corrected)
 
     def corrections(self, *files: str | Path) -> list[Correction]:
         """The accepted answers that their annotators give otherwise in these sheets."""

@@ -188,8 +188,17 @@ class LanguageModel:
         return {"temperature": np.array(initial), **self._map.state()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take back what `state` gave."""
+        """Take back what `state` gave.
+
+        Raises:
+            FeatureError: it is of another feature map.
+        """
         kept = dict(state)
+        if "temperature" not in kept:
+            raise FeatureError(
+                "the saved feature map should be a language model's, and it is of other features:"
+                " restore the run's folder from a copy"
+            )
         self._initial = self._temperature = float(kept.pop("temperature"))
         self._map.restore(kept)
 

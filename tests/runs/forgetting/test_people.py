@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from stacksl.api import run
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.forgetting import forget
 
@@ -74,3 +75,16 @@ def test_a_run_that_waits_goes_on_without_the_item(tmp_path: Path) -> None:
     assert made.status()["left"] == 0
     assert json.loads((made.path / "facts.json").read_text())["budget"]["answered"] > 0
     verify(made.path)
+
+
+def test_the_file_that_held_the_item_is_named(tmp_path: Path) -> None:
+    rows = ["blue sea,sea", "dark night,night", "deep wave,sea", "moon,night"]
+    for name in ("data", "owned", "more"):
+        lines = ["id,text,label", *(f"{name}{n},{name} {row}" for n, row in enumerate(rows))]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    owned, more = tmp_path / "owned.csv", tmp_path / "more.csv"
+    made = run(tmp_path / "data.csv", out=tmp_path / "run", owned=str(owned), budget=2, audit=0)
+    made.change(items=more)
+    for name, item in (("data", "data1"), ("owned", "owned/owned1"), ("more", "more1")):
+        sentence = forget(made.path, item).yours[0]
+        assert sentence.startswith(f"delete the row from {tmp_path / name}.csv")

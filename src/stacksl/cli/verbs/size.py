@@ -61,7 +61,8 @@ def size(
     pairs = dict(setting_of(pair) for pair in set_ or [])
     resolved = resolve({"adapt": "lora", **pairs, **context.obj})
     plan = prepare(data, settings=resolved, labeler=OracleLabeler({}, {}))  # nothing is asked
-    due = sorted({*due_at(plan.settings.refit_at, plan.labels), plan.labels})  # the end has one
+    labels = plan.labels + len(plan.spec.sources.owned)
+    due = sorted({*due_at(plan.settings.refit_at, labels), labels})  # the end has one
     choices = choices_of(plan.settings, {})
     found = forecast(choices, plan.dataset.items, due, None if no_time else CALIBRATION)
     free = free_bytes(place_of(choices.device))

@@ -325,9 +325,21 @@ def _taught_by_audit(case: _Case) -> bool:
     return audited and audit is not None and audit.trained_on > 0
 
 
+def _file_of(case: _Case) -> Path:
+    """The file that the item was read from; the data where that is not known any more."""
+    spec, row = case.spec, case.row
+    owned = [spec.settings.owned or ""] * (spec.sources.start - 1)
+    files = [spec.data, *owned, *(each.path for each in spec.more)]
+    for path, part in zip(files, spec.sources.parts, strict=True):
+        if row is None or row < len(part.data.items):
+            return Path(path)
+        row -= len(part.data.items)
+    return Path(spec.data)
+
+
 def _yours(case: _Case) -> Iterator[str]:
     """A sentence for each place that the run cannot clean."""
-    source = Path(case.spec.data)
+    source = _file_of(case)
     if source.is_file() and source.parent.resolve() != case.folder.path.resolve():
         yield f"delete the row from {source}: the run continues without it"
     if case.keys:

@@ -104,8 +104,10 @@ def free_rows(
     with folder.locked():
         spec = complete(spec_of_people(folder))
         _expect_known(spec, named)
-        if drop and not (away or free or keys):
-            raise RunError("dropping needs rows to drop: give --free, --key or --away with --drop")
+        if drop and not (away or aside or free or keys):
+            raise RunError(
+                "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
+            )
         absent = _all_away(spec, away, back)
         with Ledger.open(folder.ledger) as ledger:
             if aside:

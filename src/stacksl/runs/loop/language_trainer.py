@@ -109,11 +109,16 @@ class LanguageTrainer:
 
     @property
     def _owed(self) -> bool:
+        if self._begun is not None:
+            return True
         before, now, most = self.trained_on, len(self.examples.bought), self.learner.budget
         if self._blind:
             before, now, most = self._answers, self._reached(self.examples), self.ledger.budget
-        counts = due_at(self.spec.settings.refit_at, most)  # it may change
-        return self._begun is not None or any(before < n <= now for n in counts)
+        if now <= before:
+            return False
+        owned = sum(choice < 0 for _, _, choice in self.examples.bought)
+        counts = due_at(self.spec.settings.refit_at, most + owned)  # it may change
+        return any(before < n <= now for n in counts)
 
     @property
     def _blind(self) -> bool:

@@ -173,6 +173,8 @@ class Record:
         """
         before = spec.folder.read_state() if (spec.folder.path / "state.json").exists() else {}
         own = expect_labeler(spec.folder, labeler)
+        if before.get("state") == "finished":  # nobody is asked any more
+            own = before.get("labeler")
         facts: dict[str, Any] = {
             "created": before.get("created", now()),
             "interruptions": list(before.get("interruptions", [])),
