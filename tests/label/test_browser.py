@@ -303,6 +303,30 @@ def test_the_owner_sees_news_without_asking_and_changes_the_run(
     assert served.run.status()["spent"] == 11
 
 
+def test_numbers_that_change_during_a_click_do_not_lose_it(
+    visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    served = Served(begin(tmp_path, annotators="anna", budget=4, batch=4, audit=0))
+    page, owner = visit(served.links["anna"]), visit(served.links["(owner)"], ready=".numbers")
+    owner.hover("[data-act=pause]")
+    owner.mouse.down()
+    with owner.expect_response("**/rows", timeout=60_000):
+        for _ in range(3):  # the first news may be older than the connection that brings them
+            page.keyboard.press("a")
+            page.wait_for_timeout(1000)
+    owner.wait_for_timeout(300)  # the new numbers are there
+    owner.mouse.up()
+    page.wait_for_selector("#idle", timeout=20_000)
+    owner.click("[data-act=resume]")
+    page.wait_for_selector(PROMPT)
+    owner.close()
+    while not page.is_visible("#finished"):
+        page.keyboard.press("a")
+        page.wait_for_timeout(30)
+    served.thread.join(30)
+    assert served.run.status()["spent"] == 4
+
+
 def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
     visit: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -366,11 +366,14 @@ function label() {
 // The owner's page ------------------------------------------------------------------------------
 
 let question = null; // what the owner is asked to agree to
+let clicking = false, late = false; // a click needs its button to be there until it is released
 
 async function figures() {
   const reply = await fetch("/rows").catch(() => null);
   if (!reply?.ok) { say("No connection, or the session has expired: these numbers are old."); return; }
   const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+  late = clicking;
+  if (late) return;
   const held = document.activeElement?.dataset; // the focus stays where it was
   $("#figures").replaceChildren(...fresh.body.childNodes);
   $(".forms").hidden = $(".doing").dataset.state !== "open";
@@ -410,6 +413,10 @@ function owner() {
     event.preventDefault();
     const form = event.target, sent = Object.fromEntries(new FormData(form));
     await act({ act: form.dataset.act, ...sent });
+  });
+  for (const name of ["pointerdown", "pointerup", "pointercancel"]) addEventListener(name, () => {
+    clicking = name === "pointerdown";
+    if (!clicking && late) figures();
   });
   follow(figures);
 }
