@@ -104,10 +104,10 @@ class Run(StoredRun):
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.answering import answer
 
-        folder, show = self.folder, progress or silent
-        paths = [Path(file).absolute() for file in files]
+        folder, door, show = self.folder, Door.of(self.folder), progress or silent
+        paths = [Path(file) if door is None else Path(file).absolute() for file in files]
         corrected = 0
-        if (door := Door.of(folder)) is not None:
+        if door is not None:
             if correct:
                 corrected = carried_out(record_corrections, folder, paths, correct)
             with suppress(RunClosed):  # after the corrections, which are not to be made again
