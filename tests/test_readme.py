@@ -91,6 +91,18 @@ def test_the_table_of_banks_is_made_from_the_committed_rows() -> None:
     _stands_on(_benchmark("bank").table(rows), "docs/banks.md")
 
 
+def test_the_floors_are_made_from_the_committed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads((ROOT / "benchmarks/results/floors.json").read_text())["rows"]
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark = _benchmark("floors")
+    _stands_on(benchmark.table(rows), "docs/studies/compare.md")
+    cells = {(r["set"], r["features"], r["seed"], r["labels"]) for r in rows}
+    assert cells == {
+        (*each, seed, n) for each in benchmark.SETS for seed in range(5) for n in benchmark.BUDGETS
+    }
+    assert len(rows) == len(cells)
+
+
 def test_what_a_label_buys_is_made_from_the_committed_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

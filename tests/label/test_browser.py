@@ -258,6 +258,17 @@ def test_the_back_button_a_skip_and_a_revoked_session(
     assert events_of(served.run).count("answered") == 12
 
 
+def go_on(served: Served, page: Any, owner: Any) -> None:
+    """Resume a paused page, and answer until the run has finished."""
+    owner.click("[data-act=resume]")
+    page.wait_for_selector(PROMPT)
+    owner.close()
+    while not page.is_visible("#finished"):
+        page.keyboard.press("a")
+        page.wait_for_timeout(30)
+    served.thread.join(30)
+
+
 def test_the_owner_sees_news_without_asking_and_changes_the_run(
     visit: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -293,13 +304,7 @@ def test_the_owner_sees_news_without_asking_and_changes_the_run(
     wait_until(lambda: "of 11" in owner.inner_text(".numbers"))
     owner.click("[data-act=pause]")
     wait_until(lambda: page.is_visible("#idle"))
-    owner.click("[data-act=resume]")
-    page.wait_for_selector(PROMPT)
-    owner.close()
-    while not page.is_visible("#finished"):
-        page.keyboard.press("a")
-        page.wait_for_timeout(30)
-    served.thread.join(30)
+    go_on(served, page, owner)
     assert served.run.status()["spent"] == 11
 
 
@@ -317,13 +322,7 @@ def test_numbers_that_change_during_a_click_do_not_lose_it(
     owner.wait_for_timeout(300)  # the new numbers are there
     owner.mouse.up()
     page.wait_for_selector("#idle", timeout=20_000)
-    owner.click("[data-act=resume]")
-    page.wait_for_selector(PROMPT)
-    owner.close()
-    while not page.is_visible("#finished"):
-        page.keyboard.press("a")
-        page.wait_for_timeout(30)
-    served.thread.join(30)
+    go_on(served, page, owner)
     assert served.run.status()["spent"] == 4
 
 
