@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
+from stacksl.cli.verbs.run import shown_run
 from stacksl.ledger.ledger import Ledger
+from stacksl.runs.storage.folder import State
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import (
@@ -76,6 +78,18 @@ def test_a_run_that_is_held_is_refused_after_the_wait(waiting: Run, stacksl: She
     assert "is held by process" in said.err
     said = stacksl("answer", "run", sheets(waiting)[0], "--wait=-1")
     assert (said.code, said.out) == (2, "")
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_a_run_without_a_report_names_none(waiting: Run, state: State) -> None:
+    with waiting.folder.locked():  # as by a page that plays it
+        waiting.folder.write_state(state)
+        shown = shown_run(waiting)
+    assert f"run, {state}\n" in shown
+    assert "8 of 14 asked, answered or promised, 4 of them to measure the model" in shown
+    assert ("stacksl resume run" in shown) == (state == "stopped")
+    for word in ("Report", "Model", "Accuracy", "evaluate", "rounds"):
+        assert word not in shown
 
 
 def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:

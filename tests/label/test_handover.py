@@ -162,7 +162,9 @@ def test_the_command_line_uses_the_page_and_says_what_it_did(
 ) -> None:
     run, sheet = str(served.run.path), str(fill(served.sheets[0]))
     assert call(["answer", run, sheet, "--wait", "1"]) == 0
-    assert "Accepted" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Accepted" in out
+    assert "report.html" not in out, "the run has not finished"
     assert call(["people", run, "--away", "anna"]) == 0
     assert call(["people", run, "--back", "anna", "--json"]) == 0
     out = capsys.readouterr().out.splitlines()

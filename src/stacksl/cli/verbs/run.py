@@ -265,20 +265,28 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     `status` is that of the run, where it is known already.
     """
     result = run_facts(run, status)
-    return _waiting(run, result) if result["state"] == "waiting" else _shown(run.path, result)
+    if result["state"] == "finished":
+        return _shown(run.path, result)
+    return _waiting(run, result) if result["state"] == "waiting" else _unfinished(result)
 
 
-def _waiting(run: Run, result: dict[str, Any]) -> str:
-    path = word(run.path)
-    lines = facts(
+def _unfinished(result: dict[str, Any], more: str = "") -> str:
+    """A run without a report, such as one that a page plays on."""
+    return facts(
         [
-            ("Run", f"{result['run']}, {result['state']} for answers"),
+            ("Run", f"{result['run']}, {result['state']}{more}"),
             ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
             *held_lines(result),
             *sheet_lines(result),
+            ("Go on with", None if more else result["resume"]),
         ]
     )
+
+
+def _waiting(run: Run, result: dict[str, Any]) -> str:
+    path = word(run.path)
+    lines = _unfinished(result, " for answers")
     table = run.folder.resolved()
     if table.get("labelers") and any(sheet.get("why") for sheet in result["sheets"] or ()):
         lines += (
