@@ -1,12 +1,9 @@
-"""Full disks, foreign files, other versions, other processes: one sentence, nothing lost."""
+"""Full disks, foreign and damaged files, other versions: one sentence, nothing lost."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +12,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 
-
-def state(ledger):
-    sums = (ledger.asked, ledger.spent, ledger.spent_money, ledger.left, ledger.learnt)
-    return sums, ledger.open_purchases(), ledger.head, ledger.seen("q1"), ledger.export()
+from .fault_cases import fill, state
 
 
 def read_all(path, records):
@@ -27,13 +21,6 @@ def read_all(path, records):
         ledger.handed()
         ledger.texts()
         ledger.verify()
-
-
-def fill(ledger, full=True):
-    """Make SQLite itself report a full disk, or no longer."""
-    raw = ledger._store.connection
-    pages = raw.execute("PRAGMA page_count").fetchone()[0]
-    raw.execute(f"PRAGMA max_page_count = {pages if full else 1_000_000}")
 
 
 def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
@@ -107,19 +94,6 @@ def test_a_read_only_database_is_one_sentence(book, decision):
     with pytest.raises(LedgerError, match="read-only: make it writable"):
         ledger.post([decision(1)])
     assert ledger.spent == 0
-
-
-def test_a_ledger_that_is_held_is_one_sentence(book, decision, path):
-    ledger = book()
-    ledger._store.connection.execute("PRAGMA busy_timeout = 20")
-    holder = sqlite3.connect(path, isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    with pytest.raises(LedgerError, match="held by another process"):
-        ledger.post([decision(1)])
-    assert ledger.spent == 0
-    holder.execute("ROLLBACK")
-    holder.close()
-    assert ledger.post([decision(1)])[0].asked
 
 
 def test_missing_foreign_and_empty_files(tmp_path: Path):
@@ -197,35 +171,6 @@ def test_create_that_fails_leaves_no_file(tmp_path, records):
     assert [p.name for p in tmp_path.iterdir()] == ["l.db"]
     with pytest.raises(LedgerError, match="should not be negative"):
         Ledger.create(tmp_path / "m.db", run="r", budget=-1, items=records)
-
-
-def test_an_answer_is_in_the_file_and_not_in_its_log(book, decision, path, tmp_path):
-    """A flipped bit in a write-ahead log ends it unseen; one in the file is found."""
-    ledger = book()
-    ledger.post([decision(1), decision(2)])
-    for item in ("q0", "q1"):
-        ledger.take([Answer(item, 0, 1, 2, "me")])
-        alone = tmp_path / f"{item}.db"
-        shutil.copy(path, alone)  # without its log
-        with Ledger.open(alone, readonly=True) as copy:
-            copy.verify([ledger.head])
-            assert copy.export()[-2:] == ledger.export()[-2:]
-        assert path.with_name("ledger.db-wal").stat().st_size == 0
-
-
-def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
-    ledger = book()
-    ledger.post([decision(1)])
-    reader = sqlite3.connect(path, isolation_level=None)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM items").fetchone()
-    ledger.take([Answer("q0", 0, 1, 2, "me")])
-    ledger.close()  # the reader is still there
-    reader.execute("COMMIT")
-    reader.close()
-    with Ledger.open(path) as again:
-        assert (again.learnt, again.open_purchases()) == (1, [])
-        again.verify([ledger.head])
 
 
 @pytest.mark.parametrize(
@@ -325,108 +270,6 @@ def test_the_database_keeps_the_rules_too(book, decision, path):
             " FROM events WHERE event = 'answered'"
         )
     connection.close()
-
-
-RACER = """
-import sys
-from stacksl.types import Decision
-from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer
-
-path, me, rounds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-ledger = Ledger.open(path)
-print("ready", flush=True)
-sys.stdin.readline()
-won = 0
-for n in range(rounds):
-    number = me * rounds + n
-    status = "wanted" if n % 3 else "skipped"
-    decision = Decision(
-        number + 1, f"q{number}", (0, 1), 0, 1.0, 0.0, "gate", 0.0, 0.0, 0.0, 0.5, 0.0,
-        (0.0,), (1.0,), status)
-    (posted,) = ledger.post([decision])
-    if posted.asked:
-        won += 1
-        ledger.take([Answer(posted.item, 0, 1, 1, f"p{me}")], durable=bool(n % 2))
-    assert ledger.spent <= ledger.budget
-ledger.close()
-print(won)
-"""
-
-
-def test_processes_that_race_never_exceed_the_budget(path):
-    racers, rounds, budget = 3, 24, 20
-    items = [ItemRecord(f"q{i}", "", 2) for i in range(racers * rounds)]
-    Ledger.create(path, run="race", budget=budget, items=items).close()
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, str(path), str(me), str(rounds)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for me in range(racers)
-    ]
-    for process in started:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    won = [int(process.communicate(timeout=120)[0]) for process in started]
-    assert all(process.returncode == 0 for process in started)
-    assert sum(won) == budget  # of 48 wants
-    with Ledger.open(path) as ledger:
-        ledger.verify([ledger.head])
-        assert (ledger.spent, ledger.learnt, ledger.left) == (budget, budget, 0)
-        assert sum(row.event == "round" for row in ledger.rows()) == racers * rounds
-
-
-def test_another_process_is_noticed(book, decision, path):
-    ledger = book(budget=2)
-    ledger.post([decision(1, "skipped")])  # waits while the other writes
-    with Ledger.open(path) as other:
-        other.post([decision(2)])
-        other.take([Answer("q1", 0, 1, 0, "other")])
-        other.post([decision(3)])
-    assert ledger.left == 2  # not looked yet
-    (posted,) = ledger.post([decision(4)])
-    assert posted.status == "refused"
-    assert (ledger.spent, ledger.learnt, len(ledger.open_purchases())) == (2, 1, 1)
-    ledger.verify([ledger.head])
-
-
-def test_a_ledger_cut_under_a_running_process_is_noticed(book, decision, path):
-    ledger = book()
-    ledger.post([decision(1)])
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM events WHERE seq = 2")
-    connection.close()
-    with pytest.raises(LedgerCorrupt, match="was cut or replaced"):
-        ledger.post([decision(2)])
-
-
-def kill_after(number, program, *words):
-    """Run a program that prints rising numbers, and kill it when it has printed this one."""
-    command = [sys.executable, "-c", program, *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert any(int(line) == number for line in process.stdout), "it ended before"
-        process.kill()
-
-
-def test_nothing_of_a_killed_process_is_half_written(path, records):
-    """Killed without any farewell, a ledger holds what `post` and `take` had returned."""
-    Ledger.create(path, run="r", budget=30, items=records).close()
-    body = RACER.replace('print("ready", flush=True)\nsys.stdin.readline()\n', "").replace(
-        "    assert ledger.spent", "    print(ledger.spent, flush=True)\n    assert ledger.spent"
-    )
-    body = body.replace("durable=bool(n % 2)", "durable=True")
-    kill_after(7, body, path, 0, 30)
-    with Ledger.open(path) as ledger:
-        ledger.verify([ledger.head])
-        assert ledger.spent >= 7
-        assert ledger.learnt + len(ledger.open_purchases()) == ledger.spent
 
 
 def test_what_failed_twice_is_counted_anew_before_it_is_taken_again(

@@ -9,7 +9,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 
 from .conftest import lessons
-from .test_faults import fill, kill_after, state
+from .fault_cases import fill, kill_after, state
 
 
 def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):

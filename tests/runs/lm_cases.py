@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +102,16 @@ def sentences(count: int, seed: int = 0) -> Corpus:
         items.append(Item(f"s{n}", f"{text} {n}", names))
         answers[f"s{n}"] = names.index(topic)
     return items, answers
+
+
+def written(path: Path, corpus: Corpus) -> Path:
+    """A file of items with their answers."""
+    lines = [
+        {"id": i.id, "prompt": i.prompt, "candidates": i.candidates, "answer": corpus[1][i.id]}
+        for i in corpus[0]
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
 
 
 class Refusing(OracleLabeler):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from stacksl.features.store import load_block
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
-from .lm_cases import QUICK, Refusing, questions
+from .lm_cases import QUICK, Corpus, Refusing, questions, written
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -43,11 +42,17 @@ def resumed(made: Run, good: int = 100) -> Run:
     return made.resume(labeler=Refusing(questions(40), good))
 
 
+def more_questions(count: int) -> Corpus:
+    """Other questions, by other ids."""
+    items, answers = questions(count, seed=9)
+    named = {f"n-{name}": gold for name, gold in answers.items()}
+    return [replace(item, id=f"n-{item.id}") for item in items], named
+
+
 def resumed_with_more(made: Run, good: int) -> Run:
-    corpus, more = questions(40), questions(12, seed=9)
-    items = [*corpus[0], *(replace(item, id=f"n-{item.id}") for item in more[0])]
-    answers = corpus[1] | {f"n-{name}": gold for name, gold in more[1].items()}
-    return made.resume(labeler=Refusing((items, answers), good))
+    corpus, more = questions(40), more_questions(12)
+    both = [*corpus[0], *more[0]], corpus[1] | more[1]
+    return made.resume(labeler=Refusing(both, good))
 
 
 def make_it(made: Run) -> None:
@@ -118,13 +123,8 @@ def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(
 
 def write_more(path: Path, count: int = 12) -> Path:
     """A file of other questions with their answers."""
-    items, answers = questions(count, seed=9)
-    with path.open("w") as file:
-        for item in items:
-            row = {"id": f"n-{item.id}", "prompt": f"more {item.prompt}",
-                   "choices": list(item.candidates), "answer": answers[item.id]}  # fmt: skip
-            file.write(json.dumps(row) + "\n")
-    return path
+    items, answers = more_questions(count)
+    return written(path, ([replace(i, prompt=f"more {i.prompt}") for i in items], answers))
 
 
 @pytest.mark.parametrize("mode", ["stream", "pool"])

@@ -13,7 +13,7 @@ from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, SettingsError, StackslError
 
-from .lm_cases import QUICK, questions, tiny_model
+from .lm_cases import QUICK, questions, tiny_model, written
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -177,12 +177,7 @@ def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path, filed
     items, answers = questions(8)
     items[3] = Item("many", "which?", tuple(f"option {n}" for n in range(30)))
     answers["many"] = 29
-    path = tmp_path / "data.jsonl"
-    rows = [
-        {"id": i.id, "prompt": i.prompt, "candidates": i.candidates, "answer": answers.get(i.id)}
-        for i in items
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = written(tmp_path / "data.jsonl", (items, answers))
     model = tiny_model(tmp_path / "model", max_position_embeddings=512)
     kept = {item.id: answers[item.id] for item in items}
     given = {**QUICK, "protocol": "letter", "max_candidates": 2000, "budget": 2, "refit_at": "1"}

@@ -14,8 +14,7 @@ from stacksl.lm.scoring.normalise import calibrated_loss
 from stacksl.runs.session.language import language_model
 from stacksl.runs.spec import RunSpec
 
-from .lm_cases import QUICK, last_weights, questions
-from .test_adapting_pool import written
+from .lm_cases import QUICK, last_weights, questions, written
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")

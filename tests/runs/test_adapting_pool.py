@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from stacksl.runs.settings.resolve import resolve
 
 from .lm_cases import (
     QUICK,
-    Corpus,
     Refusing,
     adapt,
     blocks,
@@ -30,22 +28,13 @@ from .lm_cases import (
     rows_of,
     sentences,
     told_labels,
+    written,
 )
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 FIVE = "0.05,0.1,0.25,0.5,1"
-
-
-def written(path: Path, corpus: Corpus) -> Path:
-    """A file of items with their answers."""
-    lines = [
-        {"id": i.id, "prompt": i.prompt, "candidates": i.candidates, "answer": corpus[1][i.id]}
-        for i in corpus[0]
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
 
 
 @pytest.mark.parametrize(
