@@ -12,12 +12,12 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import DataError, LedgerError
 from stacksl.labelers.oracle import OracleLabeler
-from stacksl.labelers.protocol import Pending, Request
+from stacksl.labelers.protocol import Request
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.runs.items import reading
 from stacksl.runs.items.identity import KEPT
-from stacksl.runs.session.session import Finished, Session, Waiting
+from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
 from .conftest import class_items
@@ -59,13 +59,17 @@ def test_a_sheet_that_cannot_be_read_leaves_the_run_as_it_was(tmp_path: Path) ->
 def test_a_session_says_what_it_came_to(tmp_path: Path) -> None:
     waiting = begin(tmp_path, budget=12, batch=12, audit=0)
     with Session.open(RunSpec.open(waiting.folder)) as session:
-        outcome = session.play()
-    assert isinstance(outcome, Waiting)
-    assert outcome == Waiting(12, tuple(Pending(str(path), 12) for path in sheets(waiting)))
+        assert session.play() == "waiting"
+    state = waiting.folder.read_state()
+    assert state["state"] == "waiting"
+    assert state["sheets"] == [{"file": str(path), "open": 12} for path in sheets(waiting)]
     files = [fill(path) for path in sheets(waiting)]
     with Session.open(RunSpec.open(waiting.folder)) as session:
         session.labeler.read(files)  # type: ignore[attr-defined]  # people answer this run
-        assert session.play() == Finished(waiting.path / "report.html")
+        assert session.play() == "finished"
+    state = waiting.folder.read_state()
+    assert state["state"] == "finished"
+    assert "sheets" not in state
     assert [receipt.outcome for receipt in session.receipts] == ["accepted"] * 12
 
 

@@ -23,7 +23,7 @@ from stacksl.ledger.purchases import Handed, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
 from stacksl.runs.session.comparing import hold_back
-from stacksl.runs.session.session import Finished, Waiting
+from stacksl.runs.storage.folder import State
 
 Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
 T = TypeVar("T")
@@ -210,7 +210,7 @@ class OpenRun:
         here = [name for name in self.people.names if name not in self.sheets.away]
         return 2 * rows <= size or min((held[name] for name in here), default=0) < LOW
 
-    def buy(self, show: Callable[[], None]) -> Waiting | Finished:
+    def buy(self, show: Callable[[], None]) -> State:
         """Learn the answers so far, and play the run until it waits or has finished.
 
         `show` is called once new rows are in the ledger: what the run estimates and writes after
@@ -229,15 +229,14 @@ class OpenRun:
             self.sheets.again()
         asks = not self.halted
         self.labeler.assigned = show
-        outcome = self.session.play()
-        assert outcome is not None, "no rule of time stops a run of people"
+        state = self.session.play()
         self.labeler.assigned = lambda: None
         if asks:
             self._wait_for_model()
         self._agreement = self._compared()
         standing = {name: row.event for name, row in self.ledger.standing().items()}
         self._standing = {n: s.replace("_", " ") for n, s in standing.items() if s != "kept"}
-        return outcome
+        return state
 
     @property
     def halted(self) -> bool:

@@ -23,7 +23,6 @@ from stacksl.label.view import View
 from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.runs.session.answering import answer, spec_of_people
 from stacksl.runs.session.assignment import annotators_of
-from stacksl.runs.session.session import Waiting
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -181,10 +180,10 @@ class Player:
 
         show()
         self.openings += 1
-        outcome = run.buy(show)
+        state = run.buy(show)
         show()
         self._started.set()
-        while isinstance(outcome, Waiting):
+        while state == "waiting":
             if self._put_off:
                 return self._put_off.popleft()
             if self._stopping and self._queue.empty():
@@ -196,7 +195,7 @@ class Player:
             self._look_for_idle(run)
             show()
             if run.short():
-                outcome = run.buy(show)
+                state = run.buy(show)
                 show()
         self.history = history_of(run.session)
         self.view = replace(run.view(), state="finished", rows={})

@@ -22,7 +22,6 @@ from stacksl.labelers.sheets.rows import Reply
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.loop import choosers
 from stacksl.runs.loop.choosers import DRAWN_FIRST
-from stacksl.runs.session.session import Finished
 from stacksl.runs.spec import RunSpec
 
 from .beside_cases import (
@@ -72,13 +71,13 @@ def on_page(
 ) -> stacksl.Run:
     with PageSession.open(RunSpec.open(run.folder)) as session:
         page = OpenRun(session, People(()), attend)
-        outcome = page.buy(lambda: None)
+        state = page.buy(lambda: None)
         for _ in range(40):
-            if isinstance(outcome, Finished):
+            if state == "finished":
                 last(page)
                 return run
             give(page)
-            outcome = page.buy(lambda: None)
+            state = page.buy(lambda: None)
     raise AssertionError("it still waits")
 
 
@@ -263,6 +262,7 @@ def test_a_dead_model_is_asked_again_after_pauses(tmp_path: Path) -> None:
             now[0] += 900
             page.buy(lambda: None)
             assert not page.halted
+            assert run.status()["sheets"] is None, "it answers again"
         run = on_page(run)
     expect_books(run)
     assert run.status()["state"] == "finished"

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import inf
-from pathlib import Path
 from time import monotonic
 from typing import Any, Self
 
@@ -53,22 +52,8 @@ from stacksl.runs.session.setup import (
 from stacksl.runs.settings.budget import time_limit
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
+from stacksl.runs.storage.folder import State
 from stacksl.runs.storage.status import Record
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The run waits for answers to `open` purchases, at the places in `pending`."""
-
-    open: int
-    pending: tuple[Pending, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The run has bought all it can, and its `report` is written."""
-
-    report: Path
 
 
 def shown(pending: Pending) -> dict[str, Any]:
@@ -206,8 +191,8 @@ class Session(Game):
 
     # Playing -----------------------------------------------------------------------------------
 
-    def play(self) -> Waiting | Finished | None:
-        """Play the run until it waits, to be played again; to its end; or, None, its time is up.
+    def play(self) -> State:
+        """Play the run until it is `waiting`, to be played again, or `finished`, or its time is up.
 
         Raises:
             StackslError: in one sentence, which the state `failed` keeps as well.
@@ -215,35 +200,37 @@ class Session(Game):
         record, self.record = self.record, None
         assert record is not None, "a finished run is not played again"
         with record.recording_failure():
-            if not self._rounds():
-                record.write("stopped")
-                return None
-            count, waiting = len(self.ledger.open_purchases()), None
-            if count:
-                waiting = Waiting(count, tuple(self.labeler.pending()))
-            record.warn(getattr(self.labeler, "warnings", ()))
-            assert self.forecaster is not None
-            record.facts["plan"] = self.forecaster.facts(ended=waiting is None)
-            record.facts["stopped"] = self.forecaster.stopped
-            if waiting is None:
-                learn_named(self.spec, self, audit=True)
-                self.trainer.finish()
-                self.ledger.show_audit()
-            # It names the ledger's last row, so that `verify` detects rows that are missing.
-            checkpoint(self.spec.folder, self)
-            if waiting is not None:
-                sheets = [shown(each) for each in waiting.pending]
-                if sheets:
-                    record.facts["sheets"] = sheets
-                record.write("waiting")
-                record.keep()
-                self.record = record
-                return waiting
-            assert self.features is not None  # made by `open`
-            audit = measured(self.spec, self)
-            finish(self.spec, self, self.features, self.report, record.facts, audit)
-            record.write("finished")
-        return Finished(self.spec.folder.path / "report.html")
+            state = self._played(record)
+            record.write(state)
+        if state == "waiting":
+            record.keep()
+            self.record = record
+        return state
+
+    def _played(self, record: Record) -> State:
+        """The state that the run comes to; its facts are noted in `record`."""
+        if not self._rounds():
+            return "stopped"
+        waits = bool(self.ledger.open_purchases())
+        record.facts.pop("sheets", None)  # of an earlier wait
+        if waits and (pending := self.labeler.pending()):
+            record.facts["sheets"] = [shown(each) for each in pending]
+        record.warn(getattr(self.labeler, "warnings", ()))
+        assert self.forecaster is not None
+        record.facts["plan"] = self.forecaster.facts(ended=not waits)
+        record.facts["stopped"] = self.forecaster.stopped
+        if not waits:
+            learn_named(self.spec, self, audit=True)
+            self.trainer.finish()
+            self.ledger.show_audit()
+        # It names the ledger's last row, so that `verify` detects rows that are missing.
+        checkpoint(self.spec.folder, self)
+        if waits:
+            return "waiting"
+        assert self.features is not None  # made by `open`
+        audit = measured(self.spec, self)
+        finish(self.spec, self, self.features, self.report, record.facts, audit)
+        return "finished"
 
     def _rounds(self) -> bool:
         """Play what can be played now; False where the time is up before."""
