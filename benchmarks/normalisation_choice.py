@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from language_model import model_of
+from _refits import model_of
 from numpy.typing import NDArray
 
 PREMISES = ("template", "last_line", "empty")

@@ -1,16 +1,68 @@
 """Selections of a batch before any label, from a base model's scores and features.
 
-Each takes arrays over n items and gives the rows to buy, in their order. They are pilots of
-`language_model.py`, no choice of a run.
+`bought` gives what a cell of `language_model.py` buys by its gate's name. The others take arrays
+over n items and give the rows to buy, in their order. All but margin and random are pilots, no
+choice of a run.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from _refits import Task, lessons_of, refitted
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
+
+
+def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
+    """The questions that a cell buys, in their order."""
+    from stacksl.core.losses import softmax
+    from stacksl.core.rng import generator
+    from stacksl.lm.scoring.normalise import prior_temperature
+
+    if gate == "random":
+        return np.argsort(generator(seed, "pool/random").random(len(task.items)))[:count]
+    scale = prior_temperature(task.pool)
+    policy = np.array([softmax(each / scale) for each in task.pool])
+    if gate == "badge":
+        return badge(policy, task.states, count, generator(seed, "pool/badge"))
+    if gate in ("typical", "typical-hashing"):
+        prompts = task.prompts if gate == "typical" else task.words
+        return covering(prompts, np.ones(len(policy)), count)
+    if gate == "half":
+        first = covering(task.prompts, np.ones(len(policy)), count // 2)
+        order = margin(policy)
+        return np.concatenate([first, order[~np.isin(order, first)]])[:count]
+    if gate == "doubtful":
+        best = np.sort(policy, axis=1)
+        return covering(task.prompts, 1 - best[:, -1] + best[:, -2], count)
+    order = margin(policy)
+    if gate == "two":
+        first = order[: count // 2]
+        lessons, scale = lessons_of(task, first)
+        _, model = refitted(lessons, len(first), {}, seed, scale)
+        rest = np.setdiff1d(np.arange(len(policy)), first)
+        anew = model.scores([task.items[row] for row in rest])["pmi"]
+        policy = np.array([softmax(each / scale) for each in anew])
+        return np.concatenate([first, rest[margin(policy)]])[:count]
+    if gate == "disagreement":
+        first = order[: count // 2]
+        apart = disagreement(policy, head_of(task, first, seed))
+        order = np.concatenate([first, apart[~np.isin(apart, first)]])
+    return order[:count]
+
+
+def head_of(task: Task, rows: NDArray[np.int64], seed: int) -> NDArray[np.float64]:
+    """What a linear head on the answers' states says of all questions after labels of `rows`."""
+    from stacksl.core.heads.logistic import fit_pairs
+    from stacksl.core.losses import softmax
+
+    options = task.states.shape[1]
+    offsets = np.arange(len(rows) + 1) * options
+    phi = task.states[rows].reshape(-1, task.states.shape[2])
+    theta, _ = fit_pairs(phi, offsets, task.gold[rows], seed, tune=True)
+    return np.array([softmax(each @ theta) for each in task.states])
 
 
 def margin(policy: Array) -> Rows:
