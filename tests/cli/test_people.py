@@ -106,6 +106,8 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert "3 with an option" in said.out
     assert "waiting for answers" in said.out
     assert "stacksl answer run FILE..." in said.out
+    assert "stacksl label run" in said.out
+    assert "it is waiting: `stacksl answer run FILE...`" in stacksl("report", "run").err
     calls = 0
     while json.loads(stacksl("status", "run", "--json").out)["state"] == "waiting":
         calls += 1

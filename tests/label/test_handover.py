@@ -165,6 +165,7 @@ def test_the_command_line_uses_the_page_and_says_what_it_did(
     out = capsys.readouterr().out
     assert "Accepted" in out
     assert "report.html" not in out, "the run has not finished"
+    assert "stacksl label" not in out, "a page is open"
     assert call(["people", run, "--away", "anna"]) == 0
     assert call(["people", run, "--back", "anna", "--json"]) == 0
     out = capsys.readouterr().out.splitlines()

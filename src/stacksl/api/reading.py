@@ -164,9 +164,10 @@ class StoredRun:
         from stacksl.runs.finish.finish import write_pages
 
         if not (self.path / "facts.json").is_file():
-            state = self.folder.read_state()["state"]
+            status = self.status()
+            step = status["resume"] or f"stacksl status {self.path}"
             raise RunError(
                 f"the report of {self.path} is written when the run has finished, and it is"
-                f" {state}: `stacksl resume {self.path}`"
+                f" {status['state']}: `{step}`"
             )
         return write_pages(self.folder, text=text, class_names=class_names)

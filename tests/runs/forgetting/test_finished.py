@@ -87,3 +87,13 @@ def test_what_is_told_is_plain(pairs: Finished, spoil: Callable[[Finished], Run]
     assert RunFolder(made.path).path.stat().st_mode & 0o777 == 0o700
     for path in made.path.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_one_refit_is_named_as_one(tmp_path: Path) -> None:
+    texts = [f"{word} {n}" for n in range(10) for word in ("card lost", "top up")]
+    made = run(texts, ["card", "money"] * 10, out=tmp_path / "run", budget=6, mode="stream",
+               features="hashing")  # fmt: skip
+    with made.ledger as ledger:
+        bought = next(row["item"] for row in ledger.export() if row["state"] == "answered")
+    told = forget(made.path, str(bought))
+    assert "1 refit of the head learnt it, the one in model/ among them" in told.models

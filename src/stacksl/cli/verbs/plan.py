@@ -26,7 +26,7 @@ def plan(
 ) -> None:
     """The accuracy to expect at 100, 200, 500 and 1,000 labels, with 90 % intervals, and its price.
 
-    For a file it rests on runs on public sets, for a run on its training labels and, with
+    For a file it rests on runs on public sets, for a run on its training labels and, if made with
     `--progress`, on its random sample. The audit is never read.
     """
     from stacksl.api.forecasting import plan as planned

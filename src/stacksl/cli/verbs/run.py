@@ -285,6 +285,8 @@ def _unfinished(result: dict[str, Any], more: str = "") -> str:
 
 
 def _waiting(run: Run, result: dict[str, Any]) -> str:
+    from stacksl.api.handover import Door
+
     path = word(run.path)
     lines = _unfinished(result, " for answers")
     table = run.folder.resolved()
@@ -294,10 +296,10 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
             f"  stacksl resume {path} --set labelers=people"
         )
     if table["labeler"] == "file":
-        return (
-            f"{lines}\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
-            f"\nOr answer in the browser:\n  stacksl label {path}"
-        )
+        lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
+        if Door.of(run.folder) is None:  # no page is open yet
+            lines += f"\nOr answer in the browser:\n  stacksl label {path}"
+        return lines
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
 
 

@@ -44,7 +44,7 @@ def _of_model(rows: Sequence[Row], model: str) -> str:
             cells.append(plain + aside)
         accuracies.append(cells)
         to = [_bounded(found[name, "labels_to", share], ".0f") for share in shares]
-        saved = [_bounded(found.get((name, "saved", labels)), ".0%") for labels in budgets]
+        saved = [_bounded(found.get((name, "saved", labels)), "z.0%") for labels in budgets]
         costs.append([name, *to, *saved, f"{found[name, 'seconds', None].value:.1f}"])
     head = [f"{labels:,} labels" for labels in budgets]
     first = f"{TITLES[model]}; {estimate(full, '.3f')} with all {full.settings['labels']:,} labels"

@@ -18,6 +18,7 @@ from stacksl.labelers.chat.calls import CALLS, Calls
 from stacksl.ledger.events import Row, tombstone
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
+from stacksl.report.wording import plural
 from stacksl.runs.changes.erasing import (
     Line,
     Marks,
@@ -303,7 +304,7 @@ def _models(case: _Case) -> Iterator[str]:
     if adapters:
         yield f"the adapters of the refits {', '.join(adapters)} were trained on it"
     elif after and not older:
-        yield f"{len(after)} refits of the head were on it, the one in model/ among them"
+        yield f"{plural(len(after), 'refit')} of the head learnt it, the one in model/ among them"
 
 
 def _refits_on(rows: Iterable[Row], learnt: int) -> Iterator[Row]:
