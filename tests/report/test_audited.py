@@ -242,9 +242,6 @@ def test_the_commands_are_those_of_the_command_line(made):
         assert command.split()[:1] == ["stacksl"]
         assert command.split()[1] in names
         assert command.split()[2] == facts.run
-    assert commands(replace(facts, state="stopped")) == [
-        ("Go on with the run", f"stacksl resume {facts.run}")
-    ]
 
 
 def test_a_pool_has_no_chart_of_its_spending(made):

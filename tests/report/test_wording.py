@@ -56,12 +56,6 @@ def test_the_headline_says_what_is_out_and_what_is_unknown(made):
     assert "No label was bought" in wording.bought(made["bare"](rounds=7))
 
 
-def test_every_state_but_finished_is_said(made):
-    for state in ("running", "waiting", "stopped", "interrupted", "failed", "odd"):
-        assert wording.state_note(made["bare"](state)).endswith(".")
-    assert wording.state_note(made["usual"]()) == ""
-
-
 def test_what_the_second_half_added():
     def point(labels, share):
         return CurvePoint(labels, share, share, share)

@@ -33,7 +33,7 @@ def shape_of(
     given: Mapping[str, str],
     seed: int,
     classes: tuple[str, ...] | None,
-    bank: Bank | None = None,
+    bank: Bank | None,
 ) -> Shape:
     """The shape of a table, decided on its columns and first rows.
 

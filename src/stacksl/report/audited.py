@@ -241,8 +241,6 @@ def total_words(row: ClassTotal) -> str:
 def commands(facts: Facts) -> list[tuple[str, str]]:
     """(what for, command) of the next steps; each is run in the folder that holds the run's."""
     run, budget = shlex.quote(facts.run), facts.budget
-    if facts.state != "finished":
-        return [("Go on with the run", f"stacksl resume {run}")]
     found = [("Label the items without an answer", f"stacksl predict {run} --own --out labels.csv")]
     found.append(("Label new items", f"stacksl predict {run} new.csv --out labelled.csv"))
     if facts.asking and facts.asking.disagreements:

@@ -122,7 +122,7 @@ PLAIN = ("aim", "gate", "scorer", "follower", "mode", "order", "seed", "drift_gu
 """Settings of words that the package chose; of all others, numbers alone are forwarded."""
 
 
-def without_text(facts: Facts, class_names: bool = False) -> Facts:
+def without_text(facts: Facts, class_names: bool) -> Facts:
     """The facts without anything that the data or their owner worded, to be shown to others.
 
     Prompts, answers, ids, people, names of columns, files and folders, warnings, and a prompt's

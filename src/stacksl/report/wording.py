@@ -312,17 +312,3 @@ def set_at_refits(facts: Facts) -> str:
             f" {plural(held.checked, 'item')} checked{proved}"
         )
     return f"{said} On texts nothing promises the condition."
-
-
-def state_note(facts: Facts) -> str:
-    """One sentence for a run that has not finished; empty for one that has."""
-    played = f"after {count(facts.budget.rounds)} of {plural(facts.budget.horizon, 'round')}"
-    sentences = {
-        "running": f"This run is still going, {played}; the numbers below are those so far.",
-        "waiting": f"This run waits for answers, {played}; the numbers below are those so far.",
-        "stopped": f"This run was stopped {played}; `stacksl resume` takes it up again.",
-        "interrupted": f"This run was interrupted {played}; `stacksl resume` takes it up again.",
-        "failed": f"This run failed {played}; the numbers below are those up to there.",
-        "finished": "",
-    }
-    return sentences.get(facts.state, f"This run is {facts.state}, {played}.")
