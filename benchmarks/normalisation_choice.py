@@ -8,7 +8,7 @@ temperature fitted to them; it is judged on the other questions. The test questi
     python benchmarks/normalisation_choice.py --from benchmarks/results/normalisation_choice.json
 
 With `--train` runs that own no labels are compared: `auto` draws 25 labels, chooses by them and
-buys the rest by the margins of the scores chosen; `token_mean` buys all by its own. Each is one
+buys the rest by the margins of the scores chosen; the others buy all by their own. Each is one
 refit, under the sample's other settings, judged on the last quarter of the questions to label,
 which is held out, or with `--quarter 0` on the test questions.
 
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 PREMISES = ("template", "last_line", "empty")
 LABELS, DRAWS = (8, 25, 50, 109), 200
-FIRST, SHARES, TRAINED = 25, (0.05, 0.1), ("token_mean", "auto")
+FIRST, SHARES, TRAINED = 25, (0.05, 0.1), ("token_mean", "auto", "pmi, last_line")
 Scores = dict[str, NDArray[np.float64]]  # of each way, (n, K)
 
 
