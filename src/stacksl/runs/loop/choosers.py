@@ -1,12 +1,12 @@
 """Which items the next rounds are about: those of a stream in order, those of a pool by rank.
 
 A pool is ranked by the head refitted on the labels so far, with widths from the online state, or by
-a language model's own scores; where these are chosen by the first labels, they are drawn. With
-fixed classes and the gate `margin` a batch of a linear model
-covers the items in doubt (`core.heads.coverage`), from the first one on. Else it is spread over the
-pool (`batch_selection`), and the first batch of a linear model follows the order of the items,
-unless class names give a head before the first label. Each purchase has a certificate, and at the
-end so has each item that was never asked.
+a language model's own scores; labels that choose how these are made are drawn before. With fixed
+classes and the gate `margin` a batch of a linear model covers the items in doubt
+(`core.heads.coverage`), from the first one on. Else it is spread over the pool (`batch_selection`),
+and the first batch of a linear model follows the order of the items, unless class names give a head
+before the first label. Each purchase has a certificate, and at the end so has each item that was
+never asked.
 """
 
 from __future__ import annotations
@@ -101,9 +101,10 @@ class Pool:
         # less is left than the learner has where items of the audit were bought anew
         count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked, ledger.left)
         count = count if most is None else min(count, most)
-        if first := _drawn_first(game):  # nothing else is bought until they are answered
-            ahead = first - ledger.asked
-            count = min(count, ahead) if ahead > 0 else count * (_answered(game) >= first)
+        if (first := _drawn_first(game)) > ledger.asked:
+            count = min(count, first - ledger.asked)
+        elif first and _answered(game) < first:  # nothing else is bought before that
+            count = 0
         if count > 0 and not game.enough() and (batch := self._best(game, count)):
             return batch
         return [] if ledger.open_purchases() else self._unasked(game)
