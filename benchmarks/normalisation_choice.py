@@ -6,22 +6,33 @@ temperature fitted to them; it is judged on the other questions. The test questi
 
     python benchmarks/normalisation_choice.py --json benchmarks/results/normalisation_choice.json
     python benchmarks/normalisation_choice.py --from benchmarks/results/normalisation_choice.json
+
+With `--train` runs that own no labels are compared: `auto` draws 25 labels, chooses by them and
+buys the rest by the margins of the scores chosen; the others buy all by their own. Each is one
+refit, under the sample's other settings, judged on the last quarter of the questions to label,
+which is held out, or with `--quarter 0` on the test questions.
+
+    python benchmarks/normalisation_choice.py --train --json FILE
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _refits import model_of
+from _refits import model_of, refitted
+from language_model_table import difference, of_questions
 from numpy.typing import NDArray
 
 PREMISES = ("template", "last_line", "empty")
 LABELS, DRAWS = (8, 25, 50, 109), 200
+FIRST, SHARES, TRAINED = 25, (0.05, 0.1), ("token_mean", "auto", "pmi, last_line")
 Scores = dict[str, NDArray[np.float64]]  # of each way, (n, K)
 
 
@@ -31,14 +42,68 @@ def measure() -> dict[str, Any]:
 
     data, _ = questions()
     gold = np.array([data.answers[item.id] for item in data.items])
-    ways: Scores = {}
-    for premise in PREMISES:
-        found = model_of({"pmi_context": premise}, 0).scores(data.items)
-        ways |= {kind: np.array(found[kind]) for kind in ("token_mean", "sum", "char_mean")}
-        ways[f"pmi, {premise}"] = np.array(found["pmi"])
+    ways = scores_of(data.items)
     right = {way: scores.argmax(axis=1) == gold for way, scores in ways.items()}
     rows = [one(ways, right, gold, n, seed) for n in LABELS for seed in range(DRAWS)]
     return {"ways": {way: float(own.mean()) for way, own in right.items()}, "rows": rows}
+
+
+def scores_of(items: Any) -> Scores:
+    """The base model's scores of questions in every way."""
+    ways: Scores = {}
+    for premise in PREMISES:
+        found = model_of({"pmi_context": premise}, 0).scores(items)
+        ways |= {kind: np.array(found[kind]) for kind in ("token_mean", "sum", "char_mean")}
+        ways[f"pmi, {premise}"] = np.array(found["pmi"])
+    return ways
+
+
+def train(cell: dict[str, Any], ways: Scores) -> dict[str, Any]:
+    """Buy the labels of a cell, refit once, judge; `ways` are of all questions to label."""
+    from stacksl.core.losses import softmax
+    from stacksl.core.rng import generator
+    from stacksl.lm import Lesson
+    from stacksl.lm.sample.questions import questions
+    from stacksl.lm.scoring.features import to_fit_on
+    from stacksl.lm.scoring.normalise import calibrated_loss, fitted_temperature, prior_temperature
+
+    begin, (data, test) = time.process_time(), questions()
+    place = np.arange(len(data.items))
+    held = place % 4 == cell["quarter"] - 1  # none of them where it is 0
+    judged = [data.items[n] for n in place[held]] if cell["quarter"] else list(test.items)
+    known, place = data.answers | test.answers, place[~held]
+    items = [data.items[n] for n in place]
+    gold = np.array([known[item.id] for item in items])
+    count, way = int(len(items) * cell["budget"]), cell["way"]
+    rows = np.zeros(0, dtype=np.int64)
+    if way == "auto":
+        rows = np.argsort(generator(cell["seed"], "pool/random").random(len(items)))[:FIRST]
+        losses = {each: calibrated_loss(own[place][rows], gold[rows]) for each, own in ways.items()}
+        way = min(losses, key=losses.__getitem__)
+    scores = ways[way][place]
+    scale = prior_temperature(scores[list(to_fit_on(len(items)))])
+    best = np.sort([softmax(each / scale) for each in scores], axis=1)
+    order = np.argsort(best[:, -1] - best[:, -2], kind="stable")
+    rows = np.concatenate([rows, order[~np.isin(order, rows)]])[:count]
+    temperature = fitted_temperature(scores[rows], gold[rows].tolist(), scale)
+    lessons = [
+        Lesson(items[n], int(gold[n]), (0, 1, 2, 3), tuple((scores[n] / temperature).tolist()))
+        for n in rows
+    ]
+    kind, _, premise = way.partition(", ")
+    more = {"normalisation": kind, "pmi_context": premise or "template"}
+    _, model = refitted(lessons, count, more, cell["seed"], temperature)
+    predicted = np.array([int(np.argmax(each)) for each in model.scores(judged)[kind]])
+    right = predicted == [known[item.id] for item in judged]
+    return {
+        **cell,
+        "chosen": way,
+        "labels": count,
+        "n": len(right),
+        "accuracy": float(right.mean()),
+        "right": np.packbits(right).tobytes().hex(),
+        "seconds": round(time.process_time() - begin, 1),
+    }
 
 
 def one(
@@ -75,7 +140,28 @@ def table(found: dict[str, Any]) -> str:
         counts = [Counter(row["chosen"][each] for row in rows)[best] for each in how]
         share = ", ".join(f"{count / len(rows):.0%}".replace("%", " %") for count in counts)
         lines.append(f"| {n} | {', '.join(means)} | {share} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *trained(found.get("trained", []))])
+
+
+def trained(rows: list[dict[str, Any]]) -> list[str]:
+    """What the runs of `--train` come to, with 95 % intervals of the difference."""
+    cells: dict[Any, dict[Any, Any]] = {}
+    for row in rows:
+        key = (-row["quarter"], row["budget"], row["way"])
+        cells.setdefault(key, {})[row["quarter"], row["seed"]] = row
+    lines = [
+        "",
+        "| judged on | labels | way | accuracy by seed | over token_mean, seeds | questions |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (quarter, budget, way), own in sorted(cells.items(), reverse=True):
+        each = ", ".join(f"{row['accuracy']:.3f}" for _, row in sorted(own.items()))
+        plain = cells.get((quarter, budget, "token_mean"), {}) if way != "token_mean" else {}
+        more = f"{difference(own, plain)} | {of_questions(own, plain):.3f}" if plain else " | "
+        where = "held out" if quarter else "test"
+        labels = next(iter(own.values()))["labels"]
+        lines.append(f"| {where} | {budget:.0%} ({labels}) | {way} | {each} | {more} |")
+    return lines if rows else []
 
 
 def main() -> None:
@@ -85,11 +171,33 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="where the numbers are written")
     parser.add_argument("--from", dest="source", type=Path, help="print the table of a file")
+    parser.add_argument("--train", action="store_true", help="add runs to the file of --json")
+    parser.add_argument("--seeds", type=int, default=3, help="of these runs, from 0 on")
+    parser.add_argument("--quarter", type=int, default=4, help="judged on; 0: the test questions")
     words = parser.parse_args()
-    found = json.loads(words.source.read_text()) if words.source else measure()
+    kept = words.source or (words.json if words.train else None)
+    found = json.loads(kept.read_text()) if kept else measure()
+    if words.train:
+        add(found, words.quarter, words.seeds, words.json)
     if words.json:
         words.json.write_text(json.dumps(found, indent=1) + "\n")
     print(table(found))
+
+
+def add(found: dict[str, Any], quarter: int, seeds: int, file: Path) -> None:
+    """Play the runs that are not in the file yet, and keep each."""
+    from stacksl.lm.sample.questions import questions
+
+    ways, rows = scores_of(questions()[0].items), found.setdefault("trained", [])
+    for seed in range(seeds):
+        for budget in SHARES:
+            for way in TRAINED:
+                cell = {"way": way, "budget": budget, "seed": seed, "quarter": quarter}
+                if not any(all(row[name] == cell[name] for name in cell) for row in rows):
+                    rows.append(train(cell, ways))
+                    file.write_text(json.dumps(found, indent=1) + "\n")
+                    shown = {name: each for name, each in rows[-1].items() if name != "right"}
+                    print(json.dumps(shown), file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,10 @@ POOL = {  # the default of a file: three batches of two, one refit of six steps
     "between two steps": (f"{LM}.training.optimizer:Optimizer.step", 4, "after"),
     "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
 }
+CHOICE = {  # of a normalisation, by the labels that a pool bought first
+    "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
+    "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "after"),
+}
 QUICKLY = (  # others are among those of `test_a_run_is_killed_again_and_again`
     "when an answer was learnt",
     "between the adapter and its record",
@@ -88,9 +92,16 @@ def pool(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
     return played(worker, tmp_path_factory.mktemp("pool"), {"batch": 2})
 
 
-def played(worker: Worker, folder: Path, more: dict[str, Any]) -> Kind:
+@pytest.fixture(scope="module")
+def choosing(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
+    """The same, where the first 25 labels choose a normalisation."""
+    more = {"normalisation": "auto", "budget": 28, "epochs": 1, "batch_size": 14}
+    return played(worker, tmp_path_factory.mktemp("choosing"), more, count=36)
+
+
+def played(worker: Worker, folder: Path, more: dict[str, Any], count: int = 16) -> Kind:
     model = tiny_model(folder / "model")
-    data = write(folder / "data.jsonl", 16, seed=0)
+    data = write(folder / "data.jsonl", count, seed=0)
     test = write(folder / "test.jsonl", 8, seed=1)
     settings = {**SETTINGS, **more, "model": str(model), "adapt": "lora"}
     made = Kind("lm", data, test, settings, folder / "undisturbed" / "run")
@@ -165,6 +176,13 @@ def test_a_default_run_that_adapts_is_killed(
     expect_resumed(worker, pool, tmp_path / "run", POOL[moment])
 
 
+@pytest.mark.parametrize("moment", CHOICE)
+def test_a_run_that_chooses_a_normalisation_is_killed(
+    worker: Worker, choosing: Kind, tmp_path: Path, moment: str
+) -> None:
+    expect_resumed(worker, choosing, tmp_path / "run", CHOICE[moment])
+
+
 @pytest.mark.parametrize("moment", list(MOMENTS))
 def test_every_moment_is_one_of_the_program(moment: str) -> None:
     module, _, path = MOMENTS[moment][0].partition(":")
@@ -181,9 +199,11 @@ def test_a_run_that_adapts_is_killed_elsewhere(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("which", ["kind", "choosing"])
 def test_a_run_that_adapts_is_killed_at_every_file(
-    worker: Worker, kind: Kind, tmp_path: Path, when: str
+    worker: Worker, request: pytest.FixtureRequest, tmp_path: Path, which: str, when: str
 ) -> None:
+    kind: Kind = request.getfixturevalue(which)
     for call in range(1, 400):
         out = tmp_path / str(call) / "run"
         reply = worker.play(**kind.order(out), kill=("os:replace", call, when))

@@ -19,7 +19,7 @@ from .lm_cases import QUICK, last_weights, questions, written
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
-OWNED = questions(8, seed=3)
+OWNED = questions(25, seed=3)
 
 
 def begun(model: Path, folder: Path, **settings: Any) -> Run:
@@ -75,6 +75,6 @@ def test_the_choice_is_made_again_after_a_kill_and_never_once_it_is_recorded(
     assert len(list(made.predict(questions(2, seed=9)[0]))) == 2
 
 
-def test_without_labels_it_is_refused(model: Path) -> None:
-    with pytest.raises(SettingsError, match="give --owned FILE, or name token_mean"):
+def test_a_stream_without_labels_refuses_it(model: Path) -> None:
+    with pytest.raises(SettingsError, match="got a stream: give --mode pool, --owned FILE"):
         run(*questions(6), model=str(model), adapt="lora", normalisation="auto", budget=2)

@@ -118,6 +118,11 @@ def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
         )
     if settings.mode == "pool":
         require_ranking(GATES[settings.gate]())
+    elif settings.adapts and settings.normalisation == "auto" and settings.owned is None:
+        raise SettingsError(
+            "the normalisation 'auto' is chosen by the first labels of a pool or by labels that you"
+            " have, got a stream: give --mode pool, --owned FILE, or a normalisation"
+        )
 
 
 def said(settings: Settings, dataset: Dataset) -> None:

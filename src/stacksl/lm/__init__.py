@@ -5,13 +5,13 @@ Importing this loads neither torch nor transformers; using a model does (the ext
 
 from __future__ import annotations
 
-from stacksl.lm.model import LanguageModel, Lesson
+from stacksl.lm.model import LanguageModel
 from stacksl.lm.prompt.format import TEMPLATES, Prompt, PromptFormat, template
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.likelihood import Likelihood, unfit
 from stacksl.lm.scoring.normalise import NORMALISATIONS, normalised
 from stacksl.lm.scoring.packing import Packing, pack
-from stacksl.lm.settings import ModelChoices
+from stacksl.lm.settings import Lesson, ModelChoices
 from stacksl.lm.training.lora import LoraSettings
 from stacksl.lm.training.objectives import OBJECTIVES
 from stacksl.lm.training.recipe import TrainSettings

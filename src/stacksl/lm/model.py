@@ -8,8 +8,8 @@ changes when the adapter does, and with it the fingerprint.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from stacksl.errors import FeatureError
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
-from stacksl.lm.scoring.features import StateMap
+from stacksl.lm.scoring.features import StateMap, to_fit_on
 from stacksl.lm.scoring.normalise import (
     NORMALISATIONS,
     Normalisation,
@@ -30,7 +30,7 @@ from stacksl.lm.scoring.normalise import (
     divisors,
     prior_temperature,
 )
-from stacksl.lm.settings import ModelChoices
+from stacksl.lm.settings import Lesson, ModelChoices
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.refit import Trained
@@ -39,23 +39,8 @@ from stacksl.types import Item, copied
 
 Progress = Callable[[int, int], None]
 
-_FITTED = 512  # unlabelled items on which the directions of states are fixed, evenly spread
 _REMEMBERED = 50_000  # items whose token rows are kept
 _CHUNK = 8 * BLOCK  # items between two calls of `progress`
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """One item of a refit: its label, or None for a term that only holds the policy where it was.
-
-    `candidates` are the loss set, indices into the item's options; they hold the label.
-    `reference` are the base model's scores of all K options, as the run took them before round 1.
-    """
-
-    item: Item
-    label: int | None
-    candidates: tuple[int, ...]
-    reference: tuple[float, ...]
 
 
 class LanguageModel:
@@ -90,7 +75,9 @@ class LanguageModel:
         self._cut: dict[str, TokenItem] = {}
         self._tokens: dict[Item, TokenItem] = {}
 
-    def choose(self, items: Sequence[Item], gold: Sequence[int]) -> None:
+    def choose(
+        self, items: Sequence[Item], gold: Sequence[int], sums: Sequence[Array] | None = None
+    ) -> None:
         """Take the normalisation, and for `pmi` the premise, that makes labels likeliest.
 
         Each is judged at a temperature fitted to the same labels, under the present weights.
@@ -98,8 +85,10 @@ class LanguageModel:
         Args:
             items: labelled items, one at least.
             gold: the index of each one's label.
+            sums: (K,) log p(option given prompt) of each item, where they are known.
         """
-        sums = self._chunked("sums", self._rows(items), None)
+        if sums is None:
+            sums = self._chunked("sums", self._rows(items), None)
         ways = [replace(self.choices, normalisation=kind) for kind in NORMALISATIONS]
         ways += [replace(ways[-1], pmi_context=each) for each in PMI_CONTEXTS]
         losses = []
@@ -107,6 +96,44 @@ class LanguageModel:
             self._ask(way)
             losses.append(calibrated_loss(self._normalised(sums, items, self._kind), gold))
         self._ask(ways[int(np.argmin(losses))])
+
+    def choose_among(
+        self, items: Sequence[Item], block: PairBlock, gold: Mapping[int, int]
+    ) -> PairBlock:
+        """Choose as `choose` does; `block` with the scores chosen, at a temperature of their own.
+
+        The model runs behind premises alone: the rest follows from the scores in `block`.
+
+        Args:
+            items: those of a run.
+            block: their features and scores by `token_mean`, of the initial adapter.
+            gold: labels by the place of their item, one at least.
+        """
+        own, rows = self.temperature, self._rows(items)
+        sums = [
+            inputs.offset * own * np.array(divisors(row, "token_mean"))
+            for inputs, row in zip(block, rows, strict=True)
+            if inputs.offset is not None
+        ]
+        self.choose([items[n] for n in gold], [*gold.values()], [sums[n] for n in gold])
+        fitted = to_fit_on(len(items))
+        self._initial = self.choices.temperature
+        self._fit_temperature([sums[n] for n in fitted], [items[n] for n in fitted])
+        return replace(block, base=np.concatenate(self._scaled(sums, items)))
+
+    @property
+    def way(self) -> dict[str, Any]:
+        """Normalisation, premise and temperature."""
+        premise = self.choices.pmi_context
+        return {
+            "normalisation": self._kind, "pmi_context": premise, "temperature": self.temperature
+        }  # fmt: skip
+
+    def adopt(self, way: Mapping[str, Any]) -> None:
+        """Score in a `way` that was chosen, with its temperature before any refit."""
+        kind, premise = way["normalisation"], way["pmi_context"]
+        self._ask(replace(self.choices, normalisation=kind, pmi_context=premise))
+        self._initial = self._temperature = float(way["temperature"])
 
     # --- a feature map -----------------------------------------------------------------------
 
@@ -123,19 +150,9 @@ class LanguageModel:
     @property
     def fingerprint(self) -> str:
         """A hash of the base weights, the adapter, how items are put, and what was fitted."""
-        same: dict[str, Any] = {
-            "device": "auto",
-            "path": "auto",
-            "threads": None,
-            "batch_tokens": 1,
-        }
-        asked = replace(
-            self.choices,
-            model="",
-            dtype=self._worker.loaded.dtype,
-            training=TrainSettings(),
-            **same,
-        )
+        same: dict[str, Any] = {"device": "auto", "path": "auto", "threads": None}
+        same |= {"model": "", "batch_tokens": 1, "training": TrainSettings()}
+        asked = replace(self.choices, dtype=self._worker.loaded.dtype, **same)
         parts = (
             self.base_fingerprint,
             self._worker.adapter.fingerprint(),
@@ -162,12 +179,9 @@ class LanguageModel:
 
     def fit(self, items: Sequence[Item]) -> None:
         """Fix the temperature, and the directions of states, on unlabelled `items`."""
-        chosen = [items[i] for i in _spread(len(items), _FITTED)]
+        chosen = [items[n] for n in to_fit_on(len(items))]
         read = self._together("states", self._rows(chosen))
-        if self._initial is None:
-            sums = [each for each, _ in read]
-            scores = self._normalised(sums, chosen, self._kind)
-            self._initial = self._temperature = prior_temperature(scores)
+        self._fit_temperature([sums for sums, _ in read], chosen)
         self._map.fit([states for _, states in read], [item.id for item in chosen])
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> PairBlock:
@@ -294,7 +308,7 @@ class LanguageModel:
             **path,
             "lm_threads": load_torch().get_num_threads(),
             "lm_processes": self._processes.size,
-            "lm_normalisation": self._kind,
+            "lm_normalisation": self.choices.normalisation,
             "lm_pmi_context": self.choices.pmi_context,
             "lm_temperature": self.temperature,
             "lm_template": self.choices.template,
@@ -310,14 +324,15 @@ class LanguageModel:
 
     @property
     def _kind(self) -> Normalisation:
-        """The normalisation of scores.
+        """The normalisation of scores."""
+        own = self.choices.normalisation
+        return "token_mean" if own == "auto" else own
 
-        Raises:
-            FeatureError: it is `auto`, and nothing was chosen yet.
-        """
-        if self.choices.normalisation == "auto":
-            raise FeatureError("the normalisation 'auto' needs labels: choose by some first")
-        return self.choices.normalisation
+    def _fit_temperature(self, sums: Sequence[Array], items: Sequence[Item]) -> None:
+        """Fix the temperature on unlabelled `items`, unless it was given or fitted before."""
+        if self._initial is None:
+            self._initial = prior_temperature(self._normalised(sums, items, self._kind))
+        self._temperature = self._initial
 
     def _rows(self, items: Iterable[Item]) -> list[TokenItem]:
         rows = self._tokenised(self._tokens, items, self._format.render)
@@ -382,9 +397,3 @@ class LanguageModel:
             Example(row, own, each.label, each.candidates, each.reference)
             for each, row, own in zip(bought, self._rows(items), alone, strict=True)
         ]
-
-
-def _spread(count: int, wanted: int) -> Iterator[int]:
-    """At most `wanted` of `count` positions, evenly spread."""
-    step = max(1, -(-count // wanted))
-    return iter(range(0, count, step))

@@ -10,6 +10,7 @@ from stacksl.lm.prompt.format import PmiContext, Protocol
 from stacksl.lm.scoring.normalise import Normalisation
 from stacksl.lm.training.lora import LoraSettings
 from stacksl.lm.training.recipe import TrainSettings
+from stacksl.types import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,9 @@ class ModelChoices:
             not its name.
         system, chat_arguments: of the chat form (`prompts.PromptFormat`).
         pmi_context: the premise of `pmi` (`prompts.PromptFormat`).
-        normalisation, temperature: how log-likelihoods become scores; `auto` is chosen by labels,
-            with the premise (`LanguageModel.choose`), a temperature of None is fitted.
+        normalisation, temperature: how log-likelihoods become scores; `auto` is `token_mean` until
+            labels choose it with the premise (`LanguageModel.choose`), a temperature of None is
+            fitted.
         max_len_prompt, max_len_choice: tokens kept (`tokens.Limits`).
         device, dtype: as `loading.load` takes them.
         path: how options are scored (`likelihood.PATHS`), or `auto`.
@@ -56,3 +58,17 @@ class ModelChoices:
     state_dim: int = 128
     lora: LoraSettings = field(default_factory=LoraSettings)
     training: TrainSettings = field(default_factory=TrainSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """One item of a refit: its label, or None for a term that only holds the policy where it was.
+
+    `candidates` are the loss set, indices into the item's options; they hold the label.
+    `reference` are the base model's scores of all K options, as the run took them before any refit.
+    """
+
+    item: Item
+    label: int | None
+    candidates: tuple[int, ...]
+    reference: tuple[float, ...]

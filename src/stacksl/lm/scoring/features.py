@@ -21,7 +21,13 @@ Rows = NDArray[np.float32]
 
 _MOST_ITEMS = 4000  # the directions of 128 are settled long before
 _ITEMS_AT_ONCE = 256
+_FITTED = 512  # unlabelled items on which directions and the first temperature are fixed
 _NOTHING = 1e-6  # of the usual norm: what rounding leaves of options that are alike
+
+
+def to_fit_on(count: int) -> range:
+    """The places of at most 512 of `count` items, evenly spread."""
+    return range(0, count, max(1, -(-count // _FITTED)))
 
 
 class StateMap:

@@ -19,6 +19,7 @@ from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, Lesson
+from stacksl.runs.storage.folder import RunFolder
 
 OnProgress = Callable[[int, int], None]
 
@@ -42,21 +43,29 @@ class Adapters:
     """The adapters in `folder`, and which of them the model has.
 
     Args:
-        folder: `adapters/` of the run.
+        run: the run's folder.
         model: None for a replay, which neither trains nor loads one.
-        temperature_of: the temperature that the ledger has of a refit; None for the initial one.
+        ledger: of the run, with the temperature of each refit.
+
+    Attributes:
+        folder: `adapters/` of the run.
+        way: normalisation, premise and first temperature that labels of the run chose, if any.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        model: LanguageModel | None,
-        temperature_of: Callable[[int], float | None],
-    ) -> None:
-        self.folder = folder
-        self._model = model
-        self._temperature_of = temperature_of
+    def __init__(self, run: RunFolder, model: LanguageModel | None, ledger: LedgerReader) -> None:
+        self.folder = run.adapters
+        self._run, self._model, self._ledger = run, model, ledger
         self._current = 0  # the initial adapter
+        self.way = way_chosen(ledger)
+        if model is not None and self.way is not None:
+            model.adopt(self.way)
+
+    @property
+    def initial(self) -> float:
+        """The temperature before any refit."""
+        if self.way is not None:
+            return float(self.way["temperature"])
+        return float(self._run.read_toml("resolved.toml")["lm_temperature"])
 
     @property
     def model(self) -> LanguageModel:
@@ -73,7 +82,7 @@ class Adapters:
             self._load(number)
         else:
             self.model.reset()
-        self.model.rescale(self._temperature_of(number) if number else None)
+        self.model.rescale(temperature_of(self._ledger, number) if number else None)
         self._current = number
 
     def _load(self, number: int) -> None:
@@ -175,6 +184,12 @@ def temperature_of(ledger: LedgerReader, number: int) -> float | None:
         if row.event == "refit" and row.payload.get("adapter") == number:
             return float(row.payload["temperature"])
     return None
+
+
+def way_chosen(ledger: LedgerReader) -> Mapping[str, Any] | None:
+    """The way of scoring that labels bought in the run chose, as the ledger has it."""
+    rows = (row for row in ledger.rows() if row.event == "refreshed")
+    return next((row.payload for row in rows if "normalisation" in row.payload), None)
 
 
 def expect_temperature(row: Row, again: float) -> None:

@@ -1,11 +1,12 @@
 """Which items the next rounds are about: those of a stream in order, those of a pool by rank.
 
 A pool is ranked by the head refitted on the labels so far, with widths from the online state, or by
-a language model's own scores. With fixed classes and the gate `margin` a batch of a linear model
-covers the items in doubt (`core.heads.coverage`), from the first one on. Else it is spread over the
-pool (`batch_selection`), and the first batch of a linear model follows the order of the items,
-unless class names give a head before the first label. Each purchase has a certificate, and at the
-end so has each item that was never asked.
+a language model's own scores; labels that choose how these are made are drawn before. With fixed
+classes and the gate `margin` a batch of a linear model covers the items in doubt
+(`core.heads.coverage`), from the first one on. Else it is spread over the pool (`batch_selection`),
+and the first batch of a linear model follows the order of the items, unless class names give a head
+before the first label. Each purchase has a certificate, and at the end so has each item that was
+never asked.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.class_minimum import rare_picks, share_of
 from stacksl.runs.loop.examples import DRAWN
 from stacksl.runs.loop.game import Chooser, Game
+from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer, draw_keys, linear_trainer
 from stacksl.types import Decision, Item
 
@@ -99,6 +101,10 @@ class Pool:
         # less is left than the learner has where items of the audit were bought anew
         count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked, ledger.left)
         count = count if most is None else min(count, most)
+        if (first := _drawn_first(game)) > ledger.asked:
+            count = min(count, first - ledger.asked)
+        elif first and _answered(game) < first:  # nothing else is bought before that
+            count = 0
         if count > 0 and not game.enough() and (batch := self._best(game, count)):
             return batch
         return [] if ledger.open_purchases() else self._unasked(game)
@@ -120,6 +126,7 @@ class Pool:
         """
         rest = game.corpus.unbought(game.ledger.bought())
         head, at_random = game.trainer.head, game.learner.gate.name == "random"
+        at_random = at_random or _drawn_first(game) > 0
         if at_random:
             keys = draw_keys(self._seed, len(game.corpus.ids))
             rest = [rest[place] for place in np.argsort(keys[rest])]
@@ -243,9 +250,18 @@ class Cascade:
     @staticmethod
     def _started(game: Game) -> bool:
         """Whether as many labels as are drawn first have been answered."""
-        leases = game.ledger.open_purchases()
-        answered = game.ledger.asked - sum(lease.purpose == "train" for lease in leases)
-        return answered >= min(DRAWN_FIRST, game.learner.budget)
+        return _answered(game) >= min(DRAWN_FIRST, game.learner.budget)
+
+
+def _answered(game: Game) -> int:
+    """How many of the training labels asked for have been answered."""
+    leases = game.ledger.open_purchases()
+    return game.ledger.asked - sum(lease.purpose == "train" for lease in leases)
+
+
+def _drawn_first(game: Game) -> int:
+    """How many labels are drawn before others, to choose how a language model's scores are made."""
+    return game.trainer.draws if isinstance(game.trainer, LanguageTrainer) else 0
 
 
 def _mean_price(game: Game) -> float:

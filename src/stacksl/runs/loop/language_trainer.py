@@ -2,7 +2,8 @@
 
 The adapter changes at numbered refits alone, each from the initial weights on all labels learnt so
 far. After a refit the features of items that can still be asked are renewed, the online scorer is
-rebuilt from the bought items, and a new epoch of certificates begins. Each result is on disk before
+rebuilt from the bought items, and a new epoch of certificates begins. Where a pool's first labels
+choose normalisation and premise, an epoch begins before any refit. Each result is on disk before
 the ledger's row that names it, so that an interrupted run continues anywhere.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,20 +20,17 @@ from stacksl.core.blocks import PairBlock
 from stacksl.core.heads.linear import PairHead
 from stacksl.core.heads.logistic import Strength
 from stacksl.core.learner import Learner
-from stacksl.core.scorers.newton import PairNewton
 from stacksl.errors import RunError
 from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.lm import LanguageModel, Lesson
-from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.runs.loop.adapters import (
     Adapters,
     Refitted,
     adapter_of,
     expect_temperature,
     read_record,
-    temperature_of,
 )
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.progress import Progress, Report, throttled
@@ -42,14 +39,19 @@ from stacksl.runs.loop.training_examples import (
     answers_by,
     labels_hash,
     measured_before,
+    reached,
+    relearn,
+    renewable,
+    scale_of,
+    spent,
     stand_ins,
     training_examples,
     unlearnt,
 )
-from stacksl.runs.session.build_learner import fresh_scorer, prime
+from stacksl.runs.session.build_learner import prime
+from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.settings.conflicts import due_at
 from stacksl.runs.spec import RunSpec
-from stacksl.types import Label
 
 KEY = "adaptation"  # of the checkpoint's array
 
@@ -85,15 +87,14 @@ class LanguageTrainer:
         self.spec, self.model = spec, model
         self.examples, self.learner, self.ledger = examples, learner, ledger
         self.beside: Beside = at_once
-        self.adapters = Adapters(spec.folder.adapters, model, partial(temperature_of, ledger))
+        self.adapters = Adapters(spec.folder, model, ledger)
         self.epoch, self.refits, self.trained_on = 0, 0, 0
         block = examples.block
         assert isinstance(block, PairBlock)
         own = PairHead(np.zeros(block.dim), Strength(1.0))
         self.head = own if spec.settings.mode == "pool" else None
         self._base = block  # of the initial adapter, whose scores are the reference
-        # rows in the order of the rounds; added items follow
-        self._order = tuple(examples.corpus.order)
+        self._order = tuple(examples.corpus.order)  # of the rounds; rows of added items follow
         ids, parts = tuple(examples.corpus.ids), spec.sources.features
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
         self._throttled = throttled(report)
@@ -104,8 +105,21 @@ class LanguageTrainer:
 
     @property
     def due(self) -> bool:
-        """Whether a share of the labels was reached, or the features are of an older adapter."""
-        return self._owed or self._stale
+        """Whether a choice or a refit is to be made, or the features are of an older adapter."""
+        return self._chooses if self.draws else self._owed or self._stale
+
+    @property
+    def draws(self) -> int:
+        """How many labels are drawn at random, to choose by them; 0 once a choice was made."""
+        chosen = self.adapters.model.choices.normalisation != "auto"
+        return 0 if chosen else min(CHOOSE_BY, self.learner.budget)
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether normalisation and premise are to be chosen now."""
+        if not self.draws or self.ledger.asked < self.draws or not self.examples.bought:
+            return False
+        return all(purchase.purpose != "train" for purchase in self.ledger.open_purchases())
 
     @property
     def _owed(self) -> bool:
@@ -113,7 +127,8 @@ class LanguageTrainer:
             return True
         before, now, most = self.trained_on, len(self.examples.bought), self.learner.budget
         if self._blind:
-            before, now, most = self._answers, self._reached(self.examples), self.ledger.budget
+            before, most = self._answers, self.ledger.budget
+            now = reached(self.examples, self.ledger)
         if now <= before:
             return False
         owned = sum(choice < 0 for _, _, choice in self.examples.bought)
@@ -144,7 +159,7 @@ class LanguageTrainer:
     @property
     def _stale(self) -> bool:
         """Whether features are of an older adapter while labels can still be bought or arrive."""
-        return self.epoch < self.refits and self._renews
+        return self.epoch - (self.adapters.way is not None) < self.refits and self._renews
 
     @property
     def _renews(self) -> bool:
@@ -154,8 +169,10 @@ class LanguageTrainer:
     def refit(self) -> bool:
         """Refit the adapter if due, then renew the features.
 
-        A run that was interrupted between the two continues with the second.
+        Before the first, make the choice if due. A run that was interrupted in between continues.
         """
+        if chosen := self._chooses:
+            self._choose()
         owed = self._owed and not (self._begun is None and self._stale)  # labels arrived meanwhile
         if owed and self._blind and self._begun is None and not self._news:
             self._discard()
@@ -166,7 +183,7 @@ class LanguageTrainer:
         if stale:
             self.adapters.take(self.refits)
             self._refresh()
-        return owed or stale
+        return chosen or owed or stale
 
     def repeat(self) -> None:
         """Nothing to do: most purchases take no refit, and `_discard` makes up for one."""
@@ -174,24 +191,24 @@ class LanguageTrainer:
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
         self.beside = at_once  # what is learnt from here on is learnt by it
+        if self.draws and self.examples.bought:  # the run ended before as many were answered
+            self._choose()
+        elif self.draws:  # there is nothing to choose by
+            self.adapters.model.adopt(self.adapters.model.way)
         if self.examples.bought and self._news:
             self._refit()
         self.adapters.take(self.refits)
         self.adapters.tidy(self.refits)
 
     def ready(self) -> None:
-        """Compute the features of items that were added during the ledger's last epoch."""
-        epoch = self.ledger.epoch
-        missing = self._epochs.missing(epoch)
-        if not missing:
-            return
-        number = adapter_of(epoch, self.ledger)
-        self.adapters.take(number)
-        fingerprint = self.adapters.model.fingerprint
-        for name, part in missing.items():
-            items = self.spec.dataset.items[part]
-            block = self.adapters.model.transform(items, self._reporting("features"))
-            self._epochs.add(epoch, name, block, fingerprint)
+        """Compute the features of items that were added since, of the epochs that are in use."""
+        chosen = {1} if self.adapters.way is not None else set()
+        for epoch in sorted({self.ledger.epoch} | chosen):
+            for name, part in self._epochs.missing(epoch).items():
+                self.adapters.take(adapter_of(epoch, self.ledger))
+                items, model = self.spec.dataset.items[part], self.adapters.model
+                block = model.transform(items, self._reporting("features"))
+                self._epochs.add(epoch, name, block, model.fingerprint)
 
     def widen(self, size: int) -> None:
         """Refuse: the features of a language model are of the options that the run began with.
@@ -247,13 +264,13 @@ class LanguageTrainer:
         number = self.refits + 1
         if self._begun is None:
             self._begun = self._as_now()
-            self._answers = self._reached(self._begun)
+            self._answers = reached(self._begun, self.ledger)
             if self.beside is not at_once:
                 begins: dict[str, object] = {"tune": False, BEGINS: number, ANSWERS: self._answers}
                 self.ledger.note_refit(len(self._begun.bought), begins)
         examples, labels = self._begun, len(self._begun.bought)
         scale = self._scale(examples)
-        temperature = scale * self._initial
+        temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
         idle = self._idle(examples, scale)
         learnt, report = labels_hash(examples), self._reporting("refit")
@@ -276,10 +293,11 @@ class LanguageTrainer:
         examples, scale = self.examples, self._scale(self.examples)
         whole = training_examples(self.spec, examples, self.ledger, self._base, scale)
         whole += self._idle(examples, scale)
-        self._answers = self._reached(examples)
+        self._answers = reached(examples, self.ledger)
         detail: dict[str, object] = {"tune": False, AGAIN: True, BESIDE: True}
         self.ledger.note_refit(len(examples.bought), {**detail, ANSWERS: self._answers})
-        rows = [*self._renewable(), *self._spent()] if self._renews else []
+        given = self.spec, examples, self.ledger
+        rows = [*renewable(*given), *spent(*given)] if self._renews else []
 
         def work() -> None:
             self.adapters.model.rehearse(whole)
@@ -293,10 +311,6 @@ class LanguageTrainer:
         known = [row for row in rows if row not in self.spec.sources.forgotten]
         return stand_ins(self.spec, known, self._base, scale)
 
-    def _reached(self, examples: Examples) -> int:
-        """How many answers there are by now, and owned labels."""
-        return len(examples.bought) + len(unlearnt(examples, self.ledger))
-
     def _as_now(self) -> Examples:
         """The labels learnt by now; those learnt later are not added to it."""
         return replace(self.examples, bought=list(self.examples.bought))
@@ -306,52 +320,49 @@ class LanguageTrainer:
 
         The base model's scores decide, since an adapter was trained on these labels.
         """
-        if self.spec.settings.temperature is not None:
-            return 1.0
-        bought = examples.bought
-        scores = [np.array(self._base[row].offset) for row, _, _ in bought]
-        return fitted_temperature(scores, [label for _, label, _ in bought], 1.0)
-
-    @property
-    def _initial(self) -> float:
-        """The temperature before any label."""
-        return float(self.spec.folder.read_toml("resolved.toml")["lm_temperature"])
+        fixed = self.spec.settings.temperature is not None
+        return 1.0 if fixed else scale_of(examples, self._base)
 
     def _expect_temperature(self, row: Row) -> None:
         """Compare the temperature in a row with that of the labels before it."""
         if not self.spec.sources.forgotten and "temperature" in row.payload:
-            expect_temperature(row, self._initial * self._scale(self._begun or self.examples))
+            expect_temperature(
+                row, self.adapters.initial * self._scale(self._begun or self.examples)
+            )
+
+    def _choose(self) -> None:
+        """Choose normalisation and premise by the labels so far, and begin an epoch under them."""
+        model, rows = self.adapters.model, renewable(self.spec, self.examples, self.ledger)
+        place = {row: n for n, row in enumerate(rows)}
+        items, block = [self.spec.dataset.items[row] for row in rows], self._base.take(rows)
+        gold = {place[row]: label for row, label, _ in self.examples.bought}
+        found = self.beside(lambda: model.choose_among(items, block, gold))
+        fingerprint = model.fingerprint
+        if not self._epochs.has(1, fingerprint):
+            self._epochs.save(1, self._epochs.filled(rows, found), fingerprint)
+        self.adapters.way = model.way
+        self._begin(fingerprint, model.way, last=not self._owed)
 
     def _refresh(self) -> None:
         """Renew the features and begin an epoch."""
         fingerprint = self.adapters.model.fingerprint
         if not self._epochs.has(self.epoch + 1, fingerprint):
-            rows, idle = self._renewable(), self._spent()
+            given = self.spec, self.examples, self.ledger
+            rows, idle = renewable(*given), spent(*given) if self._blind else []
             fresh = self.beside(lambda: (self._renewed(rows), self._states(idle))[0])
             self._epochs.save(self.epoch + 1, fresh, fingerprint)
+        self._begin(fingerprint, {})
+
+    def _begin(self, fingerprint: str, way: Mapping[str, object], *, last: bool = True) -> None:
+        """Begin an epoch, maybe one of a `way` just chosen; the `last` step before a purchase."""
         self.epoch += 1
         asked = self.ledger.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
-        if self.beside is not at_once:
+        if last and self.beside is not at_once:
             detail[BESIDE] = True
-        self.ledger.note_refreshed(len(self.examples.bought), detail)
+        self.ledger.note_refreshed(len(self.examples.bought), {**detail, **way})
         self._renew(fingerprint)
         self._rebuild(asked)
-
-    def _renewable(self) -> list[int]:
-        """The rows of all items that can still be asked or learnt."""
-        corpus = self.examples.corpus
-        known = {row for row, _, _ in self.examples.bought}
-        known |= {corpus.row[purchase.item] for purchase in self.ledger.open_purchases()}
-        streamed = self.spec.settings.mode == "stream"  # a seen item is not asked any more
-        gone = {row for row, item in enumerate(corpus.ids) if streamed and self.ledger.seen(item)}
-        gone |= self.spec.sources.forgotten
-        return [row for row in range(len(corpus.ids)) if row in known or row not in gone]
-
-    def _spent(self) -> list[int]:
-        """The rows of a stream that were answered and not learnt, where their time would tell."""
-        gone = set(unlearnt(self.examples, self.ledger)) if self._blind else set()
-        return sorted(gone.difference(self._renewable()))
 
     def _states(self, rows: list[int]) -> PairBlock | None:
         """The features of the items in `rows`, if any."""
@@ -364,8 +375,11 @@ class LanguageTrainer:
         return self._epochs.filled(rows, self._states(rows))
 
     def _renew(self, fingerprint: str) -> None:
-        """Load the features of this epoch."""
-        self.examples.block = self._epochs.load(self.epoch, fingerprint)
+        """Load the features of this epoch; the reference's scores too, if these were chosen."""
+        self.examples.block = block = self._epochs.load(self.epoch, fingerprint)
+        if self.epoch == 1 and self.adapters.way is not None:
+            assert isinstance(block, PairBlock)
+            self._base = block
 
     def _rebuild(self, asked: int, seq: int | None = None) -> None:
         """Rebuild the scorer from the bought items.
@@ -374,14 +388,7 @@ class LanguageTrainer:
         epoch; None if it begins now.
         """
         examples, learner = self.examples, self.learner
-        scorer = learner.scorer
-        assert isinstance(scorer, PairNewton)
-        rounds = scorer.rounds
-        scorer.restore(fresh_scorer(self.spec.settings, examples.block).state())
-        for row, label, choice in examples.bought:
-            inputs = examples.block[row]
-            scorer.step(inputs, tuple(range(inputs.size)), choice, Label(label))
-        scorer.rounds = rounds
+        relearn(self.spec, examples, learner)
         if self.spec.settings.mode == "stream":
             measuring = measured_before(seq, self.ledger, examples.corpus)  # they have no rounds
             order = [row for row in self._order if row not in measuring]

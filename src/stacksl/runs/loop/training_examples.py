@@ -7,15 +7,22 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from itertools import takewhile
 
+import numpy as np
+
 from stacksl.core.blocks import PairBlock
 from stacksl.core.followers import loss_set
+from stacksl.core.learner import Learner
+from stacksl.core.scorers.newton import PairNewton
 from stacksl.ledger.events import MEASURING, SOFT, Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
+from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.trainer import ANSWERS
+from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.spec import RunSpec
+from stacksl.types import Label
 
 
 def training_examples(
@@ -59,6 +66,27 @@ def unlearnt(examples: Examples, ledger: LedgerReader) -> list[int]:
     return list(given.elements())
 
 
+def reached(examples: Examples, ledger: LedgerReader) -> int:
+    """How many answers of people there are by now, and owned labels."""
+    return len(examples.bought) + len(unlearnt(examples, ledger))
+
+
+def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:
+    """The rows of all items that can still be asked or learnt."""
+    corpus = examples.corpus
+    known = {row for row, _, _ in examples.bought}
+    known |= {corpus.row[purchase.item] for purchase in ledger.open_purchases()}
+    streamed = spec.settings.mode == "stream"  # a seen item is not asked any more
+    gone = {row for row, item in enumerate(corpus.ids) if streamed and ledger.seen(item)}
+    gone |= spec.sources.forgotten
+    return [row for row in range(len(corpus.ids)) if row in known or row not in gone]
+
+
+def spent(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:
+    """The rows that were answered and not learnt, and are not asked again: of a stream."""
+    return sorted(set(unlearnt(examples, ledger)).difference(renewable(spec, examples, ledger)))
+
+
 def answers_by(row: Row, ledger: LedgerReader) -> int:
     """How many answers of people and owned labels there were at a `refit` row."""
     if ANSWERS in row.payload:
@@ -75,6 +103,24 @@ def stand_ins(spec: RunSpec, rows: Sequence[int], base: PairBlock, scale: float)
         Lesson(item, 0, options, _reference(base, row, scale))
         for row, item, options in zip(rows, items, everything, strict=True)
     ]
+
+
+def scale_of(examples: Examples, base: PairBlock) -> float:
+    """The temperature fitted on the labels learnt, as a multiple of that in `base`."""
+    scores = [np.array(base[row].offset) for row, _, _ in examples.bought]
+    return fitted_temperature(scores, [label for _, label, _ in examples.bought], 1.0)
+
+
+def relearn(spec: RunSpec, examples: Examples, learner: Learner) -> None:
+    """Rebuild the scorer from the labels learnt, with the current features."""
+    scorer = learner.scorer
+    assert isinstance(scorer, PairNewton)
+    rounds = scorer.rounds
+    scorer.restore(fresh_scorer(spec.settings, examples.block).state())
+    for row, label, choice in examples.bought:
+        inputs = examples.block[row]
+        scorer.step(inputs, tuple(range(inputs.size)), choice, Label(label))
+    scorer.rounds = rounds
 
 
 def labels_hash(examples: Examples) -> str:

@@ -15,7 +15,8 @@ from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
-MOST_CHOOSE = 512  # owned labels by which a normalisation is chosen
+CHOOSE_BY = 25  # labels by which a normalisation is chosen, as measured in docs/lm.md
+MOST_CHOOSE = 512  # owned labels by which it is chosen, at most
 
 COMPUTED = {
     "lm_device": "the device",
@@ -28,12 +29,18 @@ COMPUTED = {
 
 
 def language_model(spec: RunSpec) -> LanguageModel:
-    """The language model of a run, by its settings and its recorded facts."""
+    """The language model of a run, by its settings and its recorded facts.
+
+    Where a normalisation is to be chosen, owned labels choose it now, or labels that the run buys
+    later (`LanguageTrainer`) if a pool has too few of them.
+    """
     recorded = spec.folder.resolved()
     choices = choices_of(spec.settings, recorded)
     model = LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
-    if choices.normalisation == "auto":
-        labels = list(islice(spec.sources.owned.items(), MOST_CHOOSE))
+    owned = spec.sources.owned
+    enough = len(owned) >= CHOOSE_BY or spec.settings.mode == "stream"
+    if choices.normalisation == "auto" and "lm_normalisation" not in recorded and enough:
+        labels = list(islice(owned.items(), MOST_CHOOSE))
         items = {item.id: item for item in spec.dataset.items}
         model.choose([items[name] for name, _ in labels], [label for _, label in labels])
     return model

@@ -296,11 +296,6 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
             f"over a language model the gate's head is 'newton', not '{settings.scorer}': leave"
             " --scorer out"
         )
-    if settings.normalisation == "auto" and settings.owned is None:
-        found.append(
-            "the normalisation 'auto' is chosen by labels that you have: give --owned FILE, or name"
-            " token_mean, sum, char_mean or pmi"
-        )
     if settings.objective == "ce-hard" and settings.follower != "hard":
         found.append("the objective 'ce-hard' trains on hard candidates: give --set follower=hard")
     if settings.objective != "stacksl":

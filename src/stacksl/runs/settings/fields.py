@@ -297,7 +297,7 @@ class Settings(BaseModel):
     ] = Field(
         "token_mean",
         description="How an option's log-likelihood becomes its score: token_mean (the default), "
-        "sum, char_mean or pmi; a report shows all four. auto: by the labels of --owned.",
+        "sum, char_mean or pmi; a report shows all four. auto: by --owned or a pool's first 25.",
     )
     system: Annotated[str | None, _MODEL] = Field(
         None, description="The text of a system turn, with chat."

@@ -1,0 +1,333 @@
+"""`--normalisation auto` in a pool: the labels bought first choose how scores are made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, prepare, run
+from stacksl.core.blocks import PairBlock
+from stacksl.errors import LabelerError
+from stacksl.features.store import load_block
+from stacksl.labelers.oracle import NONE, OracleLabeler
+from stacksl.ledger.events import Row
+from stacksl.lm import LanguageModel, Lesson, ModelChoices
+from stacksl.lm.scoring.normalise import calibrated_loss, fitted_temperature
+from stacksl.report.facts import Facts
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.loop.adapters import way_chosen
+from stacksl.runs.session.language import CHOOSE_BY
+from stacksl.runs.spec import RunSpec
+
+from .lm_cases import QUICK, Corpus, Refusing, blocks, last_weights, questions, rows_of, told_labels
+from .people_cases import read_rows, sheets, write_rows
+from .test_adapting_budget import write_more
+from .test_adapting_pool import bought_of, margin, written
+
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+FIRST, CORPUS = 6, questions(24)
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer labels choose, in less time."""
+    assert CHOOSE_BY == 25
+    monkeypatch.setattr("stacksl.runs.session.language.CHOOSE_BY", FIRST)
+    monkeypatch.setattr("stacksl.runs.loop.language_trainer.CHOOSE_BY", FIRST)
+
+
+def begun(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Run:
+    folder.mkdir(exist_ok=True)
+    data = written(folder / "data.jsonl", CORPUS)
+    given = {**QUICK, "budget": 10, "batch": 4, "normalisation": "auto", **settings}
+    return run(data, out=folder / "run", model=str(model), adapt="lora", labeler=labeler, **given)
+
+
+def left(model: Path, folder: Path, after: int, **settings: Any) -> Run:
+    """A run whose labeler left after so many answers."""
+    with pytest.raises(LabelerError, match="gone home"):
+        begun(model, folder, Refusing(CORPUS, after), **settings)
+    return Run.open(folder / "run")
+
+
+def choice_of(made: Run) -> dict[str, Any]:
+    with made.ledger as ledger:
+        return dict(way_chosen(ledger) or {})
+
+
+def way_of(made: Run) -> tuple[str, str]:
+    found = choice_of(made)
+    return found["normalisation"], found["pmi_context"]
+
+
+def losses_by(model: Path, corpus: Corpus) -> dict[tuple[str, str], float]:
+    """How unlikely each way makes the labels of a corpus."""
+    items, answers = corpus
+    gold, found = [answers[item.id] for item in items], {}
+    for premise in ("template", "last_line", "empty"):
+        base = LanguageModel(ModelChoices(str(model), device="cpu", pmi_context=premise))  # type: ignore[arg-type]
+        for kind, scores in base.scores(items).items():
+            found[str(kind), premise] = calibrated_loss(scores, gold)
+    return found
+
+
+def told(row: Row) -> dict[str, Any]:
+    """The content of a row without its item's salted hash."""
+    return {name: each for name, each in row.payload.items() if name != "item"}
+
+
+def expect_same(one: Run, other: Run) -> None:
+    """Both end with the same rows, features and weights."""
+    found = [[(r.event, r.item, r.round, told(r)) for r in rows_of(each)] for each in (one, other)]
+    assert found[0] == found[1]
+    assert last_weights(one) == last_weights(other)
+    for mine, others in zip(blocks(one, CORPUS), blocks(other, CORPUS), strict=True):
+        assert np.array_equal(mine.phi, others.phi)
+        assert np.array_equal(mine.base, others.base)
+    model = "model/adapter_model.safetensors"
+    assert (one.path / model).read_bytes() == (other.path / model).read_bytes()
+
+
+def test_labels_drawn_first_choose_before_anything_else(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lessons: list[list[Lesson]] = []
+    refit = LanguageModel.refit
+
+    def kept(self: LanguageModel, bought: Any, *words: Any) -> Any:
+        lessons.append(list(bought))
+        return refit(self, bought, *words)
+
+    monkeypatch.setattr(LanguageModel, "refit", kept)
+    made = begun(model, tmp_path, test=written(tmp_path / "test.jsonl", questions(8, 1)))
+    bought = bought_of(made)
+    assert [each.reason for each in bought] == ["drawn"] * FIRST + ["rank"] * 4
+    rows = rows_of(made)
+    (row,) = (row for row in rows if row.event == "refreshed")
+    before = [each for each in rows if each.seq < row.seq]
+    assert sum(each.event == "learnt" for each in before) == FIRST
+    assert sum(each.event == "reserved" for each in before) == FIRST, "nothing else is bought"
+    assert not any(each.event == "refit" for each in before)
+
+    known = {item.id: item for item in CORPUS[0]}
+    drawn = [known[each.item] for each in bought[:FIRST]]
+    losses = losses_by(model, (drawn, CORPUS[1]))
+    assert losses[way_of(made)] == pytest.approx(min(losses.values()), abs=1e-5)
+    kind, premise = way_of(made)
+    assert kind != "token_mean", "or the scores before the choice would do"
+
+    named = prepare(
+        tmp_path / "data.jsonl",
+        settings={**QUICK, "model": str(model), "normalisation": kind, "pmi_context": premise},
+        out=tmp_path / "named",
+        labeler=told_labels(CORPUS),
+    ).start()
+    first, chosen = blocks(made, CORPUS)
+    (as_named,) = blocks(named, CORPUS)
+    assert np.array_equal(first.phi, chosen.phi)
+    assert np.allclose(chosen.base, as_named.base, rtol=1e-9)
+    assert not np.allclose(first.base, chosen.base)
+    assert choice_of(made)["temperature"] == pytest.approx(
+        named.folder.resolved()["lm_temperature"]
+    )
+
+    gaps = {item.id: margin(inputs.offset) for item, inputs in zip(CORPUS[0], chosen, strict=True)}
+    least = sorted(gaps.keys() - {item.id for item in drawn}, key=gaps.__getitem__)[:4]
+    assert [each.item for each in bought[FIRST:]] == least, "by margins of the scores chosen"
+
+    place = {item.id: n for n, item in enumerate(CORPUS[0])}
+    scores = [np.array(chosen[place[each.item]].offset) for each in bought]
+    scale = fitted_temperature(scores, [CORPUS[1][each.item] for each in bought], 1.0)
+    (refitted,) = rows_of(made, "refit")
+    temperature = choice_of(made)["temperature"] * scale
+    assert refitted.payload["temperature"] == pytest.approx(temperature)
+    for lesson, own in zip(lessons[0], scores, strict=True):
+        assert lesson.reference == pytest.approx(own / scale)
+
+    about = json.loads((made.path / "model" / "lm.json").read_text())
+    assert (about["normalisation"], about["pmi_context"]) == way_of(made)
+    facts = Facts.from_json((made.path / "facts.json").read_text())
+    assert facts.language is not None
+    assert (facts.language.scoring.normalisation, facts.language.scoring.pmi_context) == (
+        kind, premise,
+    )  # fmt: skip
+    assert [row.name for row in facts.language.normalisations if row.own] == [kind]
+    assert [epoch.asked for epoch in facts.language.epochs] == [FIRST, 4]
+    found = made.evaluate(tmp_path / "test.jsonl")
+    assert found["accuracy"] == found["normalisations"][kind]["accuracy"]
+    assert made.replay()["labels"] == 10
+
+
+def test_a_budget_below_is_drawn_whole(model: Path, tmp_path: Path) -> None:
+    made = begun(model, tmp_path, budget=3)
+    assert [each.reason for each in bought_of(made)] == ["drawn"] * 3
+    assert [row.event for row in rows_of(made, "refit", "refreshed")] == ["refreshed", "refit"]
+    assert choice_of(made)["labels"] == 3
+    before = way_of(made)
+    made.change(budget=9, later=True)
+    made.resume()
+    assert [each.reason for each in bought_of(made)] == ["drawn"] * 3 + ["rank"] * 6
+    assert way_of(made) == before
+    assert made.replay()["labels"] == 9
+
+
+def test_the_choice_comes_before_a_refit_that_was_due_earlier(model: Path, tmp_path: Path) -> None:
+    made = begun(model, tmp_path, refit_at="0.2,0.8,1")
+    found = [(row.event, row.payload["labels"]) for row in rows_of(made, "refit", "refreshed")]
+    assert found == [
+        ("refreshed", FIRST), ("refit", FIRST), ("refreshed", FIRST),
+        ("refit", 10),
+    ]  # fmt: skip
+    assert len(list(blocks(made, CORPUS))) == 3, "the last refit renews nothing"
+    assert made.replay()["labels"] == 10
+
+
+MOMENTS = {
+    "while it is made": ("lm.model.LanguageModel.choose_among", 1, False),
+    "when it was made": ("lm.model.LanguageModel.choose_among", 1, True),
+    "between its features and its row": ("ledger.ledger.Ledger.note_refreshed", 1, False),
+    "when its row is on disk": ("ledger.ledger.Ledger.note_refreshed", 1, True),
+    "before the refit that is due with it": ("runs.loop.adapters.Adapters.refit", 1, False),
+    "when the next batch is on disk": ("ledger.ledger.Ledger.post", 3, True),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    settings = {"refit_at": "0.3,1"}
+    undisturbed = begun(model, tmp_path / "one", **settings)
+    (path, wanted, after), calls = MOMENTS[moment], []
+    module, owner, name = path.rsplit(".", 2)
+    place = f"stacksl.{module}.{owner}.{name}"
+    kind = getattr(__import__(f"stacksl.{module}", fromlist=[owner]), owner)
+    original = getattr(kind, name)
+
+    def cut(self: Any, *words: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == wanted and not after:
+            raise KeyboardInterrupt
+        found = original(self, *words, **named)
+        if len(calls) == wanted:
+            raise KeyboardInterrupt
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(place, cut)
+        with pytest.raises(KeyboardInterrupt):
+            begun(model, tmp_path / "two", **settings)
+    made = Run.open(tmp_path / "two" / "run")
+    for file in (made.path / "checkpoints").iterdir():
+        file.unlink()
+    made.resume()
+    expect_same(made, undisturbed)
+
+
+def test_a_replay_needs_no_checkpoint_and_no_model(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = begun(model, tmp_path)
+    shutil.rmtree(made.path / "checkpoints")
+    monkeypatch.setattr(LanguageModel, "__init__", lambda *_: pytest.fail("a model was loaded"))
+    assert made.replay()["labels"] == 10
+
+
+def test_few_owned_labels_choose_with_those_bought(model: Path, tmp_path: Path) -> None:
+    owned = questions(FIRST - 1, seed=3)
+    made = begun(model, tmp_path, owned=str(written(tmp_path / "owned.jsonl", owned)))
+    bought = bought_of(made)
+    assert [each.reason for each in bought] == ["drawn"] * FIRST + ["rank"] * 4
+    assert choice_of(made)["labels"] == 2 * FIRST - 1
+    known = {item.id: item for item in CORPUS[0]}
+    drawn = [known[each.item] for each in bought[:FIRST]]
+    gold = {f"owned {item.id}": owned[1][item.id] for item in owned[0]}
+    more = [type(item)(f"owned {item.id}", item.prompt, item.candidates) for item in owned[0]]
+    losses = losses_by(model, ([*drawn, *more], CORPUS[1] | gold))
+    assert losses[way_of(made)] == pytest.approx(min(losses.values()), abs=1e-5)
+
+
+def test_the_choice_follows_a_budget_cut_before_it(model: Path, tmp_path: Path) -> None:
+    made = left(model, tmp_path, after=3, batch=2)
+    assert not choice_of(made)
+    made.change(budget=4, later=True)
+    made.resume(labeler=told_labels(CORPUS))
+    assert choice_of(made)["labels"] == 4
+    assert made.status()["state"] == "finished"
+    assert made.replay()["labels"] == 4
+
+
+def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Path) -> None:
+    made = left(model, tmp_path, after=8, batch=2, refit_at="0.8,1")
+    assert [row.payload["epoch"] for row in rows_of(made, "refreshed")] == [1, 2]
+    made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
+    made.change(budget=20, later=True)
+    items, answers = questions(12, seed=9)
+    named = {f"n-{name}": gold for name, gold in answers.items()}
+    sizes = {item.id: len(item.candidates) for item in CORPUS[0]}
+    sizes |= {f"n-{item.id}": len(item.candidates) for item in items}
+    made.resume(labeler=OracleLabeler(CORPUS[1] | named, sizes))
+    assert any(each.item.startswith("n-") for each in bought_of(made))
+    kind, premise = way_of(made)
+    items = [each for each in RunSpec.open(made.folder).dataset.items if each.id[:2] == "n-"]
+    choices = ModelChoices(str(model), device="cpu", pmi_context=premise)  # type: ignore[arg-type]
+    expected = np.concatenate(LanguageModel(choices).scores(items)[kind])  # type: ignore[index]
+    place = made.folder.features / "epoch-01" / "more-1"
+    block = load_block(place, None, [item.id for item in items])
+    assert isinstance(block, PairBlock)
+    assert block.base == pytest.approx(expected / choice_of(made)["temperature"], abs=1e-4)
+    assert made.replay()["labels"] == 20
+
+
+@pytest.mark.parametrize("after", [4, 8])
+def test_an_item_forgotten_before_or_after_the_choice(
+    model: Path, tmp_path: Path, after: int
+) -> None:
+    made = left(model, tmp_path, after=after)
+    first = bought_of(made)[0].item
+    forget(made.path, first)
+    made.resume(labeler=told_labels(CORPUS))
+    assert made.status()["state"] == "finished"
+    assert choice_of(made)["labels"] == FIRST - (after < FIRST)
+
+
+def test_without_any_label_there_is_nothing_to_choose_by(model: Path, tmp_path: Path) -> None:
+    sizes = {item.id: len(item.candidates) for item in CORPUS[0]}
+    none = OracleLabeler(dict.fromkeys(sizes, NONE), sizes)
+    made = begun(model, tmp_path, none, budget=8)
+    assert [each.reason for each in bought_of(made)] == ["drawn"] * 8
+    assert not rows_of(made, "refit", "refreshed")
+    about = json.loads((made.path / "model" / "lm.json").read_text())
+    assert about["normalisation"] == "token_mean"
+    made.change(budget=12, later=True)
+    made.resume(labeler=told_labels(CORPUS))
+    assert choice_of(made)["labels"] == 4
+    assert made.replay()["labels"] == 4
+
+
+def test_people_get_the_rest_once_they_have_answered_the_first(model: Path, tmp_path: Path) -> None:
+    made = begun(model, tmp_path, "file", batch=8, sheets="csv", annotators="anna", audit=0)
+    gold = {item.prompt: item.candidates[CORPUS[1][item.id]] for item in CORPUS[0]}
+
+    def answer(count: int) -> list[str]:
+        (sheet,) = sheets(made)
+        rows = read_rows(sheet)
+        for row in [row for row in rows if not row["answer"]][:count]:
+            row["answer"] = gold[row["prompt"]]
+        made.answer(write_rows(sheet, rows))
+        return [each.reason for each in bought_of(made)]
+
+    assert len(bought_of(made)) == FIRST
+    assert answer(FIRST - 2) == ["drawn"] * FIRST
+    assert not choice_of(made)
+    assert answer(2) == ["drawn"] * FIRST + ["rank"] * 4
+    answer(4)
+    assert made.status()["state"] == "finished"
+    assert made.replay()["labels"] == 10
