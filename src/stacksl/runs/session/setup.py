@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, joined
+from stacksl.core.blocks import Block, SharedBlock, joined
+from stacksl.core.gates.registry import Margin
 from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
@@ -29,6 +30,7 @@ from stacksl.runs.items.reading import load_said
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
+from stacksl.runs.loop.covering import PACE, Covering, by_margin
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import GRAPH, SAID
 from stacksl.runs.loop.language_trainer import LanguageTrainer
@@ -93,13 +95,21 @@ def trainer_of(
         model = features if isinstance(features, LanguageModel) else None
         return LanguageTrainer(spec, examples, learner, ledger, model, report)
     examples.said = said_by_model(spec)
+    names = class_names(spec, features)
+    covering = None
+    asks = settings.mode == "stream" and settings.coverage and settings.refit and by_margin(learner)
+    if asks and names is not None:
+        assert isinstance(examples.block, SharedBlock)
+        began = names[: examples.block.classes]  # not those of classes added later
+        covering, learner.gate = Covering(examples, began), Margin(PACE)
     return LinearTrainer(
         examples,
         learner,
         ledger,
-        class_names(spec, features),
+        names,
         settings.seed,
-        on_the_way=settings.mode == "pool",
+        on_the_way=settings.mode == "pool" or covering is not None,
+        covering=covering,
         at_end=settings.refit,
         report=report,
         kept=None if features is None else spec.folder.features / GRAPH,
