@@ -106,7 +106,7 @@ def seen(h, doubt, rounds, bought, names) -> Seen:
     """After the `rounds` of a stream, each bought item noted after its round."""
     found = Seen(names)
     for row in rounds:
-        found.add(h[row], doubt[row])
+        found.add(h[row], doubt[row], found.labels)
         if row in bought:
             found.buy(h[row])
     return found
@@ -143,17 +143,16 @@ def test_the_items_held_are_compared_as_if_they_were_not() -> None:
 def test_only_the_last_items_are_held_and_they_are_enough_to_begin_again(monkeypatch) -> None:
     """A stream that is opened again has the same bits from its last items and all it bought."""
     monkeypatch.setattr(coverage, "SEEN", 16)
+    monkeypatch.setattr(coverage, "MOST", 2)
     h, names, doubt = cloud(), cloud(5, seed=1), np.random.default_rng(0).random(60)
     bought = [0, 1, 20, 33, 44]
     whole = seen(h, doubt, range(50), bought, names)
     again = Seen(names)
     again.skip(34)
-    for row in reversed(bought[:3]):
+    for row in bought:
         again.buy(h[row])
     for row in range(34, 50):
-        again.add(h[row], 1.0)
-    for row in bought[3:]:
-        again.buy(h[row])
+        again.add(h[row], 1.0, sum(each < row for each in bought))
     again.renew(doubt[34:50])
     assert [whole.gain(x, 0.5) for x in h] == [again.gain(x, 0.5) for x in h]
     late = seen(h, doubt, range(50), bought[3:], names)

@@ -190,9 +190,9 @@ def test_an_edited_ledger_stops_a_resume(classes, spoil) -> None:
 
     again = spoil(classes)
     with closing(sqlite3.connect(again.path / "ledger.db")) as database:
-        database.execute("update events set payload = replace(payload, '1', '2') where seq = 9")
+        database.execute("update events set payload = replace(payload, '1', '2') where seq = 8")
         database.commit()
-    with pytest.raises(LedgerCorrupt, match="9"):
+    with pytest.raises(LedgerCorrupt, match="8"):
         again.resume()
     assert again.status()["state"] == "failed"
 

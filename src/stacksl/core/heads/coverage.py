@@ -30,6 +30,7 @@ from stacksl.core.heads.spreading import Floats, Graph, Rows
 
 POWER = 3  # of the doubt of the items covered
 SEEN = 1000  # last items of a stream that a label is to cover
+MOST = 4000  # labels before it that an item of a stream is compared with
 REACH = 0.6  # σ of a stream, in median distances of a class name to the nearest other
 ALIKE = 0.05  # distance below which names say nothing of distances
 
@@ -144,11 +145,11 @@ class Seen:
         self.labels = 0
         self.count = 0
 
-    def add(self, h: NDArray[Any], doubt: float) -> None:
-        """Add an item with its features and doubt; the oldest one is dropped."""
+    def add(self, h: NDArray[Any], doubt: float, labels: int) -> None:
+        """Add an item that was seen after so many `labels`; the oldest one is dropped."""
         place, unit = self.count % SEEN, _unit(h)
         self._rows[place], self._doubt[place] = unit, doubt
-        self._covered[place] = self._kernel(self._bought[: self.labels], unit).max(initial=0.0)
+        self._covered[place] = self._nearest(unit, labels)
         self.count += 1
 
     def skip(self, count: int) -> None:
@@ -174,7 +175,7 @@ class Seen:
         Itself counts as one of 1,000 from the start: among a few it would be the most.
         """
         n, unit = min(self.count, SEEN), _unit(h)
-        own = 1 - self._kernel(self._bought[: self.labels], unit).max(initial=0.0)
+        own = 1 - self._nearest(unit, self.labels)
         more = np.maximum(self._kernel(self._rows[:n], unit) - self._covered[:n], 0)
         return float((self._doubt[:n] ** POWER * more).mean() + doubt**POWER * own / SEEN)
 
@@ -187,6 +188,11 @@ class Seen:
         others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - own
         found: Array = self._doubt[:n] * (others / max(1, n - 1) + own / SEEN)
         return found
+
+    def _nearest(self, unit: Floats, labels: int) -> float:
+        """How far bought items cover one that was seen after so many labels."""
+        rows = self._bought[max(0, labels - MOST) : self.labels]
+        return float(self._kernel(rows, unit).max(initial=0.0))
 
     def _kernel(self, rows: Floats, unit: Floats) -> Floats:
         near: Floats = np.exp(-np.square((1 - np.vecdot(rows, unit)) / self._width))

@@ -1,4 +1,4 @@
-"""Report facts: what the sets for softmax labels say, at refits on the way and after the last label.
+"""Report facts: what the sets for softmax labels say, at refits and after the last label.
 
 At refits L(θ*) ≤ Σ −log π_{s−1}(y_s) + log 1/δ, π_{s−1} the head that the label met: it was fitted
 before, so Ville's inequality holds as for the mixture, and no integral is needed.

@@ -1,11 +1,12 @@
 """Which items the next rounds are about: those of a stream in order, those of a pool by rank.
 
-A pool is ranked by the head refitted on the labels so far, with widths from the online state, or by
-a language model's own scores. With fixed classes and the gate `margin` a batch of a linear model
-covers the items in doubt (`core.heads.coverage`), from the first one on. Else it is spread over the
-pool (`batch_selection`), and the first batch of a linear model follows the order of the items,
-unless class names give a head before the first label. Each purchase has a certificate, and at the
-end so has each item that was never asked.
+A stream's gate decides about each item; under `margin`, with class names, by what a label would
+cover of the items seen (`covering`). A pool is ranked by the head refitted on the labels so far,
+with widths from the online state, or by a language model's own scores. With fixed classes and the
+gate `margin` a batch of a linear model covers the items in doubt (`core.heads.coverage`), from the
+first one on. Else it is spread over the pool (`batch_selection`), and the first batch of a linear
+model follows the order of the items, unless class names give a head before the first label. Each
+purchase has a certificate, and at the end so has each item that was never asked.
 """
 
 from __future__ import annotations

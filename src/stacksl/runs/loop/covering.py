@@ -19,10 +19,11 @@ from stacksl.core.heads.linear import ClassHead
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Head
 from stacksl.runs.loop.examples import Examples
+from stacksl.runs.settings.fields import Settings
 
 EVERY, SHARE = 25, 0.05  # new labels that make a refit due, and as a share of those in the last
 FIRST = 25  # rounds before the gate starts, at most
-PACE = 0.1  # of the gate: the logarithm falls during a run, which its own pace is too slow for
+PACE = 0.2  # of the gate: the logarithm falls during a run, which its own pace is too slow for
 
 
 class Covering:
@@ -37,6 +38,22 @@ class Covering:
         self._examples, self._seen = examples, Seen(names)
         self._head: Head | None = None
 
+    @classmethod
+    def begin(
+        cls,
+        settings: Settings,
+        learner: Learner,
+        examples: Examples,
+        names: NDArray[np.floating] | None,
+    ) -> Covering | None:
+        """The statistics of a new learner, whose gate is set to follow them; None elsewhere."""
+        asks = settings.mode == "stream" and settings.coverage and settings.refit
+        if not (asks and by_margin(learner)) or names is None:
+            return None
+        assert isinstance(examples.block, SharedBlock)
+        learner.gate = Margin(PACE)
+        return cls(examples, names[: examples.block.classes])  # not those of classes added later
+
     def statistic(self, learner: Learner, head: Head | None, row: int, asked: int) -> float:
         """The statistic of a row that the next round is about; −∞ before the gate's start.
 
@@ -48,7 +65,7 @@ class Covering:
             return -math.inf
         self._follow(head)
         if learner.gate_state == learner.gate.start():
-            share = (learner.budget - asked) / (learner.horizon - learner.round)
+            share = (learner.budget - asked) / max(1, learner.horizon - learner.round)
             learner.gate_state = learner.gate.primed(_logs(self._seen.statistics()), share)
         h = self._features([row])
         doubt = _doubts(head, h)
@@ -60,12 +77,13 @@ class Covering:
         for h in self._features(examples.taken[seen.labels :]):
             seen.buy(h)
         seen.skip(max(0, len(examples.seen) - seen.count - SEEN))
-        new = self._features(examples.seen[seen.count :])
-        for h, doubt in zip(new, _doubts(head, new), strict=True):
-            seen.add(h, doubt)
+        new = examples.seen[seen.count :]
+        h = self._features([row for row, _ in new])
+        for each, doubt, (_, labels) in zip(h, _doubts(head, h), new, strict=True):
+            seen.add(each, doubt, labels)
         if head is not self._head:
             self._head = head
-            seen.renew(_doubts(head, self._features(examples.seen[-SEEN:])))
+            seen.renew(_doubts(head, self._features([row for row, _ in examples.seen[-SEEN:]])))
 
     def _features(self, rows: list[int]) -> NDArray[np.floating]:
         block = self._examples.block

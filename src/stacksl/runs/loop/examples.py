@@ -29,8 +29,8 @@ class Examples:
         relabelled: how often a label was replaced or withdrawn.
         said: the class that a model gave each item, (n,), −1 for none; None without such a model.
         heard: how many of these were bought by this run.
-        seen: the rows of the rounds, in order.
-        taken: those of them that were bought, and rows with owned labels.
+        seen: the row of each round, and how many had been `taken` before it.
+        taken: the rows that were bought or have owned labels, in order.
     """
 
     corpus: Corpus
@@ -41,7 +41,7 @@ class Examples:
     relabelled: int = 0
     said: NDArray[np.int64] | None = None
     heard: int = 0
-    seen: list[int] = field(default_factory=list)
+    seen: list[tuple[int, int]] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
     _choices: dict[int, int] = field(default_factory=dict)  # of withdrawn labels, by row
 
@@ -52,7 +52,7 @@ class Examples:
     def note(self, decision: Decision) -> None:
         """Note a round, as the ledger recorded it."""
         row = self.corpus.row[decision.item]
-        self.seen.append(row)
+        self.seen.append((row, len(self.taken)))
         if decision.asked:
             self.taken.append(row)
 

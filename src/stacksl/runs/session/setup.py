@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, SharedBlock, joined
-from stacksl.core.gates.registry import Margin
+from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
 from stacksl.errors import LedgerError, RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
@@ -30,7 +29,7 @@ from stacksl.runs.items.reading import load_said
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
-from stacksl.runs.loop.covering import PACE, Covering, by_margin
+from stacksl.runs.loop.covering import Covering
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import GRAPH, SAID
 from stacksl.runs.loop.language_trainer import LanguageTrainer
@@ -96,12 +95,7 @@ def trainer_of(
         return LanguageTrainer(spec, examples, learner, ledger, model, report)
     examples.said = said_by_model(spec)
     names = class_names(spec, features)
-    covering = None
-    asks = settings.mode == "stream" and settings.coverage and settings.refit and by_margin(learner)
-    if asks and names is not None:
-        assert isinstance(examples.block, SharedBlock)
-        began = names[: examples.block.classes]  # not those of classes added later
-        covering, learner.gate = Covering(examples, began), Margin(PACE)
+    covering = Covering.begin(settings, learner, examples, names)
     return LinearTrainer(
         examples,
         learner,
