@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stacksl.core.heads.coverage import kernel_of, most_covering, stands_for
+from stacksl.core.heads import coverage
+from stacksl.core.heads.coverage import Seen, doubts, kernel_of, most_covering, stands_for
+from stacksl.core.heads.linear import ClassHead
+from stacksl.core.heads.logistic import Strength
 from stacksl.core.heads.spreading import neighbour_graph, restored_graph, spread
+from stacksl.core.losses import softmax
 
 
 def cloud(count: int = 60, dim: int = 6, seed: int = 0) -> np.ndarray:
@@ -96,3 +100,78 @@ def test_a_graph_is_restored_bit_for_bit() -> None:
     assert (again.items, again.names) == (50, 10)
     rows, labels = np.array([1, 5]), np.array([0, 3])
     assert spread(again, rows, labels, 10).tobytes() == spread(graph, rows, labels, 10).tobytes()
+
+
+def seen(h, doubt, rounds, bought, names) -> Seen:
+    """After the `rounds` of a stream, each bought item noted after its round."""
+    found = Seen(names)
+    for row in rounds:
+        found.add(h[row], doubt[row], found.labels)
+        if row in bought:
+            found.buy(h[row])
+    return found
+
+
+def gain_by_definition(h, doubt, rounds, bought, names, row) -> float:
+    """By the formula alone, on dense matrices."""
+    h, names = h.astype(np.float64), names / np.linalg.norm(names, axis=1, keepdims=True)
+    width = 0.6 * np.median(1 - np.sort(names @ names.T, axis=1)[:, -2])
+    k = np.exp(-np.square((1 - h @ h.T) / width))
+    covered = k[bought].max(axis=0) if bought else np.zeros(len(h))
+    more = doubt[rounds] ** 3 * np.maximum(k[row, rounds] - covered[rounds], 0)
+    return float(more.mean() + doubt[row] ** 3 * (1 - covered[row]) / 1000)
+
+
+@pytest.mark.parametrize("bought", [[], [3], [3, 9, 17, 30]])
+def test_what_an_item_of_a_stream_covers(bought) -> None:
+    h, names, doubt = cloud(), 0.3 * cloud(5, seed=1), np.random.default_rng(0).random(60)
+    found = seen(3 * h, doubt, range(40), bought, names)
+    for row in range(40, 60):
+        wanted = gain_by_definition(h, doubt, list(range(40)), bought, names, row)
+        assert found.gain(h[row], doubt[row]) == pytest.approx(wanted, rel=1e-4)
+
+
+def test_the_items_held_are_compared_as_if_they_were_not() -> None:
+    h, names, doubt = cloud(), cloud(5, seed=1), np.random.default_rng(0).random(60)
+    statistics = seen(h, doubt, range(12), [2, 7], names).statistics()
+    for row in range(12):
+        others = [n for n in range(12) if n != row]
+        wanted = gain_by_definition(h, doubt, others, [2, 7], names, row)
+        assert statistics[row] == pytest.approx(doubt[row] * wanted, rel=1e-4, abs=1e-9)
+
+
+def test_only_the_last_items_are_held_and_they_are_enough_to_begin_again(monkeypatch) -> None:
+    """A stream that is opened again has the same bits from its last items and all it bought."""
+    monkeypatch.setattr(coverage, "SEEN", 16)
+    monkeypatch.setattr(coverage, "MOST", 2)
+    h, names, doubt = cloud(), cloud(5, seed=1), np.random.default_rng(0).random(60)
+    bought = [0, 1, 20, 33, 44]
+    whole = seen(h, doubt, range(50), bought, names)
+    again = Seen(names)
+    again.skip(34)
+    for row in bought:
+        again.buy(h[row])
+    for row in range(34, 50):
+        again.add(h[row], 1.0, sum(each < row for each in bought))
+    again.renew(doubt[34:50])
+    assert [whole.gain(x, 0.5) for x in h] == [again.gain(x, 0.5) for x in h]
+    late = seen(h, doubt, range(50), bought[3:], names)
+    assert [whole.gain(x, 0.5) for x in h] != [late.gain(x, 0.5) for x in h], "the first ones cover"
+
+
+def test_names_of_unknown_words_say_nothing_of_distances() -> None:
+    """Features of hashed words give each of them the same row."""
+    h, alike = cloud(), np.tile(cloud(1, seed=1), (5, 1))
+    found = seen(h, np.ones(60), range(40), [], alike)
+    k = np.exp(-np.square((1 - h[:40] @ h[41]) / 0.6))
+    assert found.gain(h[41], 1.0) == pytest.approx(k.mean() + 0.001, rel=1e-4)
+
+
+def test_doubt_is_one_less_the_margin_and_no_row_changes_anothers_bits() -> None:
+    h, rng = cloud(), np.random.default_rng(0)
+    head = ClassHead(rng.normal(size=(4, 6)), rng.normal(size=4), Strength(1.0, ()))
+    found = doubts(head, h)
+    for x, doubt in zip(h, found, strict=True):
+        second, first = np.sort(softmax(head.coefficients @ x + head.intercepts))[-2:]
+        assert doubt == pytest.approx(1 - (first - second))
+        assert doubts(head, x[None])[0] == doubt

@@ -29,6 +29,7 @@ from stacksl.core import (
     radius,
     uniforms,
 )
+from stacksl.core.gates.rules import Clock
 from stacksl.errors import SettingsError
 from stacksl.types import Label, Reward
 
@@ -142,6 +143,17 @@ def test_the_clock_counts_the_blocks_own_earlier_wants() -> None:
     assert [d.threshold for d in decide(learner, 3, asked=3)] == pytest.approx(
         [3 / math.sqrt(1 + q) for q in (3, 4, 5)]
     )
+
+
+def test_a_statistic_that_is_given_takes_the_place_of_the_gates_own() -> None:
+    learner = Learner(Noting(), Margin(), budget=2, horizon=9)
+    learner.gate_state = (0.5, 0.0, 1.0, 3.0)
+    own = learner.decide(["a"], [THREE], [ALL], asked=0)[0]
+    low, high = learner.decide(["a", "b"], [THREE] * 2, [ALL] * 2, asked=0, statistics=[0.5, 0.7])
+    assert (own.statistic, low.statistic, high.statistic) == (-1.0, 0.5, 0.7)
+    assert (low.status, high.status) == ("skipped", "wanted")
+    assert replace(own, statistic=0.5, state=low.state, skip_state=low.skip_state) == low
+    assert low.state == learner.gate.advance(0.5, False, Clock(0, 2, 1, 9), learner.gate_state)
 
 
 def test_the_uniform_of_a_round_is_its_own() -> None:

@@ -151,6 +151,7 @@ class Kind:
 KINDS: dict[str, dict[str, Any]] = {
     "classes-stream": {"budget": 16, "mode": "stream", "checkpoint_every": 16},
     "pairs-stream": {"budget": 14, "checkpoint_every": 16, "gate": "contested", "price": "0.25"},
+    "classes-covering": {"budget": 56, "mode": "stream", "checkpoint_every": 32},
     "classes-pool": {"budget": 20, "mode": "pool", "batch": 4, "checkpoint_every": 8},
     "classes-model": {"budget": 36, "mode": "pool", "batch": 6, "checkpoint_every": 8},
     "pairs-paper": {"budget": 20, "preset": "paper", "checkpoint_every": 16, "gate_scale": 0.001},
@@ -166,6 +167,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory, worker: Worker) -> dict[str,
     found = {}
     for name, settings in KINDS.items():
         data, test = classes if name.startswith("classes") else pairs
+        if name == "classes-covering":  # long enough for refits on the way
+            data = write_classes(folder / "long.csv", 150)
         if name == "classes-model":  # a model that is right on three of four
             said = write_said(folder / "said.csv", data)
             settings = {**settings, "model_labels": str(said)}

@@ -97,6 +97,24 @@ def test_a_run_killed_at_its_start_or_end(resumed, kinds, moment) -> None:
     expect_same(resumed(kind, kill=(START | END)[moment]), kind)
 
 
+COVERING = {
+    "before a refit on the way is noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
+    "when a refit on the way was noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
+    "in the middle of that refit": (f"{RUNS}.loop.linear_trainer:LinearTrainer._fit", 2, "before"),
+    "when a label after it was learnt": ("stacksl.core.learner:Learner.learn", 30, "after"),
+    "among the rounds after it": (f"{LABELS}.ledger:Ledger.post", 100, "after"),
+    "when a later checkpoint was written": (f"{RUNS}.storage.checkpoints:save", 3, "after"),
+}
+
+
+@pytest.mark.parametrize("moment", COVERING)
+def test_a_stream_that_asks_by_coverage_killed(resumed, kinds, moment) -> None:
+    kind = kinds["classes-covering"]
+    labels = [row["payload"]["labels"] for row in chain(kind.reference) if row["event"] == "refit"]
+    assert labels == [0, 25, 50, 56]
+    expect_same(resumed(kind, kill=COVERING[moment]), kind)
+
+
 @pytest.mark.parametrize("moment", ["when a batch was answered", "before a batch's refit is noted"])
 def test_a_pool_with_labels_of_a_model_killed(resumed, kinds, moment) -> None:
     kind = kinds["classes-model"]
@@ -152,7 +170,9 @@ def test_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["classes-stream", "pairs-stream", "classes-pool", "pairs-paper"])
+@pytest.mark.parametrize(
+    "name", ["classes-stream", "classes-covering", "pairs-stream", "classes-pool", "pairs-paper"]
+)
 def test_many_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
     kind, rng, died = kinds[name], random.Random(f"many {name}"), 0
     seconds = kind.seconds

@@ -86,7 +86,7 @@ def test_a_pool_states_it_and_a_stream_does_not(pool: Run, pairs, tmp_path) -> N
     assert held["loss"] == [each["foreseen"] + math.log(20.0) for each in named]
     assert held["guessing"] == pytest.approx(20 * math.log(3.0))
     assert held["tied"] <= held["checked"] == 50
-    stream = run(*class_items(20), mode="stream", budget=8, out=tmp_path / "run")
+    stream = run(*class_items(20), mode="stream", budget=8, coverage=False, out=tmp_path / "run")
     assert stated(stream) is None
     assert stated(pairs.run) is None
     assert all("foreseen" not in each for each in refits(pairs.run))

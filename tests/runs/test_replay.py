@@ -160,9 +160,9 @@ def test_owned_labels_are_learnt_again(tmp_path) -> None:
 def test_a_finished_run_is_replayed_in_whole(request, which) -> None:
     finished = request.getfixturevalue(which)
     told = finished.run.replay()
-    count = 12 if which == "classes" else 10
+    count, refits = (12, 2) if which == "classes" else (10, 1)  # names make a head at the start
     assert told == {
-        "rows": len(finished.items) + count + 1,
+        "rows": len(finished.items) + count + refits,
         "rounds": len(finished.items),
         "labels": count,
     }
@@ -190,9 +190,9 @@ def test_an_edited_ledger_stops_a_resume(classes, spoil) -> None:
 
     again = spoil(classes)
     with closing(sqlite3.connect(again.path / "ledger.db")) as database:
-        database.execute("update events set payload = replace(payload, '1', '2') where seq = 9")
+        database.execute("update events set payload = replace(payload, '1', '2') where seq = 8")
         database.commit()
-    with pytest.raises(LedgerCorrupt, match="9"):
+    with pytest.raises(LedgerCorrupt, match="8"):
         again.resume()
     assert again.status()["state"] == "failed"
 

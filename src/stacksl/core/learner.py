@@ -127,6 +127,7 @@ class Learner:
         presented: Sequence[tuple[int, ...]],
         *,
         asked: int,
+        statistics: Sequence[float] | None = None,
     ) -> list[Decision]:
         """The certificates of the next rounds, one an item; changes nothing.
 
@@ -138,6 +139,7 @@ class Learner:
             block: their features.
             presented: C_t of each, indices into its full candidates.
             asked: the training labels asked before this block, by the ledger.
+            statistics: what the gate compares with its threshold, in place of its own statistic.
 
         Raises:
             SettingsError: more rounds than the horizon, or a gate without the widths it needs.
@@ -149,18 +151,21 @@ class Learner:
             )
         decisions: list[Decision] = []
         state = self.gate_state
-        rows = zip(ids, block, presented, strict=True)
-        for number, (item, inputs, shown) in enumerate(rows, start=self.round + 1):
+        given = [None] * len(ids) if statistics is None else statistics
+        rows = zip(ids, block, presented, given, strict=True)
+        for number, (item, inputs, shown, own) in enumerate(rows, start=self.round + 1):
             clock = Clock(asked, self.budget, number, self.horizon)
-            decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state)
+            decision = self._judge(item, self.scorer.bounds(inputs, shown), clock, state, own)
             decisions.append(decision)
             state = _four(decision.state)
             asked += decision.status == "wanted"
         return decisions
 
-    def _judge(self, item: str, view: Bounds, clock: Clock, state: GateState) -> Decision:
+    def _judge(
+        self, item: str, view: Bounds, clock: Clock, state: GateState, given: float | None
+    ) -> Decision:
         gate = self.gate
-        g = gate.statistic(view, clock, state)
+        g = gate.statistic(view, clock, state) if given is None else given
         if math.isnan(g):
             raise SettingsError(
                 f"the gate '{gate.name}' needs widths, and the scorer keeps none (or item '{item}' "

@@ -10,6 +10,8 @@ covers the dense regions. Later only items near a class boundary are in doubt, a
 one of the smallest margins. So one rule serves every budget, and a region that the model has learnt
 well takes no label, however dense it is.
 
+A stream has no graph. There k(s, x) = exp(−((1 − cosine)/σ)²) and x is one of the last items seen.
+
 Source: Bae, Oliveira and Sutherland, Uncertainty herding, one active learning method for all label
 budgets, 2025; there the kernel's radius shrinks with the labels, and u enters once, as it is.
 """
@@ -23,9 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
+from stacksl.core.heads.linear import ClassHead
 from stacksl.core.heads.spreading import Floats, Graph, Rows
 
 POWER = 3  # of the doubt of the items covered
+SEEN = 1000  # last items of a stream that a label is to cover
+MOST = 4000  # labels before it that an item of a stream is compared with
+REACH = 0.6  # σ of a stream, in median distances of a class name to the nearest other
+ALIKE = 0.05  # distance below which names say nothing of distances
 
 _AT_ONCE = 4096  # rows of a matrix product
 
@@ -115,3 +122,94 @@ def stands_for(h: NDArray[Any], rows: Rows) -> Array:
         near = np.asarray(h[others[start : start + _AT_ONCE]], dtype=np.float32) @ bought.T
         counts += np.bincount(np.argmax(near, axis=1), minlength=len(rows))
     return counts
+
+
+class Seen:
+    """The last items that a stream has seen, their doubt, and how far bought items cover them.
+
+    Every number is computed of two rows alone: it has the same bits in whichever order items were
+    added, so that the items seen and bought are enough to make this again.
+
+    Args:
+        names: rows of the class names, (K, d), whose distances give σ.
+    """
+
+    def __init__(self, names: NDArray[Any]) -> None:
+        unit = np.stack([_unit(row) for row in names])
+        apart = 1 - (unit @ unit.T - 2 * np.eye(len(unit))).max(axis=1)
+        apart[apart < ALIKE] = 1  # names of unknown words
+        self._width = np.float32(REACH * np.median(apart))
+        self._rows = np.zeros((SEEN, unit.shape[1]), np.float32)
+        self._covered, self._doubt = np.zeros(SEEN, np.float32), np.ones(SEEN)
+        self._bought = np.zeros((0, unit.shape[1]), np.float32)
+        self.labels = 0
+        self.count = 0
+
+    def add(self, h: NDArray[Any], doubt: float, labels: int) -> None:
+        """Add an item that was seen after so many `labels`; the oldest one is dropped."""
+        place, unit = self.count % SEEN, _unit(h)
+        self._rows[place], self._doubt[place] = unit, doubt
+        self._covered[place] = self._nearest(unit, labels)
+        self.count += 1
+
+    def skip(self, count: int) -> None:
+        """Take `count` items for seen that are no longer held."""
+        self.count += count
+
+    def buy(self, h: NDArray[Any]) -> None:
+        """Note that the item with features `h` was bought."""
+        if self.labels == len(self._bought):
+            more = np.zeros((max(256, self.labels), self._bought.shape[1]), np.float32)
+            self._bought = np.concatenate([self._bought, more])
+        self._bought[self.labels] = unit = _unit(h)
+        self.labels += 1
+        np.maximum(self._covered, self._kernel(self._rows, unit), out=self._covered)
+
+    def renew(self, doubts: Array) -> None:
+        """Give the items held new `doubts`, in the order in which they were seen."""
+        self._doubt[np.arange(self.count - len(doubts), self.count) % SEEN] = doubts
+
+    def gain(self, h: NDArray[Any], doubt: float) -> float:
+        """What an item not held covers: the mean over those held, and of itself a thousandth.
+
+        Itself counts as one of 1,000 from the start: among a few it would be the most.
+        """
+        n, unit = min(self.count, SEEN), _unit(h)
+        own = 1 - self._nearest(unit, self.labels)
+        more = np.maximum(self._kernel(self._rows[:n], unit) - self._covered[:n], 0)
+        return float((self._doubt[:n] ** POWER * more).mean() + doubt**POWER * own / SEEN)
+
+    def statistics(self) -> Array:
+        """Doubt times gain of the items held, (n,), each as if it were not held."""
+        n = min(self.count, SEEN)
+        kernel = np.stack([self._kernel(self._rows[:n], row) for row in self._rows[:n]])
+        need, covered = self._doubt[:n] ** POWER, self._covered[:n]
+        own = need * (1 - covered)
+        others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - own
+        found: Array = self._doubt[:n] * (others / max(1, n - 1) + own / SEEN)
+        return found
+
+    def _nearest(self, unit: Floats, labels: int) -> float:
+        """How far bought items cover one that was seen after so many labels."""
+        rows = self._bought[max(0, labels - MOST) : self.labels]
+        return float(self._kernel(rows, unit).max(initial=0.0))
+
+    def _kernel(self, rows: Floats, unit: Floats) -> Floats:
+        near: Floats = np.exp(-np.square((1 - np.vecdot(rows, unit)) / self._width))
+        return near
+
+
+def doubts(head: ClassHead, h: NDArray[Any]) -> Array:
+    """1 − the margin of the rows of `h`, (n,), each computed alone."""
+    logits = np.vecdot(h.astype(np.float64)[:, None], head.coefficients) + head.intercepts
+    policies = np.exp(logits - logits.max(axis=1, keepdims=True))
+    best = np.partition(policies / policies.sum(axis=1, keepdims=True), -2, axis=1)
+    found: Array = 1 - (best[:, -1] - best[:, -2])
+    return found
+
+
+def _unit(h: NDArray[Any]) -> Floats:
+    """A row with length 1, or of zeros."""
+    row = h.astype(np.float32)
+    length = np.sqrt(np.vecdot(row, row))
+    return row / length if length > 0 else row

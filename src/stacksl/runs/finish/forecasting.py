@@ -10,6 +10,7 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.core.heads.logistic import folds_of
+from stacksl.core.scorers import Head
 from stacksl.data import Dataset
 from stacksl.models.audit import Audit
 from stacksl.models.forecast import (
@@ -26,7 +27,7 @@ from stacksl.models.forecast import (
 )
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.runs.loop.linear_trainer import LinearTrainer, covering_of, linear_trainer
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.settings.budget import parse_until, time_limit
 from stacksl.runs.settings.fields import Settings
@@ -43,7 +44,7 @@ def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
     The rest of a pool has the probabilities of the current head; a stream has no such head on the
     way, and those of the last quarter of its rounds take their place.
     """
-    corpus, head = game.corpus, game.trainer.head
+    corpus, head = game.corpus, _ranking(game)
     rounds = {row.item: row.decision() for row in game.ledger.rows() if row.event == "round"}
     learnt = [each for each in game.examples.bought[:labels] if each[2] >= 0]  # owned: no choice
     bought = [(corpus.ids[row], label) for row, label, _ in learnt]
@@ -69,7 +70,7 @@ def sample_right(spec: RunSpec, game: Game, labels: int) -> tuple[int, int]:
     said = game.ledger.audited("progress")
     known = {item: each.index for item, each in said.items() if each.said in ("label", "none")}
     rows = [game.corpus.row[item] for item in known]
-    head, block = game.trainer.head, game.examples.block
+    head, block = _ranking(game), game.examples.block
     if head is None and isinstance(game.trainer, LinearTrainer) and rows:
         head = game.trainer.as_if(labels, fresh_scorer(spec.settings, block))
     if head is not None and rows:
@@ -77,6 +78,12 @@ def sample_right(spec: RunSpec, game: Game, labels: int) -> tuple[int, int]:
     else:
         chosen = [int(np.argmax(game.learner.scorer.scores(block[row]))) for row in rows]
     return sum(a == b for a, b in zip(chosen, known.values(), strict=True)), len(rows)
+
+
+def _ranking(game: Game) -> Head | None:
+    """The head on all labels so far; that of a stream on its way lags behind them."""
+    lags = covering_of(game) is not None and not linear_trainer(game).final
+    return None if lags else game.trainer.head
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Report facts: what the sets for softmax labels say, at a pool's refits and after the last label.
+"""Report facts: what the sets for softmax labels say, at refits and after the last label.
 
 At refits L(θ*) ≤ Σ −log π_{s−1}(y_s) + log 1/δ, π_{s−1} the head that the label met: it was fitted
 before, so Ville's inequality holds as for the mixture, and no integral is needed.
@@ -72,7 +72,7 @@ def label_set(
 def set_at_refits(spec: RunSpec, game: Game) -> SetAtRefits | None:
     """The set at each refit on the way, in their order.
 
-    None for streams, which have no such refit, and for language models, whose features move; also
+    None for streams without such refits, and for language models, whose features move; also
     once a label was corrected or a class added: the loss is of other labels then. The loss of a
     label that was forgotten stays in it, so that it bounds the others' all the more.
     """

@@ -1,12 +1,13 @@
 """Which items the next rounds are about: those of a stream in order, those of a pool by rank.
 
-A pool is ranked by the head refitted on the labels so far, with widths from the online state, or by
-a language model's own scores; labels that choose how these are made are drawn before. With fixed
-classes and the gate `margin` a batch of a linear model covers the items in doubt
-(`core.heads.coverage`), from the first one on. Else it is spread over the pool (`batch_selection`),
-and the first batch of a linear model follows the order of the items, unless class names give a head
-before the first label. Each purchase has a certificate, and at the end so has each item that was
-never asked.
+A stream's gate decides about each item; under `margin`, with class names, by what a label would
+cover of the items seen (`covering`). A pool is ranked by the head refitted on the labels so far,
+with widths from the online state, or by a language model's own scores; labels that choose how these
+are made are drawn before. With fixed classes and the gate `margin` a batch of a linear model covers
+the items in doubt (`core.heads.coverage`), from the first one on. Else it is spread over the pool
+(`batch_selection`), and the first batch of a linear model follows the order of the items, unless
+class names give a head before the first label. Each purchase has a certificate, and at the end so
+has each item that was never asked.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, SharedBlock
-from stacksl.core.followers import Given
-from stacksl.core.gates.registry import Margin
 from stacksl.core.heads.coverage import most_covering
 from stacksl.core.scorers import Head
 from stacksl.ledger.events import SOFT
 from stacksl.models.cascade import best_buys
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.class_minimum import rare_picks, share_of
+from stacksl.runs.loop.covering import by_margin
 from stacksl.runs.loop.examples import DRAWN
 from stacksl.runs.loop.game import Chooser, Game
 from stacksl.runs.loop.language_trainer import LanguageTrainer
-from stacksl.runs.loop.linear_trainer import LinearTrainer, draw_keys, linear_trainer
+from stacksl.runs.loop.linear_trainer import (
+    LinearTrainer,
+    covering_of,
+    draw_keys,
+    linear_trainer,
+)
 from stacksl.types import Decision, Item
 
 _AT_ONCE = 256  # certificates in a transaction
@@ -64,13 +69,25 @@ class Stream:
 
     def next(self, game: Game) -> list[Decision]:
         """The decision about the next item."""
-        learner, order = game.learner, game.corpus.order
-        if learner.round >= len(order) or game.batches.room(game.ledger) <= 0 or game.enough():
+        order, now = game.corpus.order, game.learner.round
+        if now >= len(order) or game.batches.room(game.ledger) <= 0 or game.enough():
             return []
-        row = order[learner.round]
-        inputs = [game.examples.block[row]]
-        presented = learner.follower.respond(inputs, learner.scorer)  # C_t
-        return learner.decide([game.corpus.ids[row]], inputs, presented, asked=game.ledger.asked)
+        return [decision_of(game, order[now], game.ledger.asked)]
+
+
+def decision_of(game: Game, row: int, asked: int) -> Decision:
+    """The decision of a stream about the item of a row, in the next round.
+
+    It changes nothing but the gate's start. `asked` counts the training labels asked before, by the
+    ledger.
+    """
+    learner, covering = game.learner, covering_of(game)
+    ids, inputs = [game.corpus.ids[row]], [game.examples.block[row]]
+    presented = learner.follower.respond(inputs, learner.scorer)  # C_t
+    own = None
+    if covering is not None:
+        own = [covering.statistic(learner, game.trainer.head, row, asked)]
+    return learner.decide(ids, inputs, presented, asked=asked, statistics=own)[0]
 
 
 class Pool:
@@ -130,7 +147,8 @@ class Pool:
         if at_random:
             keys = draw_keys(self._seed, len(game.corpus.ids))
             rest = [rest[place] for place in np.argsort(keys[rest])]
-        covering = self._coverage and _by_margin(game) and isinstance(game.trainer, LinearTrainer)
+        covering = self._coverage and by_margin(game.learner)
+        covering = covering and isinstance(game.trainer, LinearTrainer)
         covering = covering and isinstance(game.examples.block, SharedBlock)
         if at_random or (head is None and not covering):
             first = [_certificate(game, row) for row in rest[:count]]
@@ -310,11 +328,6 @@ def _ranked(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
     return _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))
 
 
-def _by_margin(game: Game) -> bool:
-    """Whether the statistic is minus the margin over all candidates."""
-    return isinstance(game.learner.gate, Margin) and isinstance(game.learner.follower, Given)
-
-
 def _statistics(
     game: Game, rest: Sequence[int], head: Head
 ) -> tuple[Array, NDArray[np.int64] | None]:
@@ -324,7 +337,7 @@ def _statistics(
     certificates, whose statistics differ in the last bits alone.
     """
     found, predicted = margins(head, game.examples.block, rest)
-    if _by_margin(game):
+    if by_margin(game.learner):
         return found, predicted
     return np.array([_certificate(game, row).statistic for row in rest]), predicted
 

@@ -29,6 +29,8 @@ class Examples:
         relabelled: how often a label was replaced or withdrawn.
         said: the class that a model gave each item, (n,), −1 for none; None without such a model.
         heard: how many of these were bought by this run.
+        seen: the row of each round, and how many had been `taken` before it.
+        taken: the rows that were bought or have owned labels, in order.
     """
 
     corpus: Corpus
@@ -39,15 +41,26 @@ class Examples:
     relabelled: int = 0
     said: NDArray[np.int64] | None = None
     heard: int = 0
+    seen: list[tuple[int, int]] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
     _choices: dict[int, int] = field(default_factory=dict)  # of withdrawn labels, by row
 
     def inputs(self, item: str) -> Inputs:
         """The current features of an item."""
         return self.block[self.corpus.row[item]]
 
+    def note(self, decision: Decision) -> None:
+        """Note a round, as the ledger recorded it."""
+        row = self.corpus.row[decision.item]
+        self.seen.append((row, len(self.taken)))
+        if decision.asked:
+            self.taken.append(row)
+
     def record(self, decision: Decision, label: Label) -> None:
         """Add a learnt label."""
         row = self.corpus.row[decision.item]
+        if decision.choice < 0:  # an owned one had no round
+            self.taken.append(row)
         self.bought.append((row, label.index, decision.choice))
         if decision.reason == DRAWN:
             self.drawn.add(row)

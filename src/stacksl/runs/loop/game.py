@@ -142,6 +142,8 @@ def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
     while batch := chooser.next(game):  # stream: the next item; pool: the best not yet bought
         posted = ledger.post(batch, game.batches.slots(batch, ledger))  # the budget is checked here
         learner.adopt(posted, [game.examples.inputs(decision.item) for decision in posted])
+        for decision in posted:
+            game.examples.note(decision)
         labeler.ask(game.requests())  # may answer now, tomorrow, twice or never
         for receipt in game.take_answers():
             game.learn(receipt)

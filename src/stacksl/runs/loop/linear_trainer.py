@@ -21,6 +21,7 @@ from stacksl.errors import LedgerError
 from stacksl.ledger.events import SOFT, Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.cascade import Confusion, confusion_of
+from stacksl.runs.loop.covering import EVERY, SHARE, Covering
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
 from stacksl.runs.loop.game import Game
@@ -49,6 +50,7 @@ class LinearTrainer:
             Those of classes added later follow.
         seed: draws the folds.
         on_the_way: whether learnt labels make a refit due, as the ranking of a pool needs.
+        covering: the statistics of a stream that asks by doubt and coverage, which needs them too.
         at_end: whether the final model is a refitted head or the last online state.
         report: called with the progress of the last refit.
         kept: the file of the graph of neighbours; None if it is not kept.
@@ -69,6 +71,7 @@ class LinearTrainer:
     names: NDArray[Any] | None = None
     seed: int = 0
     on_the_way: bool = True
+    covering: Covering | None = None
     at_end: bool = True
     report: Report = silent
     kept: Path | None = None
@@ -87,8 +90,14 @@ class LinearTrainer:
 
     @property
     def due(self) -> bool:
-        """Whether a pool is to be ranked by labels or names that the head was not fitted on."""
-        return self.on_the_way and self._lags
+        """Whether a pool is to be ranked by labels or names that the head was not fitted on.
+
+        A stream, which has no batches, waits for a number of labels.
+        """
+        if self.covering is None or self.count == 0 or self.labels < 0:
+            return self.on_the_way and self._lags
+        new = len(self.examples.bought) - self.labels + self.examples.relabelled - self.relabelled
+        return new >= max(EVERY, round(SHARE * self.labels))
 
     @property
     def _lags(self) -> bool:
@@ -364,6 +373,11 @@ class LinearTrainer:
 def draw_keys(seed: int, count: int) -> Array:
     """The random order of items: the rows with the smallest keys, (count,), are drawn first."""
     return generator(seed, "pool/random").random(count)
+
+
+def covering_of(game: Game) -> Covering | None:
+    """The statistics of a stream that asks by doubt and coverage; None elsewhere."""
+    return game.trainer.covering if isinstance(game.trainer, LinearTrainer) else None
 
 
 def linear_trainer(game: Game) -> LinearTrainer:

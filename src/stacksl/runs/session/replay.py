@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from stacksl.errors import RunError
 from stacksl.ledger.events import SOFT, Row
+from stacksl.runs.loop.choosers import decision_of
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.trainer import BESIDE
 from stacksl.types import Decision
@@ -108,6 +109,7 @@ def replay(
             if row.seq > after:
                 _adopt(decision, game, asked, unreplayable.replayable(row) and compare)
                 effects += 1
+            game.examples.note(decision)
         elif row.event == "answered" and row.purpose == "owned":
             certificates[str(row.item)] = row.decision()
         elif row.event == "answered" and row.purpose == SOFT:
@@ -139,17 +141,15 @@ def replay(
 
 
 def _adopt(recorded: Decision, game: Game, asked: int, compare: bool) -> None:
-    learner, inputs = game.learner, [game.examples.inputs(recorded.item)]
     if compare:
-        presented = learner.follower.respond(inputs, learner.scorer)
-        again = learner.decide([recorded.item], inputs, presented, asked=asked)[0]
+        again = decision_of(game, game.corpus.row[recorded.item], asked)
         if not _same(again, recorded):
             raise RunError(
                 f"round {recorded.round} was recorded as {_described(recorded)}, but the replay got"
                 f" {_described(again)}: the run was made by other versions or on another machine"
                 " (see resolved.toml)"
             )
-    learner.adopt([recorded], inputs)
+    game.learner.adopt([recorded], [game.examples.inputs(recorded.item)])
 
 
 def _same(again: Decision, recorded: Decision) -> bool:

@@ -29,6 +29,7 @@ from stacksl.runs.items.reading import load_said
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
+from stacksl.runs.loop.covering import Covering
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import GRAPH, SAID
 from stacksl.runs.loop.language_trainer import LanguageTrainer
@@ -93,13 +94,16 @@ def trainer_of(
         model = features if isinstance(features, LanguageModel) else None
         return LanguageTrainer(spec, examples, learner, ledger, model, report)
     examples.said = said_by_model(spec)
+    names = class_names(spec, features)
+    covering = Covering.begin(settings, learner, examples, names)
     return LinearTrainer(
         examples,
         learner,
         ledger,
-        class_names(spec, features),
+        names,
         settings.seed,
-        on_the_way=settings.mode == "pool",
+        on_the_way=settings.mode == "pool" or covering is not None,
+        covering=covering,
         at_end=settings.refit,
         report=report,
         kept=None if features is None else spec.folder.features / GRAPH,

@@ -10,6 +10,7 @@ from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.finish.finish import refit_with_audit
 from stacksl.runs.items.roles import measured
+from stacksl.runs.loop.linear_trainer import covering_of
 from stacksl.runs.loop.progress import checkpoint
 from stacksl.runs.session.replay import UnreplayableRounds, spans
 from stacksl.runs.session.session import Session
@@ -32,7 +33,7 @@ def replay_run(spec: RunSpec) -> dict[str, Any]:
         ledger.verify(anchors(spec.folder))
         session = Session.before_replay(spec, ledger)
         settings, gone = spec.settings, spec.sources.forgotten
-        moves = settings.track == "all" or settings.kl_on_skips
+        moves = settings.track == "all" or settings.kl_on_skips or covering_of(session) is not None
         unreplayable = UnreplayableRounds(moves, settings.adapts and bool(gone), session.restore_at)
         played = session.replay(after=0, unreplayable=unreplayable)
         if not unreplayable.lost:

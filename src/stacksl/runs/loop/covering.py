@@ -1,0 +1,106 @@
+"""Which items a stream asks about: those in doubt whose label says most of the items in doubt.
+
+The gate `margin` keeps its pace. Its statistic is log(u(x) · gain of x), with the doubt u of the
+head that is refitted on labels and class names on the way (`core.heads.coverage`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import SharedBlock
+from stacksl.core.followers import Given
+from stacksl.core.gates.registry import Margin
+from stacksl.core.heads.coverage import SEEN, Seen, doubts
+from stacksl.core.heads.linear import ClassHead
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import Head
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.settings.fields import Settings
+
+EVERY, SHARE = 25, 0.05  # new labels that make a refit due, and as a share of those in the last
+FIRST = 25  # rounds before the gate starts, at most
+PACE = 0.2  # of the gate: the logarithm falls during a run, which its own pace is too slow for
+
+
+class Covering:
+    """The statistics of a stream, a function of its rounds and labels and of the head.
+
+    Args:
+        examples: with the rows that were seen and bought.
+        names: rows of the class names, (K, d).
+    """
+
+    def __init__(self, examples: Examples, names: NDArray[np.floating]) -> None:
+        self._examples, self._seen = examples, Seen(names)
+        self._head: Head | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        settings: Settings,
+        learner: Learner,
+        examples: Examples,
+        names: NDArray[np.floating] | None,
+    ) -> Covering | None:
+        """The statistics of a new learner, whose gate is set to follow them; None elsewhere."""
+        asks = settings.mode == "stream" and settings.coverage and settings.refit
+        if not (asks and by_margin(learner)) or names is None:
+            return None
+        assert isinstance(examples.block, SharedBlock)
+        learner.gate = Margin(PACE)
+        return cls(examples, names[: examples.block.classes])  # not those of classes added later
+
+    def statistic(self, learner: Learner, head: Head | None, row: int, asked: int) -> float:
+        """The statistic of a row that the next round is about; −∞ before the gate's start.
+
+        The gate starts after a tenth of the rounds, at most 25, with the statistics of their items:
+        before that there is nothing to compare with, nor to cover. `asked` counts the labels asked.
+        """
+        assert isinstance(learner.gate, Margin)
+        if learner.round < min(FIRST, max(2, learner.horizon // 10)):
+            return -math.inf
+        self._follow(head)
+        if learner.gate_state == learner.gate.start():
+            share = (learner.budget - asked) / max(1, learner.horizon - learner.round)
+            learner.gate_state = learner.gate.primed(_logs(self._seen.statistics()), share)
+        h = self._features([row])
+        doubt = _doubts(head, h)
+        return float(_logs(doubt * self._seen.gain(h[0], doubt[0]))[0])
+
+    def _follow(self, head: Head | None) -> None:
+        """Add the rounds and purchases since the last call, and the doubt of a new head."""
+        seen, examples = self._seen, self._examples
+        for h in self._features(examples.taken[seen.labels :]):
+            seen.buy(h)
+        seen.skip(max(0, len(examples.seen) - seen.count - SEEN))
+        new = examples.seen[seen.count :]
+        h = self._features([row for row, _ in new])
+        for each, doubt, (_, labels) in zip(h, _doubts(head, h), new, strict=True):
+            seen.add(each, doubt, labels)
+        if head is not self._head:
+            self._head = head
+            seen.renew(_doubts(head, self._features([row for row, _ in examples.seen[-SEEN:]])))
+
+    def _features(self, rows: list[int]) -> NDArray[np.floating]:
+        block = self._examples.block
+        assert isinstance(block, SharedBlock)
+        return np.asarray(block.h[rows])
+
+
+def _logs(found: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        return np.log(found)
+
+
+def by_margin(learner: Learner) -> bool:
+    """Whether the gate's statistic is minus the margin over all candidates."""
+    return isinstance(learner.gate, Margin) and isinstance(learner.follower, Given)
+
+
+def _doubts(head: Head | None, h: NDArray[np.floating]) -> NDArray[np.float64]:
+    """The doubt of each row; 1 without a head."""
+    return doubts(head, h) if isinstance(head, ClassHead) else np.ones(len(h))

@@ -1,0 +1,191 @@
+"""Streams that ask by doubt and coverage: what they buy, and that every decision is replayed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.errors import RunError
+from stacksl.ledger.events import Row
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.session.session import Session
+from stacksl.runs.spec import RunSpec
+
+from .conftest import class_items
+from .forgetting.forgetting_cases import Stopping, learnt_of
+from .people_cases import (
+    answer_all,
+    begin,
+    expect_sound,
+    fill,
+    play,
+    sheets,
+    truth,
+    write_pool,
+    wrong,
+)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refit every four labels, as longer streams have it every 25."""
+    monkeypatch.setattr("stacksl.runs.loop.linear_trainer.EVERY", 4)
+
+
+def streamed(folder: Path, count: int = 60, **settings: Any) -> Run:
+    """A finished stream of class items."""
+    wanted = {"budget": 18, "mode": "stream", "audit": 0, "out": folder / "run"}
+    return run(*class_items(count), **{**wanted, **settings})
+
+
+def begun(folder: Path, **settings: Any) -> Run:
+    """A stream of people that waits for its first answers."""
+    return begin(folder, **{"mode": "stream", "names": True, "audit": 0, **settings})
+
+
+def rows_of(made: Run, event: str) -> list[Row]:
+    with made.ledger as ledger:
+        return [row for row in ledger.rows() if row.event == event]
+
+
+def refits(made: Run) -> list[int]:
+    """The labels of the refits on the way."""
+    return [row.payload["labels"] for row in rows_of(made, "refit") if not row.payload["tune"]]
+
+
+def expect_replayed(made: Run) -> None:
+    """Replayed without a checkpoint, it decides the same and ends with the same model."""
+    expect_sound(made)
+    again = Run(shutil.copytree(made.path, made.path.with_name("again")))
+    for name in ("checkpoints", "model"):
+        for path in (again.path / name).iterdir():
+            path.unlink()
+    again.folder.write_state("running", created="then")
+    again.resume()
+    for path in sorted((made.path / "model").iterdir()):
+        assert path.read_bytes() == (again.path / "model" / path.name).read_bytes(), path.name
+    shutil.rmtree(again.path)
+
+
+def test_the_head_is_refitted_on_the_way_and_replayed(tmp_path: Path) -> None:
+    made = streamed(tmp_path)
+    assert refits(made) == [0, 4, 8, 12, 16]
+    assert len(learnt_of(made)) == 18
+    assert {row.decision().reason for row in rows_of(made, "round")} <= {"gate", "must", "spent"}
+    expect_replayed(made)
+
+
+@pytest.mark.parametrize("other", ["coverage", "names", "refit"])
+def test_other_streams_ask_by_the_margin_alone(tmp_path: Path, other: str) -> None:
+    covering, plain = tmp_path / "a", tmp_path / "b"
+    rounds = [
+        [row.decision() for row in rows_of(made, "round")]
+        for made in (streamed(covering), streamed(plain, **{other: False}))
+    ]
+    assert refits(Run(plain / "run")) == []
+    assert rounds[1][0].statistic == 0.0, "all scores are equal before the first label"
+    assert [each.asked for each in rounds[0]] != [each.asked for each in rounds[1]]
+
+
+@pytest.mark.parametrize("after", [0, 5, 9, 17])
+def test_a_stream_that_was_cut_off_ends_as_the_undisturbed_one(tmp_path: Path, after: int) -> None:
+    whole = streamed(tmp_path, checkpoint_every=20)
+    answers = class_items(60)[1]
+    with pytest.raises(KeyboardInterrupt):
+        streamed(tmp_path / "cut", checkpoint_every=20, labeler=Stopping(answers, after))
+    cut = Run(tmp_path / "cut" / "run")
+    cut.resume(labeler=Stopping(answers, None))
+    ours, theirs = ([row.decision() for row in rows_of(each, "round")] for each in (whole, cut))
+    assert ours == theirs
+    for path in sorted((whole.path / "model").iterdir()):
+        assert path.read_bytes() == (cut.path / "model" / path.name).read_bytes()
+
+
+def test_a_decision_that_differs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = streamed(tmp_path)
+    monkeypatch.setattr("stacksl.core.heads.coverage.REACH", 0.7)
+    with pytest.raises(RunError, match="but the replay got"):
+        made.replay()
+
+
+@pytest.mark.parametrize("learnt", [True, False])
+def test_a_forgotten_item_is_lost_to_all_later_rounds(tmp_path: Path, learnt: bool) -> None:
+    """Its features had a part in their statistics: they are compared from the checkpoint on."""
+    answers = class_items(60)[1]
+    with pytest.raises(KeyboardInterrupt):
+        streamed(tmp_path, checkpoint_every=1000, labeler=Stopping(answers, 9))
+    made = Run(tmp_path / "run")
+    rounds = {str(row.item): row.round or 0 for row in rows_of(made, "round")}
+    item = next(name for name in list(rounds)[3:] if (name in learnt_of(made)) is learnt)
+    forget(made.path, item)
+    made.resume(labeler=Stopping(answers, None))
+    assert made.status()["state"] == "finished"
+    assert made.replay()["lost_rounds"] == [(rounds[item], len(rounds))]
+
+
+def test_several_answers_are_outstanding(tmp_path: Path) -> None:
+    waiting = begun(tmp_path, batch=7, annotators="anna,ben")
+    answer_all(waiting)
+    asked, answered = (waiting.status()[name] for name in ("asked", "answered"))
+    assert asked > answered, "the stream went on while these are out"
+    (sheet, *_) = sheets(waiting)
+    waiting.answer(fill(sheet))  # that of one of them
+    done = play(waiting)
+    assert refits(done) != []
+    expect_replayed(done)
+
+
+def test_corrections_make_a_refit_due(tmp_path: Path) -> None:
+    waiting = begun(tmp_path, batch=6)
+    (sheet,) = sheets(waiting)
+    waiting.answer(fill(sheet, wrong))
+    before = len(refits(waiting))
+    again = fill(sheet, truth)
+    waiting.answer(again, correct=waiting.corrections(again))
+    assert len(refits(waiting)) == before + 1
+    done = play(waiting)
+    expect_replayed(done)
+    corrected = fill(sheet, wrong)
+    done.answer(corrected, correct=done.corrections(corrected))
+    expect_sound(done)
+
+
+def test_a_label_that_is_withdrawn_still_covers(tmp_path: Path) -> None:
+    waiting = begun(tmp_path, batch=6)
+    (sheet,) = sheets(waiting)
+    waiting.answer(fill(sheet))
+    none = fill(sheet, lambda row: "ambiguous")
+    waiting.answer(none, correct=waiting.corrections(none))
+    expect_replayed(play(waiting))
+
+
+def test_budget_items_and_classes_change_on_the_way(tmp_path: Path) -> None:
+    waiting = begun(tmp_path, batch=5)
+    answer_all(waiting)
+    waiting.change(budget=30, later=True)
+    answer_all(waiting)
+    waiting.change(items=write_pool(tmp_path, 20, seed=3, first=100), later=True)
+    answer_all(waiting)
+    count = len(refits(waiting))
+    waiting.change(classes="dawn")
+    assert len(refits(waiting)) == count + 1, "the head is to know the class"
+    done = play(waiting)
+    assert done.status()["answered"] == 30
+    assert done.model.classes[-1] == "dawn"
+    expect_replayed(done)
+
+
+def test_owned_items_cover_from_the_start(tmp_path: Path) -> None:
+    items, answers = class_items(20, seed=5)
+    owned = tmp_path / "owned.csv"
+    lines = [f"own-{i.id},{i.prompt},{i.candidates[answers[i.id]]}" for i in items]
+    owned.write_text("id,text,label\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    made = streamed(tmp_path, owned=str(owned))
+    assert refits(made)[0] == 20
+    with Session.open(RunSpec.open(made.folder)) as session:
+        assert len(session.examples.taken) == 38
+    expect_replayed(made)
