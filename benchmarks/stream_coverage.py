@@ -6,7 +6,10 @@ Each cell is played by the loop of a run, with its chooser, trainer and final mo
     python benchmarks/stream_coverage.py --data $STACKSL_DATA
 
 Training rows are split as in `stream_or_pool.py`. Test files are not read. Seeds 1000 to 1002 chose
-the rule's constants.
+the constants. On seeds 1010 to 1012, the default, coverage gains over `margin` in points, at 75,
+150 and 300 labels and at 10 %: Banking77 6.8 ± 10.5, 4.2 ± 1.4, 4.0 ± 2.8, 1.4 ± 1.0, *rare*
+1.8 ± 8.5, 1.3 ± 7.1, 0.2 ± 2.2, 3.7 ± 6.2; the sample by hashing 5.2 ± 12.8, 1.4 ± 10.4,
+3.1 ± 11.1, 6.1 ± 2.6, by sentences 3.2 ± 9.7, -0.4 ± 6.8, -1.0 ± 9.9, -0.8 ± 8.3.
 """
 
 from __future__ import annotations

@@ -323,7 +323,8 @@ def cut_off(folder: Path, **settings: Any) -> stacksl.Run:
 
 
 def test_a_further_part_of_a_checkpoint_is_one_module(modules: Path, tmp_path: Path) -> None:
-    own = {"plugins": write(modules, "A part of a checkpoint"), "parts": "hits"}
+    own: dict[str, Any] = {"plugins": write(modules, "A part of a checkpoint"), "parts": "hits"}
+    own["gate"] = "uniform"  # has bought some of the first 20
     run = cut_off(tmp_path / "run", **own)
     middle, _ = checkpoints.latest(run.folder.checkpoints)
     assert middle is not None

@@ -13,7 +13,7 @@ from stacksl import Item, run
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.runs.loop.class_minimum import rare_picks, share_of
+from stacksl.runs.loop.batch_selection import rare_picks, share_of
 
 
 class Certain:

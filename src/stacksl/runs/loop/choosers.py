@@ -25,8 +25,7 @@ from stacksl.core.heads.coverage import most_covering
 from stacksl.core.scorers import Head
 from stacksl.ledger.events import SOFT
 from stacksl.models.cascade import best_buys
-from stacksl.runs.loop.batch_selection import margins, spread_out
-from stacksl.runs.loop.class_minimum import rare_picks, share_of
+from stacksl.runs.loop.batch_selection import margins, rare_picks, share_of, spread_out
 from stacksl.runs.loop.covering import by_margin
 from stacksl.runs.loop.examples import DRAWN
 from stacksl.runs.loop.game import Chooser, Game

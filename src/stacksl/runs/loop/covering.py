@@ -1,6 +1,7 @@
 """Which items a stream asks about: those in doubt whose label says most of the items in doubt.
 
-The gate `margin` keeps its pace. Its statistic is log(u(x) · gain of x), with the doubt u of the
+The gate `margin` keeps its pace: as threshold the quantile of the last 300 statistics was no better
+on Banking77's training rows. Its statistic is log(u(x) · gain of x), with the doubt u of the
 head that is refitted on labels and class names on the way (`core.heads.coverage`).
 """
 
@@ -23,7 +24,10 @@ from stacksl.runs.settings.fields import Settings
 
 EVERY, SHARE = 25, 0.05  # new labels that make a refit due, and as a share of those in the last
 FIRST = 25  # rounds before the gate starts, at most
-PACE = 0.2  # of the gate: the logarithm falls during a run, which its own pace is too slow for
+PACE, SHORT = (
+    0.2,
+    20,
+)  # of the gate, as the logarithm falls during a run; over the rounds of short ones
 
 
 class Covering:
@@ -51,7 +55,7 @@ class Covering:
         if not (asks and by_margin(learner)) or names is None:
             return None
         assert isinstance(examples.block, SharedBlock)
-        learner.gate = Margin(PACE)
+        learner.gate = Margin(max(PACE, SHORT / learner.horizon))
         return cls(examples, names[: examples.block.classes])  # not those of classes added later
 
     def statistic(self, learner: Learner, head: Head | None, row: int, asked: int) -> float:

@@ -185,8 +185,8 @@ class Settings(BaseModel):
     )
     coverage: Annotated[bool, Flag(LEARN)] = Field(
         True,
-        description="Let the gate margin choose items of fixed classes (of a stream: with names) by "
-        "what their labels say of the items in doubt (the default).",
+        description="Let the gate margin choose items of fixed classes (of a stream: with names) "
+        "by what their labels say of the items in doubt (the default).",
     )
     aim: Annotated[Literal["model", "regret"], Flag(LEARN, "AIM")] = Field(
         "model",
