@@ -32,6 +32,7 @@ SHAPE = {
 }
 QUICK: dict[str, Any] = {
     "protocol": "option",
+    "normalisation": "token_mean",
     "objective": "stacksl",  # the one with a reference
     "lora_rank": 2,
     "state_dim": 8,

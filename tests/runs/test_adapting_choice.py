@@ -50,6 +50,14 @@ def begun(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Ru
     return run(data, out=folder / "run", model=str(model), adapt="lora", labeler=labeler, **given)
 
 
+def test_a_run_on_a_file_chooses_by_default(model: Path, tmp_path: Path) -> None:
+    data = written(tmp_path / "data.jsonl", CORPUS)
+    given = {name: value for name, value in QUICK.items() if name != "normalisation"}
+    made = run(data, out=tmp_path / "run", model=str(model), budget=8, audit=0, **given)
+    assert [each.reason for each in bought_of(made)] == ["drawn"] * FIRST + ["rank"] * 2
+    assert choice_of(made)["labels"] == FIRST
+
+
 def left(model: Path, folder: Path, after: int, **settings: Any) -> Run:
     """A run whose labeler left after so many answers."""
     with pytest.raises(LabelerError, match="gone home"):

@@ -68,6 +68,20 @@ def test_a_run_on_a_file_is_a_pool_refitted_once(
     found = {name: (getattr(resolved.settings, name), resolved.origin[name])
              for name in ("mode", "refit_at")}  # fmt: skip
     assert found == {"mode": mode, "refit_at": refit_at}
+    chosen = ("auto", "file") if mode[0] == "pool" else ("token_mean", "default")
+    assert (resolved.settings.normalisation, resolved.origin["normalisation"]) == chosen
+
+
+@pytest.mark.parametrize(
+    ("given", "way"),
+    [({"protocol": "letter"}, "token_mean"), ({"normalisation": "pmi"}, "pmi")],
+)
+def test_letters_and_a_choice_of_the_user_are_not_chosen(
+    model: Path, tmp_path: Path, given: dict[str, Any], way: str
+) -> None:
+    data = written(tmp_path / "data.jsonl", questions(12))
+    settings = prepare(data, settings={"model": str(model), **given}).settings
+    assert (settings.mode, settings.normalisation) == ("pool", way)
 
 
 def test_the_default_is_that_of_files_of_any_size_alone(model: Path, tmp_path: Path) -> None:
@@ -88,6 +102,7 @@ def test_the_questions_of_the_sample_model_are_a_pool_as_well(
     monkeypatch.setattr("stacksl.lm.sample.questions.questions", lambda: (few, few))
     plan = prepare(settings={"adapt": "lora", "audit": "0"})
     assert (plan.settings.mode, plan.settings.refit_at) == ("pool", "1")
+    assert plan.settings.normalisation == "pmi"
 
 
 def test_labels_for_each_class_need_a_linear_model(model: Path, tmp_path: Path) -> None:

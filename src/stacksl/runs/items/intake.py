@@ -22,6 +22,7 @@ TEXTS = "texts"  # the format of texts and frames, which are treated as a file w
 _PATHS = ("bank", "classes", "owned", "model_labels", "ask_dir", "label_template")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 REFITTED_ONCE = {"refit_at": "1"}  # a language model whose labels are chosen by the base's scores
+CHOSEN = {"normalisation": "auto"}  # by its first labels, where options are texts
 OF_SAMPLE = {
     "model": "sample",
     "template": "plain",
@@ -129,10 +130,11 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     """The settings of a run over a file: a pool, since all its items are there to choose from.
 
     So it was measured, for items with fixed classes and for language models, which are then
-    refitted once, at the end (`docs/decisions.md`). A stream stays where nothing was, where the
-    decisions on the way or the skipped items count, where the gate ranks nothing, and where a
-    labeler that answers at once would wait long for so many batches to be ranked by heads refitted
-    between them; a language model takes far longer to score an item than batches take to rank it.
+    refitted once, at the end, on scores that the first labels choose (`docs/decisions.md`). A
+    stream stays where nothing was, where the decisions on the way or the skipped items count, where
+    the gate ranks nothing, and where a labeler that answers at once would wait long for so many
+    batches to be ranked by heads refitted between them; a language model takes far longer to score
+    an item than batches take to rank it.
     """
     from stacksl.core.gates.registry import GATES
 
@@ -142,8 +144,10 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     if wanted.adapts:
         if not wanted.kl_on_skips:
             resolved = resolved.with_defaults({"mode": "pool"}, "file")
-        pool = resolved.settings.mode == "pool"
-        return resolved.with_defaults(REFITTED_ONCE, "file") if pool else resolved
+        if resolved.settings.mode == "stream":
+            return resolved
+        suited = REFITTED_ONCE | (CHOSEN if wanted.protocol == "option" else {})
+        return resolved.with_defaults(suited, "file")
     people = wanted.labeler == "file" or wanted.labeler.startswith(("openai:", "hf:"))
     quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
     if dataset.classes is None or not (people or quick):

@@ -296,8 +296,8 @@ class Settings(BaseModel):
         Literal["token_mean", "sum", "char_mean", "pmi", "auto"], Flag(MODEL, "NAME"), _MODEL
     ] = Field(
         "token_mean",
-        description="How an option's log-likelihood becomes its score: token_mean (the default), "
-        "sum, char_mean or pmi; a report shows all four. auto: by --owned or a pool's first 25.",
+        description="How an option's log-likelihood becomes its score: auto (a file's default: by "
+        "--owned or the first 25 labels), token_mean, sum, char_mean or pmi; a report shows all.",
     )
     system: Annotated[str | None, _MODEL] = Field(
         None, description="The text of a system turn, with chat."
