@@ -125,6 +125,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
         )
         page.goto(link)
         page.wait_for_selector(ready)
+        page.wait_for_load_state()  # what the server wrote is there before the script that acts
         return page
 
     yield open_link
