@@ -23,7 +23,7 @@ from plan_scenarios import dataset, rows_of
 from stacksl.core.threads import one_thread
 from stacksl.lab.pools.arena import Arena, make_arena
 from stacksl.lab.pools.strategies import COVERAGE, PRODUCT, RANDOM, measure
-from stacksl.runs.loop.final_model import Source, make_final
+from stacksl.runs.loop.final_model import Kind, Source, make_final
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.settings.resolve import resolve
 from stacksl.version import __version__
@@ -49,12 +49,12 @@ def arena_of(source: str, features: str, data: Path) -> Arena:
     return make_arena(whole, None, resolve({"features": features}).settings, size, BUDGETS[-1])[0]
 
 
-def names_alone(arena: Arena, seed: int) -> float:
+def names_alone(arena: Arena, seed: int, kind: Kind = "names") -> float:
     """The test accuracy of the final model without a label."""
     pool = arena.pool(seed)
     none = np.zeros(0, dtype=np.int64)
     source = Source(pool.block, pool.names, frozenset(), seed)
-    head = make_final(fresh_scorer(pool.settings, pool.block), source, none, none, "names").head
+    head = make_final(fresh_scorer(pool.settings, pool.block), source, none, none, kind).head
     assert head is not None
     said = np.argmax(np.asarray(head.probabilities(arena.test)), axis=1)
     return float((said == arena.test_gold).mean())
