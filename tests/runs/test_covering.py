@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from stacksl.api import Run, run
 from stacksl.errors import RunError
 from stacksl.ledger.events import Row
 from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.loop.covering import FIRST
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
@@ -177,6 +179,17 @@ def test_budget_items_and_classes_change_on_the_way(tmp_path: Path) -> None:
     assert done.status()["answered"] == 30
     assert done.model.classes[-1] == "dawn"
     expect_replayed(done)
+
+
+def test_items_added_do_not_take_back_the_start_of_the_gate(tmp_path: Path) -> None:
+    waiting = begun(tmp_path, batch=2)
+    before = len(rows_of(waiting, "round"))
+    waiting.change(items=write_pool(tmp_path, 300, seed=3, first=100), later=True)
+    answer_all(waiting)
+    rounds = [row.decision() for row in rows_of(waiting, "round")]
+    assert 3 < before < FIRST, "it had started"
+    assert any(math.isfinite(each.statistic) for each in rounds[before:FIRST])
+    expect_replayed(play(waiting))
 
 
 def test_owned_items_cover_from_the_start(tmp_path: Path) -> None:

@@ -62,13 +62,15 @@ class Covering:
         """The statistic of a row that the next round is about; −∞ before the gate's start.
 
         The gate starts after a tenth of the rounds, at most 25, with the statistics of their items:
-        before that there is nothing to compare with, nor to cover. `asked` counts the labels asked.
+        before that there is nothing to compare with, nor to cover. Items that are added later do
+        not take a start back. `asked` counts the labels asked.
         """
         assert isinstance(learner.gate, Margin)
-        if learner.round < min(FIRST, max(2, learner.horizon // 10)):
+        starts = learner.gate_state == learner.gate.start()
+        if starts and learner.round < min(FIRST, max(2, learner.horizon // 10)):
             return -math.inf
         self._follow(head)
-        if learner.gate_state == learner.gate.start():
+        if starts:
             share = (learner.budget - asked) / max(1, learner.horizon - learner.round)
             learner.gate_state = learner.gate.primed(_logs(self._seen.statistics()), share)
         h = self._features([row])
