@@ -30,7 +30,7 @@ from stacksl.runs.settings.resolve import (
     resolve,
     settings_type,
 )
-from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.folder import OWN, RunFolder
 from stacksl.runs.storage.tombstones import as_it_was
 from stacksl.types import Item
 from stacksl.version import __version__
@@ -177,7 +177,14 @@ class RunSpec:
         classes = _began(kept, table)
         near = Kept.read(folder)
         sources = load(
-            source, held, settings, columns=columns, classes=classes, warn=False, kept=near
+            source,
+            held,
+            settings,
+            columns=columns,
+            classes=classes,
+            warn=False,
+            kept=near,
+            own_copy=Path(source) == (folder.path / OWN).resolve(),
         )
         sources = sources if kept is None else sources.with_classes(kept)
         sources = sources.with_added_classes(_pending_classes(table, sources.classes))

@@ -180,19 +180,23 @@ def read_first(
     classes: Classes | None,
     warn: bool,
     kept: Kept | None,
+    *,
+    own: bool = False,
 ) -> Dataset:
-    """The first file of a run."""
-    return _read(
+    """The first file of a run; its `own` copy of items has columns of its own."""
+    named = {**(columns or {}), **named_columns(settings)}
+    found = _read(
         source,
         settings,
         kept,
         search=kept is None,
-        format=settings.format,
-        columns={**(columns or {}), **named_columns(settings)} or None,
+        format="native" if own and settings.bank is None else settings.format,
+        columns=None if own else named or None,
         classes=None if classes is None else classes.names,
         strict=settings.strict,
         warn=warn,
     )
+    return replace(found, columns=named) if own and named else found
 
 
 def load_test(source: str, train: Dataset, settings: Settings, kept: Kept | None = None) -> Dataset:

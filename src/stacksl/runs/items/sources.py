@@ -247,11 +247,12 @@ def load(
     classes: Classes | None = None,
     warn: bool = True,
     kept: Kept | None = None,
+    own_copy: bool = False,
 ) -> Sources:
     """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples.
 
     The data are checked for oddities with `warn` alone: a resumed run has those warnings already,
-    and has `kept` what its prompts retrieved from a bank.
+    and has `kept` what its prompts retrieved from a bank. `own_copy`: `source` is the run's.
     """
     held: Dataset | None = None
     if source in (SAMPLE, QUESTIONS):
@@ -260,7 +261,7 @@ def load(
         dataset, own = sample() if source == SAMPLE else questions()
         held = own if test == source else None
     else:
-        dataset = read_first(source, settings, columns, classes, warn, kept)
+        dataset = read_first(source, settings, columns, classes, warn, kept, own=own_copy)
     if test is not None and held is None:
         held = load_test(test, dataset, settings, kept)
     owned = load_owned(settings.owned, dataset, settings, kept)

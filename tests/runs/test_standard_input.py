@@ -1,0 +1,38 @@
+"""Runs over standard input, which keep a copy of its items: they are opened again by that copy."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stacksl.api import run
+
+from .conftest import class_items
+
+
+@pytest.mark.parametrize(("column", "settings"), [("text", {}), ("say", {"prompt_column": "say"})])
+def test_a_run_whose_prompts_have_another_name_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, settings: dict[str, str]
+) -> None:
+    items, answers = class_items(40)
+    names = items[0].candidates
+    rows = [{"id": i.id, column: i.prompt, "label": names[answers[i.id]]} for i in items]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))
+    listed = tmp_path / "classes.txt"
+    listed.write_text("\n".join(names), encoding="utf-8")
+    named: dict[str, Any] = {"rounds": 40, "budget": 12, "audit": 0, "classes": str(listed), **settings}
+    made = run("-", out=tmp_path / "run", **named)
+    assert made.replay()["rounds"] == 40
+    more = tmp_path / "more.jsonl"
+    more.write_text(lines.replace('"id": "', '"id": "more-'), encoding="utf-8")
+    made.change(items=more, later=True)
+    made.change(budget=14, later=True)
+    made.resume()
+    assert made.status()["answered"] == 14
+    assert len(list(made.predict(more))) == 40
