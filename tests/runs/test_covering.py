@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.core.gates.registry import Margin
 from stacksl.errors import RunError
 from stacksl.ledger.events import Row
 from stacksl.runs.changes.forgetting import forget
@@ -202,3 +203,13 @@ def test_owned_items_cover_from_the_start(tmp_path: Path) -> None:
     with Session.open(RunSpec.open(made.folder)) as session:
         assert len(session.examples.taken) == 38
     expect_replayed(made)
+
+
+@pytest.mark.parametrize(("given", "pace"), [({}, 20 / 60), ({"pace": 0.05}, 0.05)])
+def test_the_gate_follows_the_statistic_at_its_pace(
+    tmp_path: Path, given: dict[str, Any], pace: float
+) -> None:
+    made = streamed(tmp_path, **given)
+    expect_replayed(made)
+    with Session.open(RunSpec.open(made.folder)) as session:
+        assert session.learner.gate == Margin(pace)

@@ -24,10 +24,8 @@ from stacksl.runs.settings.fields import Settings
 
 EVERY, SHARE = 25, 0.05  # new labels that make a refit due, and as a share of those in the last
 FIRST = 25  # rounds before the gate starts, at most
-PACE, SHORT = (
-    0.2,
-    20,
-)  # of the gate, as the logarithm falls during a run; over the rounds of short ones
+PACE = 0.2  # of the gate, unless it is set: the logarithm falls during a run
+SHORT = 20  # over the rounds: the pace of a run of fewer than 100
 
 
 class Covering:
@@ -55,7 +53,8 @@ class Covering:
         if not (asks and by_margin(learner)) or names is None:
             return None
         assert isinstance(examples.block, SharedBlock)
-        learner.gate = Margin(max(PACE, SHORT / learner.horizon))
+        given: float | None = getattr(settings, "pace", None)
+        learner.gate = Margin(given or max(PACE, SHORT / learner.horizon))
         return cls(examples, names[: examples.block.classes])  # not those of classes added later
 
     def statistic(self, learner: Learner, head: Head | None, row: int, asked: int) -> float:
