@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from stacksl.report import adapted, card, figures, render
+from stacksl.report.facts import SettingRow
 
 from .test_html import read
 
@@ -57,6 +58,14 @@ def test_a_pool_was_ranked_by_the_models_own_scores(facts):
         for shown in (words_of(pool, "settings"), card(pool)):
             assert ("ranked by the model’s own scores" in shown) == ranked
             assert "steered" not in shown
+
+
+def test_labels_that_choose_the_scores_were_drawn(facts):
+    pool = replace(facts, method=replace(facts.method, mode="pool", gate="margin"))
+    for value, drawn in (("auto", True), ("pmi", False)):
+        rows = (*pool.settings, SettingRow("normalisation", value, "file"))
+        for shown in (words_of(made := replace(pool, settings=rows), "settings"), card(made)):
+            assert ("were drawn at random, if too few were owned" in shown) == drawn
 
 
 def test_the_four_normalisations_stand_beside_the_bases(facts):

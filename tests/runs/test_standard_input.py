@@ -26,7 +26,13 @@ def test_a_run_whose_prompts_have_another_name_is_opened_again(
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))
     listed = tmp_path / "classes.txt"
     listed.write_text("\n".join(names), encoding="utf-8")
-    named: dict[str, Any] = {"rounds": 40, "budget": 12, "audit": 0, "classes": str(listed), **settings}
+    named: dict[str, Any] = {
+        "rounds": 40,
+        "budget": 12,
+        "audit": 0,
+        "classes": str(listed),
+        **settings,
+    }
     made = run("-", out=tmp_path / "run", **named)
     assert made.replay()["rounds"] == 40
     more = tmp_path / "more.jsonl"

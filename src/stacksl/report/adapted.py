@@ -19,6 +19,10 @@ STEERED = (
 RANKED = (
     "Items were ranked by the model’s own scores: the base’s until a refit, then the last refit’s."
 )
+DRAWN = (
+    " Before that, labels that choose how its scores are made were drawn at random, if too few"
+    " were owned."
+)
 PROMISE = (
     "Each refit moves the model and with it the features, so scores begin anew with each epoch "
     "and are never summed across epochs. They are calibrated, not valid: they say how contested "
@@ -31,7 +35,10 @@ def steered(facts: Facts) -> str:
     """What decided the purchases; empty where they were drawn."""
     if facts.method.mode == "stream":
         return STEERED
-    return "" if facts.method.gate == "random" else RANKED
+    if facts.method.gate == "random":
+        return ""
+    chosen = any((row.name, row.value) == ("normalisation", "auto") for row in facts.settings)
+    return RANKED + DRAWN * chosen
 
 
 def duration(seconds: float | None) -> str:

@@ -316,7 +316,7 @@ class Facts(Fact):
         gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
             language model, whose scores begin anew with each epoch (`language.epochs`).
         label_set: of linear models on pairs of a prompt and an option; None for others.
-        set_at_refits: of a pool with a linear model; None for others.
+        set_at_refits: of a linear model with refits on the way; None for others.
         classes, confusions: empty where items bring their own options, or nothing is known.
         measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
