@@ -74,7 +74,11 @@ def test_a_run_on_a_file_is_a_pool_refitted_once(
 
 @pytest.mark.parametrize(
     ("given", "way"),
-    [({"protocol": "letter"}, "token_mean"), ({"normalisation": "pmi"}, "pmi")],
+    [
+        ({"protocol": "letter"}, "token_mean"),
+        ({"normalisation": "pmi"}, "pmi"),
+        ({"pmi_context": "empty"}, "token_mean"),
+    ],
 )
 def test_letters_and_a_choice_of_the_user_are_not_chosen(
     model: Path, tmp_path: Path, given: dict[str, Any], way: str

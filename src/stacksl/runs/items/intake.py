@@ -146,8 +146,8 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
             resolved = resolved.with_defaults({"mode": "pool"}, "file")
         if resolved.settings.mode == "stream":
             return resolved
-        suited = REFITTED_ONCE | (CHOSEN if wanted.protocol == "option" else {})
-        return resolved.with_defaults(suited, "file")
+        chosen = wanted.protocol == "option" and resolved.origin["pmi_context"] == "default"
+        return resolved.with_defaults(REFITTED_ONCE | (CHOSEN if chosen else {}), "file")
     people = wanted.labeler == "file" or wanted.labeler.startswith(("openai:", "hf:"))
     quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
     if dataset.classes is None or not (people or quick):
