@@ -163,6 +163,9 @@ def test_a_label_that_is_withdrawn_still_covers(tmp_path: Path) -> None:
     waiting.answer(fill(sheet))
     none = fill(sheet, lambda row: "ambiguous")
     waiting.answer(none, correct=waiting.corrections(none))
+    with Session.open(RunSpec.open(waiting.folder)) as session:
+        learnt = {row for row, _, _ in session.examples.bought}
+        assert len(set(session.examples.taken) - learnt) >= 6, "of the sheet, none is learnt"
     expect_replayed(play(waiting))
 
 

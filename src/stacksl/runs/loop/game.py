@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -60,6 +60,12 @@ class Game:
     def _request(self, purchase: Purchase) -> Request:
         item = self.corpus.items[self.corpus.row[purchase.item]]
         return Request.of(purchase, item, tuple(range(len(item.candidates))))
+
+    def adopt(self, posted: Sequence[Decision]) -> None:
+        """Give the learner the decisions as the ledger recorded them, and note their rounds."""
+        self.learner.adopt(posted, [self.examples.inputs(decision.item) for decision in posted])
+        for decision in posted:
+            self.examples.note(decision)
 
     def take_answers(self) -> list[Receipt]:
         """Enter the labeler's new answers into the ledger; a receipt for each, in order."""
@@ -137,13 +143,11 @@ def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
     The learner's gate decides which of the two it is, the chooser whether items are a stream or a
     pool. Yields each batch of decisions as the ledger posted it: reserved, skipped or refused.
     """
-    ledger, learner, labeler = game.ledger, game.learner, game.labeler
+    ledger, labeler = game.ledger, game.labeler
     game.refit_if_due()
     while batch := chooser.next(game):  # stream: the next item; pool: the best not yet bought
         posted = ledger.post(batch, game.batches.slots(batch, ledger))  # the budget is checked here
-        learner.adopt(posted, [game.examples.inputs(decision.item) for decision in posted])
-        for decision in posted:
-            game.examples.note(decision)
+        game.adopt(posted)
         labeler.ask(game.requests())  # may answer now, tomorrow, twice or never
         for receipt in game.take_answers():
             game.learn(receipt)
