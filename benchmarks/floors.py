@@ -21,12 +21,12 @@ from label_efficiency import interval
 from plan_scenarios import dataset, rows_of
 
 from stacksl.core.threads import one_thread
-from stacksl.lab.pools.arena import Arena, make_arena
-from stacksl.lab.pools.strategies import COVERAGE, PRODUCT, RANDOM, measure
 from stacksl.runs.loop.final_model import Kind, Source, make_final
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.settings.resolve import resolve
 from stacksl.version import __version__
+from stacksl_lab.pools.arena import Arena, make_arena
+from stacksl_lab.pools.strategies import COVERAGE, PRODUCT, RANDOM, measure
 
 SETS = [
     ("sample", "hashing"),

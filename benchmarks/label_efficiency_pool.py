@@ -35,8 +35,6 @@ from label_efficiency import Cell, World, interval, load, order_for, save
 from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.features import make_features
-from stacksl.lab.pools.arena import Pool as Drawn
-from stacksl.lab.pools.ours import game_of
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.final_model import make_final
@@ -44,6 +42,8 @@ from stacksl.runs.loop.game import play
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
+from stacksl_lab.pools.arena import Pool as Drawn
+from stacksl_lab.pools.ours import game_of
 
 BUDGETS = {"shuffled": ("100", "150", "300", "500", "1000"), "rare": ("300", "0.1")}
 CELLS = [(stream, budget) for stream in BUDGETS for budget in BUDGETS[stream]]

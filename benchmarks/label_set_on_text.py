@@ -27,7 +27,7 @@ from stacksl.core.likelihood import LabelLoss, LikelihoodSet, label_loss, mixtur
 from stacksl.data import read
 from stacksl.features.hashing import HashingEncoder
 from stacksl.features.maps import TextMap
-from stacksl.lab.engines import run_stream
+from stacksl_lab.engines import run_stream
 
 DIM, RIDGE, DELTA = 32, 1e-3, 0.05
 COUNTS = (50, 100, 200, 500, 1000)

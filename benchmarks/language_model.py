@@ -50,7 +50,7 @@ def task_of(pilot: int, kept: Path | None) -> Task:
 
     With `pilot` 1 to 4 that quarter of the questions to label is judged on instead of the test's.
     """
-    from stacksl.lm.sample.questions import questions
+    from stacksl_lab.sample.questions import questions
 
     data, test = questions()
     if kept is not None and kept.exists():
@@ -153,7 +153,7 @@ def main() -> None:
 def with_row(kept: Row, row: Row, task: Task) -> Row:
     """What is kept, and one row more."""
     import stacksl
-    from stacksl.lm.sample.questions import made_from
+    from stacksl_lab.sample.questions import made_from
 
     about = {"version": stacksl.__version__, "questions": made_from(), **kept}
     if not row["pilot"]:

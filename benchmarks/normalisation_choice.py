@@ -38,7 +38,7 @@ Scores = dict[str, NDArray[np.float64]]  # of each way, (n, K)
 
 def measure() -> dict[str, Any]:
     """The accuracy of every way on all questions, and of the ways chosen on the others."""
-    from stacksl.lm.sample.questions import questions
+    from stacksl_lab.sample.questions import questions
 
     data, _ = questions()
     gold = np.array([data.answers[item.id] for item in data.items])
@@ -63,9 +63,9 @@ def train(cell: dict[str, Any], ways: Scores) -> dict[str, Any]:
     from stacksl.core.losses import softmax
     from stacksl.core.rng import generator
     from stacksl.lm import Lesson
-    from stacksl.lm.sample.questions import questions
     from stacksl.lm.scoring.features import to_fit_on
     from stacksl.lm.scoring.normalise import calibrated_loss, fitted_temperature, prior_temperature
+    from stacksl_lab.sample.questions import questions
 
     begin, (data, test) = time.process_time(), questions()
     place = np.arange(len(data.items))
@@ -186,7 +186,7 @@ def main() -> None:
 
 def add(found: dict[str, Any], quarter: int, seeds: int, file: Path) -> None:
     """Play the runs that are not in the file yet, and keep each."""
-    from stacksl.lm.sample.questions import questions
+    from stacksl_lab.sample.questions import questions
 
     ways, rows = scores_of(questions()[0].items), found.setdefault("trained", [])
     for seed in range(seeds):

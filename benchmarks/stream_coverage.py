@@ -24,13 +24,13 @@ from label_efficiency import Cell, World, interval, order_for
 from stream_or_pool import HELD_OUT, SETS, encoded, split
 
 from stacksl.core.threads import one_thread
-from stacksl.lab.pools.arena import Pool
-from stacksl.lab.pools.ours import game_of
 from stacksl.runs.loop.choosers import Stream
 from stacksl.runs.loop.covering import Covering
 from stacksl.runs.loop.game import play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.settings.fields import Settings
+from stacksl_lab.pools.arena import Pool
+from stacksl_lab.pools.ours import game_of
 
 BUDGETS = (75, 150, 300, 0.1)
 RULES = ("coverage", "margin", "random")

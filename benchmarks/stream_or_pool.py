@@ -28,14 +28,14 @@ from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read
 from stacksl.data.sample import sample
 from stacksl.features import make_features
-from stacksl.lab.pools.arena import Pool as Drawn
-from stacksl.lab.pools.ours import game_of
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.final_model import Source, make_final
 from stacksl.runs.loop.game import play
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.fields import Settings
+from stacksl_lab.pools.arena import Pool as Drawn
+from stacksl_lab.pools.ours import game_of
 
 SHARES = (0.02, 0.05, 0.1)
 SEEDS = (1000, 1001, 1002)

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from stacksl.core import Always, ConfidenceSet, ScorerSettings
-from stacksl.lab.engines import run_stream
+from stacksl_lab.engines import run_stream
 
 DIM, CHUNK = 20, 1000
 GENERIC, REPEATS = 1_000_000, 100_000

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.core import LLF, radius
-from stacksl.lab.engines import run_stream
+from stacksl_lab.engines import run_stream
 
 from .cases import SETTINGS, Case, Contender, Job
 

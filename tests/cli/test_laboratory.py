@@ -14,13 +14,13 @@ import typer
 from typer.testing import CliRunner
 
 from stacksl.cli.live import Stopped
-from stacksl.cli.verbs import reproduce as verb
 from stacksl.errors import RunError, SettingsError
-from stacksl.lab.streams.trial import StreamStudy, Trial
-from stacksl.lab.studies import LABORATORY
-from stacksl.lab.study.rows import KEYS
-from stacksl.lab.study.store import Numbers
-from stacksl.lab.study.study import Line
+from stacksl_lab.streams.trial import StreamStudy, Trial
+from stacksl_lab.studies import LABORATORY
+from stacksl_lab.study.rows import KEYS
+from stacksl_lab.study.store import Numbers
+from stacksl_lab.study.study import Line
+from stacksl_lab.verbs import reproduce as verb
 
 
 def stream(seed: int, **source: Any) -> None:
@@ -43,7 +43,7 @@ def study(**source: Any) -> StreamStudy:
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[StreamStudy], None]:
     """Sets the study that every name means."""
-    return lambda each: monkeypatch.setattr("stacksl.lab.studies.study_named", lambda _: each)
+    return lambda each: monkeypatch.setattr("stacksl_lab.studies.study_named", lambda _: each)
 
 
 @pytest.fixture
@@ -128,8 +128,8 @@ def test_the_table_is_printed_before_the_figures_are_drawn(
 
 
 def test_regret_draws_vector_and_picture(tmp_path: Path) -> None:
-    from stacksl.lab.figures.style import save
-    from stacksl.lab.study.rows import Row
+    from stacksl_lab.figures.style import save
+    from stacksl_lab.study.rows import Row
 
     drawing = LABORATORY["regret"].figures
     assert drawing is not None

@@ -12,13 +12,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli.verbs import reproduce as verb
 from stacksl.data import Dataset
-from stacksl.lab.language import examining, sources
-from stacksl.lab.language.cells import Result
-from stacksl.lab.language.tasks import Setup, Task
-from stacksl.lab.study.rows import KEYS
 from stacksl.types import Item
+from stacksl_lab.language import examining, sources
+from stacksl_lab.language.cells import Result
+from stacksl_lab.language.tasks import Setup, Task
+from stacksl_lab.study.rows import KEYS
+from stacksl_lab.verbs import reproduce as verb
 
 
 def dataset(name: str, count: int) -> Dataset:

@@ -12,8 +12,8 @@ from stacksl.core import Always, First, Learner, PairFeatures, ScorerSettings, m
 from stacksl.core.blocks import SharedFeatures
 from stacksl.core.drift import DriftGuard, label_surprise, reward_surprise, surprise
 from stacksl.errors import SettingsError
-from stacksl.lab.engines import StreamResult, run_stream
 from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl_lab.engines import StreamResult, run_stream
 
 ROUNDS, K, DIM = 2400, 6, 5
 

@@ -15,8 +15,8 @@ from stacksl.core import Contested, First, Margin, ScorerSettings, make_gate, ra
 from stacksl.core.drift import DriftGuard
 from stacksl.core.scorers import gradient
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.lab.engines import run_stream
-from stacksl.lab.engines.loop_state import WINDOW
+from stacksl_lab.engines import run_stream
+from stacksl_lab.engines.loop_state import WINDOW
 
 ROUNDS, K, DIM = 80, 4, 6
 
@@ -211,7 +211,7 @@ def test_long_streams_are_played_in_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     phi.flags.writeable = False
     options: dict[str, Any] = {"labels": labels, "gate": Margin(), "budget": 20}
     whole = run_stream("newton", phi, **options, engine="fused")
-    monkeypatch.setattr("stacksl.lab.engines.arrays._CHUNK", 7 * K * DIM)
+    monkeypatch.setattr("stacksl_lab.engines.arrays._CHUNK", 7 * K * DIM)
     parts = run_stream("newton", phi, **options, engine="fused")
     np.testing.assert_array_equal(whole.choices, parts.choices)
     np.testing.assert_array_equal(whole.statistics, parts.statistics)
@@ -285,7 +285,7 @@ def test_the_window_is_the_scorers() -> None:
 
 
 def test_the_exponential_is_exact_to_rounding() -> None:
-    from stacksl.lab.engines.policy_statistics import exponentials
+    from stacksl_lab.engines.policy_statistics import exponentials
 
     @numba.njit
     def called(values, shift, powers, out):
@@ -362,7 +362,7 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type, words
 
 
 def test_the_engine_is_loaded_when_it_plays() -> None:
-    code = "import sys, stacksl.lab.engines; sys.exit('numba' in sys.modules)"
+    code = "import sys, stacksl_lab.engines; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stacksl.core import Contested, First, ScorerSettings, radius
-from stacksl.lab.engines import StreamResult, run_stream
+from stacksl_lab.engines import StreamResult, run_stream
 
 
 def pairs(seed: int, rounds: int, candidates: int, dim: int) -> np.ndarray:

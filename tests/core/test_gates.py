@@ -233,7 +233,7 @@ def test_the_paced_level_rises_with_a_label_and_falls_without() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_the_paced_level_spends_evenly_though_widths_fall(share: float) -> None:
     """`margin`'s pace on the widths themselves leaves most of a small budget for the end."""
-    from stacksl.lab.engines import run_stream
+    from stacksl_lab.engines import run_stream
 
     rng = np.random.default_rng(0)
     phi = rng.normal(size=(400, 4, 12))

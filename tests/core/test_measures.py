@@ -292,7 +292,7 @@ def test_the_priced_gates_have_their_own_defaults() -> None:
 
 
 def test_what_needs_widths_is_refused_where_there_are_none() -> None:
-    from stacksl.lab.engines import run_stream
+    from stacksl_lab.engines import run_stream
 
     phi = np.random.default_rng(0).normal(size=(6, 3, 2)) / 4.0
     options = {"labels": np.zeros(6), "budget": 3, "settings": ScorerSettings(track="theta")}

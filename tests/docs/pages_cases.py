@@ -8,10 +8,10 @@ from typing import Any
 
 from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import FEATURES
-from stacksl.lab.studies import STUDIES
 from stacksl.labelers.registry import LABELERS
 from stacksl.lm import OBJECTIVES
 from stacksl.runs.settings.presets import AIMS, PRESETS
+from stacksl_lab.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {

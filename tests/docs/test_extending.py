@@ -357,7 +357,7 @@ def test_the_pages_gate_is_not_taken_for_a_compiled_one() -> None:
     """It stands in the registry before any engine is loaded."""
     code = """
 import numpy as np
-from stacksl.lab.engines import run_stream
+from stacksl_lab.engines import run_stream
 rows = np.random.default_rng(0).normal(size=(30, 4, 3)) / 4
 told = dict(labels=np.zeros(30, dtype=int), gate=Unsure(), budget=5, engine="auto")
 print(run_stream("newton", rows, **told).engine)

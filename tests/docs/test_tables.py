@@ -9,14 +9,14 @@ import pytest
 
 import stacksl
 from stacksl.core import PAPER_RANGES, RECIPES
-from stacksl.lab.language.paper import FIXED
-from stacksl.lab.study.rows import KEYS
 from stacksl.lm.memory.size import Size
 from stacksl.lm.prompt.format import TEMPLATES, template
 from stacksl.runs.session.build_learner import default_scorer
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import resolve
+from stacksl_lab.language.paper import FIXED
+from stacksl_lab.study.rows import KEYS
 
 from .pages_cases import PAGES, rows_under, spans
 

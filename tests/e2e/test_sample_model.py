@@ -13,8 +13,8 @@ import pytest
 import stacksl
 from stacksl.data import Dataset
 from stacksl.lm import LanguageModel, Lesson, ModelChoices, TrainSettings
-from stacksl.lm.sample.questions import questions
 from stacksl.runs.items.intake import OF_SAMPLE
+from stacksl_lab.sample.questions import questions
 
 from ..once import made_once, shared_folder
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from stacksl.data import Dataset
-from stacksl.lab.language.cells import Result
-from stacksl.lab.language.studies import LanguageBench
-from stacksl.lab.language.tasks import Setup, Task
-from stacksl.lab.study.store import Store
 from stacksl.types import Item
+from stacksl_lab.language.cells import Result
+from stacksl_lab.language.studies import LanguageBench
+from stacksl_lab.language.tasks import Setup, Task
+from stacksl_lab.study.store import Store
 
 
 def dataset(name: str, count: int, options: int = 4) -> Dataset:

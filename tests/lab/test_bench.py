@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from stacksl.errors import RunError
-from stacksl.lab.streams.trial import StreamStudy, Trial, samples
-from stacksl.lab.studies import LABORATORY
-from stacksl.lab.study.bench import Bench, OnProgress, Pace
-from stacksl.lab.study.records import record
-from stacksl.lab.study.rows import KEYS, Row
-from stacksl.lab.study.store import Numbers, Store
-from stacksl.lab.study.study import Line
+from stacksl_lab.streams.trial import StreamStudy, Trial, samples
+from stacksl_lab.studies import LABORATORY
+from stacksl_lab.study.bench import Bench, OnProgress, Pace
+from stacksl_lab.study.records import record
+from stacksl_lab.study.rows import KEYS, Row
+from stacksl_lab.study.store import Numbers, Store
+from stacksl_lab.study.study import Line
 
 PLAYED: list[tuple[str, int]] = []
 
@@ -179,7 +179,7 @@ def test_other_code_measures_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     path = tmp_path / "toy.jsonl"
     measured(TOY, range(1), Store(path))
     PLAYED.clear()
-    monkeypatch.setattr("stacksl.lab.streams.trial.program_hash", lambda: "other")
+    monkeypatch.setattr("stacksl_lab.streams.trial.program_hash", lambda: "other")
     measured(TOY, range(1), Store(path))
     assert PLAYED == [("a", 0), ("b", 0), ("c", 0)]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.lab.language.asking import candidates
-from stacksl.lab.language.studies import LanguageBench
-from stacksl.lab.language.tasks import Setup, drawn, held_out, permuted
-from stacksl.lab.studies import LANGUAGE
+from stacksl_lab.language.asking import candidates
+from stacksl_lab.language.studies import LanguageBench
+from stacksl_lab.language.tasks import Setup, drawn, held_out, permuted
+from stacksl_lab.studies import LANGUAGE
 
 
 def choosing(stage: Any) -> list[Any]:

@@ -15,16 +15,16 @@ from stacksl.cli.entry import call
 from stacksl.core.blocks import PairBlock
 from stacksl.data import Dataset
 from stacksl.errors import DataError, SettingsError
-from stacksl.lab.pools import peers, strategies, study
-from stacksl.lab.pools.arena import Arena, make_arena
-from stacksl.lab.pools.peers import PEERS
-from stacksl.lab.pools.study import Comparison, recommended
-from stacksl.lab.pools.tables import shown
-from stacksl.lab.study.bench import Bench
-from stacksl.lab.study.rows import Row
-from stacksl.lab.study.store import Numbers, Store
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
+from stacksl_lab.pools import peers, strategies, study
+from stacksl_lab.pools.arena import Arena, make_arena
+from stacksl_lab.pools.peers import PEERS
+from stacksl_lab.pools.study import Comparison, recommended
+from stacksl_lab.pools.tables import shown
+from stacksl_lab.study.bench import Bench
+from stacksl_lab.study.rows import Row
+from stacksl_lab.study.store import Numbers, Store
 
 TOPICS = {
     "bread": "flour dough oven crust loaf yeast knead bake",

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stacksl.data import Dataset
-from stacksl.lab.language.examining import examine, with_examples
 from stacksl.lm import PromptFormat, template
 from stacksl.types import Item
+from stacksl_lab.language.examining import examine, with_examples
 
 ROOT = Path(__file__).resolve().parents[2]
 ITEMS = tuple(

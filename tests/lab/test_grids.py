@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from stacksl.core.gates.registry import GATES
-from stacksl.lab.language.asking import cell_of
-from stacksl.lab.language.cells import Setting
-from stacksl.lab.language.paper import BASELINES, NUMBERS
-from stacksl.lab.language.studies import LanguageBench
-from stacksl.lab.language.tasks import Setup
-from stacksl.lab.studies import LANGUAGE, listing, study_named
 from stacksl.lm.training.objectives import OBJECTIVES
 from stacksl.runs.settings.resolve import resolve
+from stacksl_lab.language.asking import cell_of
+from stacksl_lab.language.cells import Setting
+from stacksl_lab.language.paper import BASELINES, NUMBERS
+from stacksl_lab.language.studies import LanguageBench
+from stacksl_lab.language.tasks import Setup
+from stacksl_lab.studies import LANGUAGE, listing, study_named
 
 
 def rows(study: str, setup: Setup) -> dict[str, Setting]:

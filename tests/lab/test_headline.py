@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.lab import pages as headline
-from stacksl.lab.studies import LABORATORY
-from stacksl.lab.study.rows import Row
+from stacksl_lab import pages as headline
+from stacksl_lab.studies import LABORATORY
+from stacksl_lab.study.rows import Row
 
 
 def test_a_number_stands_with_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from stacksl.errors import SettingsError
-from stacksl.lab.language.cells import Result
-from stacksl.lab.language.studies import LanguageBench
-from stacksl.lab.language.tasks import Setup
-from stacksl.lab.studies import LANGUAGE
-from stacksl.lab.study.bench import Pace
-from stacksl.lab.study.rows import KEYS, Row, half_width, pooled, row_from
-from stacksl.lab.study.store import Store
+from stacksl_lab.language.cells import Result
+from stacksl_lab.language.studies import LanguageBench
+from stacksl_lab.language.tasks import Setup
+from stacksl_lab.studies import LANGUAGE
+from stacksl_lab.study.bench import Pace
+from stacksl_lab.study.rows import KEYS, Row, half_width, pooled, row_from
+from stacksl_lab.study.store import Store
 
 
 def by_row(rows: list[Row], metric: str = "accuracy") -> dict[str, Row]:
@@ -168,7 +168,7 @@ def test_gains_are_measured_against_all_labels_and_none(bench: LanguageBench) ->
 
 
 PLAYERS = """
-from stacksl.lab.language.cells import Result
+from stacksl_lab.language.cells import Result
 
 def play(train, test, settings, folder):
     return Result(len(settings["gate"]) / 10, 0.4, len(test.items), 5, 10, 1.0)

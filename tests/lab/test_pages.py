@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.lab.language.paper import CANNOT, NUMBERS
-from stacksl.lab.language.studies import LanguageBench
-from stacksl.lab.pages import HEADLINE, refreshed
-from stacksl.lab.pools.tables import COMPARISON
-from stacksl.lab.studies import LABORATORY, LANGUAGE, STUDIES
-from stacksl.lab.study.records import read_records, record
-from stacksl.lab.study.rows import Row
-from stacksl.lab.study.tables import markdown
+from stacksl_lab.language.paper import CANNOT, NUMBERS
+from stacksl_lab.language.studies import LanguageBench
+from stacksl_lab.pages import HEADLINE, refreshed
+from stacksl_lab.pools.tables import COMPARISON
+from stacksl_lab.studies import LABORATORY, LANGUAGE, STUDIES
+from stacksl_lab.study.records import read_records, record
+from stacksl_lab.study.rows import Row
+from stacksl_lab.study.tables import markdown
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "studies"
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in FOLDER.glob("*.md")}

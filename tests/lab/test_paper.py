@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.lab.language.paper import CANNOT, NUMBERS, SIZES
-from stacksl.lab.studies import LANGUAGE
+from stacksl_lab.language.paper import CANNOT, NUMBERS, SIZES
+from stacksl_lab.studies import LANGUAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 LABELS = {

@@ -8,45 +8,45 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.lab.studies import LABORATORY
-from stacksl.lab.study.bench import PACKAGE, program_files, program_hash
+from stacksl_lab.studies import LABORATORY
+from stacksl_lab.study.bench import ROOTS, program_files, program_hash
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The package's program text, to be edited."""
-    for part in ("core", "lab"):
+    """The text of both packages, to be edited."""
+    for root, part in ((ROOTS[0], "stacksl/core"), (ROOTS[1], "stacksl_lab")):
         shutil.copytree(
-            PACKAGE / part,
-            tmp_path / "stacksl" / part,
+            root / part,
+            tmp_path / part,
             ignore=lambda _, names: [n for n in names if "." in n and not n.endswith(".py")],
         )
-    return tmp_path / "stacksl"
+    return tmp_path
 
 
-def fresh(root: Path) -> str:
+def fresh(*roots: Path) -> str:
     program_hash.cache_clear()
-    return program_hash(root)
+    return program_hash(roots=roots)
 
 
 def test_a_copy_of_the_same_text_has_the_same_hash(copy: Path) -> None:
-    assert fresh(copy) == fresh(PACKAGE)
+    assert fresh(copy) == fresh(*ROOTS)
 
 
 @pytest.mark.parametrize(
     ("file", "counts"),
     [
-        ("lab/engines/loop.py", True),
-        ("core/scorers/ridge.py", True),
-        ("lab/engines/another.py", True),
-        ("lab/synthetic/streams.py", True),
-        ("lab/streams/trial.py", True),
-        ("lab/study/store.py", True),
-        ("lab/streams/coverage.py", True),
-        ("lab/statistics/estimates.py", True),
-        ("lab/figures/rates.py", False),
-        ("lab/study/workers.py", False),
-        ("lab/language/objectives.py", False),
+        ("stacksl_lab/engines/loop.py", True),
+        ("stacksl/core/scorers/ridge.py", True),
+        ("stacksl_lab/engines/another.py", True),
+        ("stacksl_lab/synthetic/streams.py", True),
+        ("stacksl_lab/streams/trial.py", True),
+        ("stacksl_lab/study/store.py", True),
+        ("stacksl_lab/streams/coverage.py", True),
+        ("stacksl_lab/statistics/estimates.py", True),
+        ("stacksl_lab/figures/rates.py", False),
+        ("stacksl_lab/study/workers.py", False),
+        ("stacksl_lab/language/objectives.py", False),
     ],
 )
 def test_an_edit_measures_anew_what_it_may_change(copy: Path, file: str, counts: bool) -> None:
@@ -59,4 +59,4 @@ def test_an_edit_measures_anew_what_it_may_change(copy: Path, file: str, counts:
 @pytest.mark.parametrize("name", list(LABORATORY))
 def test_what_plays_is_hashed(name: str) -> None:
     module = sys.modules[LABORATORY[name].measure.__module__]
-    assert Path(str(module.__file__)) in program_files()
+    assert Path(str(module.__file__)) in program_files().values()

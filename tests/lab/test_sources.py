@@ -10,8 +10,8 @@ import pytest
 
 from stacksl.data import Dataset
 from stacksl.errors import DataError, SettingsError
-from stacksl.lab.language import sources
-from stacksl.lab.language.sources import quick, setup_of
+from stacksl_lab.language import sources
+from stacksl_lab.language.sources import quick, setup_of
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +140,7 @@ def test_other_weights_are_another_model(tmp_path: Path) -> None:
 
 def test_the_samples_own_set(monkeypatch: pytest.MonkeyPatch, make_task: Any) -> None:
     made = make_task("docstrings", 100, 20)
-    monkeypatch.setattr("stacksl.lm.sample.questions.questions", lambda: (made.train, made.test))
+    monkeypatch.setattr("stacksl_lab.sample.questions.questions", lambda: (made.train, made.test))
     setup = setup_of("mmlu")
     assert setup.model == "sample"
     assert [(t.name, len(t.train.items)) for t in setup.tasks] == [

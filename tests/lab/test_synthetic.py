@@ -7,8 +7,8 @@ import pytest
 
 from stacksl.core import make_gate
 from stacksl.errors import SettingsError
-from stacksl.lab.synthetic.playing import final_regret, play, regrets
-from stacksl.lab.synthetic.streams import KINDS, Feedback, Kind, make_stream
+from stacksl_lab.synthetic.playing import final_regret, play, regrets
+from stacksl_lab.synthetic.streams import KINDS, Feedback, Kind, make_stream
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.errors import RunError, SettingsError
-from stacksl.lab.study.workers import in_processes
+from stacksl_lab.study.workers import in_processes
 
 
 def square(number: int) -> tuple[int, int]:
@@ -90,7 +90,7 @@ def test_closing_ends_what_runs_and_begins_nothing_more(tmp_path: Path) -> None:
 
 EMPLOYER = """
     import os, time
-    from stacksl.lab.study.workers import in_processes
+    from stacksl_lab.study.workers import in_processes
 
     def work(number):
         print(os.getpid(), flush=True)
@@ -119,8 +119,8 @@ STUDY = """
     import sys, time
     from pathlib import Path
     from stacksl.cli import app, entry
-    from stacksl.lab.streams.trial import StreamStudy, Trial
-    from stacksl.lab.study.study import Line
+    from stacksl_lab.streams.trial import StreamStudy, Trial
+    from stacksl_lab.study.study import Line
 
     def trials(quick):
         return [Trial({"out": str(Path(sys.argv[1]))}, (Line("one"),))]
@@ -137,8 +137,8 @@ STUDY = """
     TOY = StreamStudy("toy", "Toy", "it rises", "long", ("height",), 9, trials, measure, stream)
 
     if __name__ == "__main__":
-        import stacksl.lab.studies
-        stacksl.lab.studies.study_named = lambda name: TOY
+        import stacksl_lab.studies
+        stacksl_lab.studies.study_named = lambda name: TOY
         words = ["reproduce", "toy", "--jobs", "2", "--out", sys.argv[1]]
         sys.exit(entry.call(words))
 """

@@ -11,8 +11,8 @@ import pytest
 import stacksl
 from stacksl.cli.entry import call
 from stacksl.lm import LanguageModel, ModelChoices
-from stacksl.lm.loading import SAMPLE
 from stacksl.types import Item
+from stacksl_lab.sample import FOLDER as SAMPLE
 
 WORDS = ["a list of numbers", "a file on disk", "the name of a class", "an open socket"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from stacksl.core import GATES, ONE_HOT_PACE, ScorerSettings, make_gate
 from stacksl.core.drift import DriftGuard
 from stacksl.core.gates.registry import COMPILED
-from stacksl.lab.engines import StreamResult, run_stream
+from stacksl_lab.engines import StreamResult, run_stream
 
 PARAMETERS = {
     "llf": [{"gate_scale": 0.0}, {"gate_scale": 3.0}, {"gate_scale": 4.0, "reading": "literal"}],

@@ -343,20 +343,6 @@ def test_a_hub_name_comes_from_the_cache_with_its_commit(
     assert found.fingerprint == opened(folder).fingerprint
 
 
-def test_the_sample_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "SAMPLE", tmp_path)
-    with pytest.raises(SettingsError, match="model 'sample' is not in this installation"):
-        opened("sample")
-
-
-def test_the_sample_is_a_folder_of_the_package(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SAMPLE", folder)
-    found = opened("sample")
-    assert (found.name, found.source) == ("sample", str(folder))
-
-
 def test_the_sample_itself() -> None:
     found = opened("sample")
     assert found.model.config.model_type == "qwen3"

@@ -19,8 +19,9 @@ import pytest
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError, MissingExtra
 from stacksl.lm import PromptFormat, Tokenizing, template
-from stacksl.lm.sample import questions as module
-from stacksl.lm.sample.questions import (
+from stacksl.types import Item
+from stacksl_lab.sample import questions as module
+from stacksl_lab.sample.questions import (
     TEMPLATE,
     Described,
     described,
@@ -28,7 +29,6 @@ from stacksl.lm.sample.questions import (
     made_from,
     questions,
 )
-from stacksl.types import Item
 
 from ..once import made_once, shared_folder
 
@@ -161,7 +161,8 @@ def test_the_model_reads_a_function_as_in_a_source_file(items: list[Item]) -> No
 
 def test_another_process_makes_the_same_without_loading_the_libraries(sets: Sets) -> None:
     code = (
-        "import sys; from hashlib import sha256; from stacksl.lm.sample.questions import questions;"
+        "import sys; from hashlib import sha256;"
+        "from stacksl_lab.sample.questions import questions;"
         "sets = questions();"
         "assert not {'torch', 'transformers', 'scipy', 'sklearn'} & set(sys.modules);"
         "print(sha256(repr(sets).encode()).hexdigest())"

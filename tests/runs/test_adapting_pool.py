@@ -103,7 +103,7 @@ def test_the_questions_of_the_sample_model_are_a_pool_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = read(str(written(tmp_path / "data.jsonl", questions(12))))
-    monkeypatch.setattr("stacksl.lm.sample.questions.questions", lambda: (few, few))
+    monkeypatch.setattr("stacksl_lab.sample.questions.questions", lambda: (few, few))
     plan = prepare(settings={"adapt": "lora", "audit": "0"})
     assert (plan.settings.mode, plan.settings.refit_at) == ("pool", "1")
     assert plan.settings.normalisation == "pmi"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 import typer
@@ -11,7 +11,6 @@ from stacksl.cli import options
 from stacksl.cli.examples import examples, prose
 from stacksl.cli.verbs import (
     change,
-    compare,
     data,
     export,
     forget,
@@ -20,11 +19,11 @@ from stacksl.cli.verbs import (
     ls,
     people,
     plan,
-    reproduce,
     results,
     run,
     size,
 )
+from stacksl.laboratory import VERBS, is_installed, of_laboratory
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
@@ -84,9 +83,14 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
     ("ledger replay", "Look", ledger.replay),
-    ("compare", "Research", compare.compare),
-    ("reproduce", "Research", reproduce.reproduce),
 )
+
+
+def _research() -> Iterator[tuple[str, str, Callable[..., None]]]:
+    """The verbs of the laboratory, where it is installed."""
+    if is_installed():
+        for verb in VERBS:
+            yield verb, "Research", of_laboratory(verb)
 
 
 def _group(name: str, panel: str) -> typer.Typer:
@@ -99,7 +103,7 @@ def _group(name: str, panel: str) -> typer.Typer:
 
 def _assemble() -> None:
     groups: dict[str, typer.Typer] = {}
-    for verb, panel, function in _VERBS:
+    for verb, panel, function in (*_VERBS, *_research()):
         first, _, second = verb.partition(" ")
         if second and first not in groups:
             groups[first] = _group(first, panel)

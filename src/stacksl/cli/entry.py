@@ -26,6 +26,7 @@ from typing import Any
 import typer
 
 from stacksl.errors import StackslError, kind_and_place
+from stacksl.laboratory import VERBS, is_installed, of_laboratory
 
 # the root of the usage errors, whether typer includes click or imports it
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
@@ -53,6 +54,8 @@ def call(words: Sequence[str]) -> int:
     if sentence := _moved(words):
         return _say(sentence, 2)
     try:
+        if words[:1] and words[0] in VERBS and not is_installed():
+            of_laboratory(words[0])
         code = _invoke(_named(words))
         sys.stdout.flush()
     except KeyboardInterrupt as stop:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError, unknown_name
+from stacksl.laboratory import of_laboratory
 from stacksl.lm.hashes import recall, remember, stamp
 from stacksl.lm.quantised import (
     QUANTISED,
@@ -29,7 +30,6 @@ from stacksl.lm.reading import (
 )
 from stacksl.lm.scoring.paths import Tensor, load_torch
 
-SAMPLE = Path(__file__).parent / "sample"
 """The folder of the model named `sample`."""
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTISED)
@@ -188,12 +188,7 @@ def source_of(name: str) -> str:
         SettingsError: it can be neither.
     """
     if name == "sample":
-        if not (SAMPLE / "config.json").is_file():
-            raise SettingsError(
-                "model 'sample' is not in this installation, which lacks the folder "
-                "stacksl/lm/sample: install a release of stacksl, or give another model"
-            )
-        return str(SAMPLE)
+        return str(of_laboratory("model"))
     folder = Path(name).expanduser() if name.startswith("~") else Path(name)
     if name and folder.is_dir():
         return os.path.abspath(folder)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from stacksl.core import generator, make_gate
 from stacksl.errors import SettingsError
-from stacksl.lab.engines import run_stream
-from stacksl.lab.figures.advice import verdict
-from stacksl.lab.streams import bisections
-from stacksl.lab.streams.advice import ADVICE, measure, stream_of, trials
-from stacksl.lab.streams.sentences import (
+from stacksl_lab.engines import run_stream
+from stacksl_lab.figures.advice import verdict
+from stacksl_lab.streams import bisections
+from stacksl_lab.streams.advice import ADVICE, measure, stream_of, trials
+from stacksl_lab.streams.sentences import (
     SENTENCES,
     between,
     contrast,
@@ -23,10 +23,10 @@ from stacksl.lab.streams.sentences import (
     negative,
     shift_of_best,
 )
-from stacksl.lab.streams.trial import played as trial_played
-from stacksl.lab.study.rows import Row
-from stacksl.lab.synthetic import playing
-from stacksl.lab.synthetic.streams import make_stream, sphere
+from stacksl_lab.streams.trial import played as trial_played
+from stacksl_lab.study.rows import Row
+from stacksl_lab.synthetic import playing
+from stacksl_lab.synthetic.streams import make_stream, sphere
 
 
 @pytest.fixture(autouse=True)

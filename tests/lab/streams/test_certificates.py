@@ -11,7 +11,8 @@ from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.likelihood import mixture_loss
 from stacksl.core.losses import cross_entropy
-from stacksl.lab.streams.certificates.study import (
+from stacksl.types import Label
+from stacksl_lab.streams.certificates.study import (
     CANDIDATES,
     CERTIFICATES,
     Design,
@@ -20,9 +21,8 @@ from stacksl.lab.streams.certificates.study import (
     measure,
     play_newton,
 )
-from stacksl.lab.streams.trial import played
-from stacksl.lab.study.store import Numbers
-from stacksl.types import Label
+from stacksl_lab.streams.trial import played
+from stacksl_lab.study.store import Numbers
 
 EVERYONE = tuple(range(CANDIDATES))
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from stacksl.core.losses import cross_entropy
-from stacksl.lab.engines import run_stream
-from stacksl.lab.streams.clipping import CLIPPING, CLIPS, clipped, levels, losses, trials
-from stacksl.lab.study.study import Line
-from stacksl.lab.synthetic import playing
-from stacksl.lab.synthetic.streams import heavy_stream
+from stacksl_lab.engines import run_stream
+from stacksl_lab.streams.clipping import CLIPPING, CLIPS, clipped, levels, losses, trials
+from stacksl_lab.study.study import Line
+from stacksl_lab.synthetic import playing
+from stacksl_lab.synthetic.streams import heavy_stream
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stacksl.lab.streams.complexity import (
+from stacksl_lab.streams.complexity import (
     BASE,
     COMPLEXITY,
     KINDS,
@@ -16,10 +16,10 @@ from stacksl.lab.streams.complexity import (
     paper_time,
     trials,
 )
-from stacksl.lab.streams.trial import Samples
-from stacksl.lab.study.bench import Bench
-from stacksl.lab.study.rows import KEYS
-from stacksl.lab.study.store import Store
+from stacksl_lab.streams.trial import Samples
+from stacksl_lab.study.bench import Bench
+from stacksl_lab.study.rows import KEYS
+from stacksl_lab.study.store import Store
 
 
 def test_the_counts_by_hand() -> None:

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from stacksl.core import ConfidenceSet, make_gate, radius
-from stacksl.lab.engines import run_stream
-from stacksl.lab.statistics.estimates import Estimates, estimates, radii
-from stacksl.lab.statistics.intervals import clopper_pearson, held
-from stacksl.lab.streams.coverage import COVERAGE, covered
-from stacksl.lab.study.rows import Row
-from stacksl.lab.study.study import Line
-from stacksl.lab.synthetic import playing
-from stacksl.lab.synthetic.playing import regrets
-from stacksl.lab.synthetic.streams import make_stream
+from stacksl_lab.engines import run_stream
+from stacksl_lab.statistics.estimates import Estimates, estimates, radii
+from stacksl_lab.statistics.intervals import clopper_pearson, held
+from stacksl_lab.streams.coverage import COVERAGE, covered
+from stacksl_lab.study.rows import Row
+from stacksl_lab.study.study import Line
+from stacksl_lab.synthetic import playing
+from stacksl_lab.synthetic.playing import regrets
+from stacksl_lab.synthetic.streams import make_stream
 
 KNOWN = {"noise": 0.3, "dim": 6, "ridge": 1.0, "delta": 0.05, "bound": 2.0}
 

@@ -9,10 +9,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from stacksl.lab.figures.drift import GUARDS, Case, case_of
-from stacksl.lab.streams.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
-from stacksl.lab.streams.trial import Trial
-from stacksl.lab.synthetic.streams import make_stream
+from stacksl_lab.figures.drift import GUARDS, Case, case_of
+from stacksl_lab.streams.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
+from stacksl_lab.streams.trial import Trial
+from stacksl_lab.synthetic.streams import make_stream
 
 
 def _played(resets: list[int], asked: list[int]) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from stacksl.core import GATES, First, Gate, make_gate
-from stacksl.lab.streams.gates.entries import (
+from stacksl_lab.streams.gates.entries import (
     DEFAULTS,
     RESET,
     Entry,
@@ -20,12 +20,12 @@ from stacksl.lab.streams.gates.entries import (
     place_of,
     swept_of,
 )
-from stacksl.lab.streams.gates.pilot import PILOT_SEEDS, candidates
-from stacksl.lab.streams.gates.scores import derive, ratios, scores, summary
-from stacksl.lab.streams.gates.study import BUDGETS, GATES_STUDY, measure, trial
-from stacksl.lab.streams.trial import StreamStudy, samples
-from stacksl.lab.synthetic.playing import play, regrets
-from stacksl.lab.synthetic.streams import KINDS, make_stream
+from stacksl_lab.streams.gates.pilot import PILOT_SEEDS, candidates
+from stacksl_lab.streams.gates.scores import derive, ratios, scores, summary
+from stacksl_lab.streams.gates.study import BUDGETS, GATES_STUDY, measure, trial
+from stacksl_lab.streams.trial import StreamStudy, samples
+from stacksl_lab.synthetic.playing import play, regrets
+from stacksl_lab.synthetic.streams import KINDS, make_stream
 
 TUNED = ", tuned"  # the end of the name of an entry with the pilot's best setting
 PILOT = Path(__file__).resolve().parents[3] / "docs" / "studies" / "pilots" / "gates.json"

@@ -10,7 +10,8 @@ import pytest
 
 from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
-from stacksl.lab.streams.learners import (
+from stacksl.types import Label
+from stacksl_lab.streams.learners import (
     LEARNERS,
     LOSSES,
     RATES,
@@ -26,10 +27,9 @@ from stacksl.lab.streams.learners import (
     fit,
     measure,
 )
-from stacksl.lab.streams.trial import Trial
-from stacksl.lab.synthetic.playing import play, regrets
-from stacksl.lab.synthetic.streams import make_stream
-from stacksl.types import Label
+from stacksl_lab.streams.trial import Trial
+from stacksl_lab.synthetic.playing import play, regrets
+from stacksl_lab.synthetic.streams import make_stream
 
 
 def _stream(rounds: int = 60) -> tuple[np.ndarray, np.ndarray]:

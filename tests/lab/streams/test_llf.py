@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.lab.streams.llf import pilot
-from stacksl.lab.streams.llf import study as llf
-from stacksl.lab.study.bench import Bench
-from stacksl.lab.study.rows import KEYS, Row
-from stacksl.lab.study.store import Store
-from stacksl.lab.synthetic.streams import make_stream
+from stacksl_lab.streams.llf import pilot
+from stacksl_lab.streams.llf import study as llf
+from stacksl_lab.study.bench import Bench
+from stacksl_lab.study.rows import KEYS, Row
+from stacksl_lab.study.store import Store
+from stacksl_lab.synthetic.streams import make_stream
 
 ROOT = Path(__file__).parents[3]
 

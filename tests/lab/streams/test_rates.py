@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.lab.streams.rates import (
+from stacksl_lab.streams.rates import (
     FULL,
     NORMS,
     QUICK,
@@ -24,12 +24,12 @@ from stacksl.lab.streams.rates import (
     theorem_a,
     trials,
 )
-from stacksl.lab.streams.trial import Samples
-from stacksl.lab.study.bench import Bench
-from stacksl.lab.study.rows import KEYS, Row
-from stacksl.lab.study.store import Store
-from stacksl.lab.study.study import Line
-from stacksl.lab.synthetic.lower_bounds import (
+from stacksl_lab.streams.trial import Samples
+from stacksl_lab.study.bench import Bench
+from stacksl_lab.study.rows import KEYS, Row
+from stacksl_lab.study.store import Store
+from stacksl_lab.study.study import Line
+from stacksl_lab.synthetic.lower_bounds import (
     LOWER_ANY,
     LOWER_BLIND,
     NOISE,
@@ -39,7 +39,7 @@ from stacksl.lab.synthetic.lower_bounds import (
     printed_bound,
     proved_bound,
 )
-from stacksl.lab.synthetic.playing import play, regrets
+from stacksl_lab.synthetic.playing import play, regrets
 
 RECORD = Path(__file__).parents[3] / "docs/studies/results/rates.json"
 

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from stacksl.lab.statistics.intervals import bootstrapped, ratio, slope_over
-from stacksl.lab.streams.regret import PAPER, REGRET, derive, first_spread, lines
-from stacksl.lab.streams.trial import Samples
-from stacksl.lab.study.bench import Bench
-from stacksl.lab.study.rows import KEYS, Row
-from stacksl.lab.study.store import Store
-from stacksl.lab.synthetic.streams import make_stream
+from stacksl_lab.statistics.intervals import bootstrapped, ratio, slope_over
+from stacksl_lab.streams.regret import PAPER, REGRET, derive, first_spread, lines
+from stacksl_lab.streams.trial import Samples
+from stacksl_lab.study.bench import Bench
+from stacksl_lab.study.rows import KEYS, Row
+from stacksl_lab.study.store import Store
+from stacksl_lab.synthetic.streams import make_stream
 
 
 @pytest.fixture(scope="module")

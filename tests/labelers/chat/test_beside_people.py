@@ -304,7 +304,7 @@ def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotte
 @pytest.mark.slow
 def test_a_local_model_beside_people(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    from stacksl.lm.loading import SAMPLE
+    from stacksl_lab.sample import FOLDER as SAMPLE
 
     texts = [text(n) for n in range(40)]
     run = stacksl.run(

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 import stacksl
-from stacksl.lm.loading import SAMPLE
+from stacksl_lab.sample import FOLDER as SAMPLE
 
 from ...ports import reserved_port
 from .test_hostile import expect_books

@@ -14,6 +14,7 @@ from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, dollars, facts, measured, spent, table
 from stacksl.cli.verbs.run import held_lines, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
+from stacksl.laboratory import of_laboratory
 from stacksl.report.wording import MICRO
 
 Kind = Annotated[
@@ -195,6 +196,6 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "features": partial(_first_lines, "stacksl.features", "FEATURES"),
     "presets": _presets,
     "objectives": lambda: dict(import_module("stacksl.lm").OBJECTIVES),
-    "studies": lambda: dict(import_module("stacksl.lab.studies").listing()),
+    "studies": lambda: dict(of_laboratory("studies")()),
 }
 """What `ls` can list beside runs; each is read from its registry when it is asked for."""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from stacksl.data import Classes, Dataset, sample
 from stacksl.errors import DataError
 from stacksl.labelers.oracle import NONE
+from stacksl.laboratory import of_laboratory
 from stacksl.runs.items.reading import Kept, load_owned, load_test, read_first, read_like
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
@@ -256,9 +257,7 @@ def load(
     """
     held: Dataset | None = None
     if source in (SAMPLE, QUESTIONS):
-        from stacksl.lm.sample.questions import questions
-
-        dataset, own = sample() if source == SAMPLE else questions()
+        dataset, own = sample() if source == SAMPLE else of_laboratory("questions")()
         held = own if test == source else None
     else:
         dataset = read_first(source, settings, columns, classes, warn, kept, own=own_copy)

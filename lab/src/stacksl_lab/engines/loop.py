@@ -1,0 +1,140 @@
+"""The engine `loop`: a `Learner` over an array stream, round by round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
+from stacksl.core.followers import Given, Hard
+from stacksl.core.learner import Learner
+from stacksl.core.scorers import Scorer, make_scorer
+from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl_lab.engines.arrays import Mark, Stream, StreamResult, expect_finite
+from stacksl_lab.engines.plan import Terms
+
+
+def play(stream: Stream, terms: Terms) -> StreamResult:
+    """The stream played by a `Learner`; certificates are taken and left out at the end."""
+    learner = _learner(stream, terms)
+    decisions: list[Decision] = []
+    marks: list[Mark] = []
+    resets: list[int] = []
+    asked = 0
+    for start, stop, rows in stream.chunks(terms.marks):
+        for t, row in enumerate(rows, start):
+            if not np.isfinite(row).all():
+                expect_finite(rows, t, start)
+            before = learner.resets
+            decisions.append(_round(learner, stream, row, t, asked))
+            asked += decisions[-1].asked
+            if learner.resets > before:
+                resets.append(t + 1)
+        if stop in terms.marks:
+            marks.append(_mark(stop, learner.scorer))
+    return _result(learner, decisions, terms, tuple(marks), resets)
+
+
+def _inputs(stream: Stream, row: Array) -> Inputs:
+    """The features of one round, from its float64 row of `Stream.features`."""
+    return PairFeatures(row) if stream.classes is None else SharedFeatures(row, stream.classes)
+
+
+def _learner(stream: Stream, terms: Terms) -> Learner:
+    """The learner of these terms, before round 1."""
+    scorer = make_scorer(
+        terms.scorer,
+        dim=stream.dim,
+        classes=stream.classes,
+        settings=terms.settings,
+        seed=terms.seed,
+    )
+    return Learner(
+        scorer,
+        terms.gate,
+        budget=terms.budget,
+        horizon=stream.rounds,
+        seed=terms.seed,
+        follower=Given() if terms.present is None else Hard(terms.present - 1),
+        kl_on_skips=terms.kl_on_skips,
+        width_scale=terms.width_scale,
+        drift=terms.drift,
+    )
+
+
+def _round(learner: Learner, stream: Stream, row: Array, t: int, asked: int) -> Decision:
+    inputs = _inputs(stream, row)
+    presented = learner.follower.respond([inputs], learner.scorer)
+    decision = learner.decide([str(t)], [inputs], presented, asked=asked)[0]
+    if decision.status == "wanted":
+        decision = decision.reserved()
+    learner.adopt([decision], [inputs])
+    if decision.asked:
+        _learn(learner, stream, row, t, decision)
+    return decision
+
+
+def _learn(learner: Learner, stream: Stream, row: Array, t: int, decision: Decision) -> None:
+    """Learn what the purchase in round t + 1 brings.
+
+    The labels of `utilities` are choices among the presented: the item has no other candidates.
+    """
+    shown = list(decision.presented)
+    if len(stream.rewards):
+        found: Feedback = Reward(float(stream.rewards[t, decision.choice]))
+    elif len(stream.labels):
+        found = Label(int(stream.labels[t]))
+    else:
+        found = Label(int(np.argmax(stream.utilities[t, shown])))
+        if len(shown) < stream.candidates:
+            every = tuple(range(len(shown)))
+            decision = replace(decision, presented=every, choice=shown.index(decision.choice))
+            row = row[shown]
+    learner.learn(decision, _inputs(stream, row), found)
+
+
+def _mark(round_: int, scorer: Scorer) -> Mark:
+    state = scorer.state()
+    return Mark(round_, state["theta"], state.get("gram_inv"), scorer.learnt)
+
+
+def _result(
+    learner: Learner,
+    decisions: list[Decision],
+    terms: Terms,
+    marks: tuple[Mark, ...],
+    resets: list[int],
+) -> StreamResult:
+    def column(name: str) -> Array:
+        return np.array([getattr(decision, name) for decision in decisions], dtype=np.float64)
+
+    scores, statistics, thresholds = column("score"), column("statistic"), column("threshold")
+    gate_scores, reaches = column("gate_score"), column("upper") - scores
+    if not terms.certificates:
+        gate_scores[:] = reaches[:] = math.nan
+        spent = np.array([decision.reason == "spent" for decision in decisions])
+        if terms.gate.needs_widths:
+            statistics[spent] = math.nan
+            if terms.gate.name != "llf":
+                thresholds[spent] = math.nan
+    state = learner.scorer.state()
+    shown = [decision.presented for decision in decisions]
+    return StreamResult(
+        choices=np.array([decision.choice for decision in decisions], dtype=np.int64),
+        asked=np.array([decision.asked for decision in decisions], dtype=np.bool_),
+        statistics=statistics,
+        thresholds=thresholds,
+        gate_scores=gate_scores,
+        scores=scores,
+        reaches=reaches,
+        theta=state["theta"],
+        gram_inv=state.get("gram_inv"),
+        learnt=learner.scorer.learnt,
+        clipped=int(getattr(learner.scorer, "clipped", 0)),
+        engine="loop",
+        marks=marks,
+        presented=None if terms.present is None else np.array(shown, dtype=np.int32),
+        resets=np.array(resets, dtype=np.int64),
+    )

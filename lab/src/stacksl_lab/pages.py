@@ -1,0 +1,158 @@
+"""Tables on the pages of the documentation, and the results in a few lines, from records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stacksl.errors import DataError
+from stacksl_lab.pools.tables import COMPARISON, shown
+from stacksl_lab.studies import STUDIES
+from stacksl_lab.study.rows import Row, half_width
+from stacksl_lab.study.tables import markdown
+
+HEADLINE = "laboratory"
+"""The name under which a page shows `lab.headline` in place of one record."""
+
+_BLOCK = re.compile(r"<!-- study: (.+?) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def _shown_as_its_study(rows: Sequence[Row]) -> str:
+    if rows and rows[0].study == COMPARISON:
+        return shown(rows)
+    study = STUDIES.get(rows[0].study) if rows else None
+    return markdown(rows) if study is None else study.shown(rows)
+
+
+def refreshed(text: str, records: Mapping[str, Sequence[Row]]) -> str:
+    """`text` with its tables as the records have them.
+
+    A table is between `<!-- study: NAME -->` and `<!-- end -->`, NAME being that of a record,
+    or `laboratory`, which all records make.
+
+    Raises:
+        DataError: there is no such record.
+    """
+
+    def table(match: re.Match[str]) -> str:
+        name = match[1]
+        if name == HEADLINE:
+            return f"<!-- study: {name} -->\n{headline(records)}\n<!-- end -->"
+        if name not in records:
+            raise DataError(f"a page shows the record '{name}', and there is none: make it again")
+        rows = records[name]
+        return f"<!-- study: {name} -->\n{_shown_as_its_study(rows)}\n<!-- end -->"
+
+    return _BLOCK.sub(table, text)
+
+
+_FIELD = re.compile(r"\{([^|{}]+)\|([^|{}]+)\|([^|{}]+?)(?:\|(\d+))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One line of the table.
+
+    Attributes:
+        claim: what the paper says.
+        measured: our sentence; {study|row|metric} is replaced by a record's number with its 95 %
+            interval, the row's own where it has one, {study|row|metric|2} by two decimals of it.
+        verdict: what to make of it.
+        study: whose page says more.
+    """
+
+    claim: str
+    measured: str
+    verdict: str
+    study: str
+
+
+CLAIMS: Sequence[Claim] = (
+    Claim(
+        "With 10 % of the labels LLF has nearly the regret of full information",
+        "{regret|LLF, β = 0.1|regret_per_round|5} a round, full {regret|Full|regret_per_round|5};"
+        " the first labels, unseen: {regret|first, β = 0.1|regret_per_round|5}",
+        "the number holds; at ridge 1 LLF *is* `first`",
+        "regret",
+    ),
+    Claim(
+        "Random querying is ten times worse",
+        "{regret|Random, β = 0.1 / first|over_first|1} times; evenly spaced labels"
+        " {regret|uniform, β = 0.1 / first|over_first|1}",
+        "late labels cost, not random ones",
+        "regret",
+    ),
+    Claim(
+        "Regret grows as √(dB) under a budget (Theorem 2)",
+        "slope in B {rates|pairs: first, slope in B|slope|2} (printed 0.5), in T"
+        " {rates|pairs: first, slope in T|slope|2} at fixed B (printed 0.07) and"
+        " {rates|pairs: first, slope in T at B = T/100|slope|2} at B = T/100 (printed 0.57), in d"
+        " {rates|corners: first, slope in d|slope|2}",
+        "not in B and d; dT/√B holds ([proof](../theory.md))",
+        "rates",
+    ),
+    Claim(
+        "LLF buys labels where they matter",
+        "at ridge 1 over 28 streams and budgets {gates|llf|geometric_mean|1} times the best gate's"
+        " regret, at worst {gates|llf|worst|0}; `information` {gates|information|geometric_mean|2}"
+        " and {gates|information|worst|2}",
+        "a gate with a price does; LLF with a small ridge in part ([llf](llf.md))",
+        "gates",
+    ),
+    Claim(
+        "θ* is in the confidence set while V grows on every round",
+        "in a share of {coverage|ridge, V on all rounds, first, β = 0.1|covered_time|2} of the"
+        " rounds; with V on labels"
+        " {coverage|ridge, V on labelled rounds, first, β = 0.1|covered_time|2}",
+        "V takes labels alone",
+        "coverage",
+    ),
+    Claim(
+        "Clipping at 5 nats truncates loss spikes",
+        "by definition; before the cut the largest changes by"
+        " {clipping|2% wrong, η = 1, ρ = 5, gradient 0 above it|max_loss_change|1} nats, the last"
+        " model's regret by"
+        " {clipping|2% wrong, η = 1, ρ = 5, gradient 0 above it|final_regret_change|4}",
+        "helps against wrong labels",
+        "clipping",
+    ),
+    Claim(
+        "A gradient step does what the theorems' estimate does",
+        "with rates tuned {learners|sgd, rate tuned · 0.1 / newton|regret_per_round_over_newton|2}"
+        " (constant), {learners|sgd, decaying rate tuned · 0.1 / newton"
+        "|regret_per_round_over_newton|2} (decaying) and"
+        " {learners|sgd averaged, rate tuned · 0.1 / newton|regret_per_round_over_newton|2}"
+        " (averaged) times the regret of online Newton, the exact fit"
+        " {learners|exact maximum likelihood · 0.1 / newton|regret_per_round_over_newton|2}",
+        "Newton does",
+        "learners",
+    ),
+)
+"""Only what one number can settle; the pages have the rest."""
+
+
+def headline(records: Mapping[str, Sequence[Row]]) -> str:
+    """The claims as a table, from the records of the studies by their names.
+
+    Raises:
+        DataError: a claim names a number that no record has.
+    """
+    lines = ["| the paper | measured | verdict |", "|---|---|---|"]
+    for claim in CLAIMS:
+        measured = _FIELD.sub(lambda field: _number(field, records), claim.measured)
+        page = f"[{claim.study}]({claim.study}.md)"
+        lines.append(f"| {claim.claim} | {measured} ({page}) | {claim.verdict} |")
+    return "\n".join(lines)
+
+
+def _number(field: re.Match[str], records: Mapping[str, Sequence[Row]]) -> str:
+    study, name, metric, decimals = field.groups()
+    for row in records.get(study, ()):
+        if (row.row, row.metric) == (name, metric) and row.value is not None:
+            half, shown = half_width(row), f"{row.value:.{decimals or 4}f}"
+            if "interval" in row.settings:
+                low, high = row.settings["interval"]
+                return f"{shown} [{low:.{decimals or 4}f}, {high:.{decimals or 4}f}]"
+            return shown if half is None else f"{shown} ± {half:.{decimals or 4}f}"
+    raise DataError(f"the record of '{study}' has no number '{metric}' of the row '{name}'")

@@ -1,0 +1,60 @@
+"""Strategies of this package: a pool played as `stacksl run --mode pool` plays it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from stacksl.core.blocks import SharedBlock
+from stacksl.labelers.oracle import OracleLabeler
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import ItemRecord
+from stacksl.runs.items.corpus import Corpus
+from stacksl.runs.loop import choosers
+from stacksl.runs.loop.batches import Batches
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Game, play
+from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.runs.session.build_learner import build_learner
+from stacksl.types import Item
+from stacksl_lab.pools.arena import Pool
+
+
+def bought(pool: Pool, gate: str, count: int, *, coverage: bool) -> list[int]:
+    """The rows that a run with this `gate` buys, `count` of them, in their order."""
+    with tempfile.TemporaryDirectory() as folder:
+        game = game_of(pool, gate, count, Path(folder))
+        for posted in play(game, choosers.Pool(pool.settings.seed, coverage=coverage)):
+            if not posted[0].asked:
+                break  # only the certificates of what was never asked are left
+        game.ledger.close()
+    return [row for row, _, _ in game.examples.bought]
+
+
+def game_of(
+    pool: Pool, gate: str, labels: int, folder: Path, money: int | None = None, price: int = 0
+) -> Game:
+    """The game over the rows of a pool, in their order, with the answers at hand.
+
+    Its labels have a `price`, and it a budget of `money`, in micro-units.
+    """
+    block, rows = pool.block, range(len(pool.gold))
+    settings = pool.settings.model_copy(update={"mode": "pool", "gate": gate})
+    learner, _ = build_learner(settings, block, rows, labels)
+    ids = [str(row) for row in rows]
+    classes = block.classes if isinstance(block, SharedBlock) else None
+    sizes = {n: classes or block[row].size for n, row in zip(ids, rows, strict=True)}
+    answers = {name: int(gold) for name, gold in zip(ids, pool.gold, strict=True)}
+    records = [ItemRecord(name, name, sizes[name]) for name in ids]
+    ledger = Ledger.create(
+        folder / "ledger.db", run="compare", budget=labels, money=money, price=price, items=records
+    )
+    examples = Examples(Corpus.of([Item(name, "", ()) for name in ids]), block)
+    return Game(
+        ledger=ledger,
+        learner=learner,
+        labeler=OracleLabeler(answers, sizes),
+        examples=examples,
+        trainer=LinearTrainer(examples, learner, ledger, pool.names, settings.seed),
+        batches=Batches(settings.batch),
+    )

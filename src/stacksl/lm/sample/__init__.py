@@ -1,1 +1,0 @@
-"""The language model of the package and the questions made for it."""

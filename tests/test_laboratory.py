@@ -1,0 +1,61 @@
+"""Without the laboratory the program works, and says how to install what is asked of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stacksl import laboratory
+from stacksl.cli.entry import call
+from stacksl.errors import MissingExtra
+from stacksl.lm.loading import source_of
+
+
+@pytest.fixture
+def absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(laboratory, "entry_points", lambda **_: ())
+
+
+@pytest.mark.usefixtures("absent")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["reproduce", "regret", "--quick"],
+        ["compare", "labelled.csv"],
+        ["ls", "studies"],
+        ["run", "--adapt", "lora", "--dry-run"],
+    ],
+    ids=" ".join,
+)
+def test_what_needs_it_says_how_to_install_it(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "pip install ./lab" in said
+
+
+@pytest.mark.usefixtures("absent")
+def test_a_model_called_sample_is_in_it() -> None:
+    with pytest.raises(MissingExtra, match="the sample language model is in a package"):
+        source_of("sample")
+
+
+@pytest.mark.parametrize("name", laboratory.OFFERED)
+def test_it_offers_what_is_asked_of_it(name: str) -> None:
+    assert laboratory.of_laboratory(name)
+
+
+def test_a_run_of_the_built_in_sample_does_not_load_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from stacksl.cli.entry import call;"
+        f"code = call(['run', '--budget', '5', '--quiet', '--out', {str(tmp_path / 'run')!r}]);"
+        "assert code == 0;"
+        "assert not {name for name in sys.modules if name.startswith('stacksl_lab.engines')}"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
