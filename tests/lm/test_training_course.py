@@ -8,7 +8,7 @@ import pytest
 from stacksl.errors import RunError
 from stacksl.lm import Likelihood, Packing
 from stacksl.lm.training.optimizer import Optimizer, rate
-from stacksl.lm.training.refit import rehearse, train
+from stacksl.lm.training.refit import train
 from stacksl.lm.training.steps import TrainingSteps
 
 from .training_cases import FAST, attached, made, moved, recorded, same
@@ -281,46 +281,3 @@ def test_only_matrices_decay():
     descent.step(0)  # without any gradient
     torch.testing.assert_close(matrix.detach(), torch.full((2, 2), 0.95))
     assert torch.equal(scale.detach(), torch.ones(2))
-
-
-@pytest.mark.parametrize(
-    ("objective", "more"),
-    [
-        ("stacksl", {"reference": "ema", "clip": "scale"}),
-        ("stacksl", {"kl_weight": 0.0}),
-        ("sft", {}),
-        ("ce", {"normalisation": "pmi"}),
-    ],
-)
-def test_examples_that_only_take_their_time_change_nothing(
-    monkeypatch, make_model, items, objective, more
-):
-    """Neither the adapter nor what is drawn and trained afterwards; as many pass as are trained."""
-    settings = replace(FAST, objective=objective, batch_size=4, epochs=2, **more)
-    ends, passed, sums = [], [0], Likelihood.sums
-
-    def counted(self, group):
-        passed[-1] += len(group) if torch.is_grad_enabled() else 0
-        return sums(self, group)
-
-    monkeypatch.setattr(Likelihood, "sums", counted)
-    for besides in (False, True):
-        adapter = attached(make_model("qwen3"), dropout=0.3)
-        examples = made(adapter, items, settings)
-        assert len(examples) == 5
-        likelihood = Likelihood(adapter.model)
-        torch.manual_seed(3)
-        train(adapter, likelihood, examples[:3], settings, seed=0, key=1)
-        if besides:
-            rehearse(adapter, likelihood, examples[3:], settings, learnt=3, seed=0)
-        first, count = adapter.state(), passed.pop()
-        passed += [count, 0]
-        train(adapter, likelihood, examples, settings, seed=0, key=2)
-        passed[-1] = 0
-        ends.append((first, adapter.state(), torch.rand(3)))
-        assert not adapter.model.training
-        assert all(parameter.grad is None for parameter in adapter.parameters())
-    assert same(ends[0][0], ends[1][0])
-    assert same(ends[0][1], ends[1][1])
-    assert torch.equal(ends[0][2], ends[1][2])
-    assert passed[1] - passed[0] == settings.epochs * 2 * (2 if more.get("normalisation") else 1)

@@ -50,13 +50,11 @@ class People:
         names: in the order of the settings.
         pace: of each of them.
         idle: who has been silent for longer than the limit.
-        answered: whether answers were entered since the last purchase began.
     """
 
     names: tuple[str, ...]
     pace: dict[str, Pace] = field(default_factory=dict)
     idle: frozenset[str] = frozenset()
-    answered: bool = False
 
     def __post_init__(self) -> None:
         self.add(self.names)
@@ -145,7 +143,6 @@ class OpenRun:
         taken = [each for each in receipts if each.outcome == "accepted"]
         self._answered.update(each.answer.labeler for each in taken)
         self._lessons += receipts
-        self.people.answered |= bool(taken)
         done = {(each.answer.item, each.answer.slot) for each in taken}
         if done:
             rows = self.labeler.rows
@@ -194,7 +191,7 @@ class OpenRun:
     def short(self) -> bool:
         """Whether to buy more now: somebody has few rows, and something can be bought or assigned.
 
-        Not after each answer: a purchase begins with a refit. What an answer was for takes no part.
+        Not after each answer: a purchase begins with a refit.
         """
         size, rows = self.sheets.settings.batch, len(self.labeler.rows)
         open_leases = self.ledger.open_purchases()
@@ -215,11 +212,7 @@ class OpenRun:
 
         `show` is called once new rows are in the ledger: what the run estimates and writes after
         that takes a third of the time, and nobody waits for it.
-
-        Where no answer is learnt, as of an audit alone, the last refit is made again, or new
-        questions would be sooner.
         """
-        self.session.again, self.people.answered = self.people.answered, False
         self._learn()
         if sum(self._answered.values()) >= self._tested + TESTED:
             self._tested = sum(self._answered.values())

@@ -24,28 +24,22 @@ class PageSession(Session):
     the next purchase, whenever the run is killed in between (`Game.ahead`).
 
     Attributes:
-        again: whether to make a refit and discard it where none is due, so that new questions come
-            as late after answers that are not learnt, as those of an audit, as after others.
-        alone: whether the next purchase has no row of a refit, made or discarded.
+        refitted: whether a refit was made for the next purchase.
     """
 
-    again: bool = False
-    alone: bool = False
+    refitted: bool = False
 
     def refit_if_due(self) -> None:
         """Refit the model before a purchase, and not after it."""
         if self.ahead:
             return
-        self.alone = not (self.trainer.due or self.again)
-        if self.trainer.due:
-            Session.refit_if_due(self)
-        elif self.again:
-            self.trainer.repeat()
+        self.refitted = self.trainer.due
+        Session.refit_if_due(self)
         self.ahead = True
 
     def end_purchase(self, posted: bool) -> None:
         """Note that the purchases possible now were made; whether any was `posted`."""
-        Session.end_purchase(self, posted or self.alone)
+        Session.end_purchase(self, posted or not self.refitted)
 
 
 class PageLabeler:

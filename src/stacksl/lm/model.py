@@ -265,11 +265,6 @@ class LanguageModel:
         )
         return trained
 
-    def rehearse(self, lessons: Sequence[Lesson], learnt: int = 0) -> None:
-        """Take the time of training on `lessons`, after one on `learnt` others; changes nothing."""
-        given = (self._examples(lessons), self._training, self.seed, learnt)
-        self._processes.together(self._worker, "rehearse", *given)
-
     @property
     def _training(self) -> TrainSettings:
         own, scale = self._kind, self.temperature

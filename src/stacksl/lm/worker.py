@@ -24,7 +24,7 @@ from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
-from stacksl.lm.training.refit import Trained, rehearse, train
+from stacksl.lm.training.refit import Trained, train
 
 BLOCK = 32  # items scored side by side
 
@@ -105,13 +105,6 @@ class Worker:
             progress=self.progress if first else None,
             processes=self.processes,
         )
-
-    def rehearse(
-        self, examples: Sequence[Example], settings: TrainSettings, seed: int, learnt: int
-    ) -> None:
-        """Compute the gradients of `examples`, and drop them; see `training.rehearse`."""
-        train_on = (self.adapter, self.likelihood, examples, settings)
-        rehearse(*train_on, learnt=learnt, seed=seed, processes=self.processes)
 
     def reset(self) -> None:
         """Take the initial weights, which score as the base model does."""

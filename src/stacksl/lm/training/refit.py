@@ -12,7 +12,7 @@ from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.checkpoint import TrainingCheckpoint
-from stacksl.lm.training.objectives import Example, Part, part
+from stacksl.lm.training.objectives import Example, part
 from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.steps import TrainingSteps
 
@@ -89,7 +89,11 @@ def train(
     Raises:
         RunError: numbers that are not finite, or no memory left; the last checkpoint is kept.
     """
-    parts = _parts(examples, settings)
+    parts = [
+        part(each, settings.objective, pmi=settings.normalisation == "pmi")
+        for each in examples
+        if each.gold is not None or settings.pulls
+    ]
     steps = TrainingSteps(adapter, likelihood, parts, settings, (seed, key), processes or ALONE)
     if not parts:
         return _trained(steps)
@@ -98,38 +102,6 @@ def train(
         steps.begin(checkpoint.last())
         steps.run(checkpoint, progress)
     return _trained(steps)
-
-
-def rehearse(
-    adapter: Adapter,
-    likelihood: Likelihood,
-    examples: Sequence[Example],
-    settings: TrainSettings,
-    *,
-    learnt: int,
-    seed: int,
-    processes: Distributed | None = None,
-) -> None:
-    """Compute the gradients of examples as often as `train` does, and drop them.
-
-    After training on `learnt` examples it takes the time that these would have taken besides. The
-    adapter, torch's random state and all later training are as if it had not been called.
-    """
-    parts = _parts(examples, settings)
-    if parts:
-        keys, ranks = (seed, 0), processes or ALONE
-        steps = TrainingSteps(adapter, likelihood, parts, settings, keys, ranks)
-        with _training(adapter, settings.checkpointing):
-            steps.discard(learnt)
-
-
-def _parts(examples: Sequence[Example], settings: TrainSettings) -> list[Part]:
-    """What the objective reads of the examples that take part."""
-    return [
-        part(each, settings.objective, pmi=settings.normalisation == "pmi")
-        for each in examples
-        if each.gold is not None or settings.pulls
-    ]
 
 
 @contextmanager

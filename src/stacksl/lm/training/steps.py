@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
-from itertools import pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -123,22 +122,6 @@ class TrainingSteps:
                 self._save(checkpoint)
             if progress is not None:
                 progress(self.now.step, self.total)
-
-    def discard(self, learnt: int) -> None:
-        """Compute the gradients of all parts in each epoch, and drop them.
-
-        The first of an epoch are as many as the last step on `learnt` parts lacks, so that with
-        them as many batches are made as on all of these together.
-        """
-        self.begin(None)
-        size, level = self.settings.batch_size, self.window.level()
-        edges = [0, *range(-learnt % size or size, len(self.parts), size), len(self.parts)]
-        for _ in range(self.settings.epochs):
-            for first, last in pairwise(edges):
-                what = "pass examples through the model"
-                with within_memory(what, checkpointing=self.settings.checkpointing):
-                    self._add_gradients(self.parts[first:last], level)
-                self.optimizer.drop()
 
     def _step(self) -> None:
         chosen, level = self._chosen(), self.window.level()

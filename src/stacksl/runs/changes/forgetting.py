@@ -32,7 +32,7 @@ from stacksl.runs.changes.erasing import (
 )
 from stacksl.runs.items.identity import unseal
 from stacksl.runs.items.reading import Kept
-from stacksl.runs.loop.trainer import AGAIN, BEGINS, UNUSED
+from stacksl.runs.loop.trainer import BEGINS, UNUSED
 from stacksl.runs.session.assignment import ask_folder
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
@@ -311,7 +311,7 @@ def _refits_on(rows: Iterable[Row], learnt: int) -> Iterator[Row]:
     """The refits on a label that was learnt in row `learnt`."""
     early = set()
     for row in rows:
-        if row.event != "refit" or row.payload.get(AGAIN) or row.payload.get(UNUSED):
+        if row.event != "refit" or row.payload.get(UNUSED):
             continue
         if BEGINS in row.payload:
             early |= {row.payload[BEGINS]} if row.seq < learnt else set()

@@ -24,29 +24,23 @@ from stacksl.errors import RunError
 from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
-from stacksl.lm import LanguageModel, Lesson
+from stacksl.lm import LanguageModel
 from stacksl.runs.loop.adapters import (
     Adapters,
-    Refitted,
     adapter_of,
     expect_temperature,
     read_record,
 )
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.progress import Progress, Report, throttled
-from stacksl.runs.loop.trainer import AGAIN, ANSWERS, BEGINS, BESIDE, Beside, at_once
+from stacksl.runs.loop.trainer import BEGINS, BESIDE, Beside, at_once
 from stacksl.runs.loop.training_examples import (
-    answers_by,
     labels_hash,
     measured_before,
-    reached,
     relearn,
     renewable,
     scale_of,
-    spent,
-    stand_ins,
     training_examples,
-    unlearnt,
 )
 from stacksl.runs.session.build_learner import prime
 from stacksl.runs.session.language import CHOOSE_BY
@@ -99,7 +93,6 @@ class LanguageTrainer:
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
         self._throttled = throttled(report)
         self._begun: Examples | None = None  # as they were when a refit was begun
-        self._answers = 0  # when the last refit was made, or was due
 
     # --- refits ------------------------------------------------------------------------------
 
@@ -125,28 +118,13 @@ class LanguageTrainer:
     def _owed(self) -> bool:
         if self._begun is not None:
             return True
-        before, now, most = self.trained_on, len(self.examples.bought), self.learner.budget
-        if self._blind:
-            before, most = self._answers, self.ledger.budget
-            now = reached(self.examples, self.ledger)
+        before, now = self.trained_on, len(self.examples.bought)
         if now <= before:
             return False
         owned = sum(choice < 0 for _, _, choice in self.examples.bought)
-        counts = due_at(self.spec.settings.refit_at, most + owned)  # it may change
+        most = self.learner.budget + owned  # it may change
+        counts = due_at(self.spec.settings.refit_at, most)
         return any(before < n <= now for n in counts)
-
-    @property
-    def _blind(self) -> bool:
-        """Whether people could tell by when they wait, and for how long, what answers were for.
-
-        Then refits are due by the number of all answers, and take the time of learning them all.
-        """
-        return self.beside is not at_once and self._goes_on
-
-    @property
-    def _goes_on(self) -> bool:
-        """Whether labels can still be bought or arrive."""
-        return self.ledger.left > 0 or bool(self.ledger.open_purchases())
 
     @property
     def _news(self) -> bool:
@@ -159,12 +137,10 @@ class LanguageTrainer:
     @property
     def _stale(self) -> bool:
         """Whether features are of an older adapter while labels can still be bought or arrive."""
-        return self.epoch - (self.adapters.way is not None) < self.refits and self._renews
-
-    @property
-    def _renews(self) -> bool:
-        """Whether features are renewed after a refit of the adapter."""
-        return self.learner.round < self.learner.horizon and self._goes_on
+        behind = self.epoch - (self.adapters.way is not None) < self.refits
+        if not behind or self.learner.round >= self.learner.horizon:
+            return False
+        return self.ledger.left > 0 or bool(self.ledger.open_purchases())
 
     def refit(self) -> bool:
         """Refit the adapter if due, then renew the features.
@@ -174,9 +150,6 @@ class LanguageTrainer:
         if chosen := self._chooses:
             self._choose()
         owed = self._owed and not (self._begun is None and self._stale)  # labels arrived meanwhile
-        if owed and self._blind and self._begun is None and not self._news:
-            self._discard()
-            return True
         if owed:
             self._refit()
         stale = self._stale
@@ -184,9 +157,6 @@ class LanguageTrainer:
             self.adapters.take(self.refits)
             self._refresh()
         return chosen or owed or stale
-
-    def repeat(self) -> None:
-        """Nothing to do: most purchases take no refit, and `_discard` makes up for one."""
 
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
@@ -227,8 +197,7 @@ class LanguageTrainer:
         """Note a refit of the adapter, which is on disk, or load the features of an epoch.
 
         A `refreshed` row up to number `after` loads the features alone, since the checkpoint
-        has the online scorer. Refits that were made again and discarded, and the linear heads of
-        earlier versions, change nothing.
+        has the online scorer.
         """
         if row.event == "refreshed":
             self.epoch = int(row.payload["epoch"])
@@ -237,13 +206,8 @@ class LanguageTrainer:
                 self._rebuild(int(row.payload["asked"]), row.seq)
         elif BEGINS in row.payload:
             self._begun = self._as_now()
-            self._answers = answers_by(row, self.ledger)
-        elif "adapter" not in row.payload:
-            self._answers = int(row.payload.get(ANSWERS, self._answers))
-        else:
+        elif "adapter" in row.payload:
             self._expect_temperature(row)
-            if self._begun is None:  # it was made at once
-                self._answers = answers_by(row, self.ledger)
             self._begun = None
             if row.seq <= after:
                 return
@@ -264,52 +228,22 @@ class LanguageTrainer:
         number = self.refits + 1
         if self._begun is None:
             self._begun = self._as_now()
-            self._answers = reached(self._begun, self.ledger)
             if self.beside is not at_once:
-                begins: dict[str, object] = {"tune": False, BEGINS: number, ANSWERS: self._answers}
-                self.ledger.note_refit(len(self._begun.bought), begins)
+                self.ledger.note_refit(len(self._begun.bought), {"tune": False, BEGINS: number})
         examples, labels = self._begun, len(self._begun.bought)
         scale = self._scale(examples)
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
-        idle = self._idle(examples, scale)
         learnt, report = labels_hash(examples), self._reporting("refit")
-
-        def train() -> Refitted:
-            found = self.adapters.refit(number, labels, learnt, scaled, temperature, report)
-            self.adapters.model.rehearse(idle, len(scaled))
-            return found
-
-        made = self.beside(train)
+        made = self.beside(
+            lambda: self.adapters.refit(number, labels, learnt, scaled, temperature, report)
+        )
         self._begun = None
         detail: dict[str, object] = {"tune": False, "adapter": number}
         detail |= {"weights": made.fingerprint, "temperature": temperature}
         self.ledger.note_refit(labels, detail)
         self.refits, self.trained_on = number, labels
         self.adapters.tidy(number)
-
-    def _discard(self) -> None:
-        """Take the time of a refit that is due where no label is new, and change nothing."""
-        examples, scale = self.examples, self._scale(self.examples)
-        whole = training_examples(self.spec, examples, self.ledger, self._base, scale)
-        whole += self._idle(examples, scale)
-        self._answers = reached(examples, self.ledger)
-        detail: dict[str, object] = {"tune": False, AGAIN: True, BESIDE: True}
-        self.ledger.note_refit(len(examples.bought), {**detail, ANSWERS: self._answers})
-        given = self.spec, examples, self.ledger
-        rows = [*renewable(*given), *spent(*given)] if self._renews else []
-
-        def work() -> None:
-            self.adapters.model.rehearse(whole)
-            self._states(rows)
-
-        self.beside(work)
-
-    def _idle(self, examples: Examples, scale: float) -> list[Lesson]:
-        """What stands for answers that are not learnt, where the time of a refit would tell."""
-        rows = unlearnt(examples, self.ledger) if self._blind else []
-        known = [row for row in rows if row not in self.spec.sources.forgotten]
-        return stand_ins(self.spec, known, self._base, scale)
 
     def _as_now(self) -> Examples:
         """The labels learnt by now; those learnt later are not added to it."""
@@ -347,9 +281,8 @@ class LanguageTrainer:
         """Renew the features and begin an epoch."""
         fingerprint = self.adapters.model.fingerprint
         if not self._epochs.has(self.epoch + 1, fingerprint):
-            given = self.spec, self.examples, self.ledger
-            rows, idle = renewable(*given), spent(*given) if self._blind else []
-            fresh = self.beside(lambda: (self._renewed(rows), self._states(idle))[0])
+            rows = renewable(self.spec, self.examples, self.ledger)
+            fresh = self.beside(lambda: self._renewed(rows))
             self._epochs.save(self.epoch + 1, fresh, fingerprint)
         self._begin(fingerprint, {})
 
@@ -364,15 +297,11 @@ class LanguageTrainer:
         self._renew(fingerprint)
         self._rebuild(asked)
 
-    def _states(self, rows: list[int]) -> PairBlock | None:
-        """The features of the items in `rows`, if any."""
-        items = [self.spec.dataset.items[row] for row in rows]
-        report = self._reporting("features")
-        return self.adapters.model.transform(items, report) if items else None
-
     def _renewed(self, rows: list[int]) -> PairBlock:
         """The features of the items in `rows`; zeros for the others."""
-        return self._epochs.filled(rows, self._states(rows))
+        items, report = [self.spec.dataset.items[row] for row in rows], self._reporting("features")
+        found = self.adapters.model.transform(items, report) if items else None
+        return self._epochs.filled(rows, found)
 
     def _renew(self, fingerprint: str) -> None:
         """Load the features of this epoch; the reference's scores too, if these were chosen."""

@@ -26,10 +26,9 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report, silent
-from stacksl.runs.loop.trainer import AGAIN, BESIDE, UNUSED, Beside, at_once
+from stacksl.runs.loop.trainer import BESIDE, UNUSED, Beside, at_once
 
 Bought = Sequence[tuple[int, int, int]]
-Start = tuple[Array, Array] | None
 
 PREFIX = "head."
 COUNT = "refits"
@@ -86,7 +85,6 @@ class LinearTrainer:
     foreseen: list[tuple[int, float | None]] = field(default_factory=list)
     beside: Beside = at_once
     _source: Source | None = None
-    _start: Start = None  # of the last refit on the way
 
     @property
     def due(self) -> bool:
@@ -120,7 +118,9 @@ class LinearTrainer:
 
     def refit(self) -> bool:
         """Refit the head on the labels so far."""
-        detail = self._detail(tune=False)
+        detail: dict[str, object] = {"tune": False}
+        if self.beside is not at_once:
+            detail[BESIDE] = True
         nats = self._loss_foreseen()
         if nats is not None:
             detail["foreseen"] = nats
@@ -130,17 +130,6 @@ class LinearTrainer:
         self.ledger.note_refit(len(self.examples.bought), detail)  # labels may come meanwhile
         self._fit(tune=False)
         return False
-
-    def repeat(self) -> None:
-        """Make the last refit again, from where it started, and discard it."""
-        if self.on_the_way and self.count:
-            detail = {**self._detail(tune=False), AGAIN: True}
-            self.ledger.note_refit(self.labels, detail)
-            self.beside(lambda: self._on_the_way(self._start))
-
-    def _detail(self, *, tune: bool) -> dict[str, object]:
-        beside = not tune and self.beside is not at_once
-        return {"tune": tune, **({BESIDE: True} if beside else {})}
 
     def finish(self) -> None:
         """Refit the head on all labels, its strength chosen by folds."""
@@ -171,7 +160,7 @@ class LinearTrainer:
                 f"row {row.seq} records a refit of a language model, but the run has no model to"
                 " refit: resume it with the settings it began with"
             )
-        if row.payload.get(AGAIN) or row.payload.get(UNUSED):
+        if row.payload.get(UNUSED):
             return
         if row.event == "refit" or row.seq <= after:
             nats = row.payload.get("foreseen")
@@ -185,7 +174,7 @@ class LinearTrainer:
 
     def _refit(self) -> None:
         """Make the last refit, and write a row into the ledger."""
-        detail = self._detail(tune=True)
+        detail: dict[str, object] = {"tune": True}
         nats = self._loss_foreseen() if self.on_the_way else None
         if nats is not None:
             detail["foreseen"] = nats
@@ -223,14 +212,13 @@ class LinearTrainer:
         scorer, bought = self.learner.scorer, self.examples.bought
         learnt, heard = (len(bought), self.examples.relabelled), self.examples.heard
         if not tune:
-            self._start = self._start_at(self.head)
-            made = self.beside(lambda: self._on_the_way(self._start))
+            made = self.beside(self._on_the_way)
         elif self.names is None:
             made = Made(_fit(scorer, bought, self.examples.block, tune), "plain")
         elif bought:
             made = make_final(scorer, self._whole(), *_split(bought))
         else:
-            made = self._on_the_way(self._start_at(self.head))
+            made = self._on_the_way()
         self.head, self.made_by, self.tried = made.head, made.made_by, made.tried
         self.count += 1
         (self.labels, self.relabelled), self.heard = learnt, heard
@@ -289,27 +277,23 @@ class LinearTrainer:
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
 
-    def _start_at(self, head: Head | None) -> Start:
-        """The coefficients of a head as the start of the next one; None where they do not fit."""
-        if self.names is None or not isinstance(head, ClassHead):
-            return None
-        fits = head.coefficients.shape == self._named(self.names).shape
-        return (head.coefficients, head.intercepts) if fits else None
-
-    def _on_the_way(self, start: Start) -> Made:
+    def _on_the_way(self) -> Made:
         """The head that ranks a pool, fitted on labels, and on names if they take part."""
         scorer, bought = self.learner.scorer, self.examples.bought
         if self.names is None:
             return Made(_fit(scorer, bought, self.examples.block, tune=False), "plain")
         names = self._named(self.names)
         rows, gold = _split(bought)
+        head, start = self.head, None
+        if isinstance(head, ClassHead) and head.coefficients.shape == names.shape:
+            start = head.coefficients, head.intercepts
         soft = beside_names(names)
         if bought and self.said is not None and (source := self.source()).model is not None:
             inside = np.isin(rows, source.graph()[1])  # another graph would take long
             soft = together(soft, source.rest(rows[inside], gold[inside], final=False))
         fit = Fit(soft=soft, start=start, tolerance=ON_THE_WAY)
-        head = scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
-        return Made(head, "names")
+        block = self.examples.block.take(rows.tolist())
+        return Made(scorer.refit(block, gold, fit=fit), "names")
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
         """The name rows of the current classes."""

@@ -15,8 +15,6 @@ T = TypeVar("T")
 # Keys of `refit` rows
 BESIDE = "beside"  # answers could be entered while the refit was made
 BEGINS = "begins"  # the number of a language model's refit, which learns the labels before this row
-AGAIN = "again"  # the refit was made again and discarded
-ANSWERS = "answers"  # of people, and owned labels, when a language model's refit was made or due
 UNUSED = "unused"  # no refit: what the one before was made for bought nothing
 
 
@@ -53,12 +51,6 @@ class Trainer(Protocol):
         """Make the due refit; True if it took long enough to deserve a checkpoint.
 
         After an interruption it continues with the steps that are left.
-        """
-
-    def repeat(self) -> None:
-        """Make the last refit on the way again, and discard it.
-
-        So a purchase without new labels takes as long as one with them.
         """
 
     def finish(self) -> None:

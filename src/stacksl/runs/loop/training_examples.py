@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Sequence, Set
-from itertools import takewhile
+from collections.abc import Set
 
 import numpy as np
 
@@ -13,13 +11,12 @@ from stacksl.core.blocks import PairBlock
 from stacksl.core.followers import loss_set
 from stacksl.core.learner import Learner
 from stacksl.core.scorers.newton import PairNewton
-from stacksl.ledger.events import MEASURING, SOFT, Row
+from stacksl.ledger.events import MEASURING
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
 from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.trainer import ANSWERS
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Label
@@ -51,26 +48,6 @@ def training_examples(
     return found
 
 
-def unlearnt(examples: Examples, ledger: LedgerReader) -> list[int]:
-    """The row of each answer of people that a refit on `examples` does not learn.
-
-    They are answers of an audit, those that name no option, and second answers to an item.
-    """
-    bought = {row for row, _, choice in examples.bought if choice >= 0}
-    given = Counter(
-        examples.corpus.row[str(each["item"])]
-        for each in ledger.export()
-        if each["state"] == "answered" and each["purpose"] not in ("owned", SOFT)
-    )
-    given.subtract(given.keys() & bought)
-    return list(given.elements())
-
-
-def reached(examples: Examples, ledger: LedgerReader) -> int:
-    """How many answers of people there are by now, and owned labels."""
-    return len(examples.bought) + len(unlearnt(examples, ledger))
-
-
 def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:
     """The rows of all items that can still be asked or learnt."""
     corpus = examples.corpus
@@ -80,29 +57,6 @@ def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[i
     gone = {row for row, item in enumerate(corpus.ids) if streamed and ledger.seen(item)}
     gone |= spec.sources.forgotten
     return [row for row in range(len(corpus.ids)) if row in known or row not in gone]
-
-
-def spent(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:
-    """The rows that were answered and not learnt, and are not asked again: of a stream."""
-    return sorted(set(unlearnt(examples, ledger)).difference(renewable(spec, examples, ledger)))
-
-
-def answers_by(row: Row, ledger: LedgerReader) -> int:
-    """How many answers of people and owned labels there were at a `refit` row."""
-    if ANSWERS in row.payload:
-        return int(row.payload[ANSWERS])
-    before = takewhile(lambda each: each.seq < row.seq, ledger.rows())
-    return sum(each.event == "answered" and each.purpose != SOFT for each in before)
-
-
-def stand_ins(spec: RunSpec, rows: Sequence[int], base: PairBlock, scale: float) -> list[Lesson]:
-    """Examples that take the time of those at `rows`; each has its first option for a label."""
-    items = [spec.dataset.items[row] for row in rows]
-    everything = [tuple(range(len(item.candidates))) for item in items]
-    return [
-        Lesson(item, 0, options, _reference(base, row, scale))
-        for row, item, options in zip(rows, items, everything, strict=True)
-    ]
 
 
 def scale_of(examples: Examples, base: PairBlock) -> float:

@@ -1,0 +1,150 @@
+"""Refits of a language model beside the entry of answers: when they are made, and after a kill."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra `label` is not installed")
+pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
+pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
+
+from stacksl.api import Run, run
+from stacksl.lm import LanguageModel
+from stacksl.runs.loop.adapters import Adapters
+from stacksl.runs.loop.language_trainer import LanguageTrainer
+from stacksl.runs.settings.conflicts import due_at
+
+from ..runs.lm_cases import QUICK, sentences, tiny_model
+from .conftest import Opened, Page
+from .test_refits import bought, copy_of, news, rows_of, wait_for
+
+ITEMS, ANSWERS = 30, 14
+AT_EACH = ",".join(str((n + 0.5) / ANSWERS) for n in range(ANSWERS - 1))  # a refit after each
+
+
+def begun(folder: Path, items: Any, **settings: Any) -> Run:
+    model = folder / "model"
+    given = {"budget": ANSWERS, "mode": "pool", "batch": 2, "epochs": 1, "refit_at": AT_EACH}
+    return run(
+        items,
+        out=folder / f"run-{len(list(folder.iterdir()))}",
+        model=str(model if model.is_dir() else tiny_model(model)),
+        adapt="lora",
+        labeler="file",
+        annotators="anna",
+        sheets="csv",
+        **{**QUICK, **given, **settings},
+    )
+
+
+def answer_next(page: Page, corpus: Any, *, none: bool = False) -> str:
+    """Answer the question that comes first in the alphabet; the item's id."""
+    items, gold = corpus
+    anna = page.browser("anna")
+    first = min(page.player.questions("anna"), key=lambda asked: asked.prompt)
+    item = next(each for each in items if each.prompt == first.prompt)
+    place = first.options.index(item.candidates[gold[item.id]])
+    answer = {"said": "none"} if none else {"position": place}
+    assert anna.post(anna.given(first.key, **answer)).json()["state"] == "taken"
+    return str(item.id)
+
+
+def keys(page: Page) -> set[str]:
+    return {asked.key for asked in page.player.questions("anna")}
+
+
+def answer_some(page: Page, corpus: Any, count: int) -> None:
+    """Answer as many questions, each once the next one has come."""
+    shown = keys(page)
+    for _ in range(count):
+        answer_next(page, corpus)
+        wait_for(partial(news, page, shown))
+        shown |= keys(page)
+
+
+def test_answers_that_teach_nothing_train_and_renew_nothing(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are those of an audit, and those that name no option."""
+    renewed, transform = list[int](), LanguageModel.transform
+
+    def counted(self: LanguageModel, items: Any, progress: Any = None) -> Any:
+        renewed.append(len(items))
+        return transform(self, items, progress)
+
+    monkeypatch.setattr(LanguageModel, "transform", counted)
+    corpus, count = sentences(ITEMS), ANSWERS - 3
+    page = opened(begun(tmp_path, corpus[0], audit=5))
+    renewed.clear()
+    shown, answered = keys(page), []
+    for n in range(count):
+        answered.append(answer_next(page, corpus, none=n in (3, 4, 8, 9)))
+        wait_for(partial(news, page, shown))
+        shown |= keys(page)
+    rows = rows_of(page.run)
+    with page.run.ledger as ledger:
+        audit = set(ledger.bought("audit")) & set(answered)
+    learnt = sum(row.event == "learnt" for row in rows)
+    assert 2 <= len(audit) < count - learnt, "both kinds that teach nothing are there"
+    trained = [row.payload["adapter"] for row in rows if "adapter" in row.payload]
+    refits = len(due_at(AT_EACH, ANSWERS - 5))
+    assert trained == list(range(1, min(learnt, refits) + 1))
+    assert sum(renewed) == ITEMS * len(trained), "features are renewed after a refit alone"
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+@pytest.mark.parametrize("none", [False, True])
+@pytest.mark.parametrize(("mode", "gate"), [("pool", "margin"), ("stream", "always")])
+def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
+    opened: Opened,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    renewed: bool,
+    none: bool,
+    mode: str,
+    gate: str,
+) -> None:
+    """An answer was entered during the refit, which makes the next one due.
+
+    It is killed before the features are renewed, or right after that.
+    """
+    corpus, begins, free = sentences(ITEMS), threading.Event(), threading.Event()
+    page, killed = opened(begun(tmp_path, corpus[0], mode=mode, gate=gate)), []
+    refit, refresh = Adapters.refit, LanguageTrainer._refresh
+
+    def held(self: Adapters, *words: Any) -> Any:
+        begins.set()
+        assert free.wait(60)
+        return refit(self, *words)
+
+    def cut(self: LanguageTrainer) -> None:
+        if renewed:
+            refresh(self)
+        if not killed:
+            killed.append(copy_of(page.run, tmp_path))
+        if not renewed:
+            refresh(self)
+
+    monkeypatch.setattr(Adapters, "refit", held)
+    monkeypatch.setattr(LanguageTrainer, "_refresh", cut)
+    shown = keys(page)
+    answer_next(page, corpus)
+    wait_for(begins.is_set)
+    answer_next(page, corpus, none=none)
+    free.set()
+    wait_for(partial(news, page, shown))
+    last = rows_of(killed[0])[-1]
+    assert last.event == "refreshed" if renewed else last.payload["adapter"] == 1
+    again = opened(killed[0])
+    for each in (page, again):
+        answer_some(each, corpus, 3)
+    rows = [rows_of(each.run) for each in (page, again)]
+    assert bought(rows[0]) == bought(rows[1])
+    weights = [[r.payload["weights"] for r in each if "adapter" in r.payload] for each in rows]
+    assert weights[0] == weights[1]
+    killed[0].replay()
