@@ -12,8 +12,7 @@
      ├── LedgerError            the ledger cannot be read, written or trusted
      │    └── LedgerCorrupt     a row was edited or the tail was cut
      └── RunError               a run's folder cannot be used
-          ├── RunLocked         another process holds the run
-          └── RunClosed         the page that held the run has closed it
+          └── RunLocked         another process holds the run
 
 A message is one sentence: what was expected, what was found, what to do. The command line
 prints it on stderr and exits with code 2.
@@ -75,10 +74,6 @@ class RunError(StackslError):
 
 class RunLocked(RunError):
     """Another process holds this run."""
-
-
-class RunClosed(RunError):
-    """The page that held this run has closed it, and did nothing of what was asked."""
 
 
 def kind_and_place(fault: BaseException) -> str:

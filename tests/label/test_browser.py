@@ -14,8 +14,6 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
 from stacksl.api import Run, run
-from stacksl.api.handover import carried_out
-from stacksl.runs.changes.forgetting import forget_in
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
@@ -324,35 +322,3 @@ def test_numbers_that_change_during_a_click_do_not_lose_it(
     page.wait_for_selector("#idle", timeout=20_000)
     go_on(served, page, owner)
     assert served.run.status()["spent"] == 4
-
-
-def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
-    visit: Callable[..., Any], tmp_path: Path
-) -> None:
-    served = Served(begin(tmp_path, annotators="anna,ben", budget=8, batch=8, audit=0))
-    page = visit(served.links["anna"])
-    prompt, key = page.inner_text(PROMPT), page.inner_text("#key")
-    page.context.set_offline(True)
-    page.keyboard.press("+")
-    page.keyboard.type("a note on it")
-    page.keyboard.press("Enter")
-    page.keyboard.press("a")
-    page.keyboard.press("b")
-    wait_until(lambda: "No connection" in page.inner_text("#said"))
-    assert "a note on it" in json.dumps(kept_in(page))
-    with served.run.ledger as ledger:
-        item = next(row.item for row in ledger.handed() if row.key == key)
-    carried_out(forget_in, served.run.folder, item)
-    page.context.set_offline(False)
-    wait_until(lambda: "a note on it" not in json.dumps(kept_in(page)))
-    wait_until(lambda: "withdrawn" in page.inner_text("#said"))
-    wait_until(lambda: prompt not in page.content())
-    assert key not in json.dumps(kept_in(page))
-    ben = visit(served.links["ben"])
-    for each in (page, ben):
-        while each.is_visible(PROMPT):
-            each.keyboard.press("a")
-    for each in (page, ben):
-        each.wait_for_selector("#finished:not([hidden])")
-    served.thread.join(30)
-    assert not served.thread.is_alive()

@@ -1,25 +1,17 @@
-"""Orders whose sender no longer waits, and orders that fail halfway."""
+"""Operations of the owner that nobody waits for any more, and those that fail."""
 
 from __future__ import annotations
 
-import socket
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
-from stacksl.api.handover import Door
 from stacksl.errors import RunError
 from stacksl.label import owner
-from stacksl.label.orders import Order
-from stacksl.runs.changes import forgetting
-from stacksl.runs.changes.change import Change, preview
-from stacksl.runs.changes.forgetting import forget_in
 from stacksl.runs.changes.freeing import free_rows
-from stacksl.runs.storage.folder import WAIT, RunFolder
 
 from .conftest import HERE, Browser, Opened, Page
 
@@ -29,17 +21,11 @@ class Busy:
 
     def __init__(self, page: Page) -> None:
         self._gate = threading.Event()
-        gate = self._gate
-
-        def wait(folder: RunFolder) -> bool:
-            return gate.wait(120)
-
-        self.order = Order(wait, {})
-        page.player.order(self.order)
+        self._done = page.player.do(lambda: self._gate.wait(120))
 
     def end(self) -> None:
         self._gate.set()
-        assert self.order.outcome.result(120) == {"result": True}
+        assert self._done.result(120)
 
 
 def act(browser: Browser, **body: Any) -> Any:
@@ -47,13 +33,12 @@ def act(browser: Browser, **body: Any) -> Any:
     return browser.http.post("/owner", json=body, headers=headers)
 
 
-def test_an_order_nobody_waits_for_is_not_carried_out_and_the_page_goes_on(opened: Opened) -> None:
+def test_what_nobody_waits_for_is_not_carried_out_and_the_page_goes_on(opened: Opened) -> None:
     page = opened(budget=12, batch=6)
     anna, busy = page.browser("anna"), Busy(page)
     rows = anna.rows()
-    given_up = Order(free_rows, {"away": ["anna"]})
-    page.player.order(given_up)
-    assert given_up.outcome.cancel(), "as the server cancels a request when it ends"
+    given_up = page.player.do(lambda: free_rows(page.run.folder, away=["anna"]), closes=True)
+    assert given_up.cancel()
     busy.end()
     Busy(page).end()
     assert not page.player.over.is_set()
@@ -75,36 +60,25 @@ def test_what_the_owner_is_told_was_not_done_is_not_done_later(
     assert page.player.annotators == ("anna", "ben")
 
 
-def test_of_a_busy_page_no_command_says_that_it_is_carried_out(tmp_path: Path) -> None:
-    patience = WAIT.set(-29.8)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        door = Door(RunFolder(tmp_path), "127.0.0.1", silent.getsockname()[1], "secret")
-        with pytest.raises(RunError, match="repeat the command if it was not carried out"):
-            door.call(preview, Change(budget="20"))  # a look at a change, and no change
-    WAIT.reset(patience)
-
-
-def test_the_page_ends_where_an_item_is_forgotten_halfway(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_goes_on_after_an_operation_that_fails(opened: Opened) -> None:
     page = opened(budget=12, batch=6)
-    with page.run.ledger as ledger:
-        item = ledger.handed()[0].item
 
-    def full(*_: Any) -> Any:
+    def full() -> None:
         raise RunError("the disk is full")
 
-    monkeypatch.setattr(forgetting, "_erase", full)
-    order = Order(forget_in, {"item": item})
-    assert page.player.order(order).result(120)["sentence"] == "the disk is full"
-    assert page.player.over.wait(120)
-    assert "was interrupted: finish it with" in str(page.player.view.sentence)
-    monkeypatch.undo()
-    assert forget_in(page.player.folder, None).name
+    def broken() -> None:
+        raise ValueError("a text of the data")
+
+    for closes in (False, True):
+        with pytest.raises(RunError, match="the disk is full"):
+            page.player.do(full, closes=closes).result(120)
+        with pytest.raises(RunError, match=r"unexpected ValueError in test_given_up\.py"):
+            page.player.do(broken, closes=closes).result(120)
+    assert page.browser("anna").rows()
 
 
 def test_who_joins_may_open_the_link_before_the_run_is_open_again(opened: Opened) -> None:
     page = opened(budget=12, batch=6)
-    carl = page.browser("carl")  # the order has been replied to, the run is being opened
+    carl = page.browser("carl")  # the link is there, the run is being opened
     assert carl.http.get("/").status_code == 200
     assert carl.rows() == {}

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run
-from stacksl.errors import RunError
+from stacksl.runs.changes.forgetting import forget
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, fill, gold, open_rows, sheets
-from .test_browser import wait_until
+from .test_browser import PROMPT, kept_in, wait_until
 
 # A server whose n-th call of a function is its last; without a function it lives.
 SERVER = """
@@ -78,8 +78,8 @@ class Client:
             text=True,
         )
         self.links = {}
-        while len(self.links) < 2 and (line := self.process.stderr.readline()):
-            if found := re.match(r"(\w+)\s+http://127\.0\.0\.1:(\d+)/#(\S+)", line):
+        while len(self.links) < 3 and (line := self.process.stderr.readline()):
+            if found := re.match(r"\(?(\w+)\)?\s+http://127\.0\.0\.1:(\d+)/#(\S+)", line):
                 self.links[found[1]], self.port = found[3], int(found[2])
             elif line.strip():
                 assert "works once" in line, line + self.process.stderr.read()
@@ -89,7 +89,7 @@ class Client:
         here = f"http://127.0.0.1:{self.port}"
         headers = {"Cookie": self.cookies.get(who, ""), "Origin": here, **more}
         headers["Content-Type"] = "application/json"
-        sent = None if body is None else json.dumps(body)
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body)
         with closing(connection):
             connection.request(method, path, sent, headers)
             reply = connection.getresponse()
@@ -99,6 +99,19 @@ class Client:
         status, text, cookie = self.call("POST", "/enter", who, {"secret": self.links[who]})
         assert status == 200, text
         self.cookies[who] = cookie.partition(";")[0]
+
+    def csrf(self, who: str) -> dict[str, str]:
+        found = re.search(r'csrf" content="(\w+)"', self.call("GET", "/", who)[1])
+        return {"X-CSRF-Token": found[1]}  # type: ignore[index]
+
+    def owned(self, path: str, body: Any) -> str:
+        """The sentence in the reply to what the owner does."""
+        if "owner" in self.links:
+            self.enter("owner")
+            del self.links["owner"]
+        status, text, _ = self.call("POST", path, "owner", body, **self.csrf("owner"))
+        assert status == 200, text
+        return str(json.loads(text)["sentence"])
 
     def rows(self, who: str) -> dict[str, str]:
         status, text, _ = self.call("GET", "/rows", who)
@@ -113,9 +126,7 @@ class Client:
         body["position"] = CLASSES.index(gold(prompt))
         while True:
             try:
-                csrf = re.search(r'csrf" content="(\w+)"', self.call("GET", "/", who)[1])
-                more = {"X-CSRF-Token": csrf[1]}  # type: ignore[index]
-                status, text, _ = self.call("POST", "/answer", who, body, **more)
+                status, text, _ = self.call("POST", "/answer", who, body, **self.csrf(who))
             except (OSError, http.client.HTTPException):
                 assert self.process.wait(120) == -signal.SIGKILL, self.process.stderr.read()
                 self.start()
@@ -186,14 +197,16 @@ def test_a_page_killed_while_it_enters_a_sheet_loses_and_doubles_nothing(client:
     waiting = client.run
     files = [fill(path) for path in sheets(waiting)]
     rows = sum(open_rows(waiting).values())
-    client.start("received", 1)
-    with pytest.raises(RunError, match="ended before it replied"):
-        waiting.answer(*files)
+    client.start("received", 2)
+    assert "accepted" in client.owned("/sheet?name=first.csv", files[0].read_bytes())
+    with pytest.raises((OSError, http.client.HTTPException)):
+        client.owned("/sheet?name=second.csv", files[1].read_bytes())
     assert client.process.wait(120) == -signal.SIGKILL
-    received = waiting.answer(*files)  # the note of the page is stale: here, under the lock
+    received = waiting.answer(*files)
     assert (received.accepted, received.repeated) == ({}, rows)
     client.start()
-    assert waiting.answer(*files).repeated == rows
+    said = [client.owned("/sheet?name=again.csv", path.read_bytes()) for path in files]
+    assert sum(int(re.search(r"(\d+) given before", each)[1]) for each in said) == rows  # type: ignore[index]
     with waiting.ledger as ledger:
         ledger.verify()
         events = [row.event for row in ledger.rows()]
@@ -202,15 +215,14 @@ def test_a_page_killed_while_it_enters_a_sheet_loses_and_doubles_nothing(client:
 
 def test_a_page_killed_while_it_changes_the_run_has_changed_it_once(client: Client) -> None:
     waiting = client.run
-    client.start("complete", 2)  # announced, and not yet in the ledger
-    with pytest.raises(RunError, match="ended before it replied"):
-        waiting.change(budget="20", annotators=["carl"])
+    client.start("complete", 3)  # announced, and not yet in the ledger
+    with pytest.raises((OSError, http.client.HTTPException)):
+        client.owned("/owner", {"act": "budget", "value": "20", "agreed": True})
     assert client.process.wait(120) == -signal.SIGKILL
     client.start()
-    status = waiting.status()
-    assert status["budget"] == 20
-    assert [each.name for each in waiting.annotators()] == ["anna", "ben", "carl"]
-    assert waiting.change(budget="22").labels == 22
+    assert waiting.status()["budget"] == 20
+    said = client.owned("/owner", {"act": "budget", "value": "22", "agreed": True})
+    assert said == "The budget is 22 labels in all."
     assert client.process.poll() is None, "the page goes on"
     with waiting.ledger as ledger:
         ledger.verify()
@@ -263,3 +275,29 @@ def test_ctrl_c_closes_the_page_in_a_sentence_and_the_end_of_the_run_in_a_result
     assert "Traceback" not in err
     status = client.run.status()
     assert (status["state"], status["answered"]) == ("waiting", 1)
+
+
+@pytest.mark.browser
+def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
+    client: Client, visit: Callable[..., Any]
+) -> None:
+    client.start()
+    page = visit(f"http://127.0.0.1:{client.port}/#{client.links['anna']}")
+    prompt, key = page.inner_text(PROMPT), page.inner_text("#key")
+    client.process.send_signal(signal.SIGINT)
+    assert client.process.wait(120) == 130
+    page.keyboard.press("+")
+    page.keyboard.type("a note on it")
+    page.keyboard.press("Enter")
+    page.keyboard.press("a")
+    page.keyboard.press("b")
+    wait_until(lambda: "No connection" in page.inner_text("#said"))
+    assert "a note on it" in json.dumps(kept_in(page))
+    with client.run.ledger as ledger:
+        item = next(row.item for row in ledger.handed() if row.key == key)
+    forget(client.run.path, item)
+    client.start(port=client.port)
+    wait_until(lambda: "a note on it" not in json.dumps(kept_in(page)))
+    wait_until(lambda: "withdrawn" in page.inner_text("#said"))
+    wait_until(lambda: prompt not in page.content())
+    assert key not in json.dumps(kept_in(page))

@@ -17,7 +17,6 @@ pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
 from stacksl.api import Run, run
-from stacksl.label.orders import Order
 from stacksl.ledger.events import Row
 from stacksl.runs.changes.freeing import free_rows
 from stacksl.runs.loop.adapters import Adapters
@@ -119,8 +118,7 @@ def test_answers_skips_and_sheets_are_entered_while_the_model_is_refitted(
     body = {"client": ben.client, "seq": 99, "key": theirs, "why": "unsure"}
     assert ben.http.post("/skip", json=body, headers=headers).json()["state"] == "skipped"
     wait_for(lambda: text in anna.rows().values())
-    received = page.player.order(_answers(fill(sheet))).result(20)
-    assert "fault" not in received
+    page.player.receive([fill(sheet)]).result(20)
     now = page.spent()[0]
     assert now > before + 1
     refits = [row for row in rows_of(page.run) if row.event == "refit"]
@@ -130,10 +128,6 @@ def test_answers_skips_and_sheets_are_entered_while_the_model_is_refitted(
     play(people, page)
     assert page.spent()[0] == 24
     assert page.run.replay()["labels"] == 20
-
-
-def _answers(*files: Path) -> Order:
-    return Order.of("answer", {"files": [str(path) for path in files]})
 
 
 @pytest.mark.parametrize("more", [{}, {"mode": "stream", "names": True}])
@@ -179,7 +173,7 @@ def test_a_change_waits_for_the_refit_and_a_page_opens_before_it(
     people = [page.browser("anna"), page.browser("ben")]
     held = refit()
     answer_until(held, people)
-    change = page.player.order(Order(free_rows, {"away": ["ben"]}))
+    change = page.player.do(lambda: free_rows(page.run.folder, away=["ben"]), closes=True)
     browser, key, prompt = left(people)[0]
     assert browser.answer(key, prompt) == "taken", "who answers does not wait with it"
     assert not change.done()

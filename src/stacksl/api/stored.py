@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stacksl.api.handover import Door, carried_out
 from stacksl.api.reading import StoredRun
-from stacksl.errors import RunClosed, RunError
+from stacksl.errors import RunError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.runs.spec import PENDING, RunSpec
@@ -104,26 +102,18 @@ class Run(StoredRun):
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.answering import answer
 
-        folder, door, show = self.folder, Door.of(self.folder), progress or silent
-        paths = [Path(file) if door is None else Path(file).absolute() for file in files]
-        corrected = 0
-        if door is not None:
-            if correct:
-                corrected = carried_out(record_corrections, folder, paths, correct)
-            with suppress(RunClosed):  # after the corrections, which are not to be made again
-                return replace(door.call(answer, paths), corrected=corrected)
-        elif correct:
-            with folder.locked(), folder.as_held():
-                corrected = record_corrections(folder, paths, correct)
-                return replace(answer(folder, paths, show), corrected=corrected)
-        return replace(answer(folder, paths, show), corrected=corrected)
+        folder, paths, show = self.folder, [Path(file) for file in files], progress or silent
+        if not correct:
+            return answer(folder, paths, show)
+        with folder.locked(), folder.as_held():
+            corrected = record_corrections(folder, paths, correct)
+            return replace(answer(folder, paths, show), corrected=corrected)
 
     def corrections(self, *files: str | Path) -> list[Correction]:
         """The accepted answers that their annotators give otherwise in these sheets."""
         from stacksl.runs.changes.correcting import list_corrections
 
-        paths = [Path(file).absolute() for file in files]
-        return carried_out(list_corrections, self.folder, paths)
+        return list_corrections(self.folder, [Path(file) for file in files])
 
     def people(
         self,
@@ -164,15 +154,10 @@ class Run(StoredRun):
         who = {"away": away, "back": back, "aside": set_aside, "keep": keep}
         names: dict[str, Any] = {purpose: _several(each) for purpose, each in who.items()}
         rows: dict[str, Any] = {"free": free, "keys": list(keys), "drop": drop, "anew": buy_anew}
-        freed = carried_out(free_rows, self.folder, **names, **rows)
+        freed = free_rows(self.folder, **names, **rows)
         if freed or away or set_aside or keep or buy_anew:
-            self._play_on(progress)
+            self.resume(progress)
         return freed
-
-    def _play_on(self, progress: Callable[[Progress], None] | None, **named: Any) -> None:
-        """Continue the run, unless a page plays it."""
-        if Door.of(self.folder) is None:
-            self.resume(progress, **named)
 
     def annotators(self) -> list[Annotator]:
         """The annotators: name, open and answered rows, and whether they are away."""
@@ -238,12 +223,12 @@ class Run(StoredRun):
             else dict.fromkeys(_several(annotators)),
         )
         if dry_run:
-            return carried_out(preview, self.folder, wanted)
+            return preview(self.folder, wanted)
         if not later:
             expect_labeler(self.folder, as_labeler(labeler))
-        found = carried_out(change_run, self.folder, wanted, agreed)
+        found = change_run(self.folder, wanted, agreed)
         if not later:
-            self._play_on(progress, labeler=labeler)
+            self.resume(progress, labeler=labeler)
         return found
 
     def refit_with_audit(self) -> int:

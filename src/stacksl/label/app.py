@@ -13,9 +13,8 @@ from stacksl.errors import MissingExtra, RunError
 from stacksl.label import pages
 from stacksl.label.access import OWNER, SESSION_SECONDS, csrf_of
 from stacksl.label.asked import History
-from stacksl.label.forms import Act, Entry, Given, Ordered, Passed, Refusal, Settled
-from stacksl.label.orders import Order
-from stacksl.label.owner import act_on
+from stacksl.label.forms import Act, Entry, Given, Passed, Refusal, Settled
+from stacksl.label.owner import act_on, enter_sheet
 from stacksl.label.site import HEADERS, Refused, Site
 
 T = TypeVar("T")
@@ -187,8 +186,8 @@ def _answering(site: Site) -> Any:
 
 
 def _owning(site: Site) -> Any:
-    """What the owner does, on the page and by commands."""
-    from fastapi import APIRouter, Request, Response
+    """What the owner does."""
+    from fastapi import APIRouter, Query, Request, Response
     from fastapi.responses import JSONResponse
 
     router = APIRouter()
@@ -198,14 +197,13 @@ def _owning(site: Site) -> Any:
         site.owner(request)
         return JSONResponse(await asyncio.to_thread(act_on, site, act))
 
-    @router.post("/order")
-    async def order(request: Request, ordered: Ordered) -> Response:
-        site.orders(request)
-        try:
-            made = Order.of(ordered.name, ordered.words)
-            return JSONResponse(await asyncio.wrap_future(site.player.order(made)))
-        except RunError as fault:
-            return JSONResponse({"fault": type(fault).__name__, "sentence": str(fault)})
+    file = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
+
+    @router.post("/sheet", openapi_extra={"requestBody": file})
+    async def sheet(request: Request, name: Annotated[str, Query(max_length=255)]) -> Response:
+        site.owner(request)
+        data = await request.body()
+        return JSONResponse(await asyncio.to_thread(enter_sheet, site, name, data))
 
     return router
 

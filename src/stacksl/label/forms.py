@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -64,13 +64,6 @@ class Act(Form):
     name: str | None = Field(None, max_length=1000)
     value: str | None = Field(None, max_length=2000)
     agreed: bool = False
-
-
-class Ordered(Form):
-    """An operation of another process."""
-
-    name: str = Field(max_length=40)
-    words: dict[str, Any]
 
 
 class Refusal(BaseModel):

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import csv
+import re
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from stacksl.api.handover import expect_done
 from stacksl.errors import StackslError
 from stacksl.label.forms import Act
-from stacksl.label.orders import Order
 from stacksl.label.site import Refused, Site
 from stacksl.report.wording import money, plural
 from stacksl.runs.changes.change import Change, change_run, preview
 from stacksl.runs.changes.correcting import list_corrections, record_corrections
 
+T = TypeVar("T")
+
 PATIENCE = 60.0  # seconds that the owner waits for a refit that is under way
+NAMED = 3  # cells at fault that a reply names
 
 
 def act_on(site: Site, act: Act) -> dict[str, Any]:
@@ -26,8 +29,51 @@ def act_on(site: Site, act: Act) -> dict[str, Any]:
     Raises:
         Refused: it cannot be done.
     """
+    return _or_refused(lambda: _ACTS[act.act](site, act))
+
+
+def enter_sheet(site: Site, name: str, data: bytes) -> dict[str, Any]:
+    """Enter the answers of a filled-in sheet, as `stacksl answer` does; a sentence on them.
+
+    Args:
+        site: the page.
+        name: of the file, as the owner knows it.
+        data: the bytes of the file, CSV or XLSX.
+
+    Raises:
+        Refused: it cannot be read as a sheet; no answer was entered.
+    """
+    known = re.sub(r"[^\w. -]", "_", name)[-100:].strip(". ") or "sheet"
+    with tempfile.TemporaryDirectory() as folder:
+        sheet = Path(folder) / known
+        sheet.write_bytes(data)
+        try:
+            found = _or_refused(lambda: _done(site.player.receive([sheet])))
+        except Refused as why:
+            why.sentence = why.sentence.replace(f"{folder}/", "")
+            raise
+        faults = [line.replace(f"{folder}/", "") for line in found.faults]
+    counts = {
+        "accepted": sum(found.accepted.values()),
+        "given before": found.repeated,
+        "in contradiction to an accepted one, kept but not paid": found.disputed,
+        "too late, kept but not paid": found.late,
+    }
+    said = [f"{count} {word}" for word, count in counts.items() if count]
+    said += [f"{plural(found.empty, 'row')} still empty"] if found.empty else []
+    unread = f"; not readable: {'; '.join(faults[:NAMED])}" if faults else ""
+    unread += f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
+    return {"state": "done", "sentence": f"Answers in {known}: {', '.join(said) or 0}{unread}."}
+
+
+def _or_refused(work: Callable[[], T]) -> T:
+    """The result of `work`.
+
+    Raises:
+        Refused: it failed, or was not begun in time.
+    """
     try:
-        return _ACTS[act.act](site, act)
+        return work()
     except StackslError as fault:
         raise Refused(str(fault), 422) from None
     except TimeoutError:
@@ -49,30 +95,31 @@ def _revoke(site: Site, act: Act) -> dict[str, Any]:
 
 
 def _budget(site: Site, act: Act) -> dict[str, Any]:
-    wanted = Change(budget=act.value or "")
-    found = _ordered(site, preview, change=wanted)
+    player, wanted = site.player, Change(budget=act.value or "")
+    found = _done(player.do(lambda: preview(player.folder, wanted)))
     if not act.agreed:
         cost = "" if found.cost is None else f", for {money(found.cost)} more at most"
         labels = plural(found.labels, "label")
         return _question(f"The budget becomes {labels} in all, {found.more} more{cost}.")
-    _ordered(site, change_run, change=wanted, agreed=found)
+    _done(player.do(lambda: change_run(player.folder, wanted, found), closes=True))
     return {"state": "done", "sentence": f"The budget is {plural(found.labels, 'label')} in all."}
 
 
 def _annotator(site: Site, act: Act) -> dict[str, Any]:
-    name = (act.name or "").strip()
+    player, name = site.player, (act.name or "").strip()
     wanted = Change(annotators={name: act.value or None})
-    _ordered(site, change_run, change=wanted, agreed=None)
+    _done(player.do(lambda: change_run(player.folder, wanted), closes=True))
     return {"state": "done", "link": site.access.link(name), "name": name}
 
 
 def _correct(site: Site, act: Act) -> dict[str, Any]:
     """An accepted answer by its row's key, as a sheet of one row would correct it."""
+    player = site.player
     with tempfile.TemporaryDirectory() as folder:
         sheet = Path(folder) / "correction.csv"
         with sheet.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("key", "answer"), (act.name or "", act.value or "")])
-        found = _ordered(site, list_corrections, files=[sheet])
+        found = _done(player.do(lambda: list_corrections(player.folder, [sheet])))
         if not found:
             raise Refused(
                 "no accepted answer of that row differs: is the key right, and the answer a sign or"
@@ -82,7 +129,7 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
         said = f"{found[0].key}, {found[0].annotator}: {found[0].before} → {found[0].after}"
         if not act.agreed:
             return _question(said)
-        _ordered(site, record_corrections, files=[sheet], agreed=found)
+        _done(player.do(lambda: record_corrections(player.folder, [sheet], found), closes=True))
     return {"state": "done", "sentence": f"Corrected: {said}"}
 
 
@@ -107,19 +154,15 @@ def _known(site: Site, act: Act) -> str:
     return act.name
 
 
-def _ordered(site: Site, function: Callable[..., Any], **words: Any) -> Any:
-    """The result of an operation that the player carries out between two steps.
+def _done(outcome: Future[T]) -> T:
+    """The outcome of an operation that the player carries out between two steps.
 
     Raises:
         TimeoutError: it was not begun in time, and is not carried out later.
     """
-    order = Order(function, words)
-    site.player.order(order)
     try:
-        reply = order.outcome.result(PATIENCE)
+        return outcome.result(PATIENCE)
     except TimeoutError:
-        if order.outcome.cancel():
+        if outcome.cancel():
             raise
-        reply = order.outcome.result()  # it has begun
-    expect_done(reply)
-    return order.result
+        return outcome.result()  # it has begun

@@ -9,22 +9,25 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
-from stacksl.errors import RunClosed, RunError, StackslError, kind_and_place
+from stacksl.errors import RunError, StackslError, kind_and_place
 from stacksl.label.asked import History, history_of
 from stacksl.label.open_run import OpenRun, Outcome, People, Skipped
-from stacksl.label.orders import Order
 from stacksl.label.session import PageSession
 from stacksl.label.view import View
 from stacksl.labelers.sheets.rows import Asked, Reply
-from stacksl.runs.session.answering import answer, spec_of_people
+from stacksl.runs.session.answering import Received, spec_of_people
 from stacksl.runs.session.assignment import annotators_of
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
+
+T = TypeVar("T")
 
 IDLE = 1800.0  # seconds without an answer after which somebody's rows go to others
 REMEMBERED = 10_000  # answers whose client key and sequence are kept in memory
@@ -41,15 +44,38 @@ class _Said:
     outcome: Future[Outcome] = field(default_factory=Future)
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What the owner wants done on the thread of the run, where `closes` while it is closed."""
+
+    work: Callable[[], Any]
+    closes: bool
+    outcome: Future[Any] = field(default_factory=Future)
+
+    def carry_out(self) -> None:
+        """Do the work and set its outcome; nothing is done once nobody waits for it."""
+        if not self.outcome.set_running_or_notify_cancel():
+            return
+        try:
+            found = self.work()
+        except StackslError as fault:
+            self.outcome.set_exception(fault)
+        except Exception as fault:
+            self.outcome.set_exception(RunError(f"unexpected {kind_and_place(fault)}"))
+        else:
+            self.outcome.set_result(found)
+
+
 class Player:
     """Plays a run on a thread of its own until it has finished.
 
     Args:
         folder: of the run.
         idle: seconds without an answer after which somebody's rows go to others; 0 for never.
+        page: the address of the page, for other processes that want the run meanwhile.
     """
 
-    def __init__(self, folder: RunFolder, idle: float = IDLE) -> None:
+    def __init__(self, folder: RunFolder, idle: float = IDLE, page: str = "") -> None:
         self.folder = folder
         self.view = View()
         self.history = History()  # once the run has finished
@@ -57,11 +83,11 @@ class Player:
         self.paused = False  # shows no questions; answers are still taken
         self.over = threading.Event()  # finished, failed or stopped
         self.openings = 0  # how often the run was opened: rows may be withdrawn between two
-        self.held: Callable[[], None] = lambda: None  # called once the run's lock is held
-        self._limit = idle
+        self._limit, self._page = idle, page
+        self._open: OpenRun | None = None
         self._started = threading.Event()
-        self._queue: queue.SimpleQueue[_Said | Order | None] = queue.SimpleQueue()
-        self._put_off: deque[Order] = deque()  # by a refit
+        self._queue: queue.SimpleQueue[_Said | _Task | None] = queue.SimpleQueue()
+        self._put_off: deque[_Task] = deque()  # by a refit
         self._stopping = False
         self._seen: dict[tuple[str, str, int, str], Future[Outcome]] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
@@ -123,10 +149,24 @@ class Player:
         """Queue a row for somebody else; the outcome is `skipped` or `gone`."""
         return self._say(client, seq, _Said(annotator, key, why))
 
-    def order(self, order: Order) -> Future[dict[str, object]]:
-        """Queue an operation of another process; the reply to it."""
-        self._put(order)
-        return order.outcome
+    def do(self, work: Callable[[], T], *, closes: bool = False) -> Future[T]:
+        """Queue an operation on the folder; its outcome, which may be cancelled until it begins.
+
+        One that changes the run `closes` it: it waits for a refit that is under way, and the run is
+        opened again after it.
+        """
+        task = _Task(work, closes)
+        self._put(task)
+        return task.outcome
+
+    def receive(self, files: Sequence[Path]) -> Future[Received]:
+        """Queue the entry of filled-in sheets, between two answers."""
+
+        def entered() -> Received:
+            assert self._open is not None  # tasks that do not close the run find it open
+            return self._open.receive(files)
+
+        return self.do(entered)
 
     def see(self, annotator: str) -> None:
         """Note that an annotator is there, and gets rows again."""
@@ -146,7 +186,7 @@ class Player:
         self._put(said)
         return said.outcome
 
-    def _put(self, each: _Said | Order) -> None:
+    def _put(self, each: _Said | _Task) -> None:
         self._queue.put(each)
         if self.over.is_set():
             self._refuse_rest()
@@ -155,15 +195,14 @@ class Player:
 
     def _run(self) -> None:
         try:
-            with self.folder.locked():
-                self.held()
+            with self.folder.locked(page=self._page), self.folder.as_held():
                 while True:
-                    with PageSession.open(RunSpec.open(self.folder), held=True) as session:
-                        order = self._play(OpenRun(session, self._people, self._attend))
-                    if order is None:
+                    with PageSession.open(RunSpec.open(self.folder)) as session:
+                        self._open = OpenRun(session, self._people, self._attend)
+                        task = self._play(self._open)
+                    if task is None:
                         break
-                    order.carry_out(self.folder)
-                    self.folder.expect_whole()  # forgetting may have failed halfway
+                    task.carry_out()
         except BaseException as fault:
             self.fault = fault
             self._show_fault(fault)
@@ -172,8 +211,8 @@ class Player:
             self._refuse_rest()
             self._started.set()
 
-    def _play(self, run: OpenRun) -> Order | None:
-        """Play the run to its end, or until it is stopped; or to an order that changes it."""
+    def _play(self, run: OpenRun) -> _Task | None:
+        """Play the run to its end, or until it is stopped; or to a task that closes it."""
 
         def show() -> None:
             self.view = run.view()
@@ -189,7 +228,7 @@ class Player:
             if self._stopping and self._queue.empty():
                 return None
             for each in self._next():
-                if isinstance(each, Order) and each.changes:
+                if isinstance(each, _Task) and each.closes:
                     return each
                 self._enter(run, each)
             self._look_for_idle(run)
@@ -209,7 +248,7 @@ class Player:
         try:
             while not refit.done():
                 for each in self._next():
-                    if isinstance(each, Order) and each.changes:
+                    if isinstance(each, _Task) and each.closes:
                         self._put_off.append(each)
                     else:
                         self._enter(run, each)
@@ -221,25 +260,21 @@ class Player:
             self._show_fault(fault)  # the run ends when the refit has
             raise
 
-    def _enter(self, run: OpenRun, each: _Said | Order) -> None:
-        """Do what has arrived, but for what changes the run."""
-        if isinstance(each, _Said):
-            if isinstance(each.word, Reply):
-                done = run.enter(each.annotator, each.word)
-            else:
-                done = run.skip(each.annotator, each.key, each.word)
-            self._reply(each, done)
-        elif each.function is answer:
-            each.reply(lambda: run.receive(each.words["files"]))
+    def _enter(self, run: OpenRun, each: _Said | _Task) -> None:
+        """Do what has arrived, but for what closes the run."""
+        if isinstance(each, _Task):
+            each.carry_out()
+        elif isinstance(each.word, Reply):
+            self._reply(each, run.enter(each.annotator, each.word))
         else:
-            each.carry_out(self.folder)
+            self._reply(each, run.skip(each.annotator, each.key, each.word))
 
     def _show_fault(self, fault: BaseException) -> None:
         known = isinstance(fault, StackslError)
         sentence = str(fault) if known else f"unexpected {kind_and_place(fault)}"
         self.view = replace(self.view, state="failed", rows={}, sentence=sentence)
 
-    def _next(self) -> Iterator[_Said | Order]:
+    def _next(self) -> Iterator[_Said | _Task]:
         """What has arrived; waits for it, or to be stopped."""
         try:
             found = self._queue.get(timeout=TICK)
@@ -276,4 +311,4 @@ class Player:
             except (queue.Empty, IndexError):
                 return
             if each is not None and each.outcome.set_running_or_notify_cancel():
-                each.outcome.set_exception(RunClosed("the run is closed"))
+                each.outcome.set_exception(RunError("the page has closed the run"))

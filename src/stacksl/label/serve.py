@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
-from stacksl.api.handover import Door
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.label.access import OWNER, SESSIONS, Access
 from stacksl.label.app import make_app
@@ -57,13 +56,12 @@ def serve(
         raise MissingExtra.of("the page for annotators", "label") from fault
 
     access = Access(folder.path / SESSIONS)
-    player = Player(folder, idle)
     with closing(_listening(host, port)) as listener:
         address, at = listener.getsockname()[:2]
+        page = f"http://[{host}]:{at}/" if ":" in host else f"http://{host}:{at}/"
+        player = Player(folder, idle, page)
         site = Site(player, access, LOOPBACK | {host, address}, guidelines)
         app = make_app(site)
-        door = Door(folder, address, at, site.secret)
-        player.held = door.note
         config = uvicorn.Config(
             app,
             log_level="error",
@@ -76,15 +74,13 @@ def serve(
         server = uvicorn.Server(config)
         player.start()
         try:
-            place = f"[{host}]" if ":" in host else host
             who = {name: name for name in player.annotators} | {"(owner)": OWNER}
-            ready({shown: f"http://{place}:{at}/#{access.link(who[shown])}" for shown in who})
+            ready({shown: f"{page}#{access.link(who[shown])}" for shown in who})
             site.closing = lambda: bool(server.should_exit)
             _stop_at_the_end(site, server, linger)
             server.run(sockets=[listener])
         finally:
             player.stop()
-            door.close()
     if player.fault is not None:
         raise player.fault
 

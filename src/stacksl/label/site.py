@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from stacksl.api.handover import PATH, SECRET
 from stacksl.label.access import OWNER, Access, Limit, csrf_of
 from stacksl.label.player import Player
 from stacksl.runs.storage.folder import RunFolder
 
 BODY = 65_536  # bytes of a request of a browser
 STREAMS = 8  # of one session
-ORDER = 16 << 20  # bytes of an operation of another process
+SHEET = 4 << 20  # bytes of a filled-in sheet
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none';"
@@ -49,14 +47,12 @@ class Site:
         access: links and sessions.
         hosts: the host names by which the page may be reached, without ports.
         guidelines: shown beside each question.
-        secret: with which other processes of the run's owner hand operations over.
     """
 
     player: Player
     access: Access
     hosts: Collection[str]
     guidelines: str = ""
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     streams: Counter[str] = field(default_factory=Counter)  # of news, by token
     closing: Callable[[], bool] = bool  # whether the server is about to end
     _tries: Limit = field(default_factory=lambda: Limit(20, 60.0))
@@ -81,7 +77,7 @@ class Site:
             origin = urlsplit(request.headers.get("origin", ""))
             if origin.netloc != request.headers.get("host"):
                 raise Refused("the request is from another page", 403)
-            most = ORDER if request.url.path == PATH else BODY
+            most = SHEET if request.url.path == "/sheet" else BODY
             length = request.headers.get("content-length", "")
             if not length.isdecimal() or int(length) > most:
                 raise Refused(f"a request has a length of at most {most} bytes", 413)
@@ -154,15 +150,6 @@ class Site:
         """
         if not self._tries.allows("enter"):
             raise Refused("too many tries: wait a minute", 429)
-
-    def orders(self, request: Any) -> None:
-        """Check that a request has the secret of the run's folder.
-
-        Raises:
-            Refused: it has not.
-        """
-        if not hmac.compare_digest(request.headers.get(SECRET, "").encode(), self.secret.encode()):
-            raise Refused("this is for commands on the run's own machine", 403)
 
 
 def cookie_of(folder: RunFolder) -> str:

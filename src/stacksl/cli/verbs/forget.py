@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,12 +46,9 @@ def forget(
     verifies, and `ledger replay` names the rounds it can no longer rebuild. After an interrupted
     call every other command refuses the run until `stacksl forget RUN` has finished it.
     """
-    from stacksl.api.handover import carried_out
-    from stacksl.runs.changes.forgetting import forget_in
-    from stacksl.runs.storage.folder import RunFolder
+    from stacksl.runs.changes import forgetting
 
-    folder = RunFolder.open(run, forgetting=True)
-    result = carried_out(forget_in, folder, id, data=data and str(Path(data).absolute()))
+    result = forgetting.forget(run, id, data=data)
     print(as_json({"run": run, **asdict(result)}) if json else _shown(result))
 
 

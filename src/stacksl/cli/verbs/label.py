@@ -58,8 +58,9 @@ def label(
     """Show the questions of a run to its annotators on a page, and play the run meanwhile.
 
     Prints a link for each annotator, which works once and opens a session of 12 hours. Answers
-    are entered as those of sheets are; `answer`, `people` and `change` may be used meanwhile. Ends
-    when the run has finished; Ctrl-C stops the page before, and the same command continues.
+    are entered as those of sheets are. The owner's page takes filled-in sheets and changes; verbs
+    that change the run say meanwhile that the page is open. Ends when the run has finished; Ctrl-C
+    stops the page before, and the same command continues.
     """
     from stacksl.label.serve import LOOPBACK, is_address, serve
 

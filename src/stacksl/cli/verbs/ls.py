@@ -63,6 +63,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Accuracy on the test set", measured(result["test"])),
             ("Accuracy by the audit", measured(result["audit"])),
             ("Why", result.get("sentence")),
+            ("Page open at", result.get("page")),
             ("Go on with", result.get("resume")),
             *sheet_lines(result),
             *warnings,

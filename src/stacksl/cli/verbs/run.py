@@ -285,8 +285,6 @@ def _unfinished(result: dict[str, Any], more: str = "") -> str:
 
 
 def _waiting(run: Run, result: dict[str, Any]) -> str:
-    from stacksl.api.handover import Door
-
     path = word(run.path)
     lines = _unfinished(result, " for answers")
     table = run.folder.resolved()
@@ -297,9 +295,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
         )
     if table["labeler"] == "file":
         lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
-        if Door.of(run.folder) is None:  # no page is open yet
-            lines += f"\nOr answer in the browser:\n  stacksl label {path}"
-        return lines
+        return f"{lines}\nOr answer in the browser:\n  stacksl label {path}"
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
 
 

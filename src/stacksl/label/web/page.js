@@ -380,10 +380,10 @@ async function figures() {
   if (held?.act) $$("#figures button").find((b) => b.dataset.name === held.name && (b.dataset.act === held.act || !held.name))?.focus();
 }
 
-async function act(body) {
+async function act(body, file = null) {
   question = null;
   $("#asked").hidden = $("#invited").hidden = true;
-  const reply = await fetch("/owner", post(body)).catch(() => null);
+  const reply = await (file ? upload(file) : fetch("/owner", post(body))).catch(() => null);
   const told = await reply?.json().catch(() => null);
   if (told?.state === "asked") {
     question = { ...body, agreed: true };
@@ -401,6 +401,12 @@ async function act(body) {
   return told?.state === "done";
 }
 
+// The bytes of a filled-in sheet.
+function upload(file) {
+  const headers = { ...post().headers, "Content-Type": "application/octet-stream" };
+  return fetch(`/sheet?name=${encodeURIComponent(file.name)}`, { method: "POST", headers, body: file });
+}
+
 function owner() {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
@@ -411,8 +417,9 @@ function owner() {
   });
   document.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const form = event.target, sent = Object.fromEntries(new FormData(form));
-    await act({ act: form.dataset.act, ...sent });
+    const form = event.target, file = $("input[type=file]", form)?.files[0];
+    await act({ act: form.dataset.act, ...Object.fromEntries(new FormData(form)) }, file);
+    if (file) form.reset();
   });
   for (const name of ["pointerdown", "pointerup", "pointercancel"]) addEventListener(name, () => {
     clicking = name === "pointerdown";

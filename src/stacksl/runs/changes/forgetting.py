@@ -131,11 +131,7 @@ def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Fo
             forgetting another item was interrupted.
         DataError, LedgerError, FeatureError: the data, the ledger or a cache cannot be used.
     """
-    return forget_in(RunFolder.open(run, forgetting=True), item, data=data)
-
-
-def forget_in(folder: RunFolder, item: str | None, *, data: str | None = None) -> Forgotten:
-    """`forget` in a folder that is open."""
+    folder = RunFolder.open(run, forgetting=True)
     with folder.locked(forgetting=True):
         if not folder.ledger.exists():
             raise RunError(

@@ -129,14 +129,19 @@ class RunFolder:
             )
 
     @contextmanager
-    def locked(self, *, forgetting: bool = False) -> Iterator[None]:
+    def locked(self, *, forgetting: bool = False, page: str = "") -> Iterator[None]:
         """Lock the run for this process; the kernel releases the lock when the process dies.
 
-        Waits at most `WAIT` seconds for another process. At the start and at the end all files of
-        the folder are made readable by their owner alone. Nothing is done inside `as_held`.
+        Waits at most `WAIT` seconds for another process, but not for a page, which stays open. At
+        the start and at the end all files of the folder are made readable by their owner alone.
+        Nothing is done inside `as_held`.
+
+        Args:
+            forgetting: whether an item of the run may be partly forgotten.
+            page: the address of the page for annotators that the caller serves.
 
         Raises:
-            RunLocked: another process has the lock; the message names it.
+            RunLocked: another process has the lock; the message names it, or its page.
             RunError: see `expect_whole`; not with `forgetting`.
         """
         if self.path.resolve() in HELD.get():
@@ -150,7 +155,7 @@ class RunFolder:
             self._acquire(file)
             file.seek(0)
             file.truncate()
-            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.write(f"process {os.getpid()} on {socket.gethostname()}\n{page}")
             file.flush()
             if not forgetting:
                 self.expect_whole()
@@ -177,13 +182,19 @@ class RunFolder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                file.seek(0)
+                holder, _, page = file.read().strip().partition("\n")
+                if page:
+                    raise RunLocked(
+                        f"the run {self.path} is open on its page at {page}: do this on the owner's"
+                        " page, or stop the page first (Ctrl-C where it was started)"
+                    ) from None
                 if time.monotonic() < last:
                     time.sleep(POLL)
                     continue
-                file.seek(0)
-                holder = file.read().strip() or "another process"
                 raise RunLocked(
-                    f"the run {self.path} is held by {holder}: wait for it, or stop it first"
+                    f"the run {self.path} is held by {holder or 'another process'}: wait for it, or"
+                    " stop it first"
                 ) from None
             return
 
@@ -195,12 +206,9 @@ class RunFolder:
             else:
                 draft.unlink(missing_ok=True)
 
-    def holder(self) -> str:
-        """The process that holds the run, or held it last."""
-        try:
-            return (self.path / LOCK).read_text().strip()
-        except OSError:
-            return ""
+    def page(self) -> str:
+        """The address of the page for annotators that holds the run now; empty if none does."""
+        return (self.path / LOCK).read_text().partition("\n")[2] if self.held() else ""
 
     def held(self) -> bool:
         """Whether some process holds the run right now."""
