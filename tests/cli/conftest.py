@@ -112,7 +112,7 @@ class FakeApi:
             "sentence": None,
             "resume": None,
             "sheets": None,
-            "held": [],
+            "differing": [],
             "test": None,
             "audit": None,
         }

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.cli.verbs.run import shown_run
-from stacksl.ledger.ledger import Ledger
+from stacksl.report.quality import Differing
+from stacksl.runs.session import session
 from stacksl.runs.storage.folder import State
 
 from ..runs.conftest import CLASSES
@@ -296,15 +298,14 @@ def test_setting_somebody_aside_shows_the_price_of_buying_anew(
     assert (said.code, "to buy anew, but the budget has 0 left" in said.err) == (2, True)
 
 
-def test_who_is_held_is_named_with_what_to_do(waiting: Run, stacksl: Shell) -> None:
-    assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
-    detail = {"rows": 20, "agreed": 1, "expected": 9.5, "p": 0.0001}
-    with Ledger.open(waiting.folder.ledger) as ledger:
-        ledger.stand("held", "anna", detail)
-    held = json.loads(stacksl("status", "run", "--json").out)["held"]
-    assert held == [{"name": "anna", **detail}]
-    files = [path for path in sheets(waiting) if "ben" in path.name]
-    for words in (("status",), ("people",), ("answer", *map(fill, files), "--quiet")):
+def test_who_differs_from_the_others_is_named_with_what_to_do(
+    waiting: Run, stacksl: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Differing("anna", 20, 1, 9.5, 0.0001)
+    monkeypatch.setattr(session, "differing", lambda *given: (found,))
+    for words in (("answer", *map(fill, sheets(waiting)), "--quiet"), ("status",), ("people",)):
         said = stacksl(words[0], "run", *words[1:]).out
-        assert "Held" in said or "held" in said
+        assert "1 of 20 answers as predicted, where others have 9.5" in said
         assert "--set-aside anna or --keep anna" in said
+    for verb in ("status", "people"):
+        assert json.loads(stacksl(verb, "run", "--json").out)["differing"] == [asdict(found)]

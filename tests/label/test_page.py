@@ -13,10 +13,13 @@ from stacksl.api import Run
 from stacksl.errors import RunError
 from stacksl.label.access import OWNER
 from stacksl.label.player import Player
+from stacksl.report.quality import Differing
+from stacksl.runs.session import session
 from stacksl.runs.storage.folder import WAIT
 
 from ..runs.people_cases import answer_all
 from .conftest import CLASSES_SHOWN, HERE, Browser, Opened, play
+from .test_refits import wait_for
 
 
 def test_two_annotators_finish_a_run_to_the_last_label(opened: Opened) -> None:
@@ -373,6 +376,35 @@ def test_the_owner_changes_the_budget_invites_and_corrects(opened: Opened) -> No
     assert report.status_code == 200
     assert "sandbox" in report.headers["content-security-policy"]
     assert anna.http.get("/report").status_code == 403
+
+
+def test_the_owner_sets_aside_who_differs_and_keeps_them(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Differing("anna", 20, 1, 9.5, 0.0001)
+    monkeypatch.setattr(session, "differing", lambda *given: (found,))
+    page = opened()
+    anna, owner = page.browser("anna"), page.browser(OWNER)
+    told = owner.http.get("/rows").text
+    assert "differs from the others: 1 of 20 answers as predicted, where others have 9.5." in told
+
+    def act(**body: Any) -> Any:
+        headers = {"Origin": HERE, "X-CSRF-Token": owner.csrf}
+        return owner.http.post("/owner", json={"name": "anna", **body}, headers=headers)
+
+    assert anna.rows()
+    assert act(act="set_aside").json()["state"] == "asked"
+    assert page.run.annotators()[0].standing == ""
+    assert act(act="set_aside", agreed=True).json()["sentence"] == "anna is set aside."
+    assert [each.standing for each in page.run.annotators()] == ["set_aside", ""]
+    wait_for(lambda: not anna.rows())
+    wait_for(lambda: "set aside</small>" in owner.http.get("/rows").text)
+    refused = act(act="set_aside", name="ben", agreed=True)
+    assert refused.status_code == 422
+    assert "expected an annotator left to answer" in refused.json()["sentence"]
+    assert act(act="keep").json()["sentence"] == "The answers of anna count."
+    assert page.run.annotators()[0].standing == "kept"
+    assert act(act="keep", name="carl").status_code == 422
 
 
 def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:

@@ -89,25 +89,24 @@ def test_agreement_counts_first_answers_and_none_that_is_set_aside(ledger: Ledge
     ledger.take([Answer("q0", 1, 1, 3, "ben")])
     ledger.correct("q0", 3, "anna")
     assert [(a.word, b.word) for a, b in ledger.agreement()] == [(1, 3)]
-    ledger.stand("set_aside", "anna", {})
+    ledger.stand("set_aside", "anna")
     assert ledger.agreement() == []
 
 
-def test_answers_of_one_who_is_held_are_paid_and_learnt_when_kept(ledger, decision) -> None:
-    ledger.stand("held", "anna", {"rows": 20})
-    assert labels(ledger) == {"q0": 1, "q1": 0, "q2": 2}, "what was learnt stays"
+def test_answers_of_one_set_aside_are_paid_and_learnt_when_kept(ledger, decision) -> None:
+    ledger.stand("set_aside", "anna")
     ledger.post([decision(6, item="q5")])
     assert lessons(ledger.take([Answer("q5", 0, 1, 1, "anna")])) == []
-    assert (ledger.spent, ledger.learnt) == (6, 3)
-    ledger.stand("kept", "anna", {})
-    assert labels(ledger)["q5"] == 1
-    assert ledger.standing()["anna"].event == "kept"
+    assert ledger.spent == 6
+    ledger.stand("kept", "anna")
+    assert labels(ledger) == {"q0": 1, "q1": 0, "q2": 2, "q5": 1}
+    assert ledger.standing["anna"] == "kept"
 
 
 def test_who_is_set_aside_teaches_nothing_until_kept(ledger: Ledger) -> None:
     ledger.reserve(["q1"], "train")
     ledger.take([Answer("q1", 1, 1, 3, "ben")])
-    ledger.stand("set_aside", "anna", {})
+    ledger.stand("set_aside", "anna")
     assert labels(ledger) == {"q0": None, "q1": 3, "q2": 2}
     assert ledger.set_aside == {"anna"}
     assert (ledger.left_out("train"), ledger.left_out("audit")) == (["q0"], ["q3"])
@@ -118,14 +117,14 @@ def test_who_is_set_aside_teaches_nothing_until_kept(ledger: Ledger) -> None:
     assert labels(ledger)["q0"] == 2
     assert audited(ledger) == {"q3": 3, "q4": 0}
     assert ledger.bought("audit") == ["q3", "q4"]
-    ledger.stand("kept", "anna", {})
+    ledger.stand("kept", "anna")
     assert labels(ledger) == {"q0": 1, "q1": 0, "q2": 2}
     assert audited(ledger) == {"q3": 1, "q4": 0}
 
 
 def test_who_is_set_aside_later_still_measures_the_audit_that_was_shown(ledger: Ledger) -> None:
     ledger.show_audit()
-    ledger.stand("set_aside", "anna", {})
+    ledger.stand("set_aside", "anna")
     assert audited(ledger) == {"q3": 1, "q4": 0}
     assert audited(ledger, now=True) == {"q4": 0}
     assert ledger.left_out("audit") == []
@@ -135,7 +134,7 @@ def test_who_is_set_aside_later_still_measures_the_audit_that_was_shown(ledger: 
 
 def test_a_forgotten_item_is_not_learnt_again(ledger: Ledger) -> None:
     ledger.forget("q0")
-    ledger.stand("set_aside", "anna", {})
+    ledger.stand("set_aside", "anna")
     assert [row.event for row in ledger.rows()][-2:] == ["set_aside", "relabelled"]
     assert ledger.left_out("train") == ["q1"]
 

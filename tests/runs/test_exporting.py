@@ -175,12 +175,12 @@ def test_pairs_have_the_chosen_option_and_where_it_is_from(tmp_path: Path, hub: 
     assert all(row["label"] in row["options"] for row in saved)
 
 
-def test_answers_that_are_held_back_make_no_pairs(tmp_path: Path) -> None:
+def test_answers_that_are_set_aside_make_no_pairs(tmp_path: Path) -> None:
     items = [Item(f"q{n}", f"question {n}", ("yes it is", "no", f"other {n}")) for n in range(20)]
     more: dict[str, Any] = {"labeler": "file", "annotators": "anna,ben", "sheets": "csv"}
     waiting = run(items, budget=8, audit=0, batch=8, mode="pool", out=tmp_path / "run", **more)
     with Ledger.open(waiting.path / "ledger.db") as ledger:
-        ledger.stand("held", "ben", {})
+        ledger.stand("set_aside", "ben")
     waiting.answer(*[fill(path, lambda _: "A") for path in sheets(waiting)])
     assert len(bought(waiting, state="answered", labeler="ben")) == 4
     assert write_pairs(waiting, tmp_path / "pairs.jsonl", names=True) == 2 * 4

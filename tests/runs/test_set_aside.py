@@ -1,4 +1,4 @@
-"""Annotators who are held by the test, set aside and kept: what is learnt, paid and bought anew."""
+"""Annotators who differ by the test, are set aside and kept: what is learnt and bought anew."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from .people_cases import (
     gold,
     killed,
     open_rows,
+    read_rows,
     sheets,
     truth,
 )
@@ -69,12 +70,12 @@ def learnt_of(run: Run) -> dict[str, set[str]]:
 
 
 @pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of two whose Anna reads another list, when the test has found it."""
-    folder = tmp_path_factory.mktemp("held")
+    folder = tmp_path_factory.mktemp("found")
     run = begin(folder, count=300, budget=120, batch=20, audit=20, names=True, **TWO)
     for _ in range(8):
-        if "held" in events(run):
+        if run.status()["differing"]:
             return run
         answer(run)
     raise AssertionError("the permuted list was not found")
@@ -87,38 +88,51 @@ def copy(run: Run, folder: Path) -> Run:
     return Run.open(folder / "run")
 
 
-def test_a_permuted_list_is_found_and_what_follows_is_paid_and_not_learnt(
-    held: Run, tmp_path: Path
+def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(
+    found: Run, tmp_path: Path
 ) -> None:
-    run = copy(held, tmp_path)
-    (said,) = run.status()["held"]
+    run = copy(found, tmp_path)
+    (said,) = run.status()["differing"]
     assert (said["name"], said["agreed"] < said["expected"] / 2) == ("anna", True)
     with run.ledger as ledger:
-        row = ledger.standing()["anna"]
         audit = set(ledger.bought("audit"))
-        at = row.seq
-    assert not any("anna" in name and n for name, n in open_rows(run).items()), "no new rows"
-    assert {each.name: each.standing for each in run.annotators()} == {"anna": "held", "ben": ""}
+    assert any("anna" in name and n for name, n in open_rows(run).items()), "rows as before"
+    assert {each.name: each.standing for each in run.annotators()} == {"anna": "", "ben": ""}
     assert not audit & set(learnt_of(run))
     to_the_end(run)
-    with run.ledger as ledger:
-        after = [row for row in ledger.rows(at) if row.event in ("answered", "learnt")]
-        assert not [r for r in after if r.event == "learnt" and r.labeler == "anna"]
-    assert run.status()["held"], "the owner has not decided yet"
+    assert any("anna" in names for names in learnt_of(run).values())
+    (said,) = run.status()["differing"]
+    told = f"{said['agreed']} of {said['rows']} answers as predicted"
+    assert "anna differs" in (report := (run.path / "report.html").read_text())
+    assert told in report
+    forwarded = run.report(text=False).read_text()
+    assert told in forwarded
+    assert "anna" not in forwarded
     expect_sound(run)
 
 
-def test_who_is_set_aside_is_left_out_and_bought_anew_on_consent_only(
-    held: Run, tmp_path: Path
+def test_what_is_named_on_the_way_changes_with_every_25_answers_alone(
+    found: Run, tmp_path: Path
 ) -> None:
-    run = copy(held, tmp_path)
+    run = copy(found, tmp_path)
+    (before,) = run.status()["differing"]
+    path = next(path for path in sheets(run) if "anna" in path.name)
+    rows = read_rows(path)
+    run.answer(fill(path, shifted, keys=[rows[0]["key"]]))
+    assert run.status()["differing"] == [before]
+
+
+def test_who_is_set_aside_is_left_out_and_bought_anew_on_consent_only(
+    found: Run, tmp_path: Path
+) -> None:
+    run = copy(found, tmp_path)
     spent = run.status()["spent"]
     run.people(set_aside="anna")
     assert all("ben" in names for names in learnt_of(run).values())
     items, cost = run.left_out()
     assert items == len(bought(run, labeler="anna", state="answered")) > 0
     assert cost == items * 2_000_000
-    assert run.status()["held"] == []
+    assert run.status()["differing"] == []
     expect_sound(run)
     before = {str(row["item"]) for row in bought(run, labeler="anna", purpose="train")}
     run.people(buy_anew=True)
@@ -130,14 +144,14 @@ def test_who_is_set_aside_is_left_out_and_bought_anew_on_consent_only(
     expect_sound(run)
 
 
-def test_a_false_alarm_is_taken_back_and_what_was_held_is_learnt(held: Run, tmp_path: Path) -> None:
-    run = copy(held, tmp_path)
+def test_a_false_alarm_is_taken_back(found: Run, tmp_path: Path) -> None:
+    run = copy(found, tmp_path)
     run.people(set_aside="anna")
     run.people(keep="anna")
     assert {each.name: each.standing for each in run.annotators()}["anna"] == "kept"
     assert any("anna" in names for names in learnt_of(run).values())
     to_the_end(run)
-    assert events(run).count("held") == 1, "whom the owner keeps is not tested again"
+    assert run.status()["differing"] == [], "whom the owner keeps is not tested again"
     with run.ledger as ledger:
         said = {str(r["item"]) for r in ledger.export() if r["answer"] is not None}
         assert said - set(ledger.bought("audit")) == set(learnt_of(run))
@@ -160,7 +174,7 @@ def test_the_model_without_somebody_after_the_end_is_that_of_the_others_alone(
     expect_sound(run)
 
 
-def test_honest_annotators_are_not_held(tmp_path: Path) -> None:
+def test_honest_annotators_are_not_named(tmp_path: Path) -> None:
     rng = random.Random(3)
 
     def often(row: Row) -> str:
@@ -170,11 +184,11 @@ def test_honest_annotators_are_not_held(tmp_path: Path) -> None:
     for _ in range(10):
         if run.status()["state"] == "waiting":
             answer_all(run, often)
-    assert "held" not in events(run)
+        assert run.status()["differing"] == []
 
 
-def test_decisions_that_cannot_be(held: Run, tmp_path: Path) -> None:
-    run = copy(held, tmp_path)
+def test_decisions_that_cannot_be(found: Run, tmp_path: Path) -> None:
+    run = copy(found, tmp_path)
     before = events(run)
     with pytest.raises(RunError, match="'carl' is no annotator"):
         run.people(set_aside="carl")
@@ -209,8 +223,8 @@ def test_a_decision_that_is_killed_is_completed_by_resume(
     expect_sound(run)
 
 
-def test_rows_of_who_is_set_aside_are_dropped_on_demand(held: Run, tmp_path: Path) -> None:
-    kept, dropped = copy(held, tmp_path / "kept"), copy(held, tmp_path / "dropped")
+def test_rows_of_who_is_set_aside_are_dropped_on_demand(found: Run, tmp_path: Path) -> None:
+    kept, dropped = copy(found, tmp_path / "kept"), copy(found, tmp_path / "dropped")
     kept.people(set_aside="anna")
     dropped.people(set_aside="anna", drop=True)
     for run in (kept, dropped):
@@ -218,4 +232,4 @@ def test_rows_of_who_is_set_aside_are_dropped_on_demand(held: Run, tmp_path: Pat
         expect_sound(run)
     assert len(bought(dropped, state="released")) >= len(bought(kept, state="released"))
     with pytest.raises(RunError, match="give --free, --key, --away or --set-aside with --drop"):
-        copy(held, tmp_path / "none").people(drop=True)
+        copy(found, tmp_path / "none").people(drop=True)

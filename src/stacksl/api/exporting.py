@@ -56,7 +56,7 @@ def write_pairs(run: StoredRun, path: Path, *, names: bool = False) -> int:
     """Write the answers that train as pairs for DPO, in TRL's format with an explicit prompt.
 
     A chosen option makes a pair with each other option of its item. Answers that measure the
-    model, of people who are set aside or held back, and that name no option make none.
+    model, of people who are set aside, and that name no option make none.
 
     Returns:
         The number of pairs.
@@ -79,9 +79,9 @@ def write_pairs(run: StoredRun, path: Path, *, names: bool = False) -> int:
 
 def _pairs(bought: Bought) -> list[dict[str, Any]]:
     row, item = bought.row, bought.item
-    if item is None or row["label"] is None or row["purpose"] in (*MEASURING, SOFT):
+    if item is None or row["label"] is None or row["set_aside"]:
         return []
-    if row["set_aside"] or bought.held:
+    if row["purpose"] in (*MEASURING, SOFT):
         return []
     kept = {name: row[name] for name in PAIR[3:]}
     pair = {"prompt": item.prompt, "chosen": row["label"]}

@@ -75,14 +75,10 @@ def label_own(run: StoredRun, progress: Progress) -> Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Bought:
-    """A bought answer as a row of `COLUMNS`, and its item; None of a forgotten one.
-
-    It is `held` where its annotator is held back and it was not learnt before.
-    """
+    """A bought answer as a row of `COLUMNS`, and its item; None of a forgotten one."""
 
     row: dict[str, Any]
     item: Item | None
-    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +111,6 @@ def bought_answers(run: StoredRun, *, names: bool) -> Answers:
         bought = ledger.export()
         when = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
         aside, pairs = ledger.set_aside, ledger.agreement()
-        held = {name for name, row in ledger.standing().items() if row.event == "held"}
     rest = [row for row in bought if row["item"] not in hidden]
     shown = [row for row in rest if row["state"] == "answered"]
     people = {} if names else _numbers(spec, bought)
@@ -126,7 +121,6 @@ def bought_answers(run: StoredRun, *, names: bool) -> Answers:
                 _answer(row, item := items.get(str(row["item"])), when, people)
                 | {"set_aside": row["labeler"] in aside},
                 item,
-                row["labeler"] in held and row["learnt_at"] is None,
             )
             for row in shown
         ],

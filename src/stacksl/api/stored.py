@@ -141,7 +141,7 @@ class Run(StoredRun):
                 in any case.
             set_aside: annotators none of whose answers is trained on or measures an audit that
                 was not shown yet; they get no rows, and those they have are freed.
-            keep: annotators whose answers count again, those that were held as well.
+            keep: annotators whose answers count again, and who are tested no more.
             buy_anew: buy one more label of each item that `left_out` counts.
             progress: called with the progress of the run.
 

@@ -60,7 +60,9 @@ class Passed(Named):
 class Act(Form):
     """What the owner does; the fields beside `act` are those that it needs."""
 
-    act: Literal["pause", "resume", "link", "revoke", "budget", "annotator", "correct"]
+    act: Literal[
+        "pause", "resume", "link", "revoke", "budget", "annotator", "correct", "set_aside", "keep"
+    ]
     name: str | None = Field(None, max_length=1000)
     value: str | None = Field(None, max_length=2000)
     agreed: bool = False

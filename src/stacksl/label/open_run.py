@@ -22,7 +22,6 @@ from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Handed, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
-from stacksl.runs.session.comparing import hold_back
 from stacksl.runs.storage.folder import State
 
 Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
@@ -31,7 +30,6 @@ T = TypeVar("T")
 LOW = 2  # open rows of an annotator below which more are bought
 FIRST_PAUSE = 60.0  # seconds until a model that does not answer is asked again, doubled each time
 LONGEST_PAUSE = 900.0
-TESTED = 20  # answers between two tests of annotators against each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +95,7 @@ class OpenRun:
         self._lessons: list[Receipt] = []
         self._answered: Counter[str] = Counter()
         self._skipped: Counter[str] = Counter()
-        self._tested = 0
         self._agreement: dict[str, tuple[int, int]] = {}
-        self._standing: dict[str, str] = {}
         self._shown: dict[str, Asked] = {}
         for row in self.ledger.export():
             by_people = row["purpose"] != SOFT
@@ -214,10 +210,6 @@ class OpenRun:
         that takes a third of the time, and nobody waits for it.
         """
         self._learn()
-        if sum(self._answered.values()) >= self._tested + TESTED:
-            self._tested = sum(self._answered.values())
-            self.away |= hold_back(self.session)
-            self.sheets.away = self.away | (self._idle or frozenset())
         if self.clock() >= self._retry:
             self.sheets.again()
         asks = not self.halted
@@ -227,8 +219,6 @@ class OpenRun:
         if asks:
             self._wait_for_model()
         self._agreement = self._compared()
-        standing = {name: row.event for name, row in self.ledger.standing().items()}
-        self._standing = {n: s.replace("_", " ") for n, s in standing.items() if s != "kept"}
         return state
 
     @property
@@ -309,13 +299,15 @@ class OpenRun:
             money=self.ledger.money,
             agreed=self._agreement.get("", none)[0],
             compared=self._agreement.get("", none)[1],
+            differing=self.session.differing,
             classes=self.sheets.classes,
             silence=self.silence,
         )
 
     def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:
         priced = self.ledger.money is not None
-        idle = self._idle or frozenset()
+        idle, aside = self._idle or frozenset(), self.ledger.set_aside
+        states = {"set aside": aside, "away": self.away, "idle": idle}
         return tuple(
             Person(
                 name,
@@ -325,8 +317,7 @@ class OpenRun:
                 self._answered[name] * self.sheets.prices.of(name) if priced else 0,
                 self.people.pace[name].an_hour,
                 *self._agreement.get(name, (0, 0)),
-                self._standing.get(name)
-                or ("away" if name in self.away else "idle" if name in idle else ""),
+                next((state for state, names in states.items() if name in names), ""),
             )
             for name in self.people.names
         )

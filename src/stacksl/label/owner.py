@@ -16,6 +16,7 @@ from stacksl.label.site import Refused, Site
 from stacksl.report.wording import money, plural
 from stacksl.runs.changes.change import Change, change_run, preview
 from stacksl.runs.changes.correcting import list_corrections, record_corrections
+from stacksl.runs.changes.freeing import free_rows
 
 T = TypeVar("T")
 
@@ -133,6 +134,19 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
     return {"state": "done", "sentence": f"Corrected: {said}"}
 
 
+def _judge(site: Site, act: Act) -> dict[str, Any]:
+    player, name = site.player, _known(site, act)
+    if act.act == "keep":
+        _done(player.do(lambda: free_rows(player.folder, keep=[name]), closes=True))
+        return {"state": "done", "sentence": f"The answers of {name} count."}
+    if not act.agreed:
+        return _question(
+            f"No answer of {name} is trained on or measures an audit; open rows go to others."
+        )
+    _done(player.do(lambda: free_rows(player.folder, aside=[name]), closes=True))
+    return {"state": "done", "sentence": f"{name} is set aside."}
+
+
 _ACTS: dict[str, Callable[[Site, Act], dict[str, Any]]] = {
     "pause": _pause,
     "resume": _pause,
@@ -141,6 +155,8 @@ _ACTS: dict[str, Callable[[Site, Act], dict[str, Any]]] = {
     "budget": _budget,
     "annotator": _annotator,
     "correct": _correct,
+    "set_aside": _judge,
+    "keep": _judge,
 }
 
 

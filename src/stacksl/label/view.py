@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from stacksl.data import Classes
 from stacksl.labelers.sheets.rows import Asked
+from stacksl.report.quality import Differing
 from stacksl.runs.session.assignment import SheetLabeler
 
 State = Literal["open", "finished", "failed"]
@@ -29,7 +30,7 @@ class Person:
         cost: of the accepted answers, in micro-units.
         an_hour: answers an hour lately, if there are enough.
         agreed, compared: training answers that a second person gave too, and how many agree.
-        standing: `idle`, `away`, `held`, `set aside` or empty.
+        standing: `idle`, `away`, `set aside` or empty.
     """
 
     name: str
@@ -95,6 +96,7 @@ class View:
         budget: the most labels.
         money: the most micro-units; None where labels have no price.
         agreed, compared: pairs of training answers to one item, and how many agree.
+        differing: annotators who answer in another way than the others.
         classes: the fixed classes, if any.
         sentence: why the run failed.
         silence: of a model beside people.
@@ -108,6 +110,7 @@ class View:
     money: int | None = None
     agreed: int = 0
     compared: int = 0
+    differing: tuple[Differing, ...] = ()
     classes: Classes | None = None
     sentence: str | None = None
     silence: Silence | None = None

@@ -128,16 +128,11 @@ class Accounts:
         return found
 
     def teaches(self, state: State) -> bool:
-        """Whether an answer can be learnt: it names a candidate, and nothing holds it back.
-
-        All answers of a labeler who is set aside are held back, and of one who is held those that
-        were not learnt yet.
-        """
+        """Whether an answer can be learnt: it names a candidate, of nobody who is set aside."""
         apart = state.purpose in (*MEASURING, SOFT)
         if state.stage != "answered" or state.index is None or apart:
             return False
-        held = self.standing.get(state.labeler or "") == "held" and state.learnt_at is None
-        return not held and not self.is_aside(state)
+        return not self.is_aside(state)
 
     def is_aside(self, state: State) -> bool:
         """Whether an answer is of a labeler who is set aside."""

@@ -22,7 +22,6 @@ EVENTS: Final = (
     "corrected",
     "learnt",
     "relabelled",
-    "held",
     "set_aside",
     "kept",
     "shown",
@@ -31,7 +30,7 @@ EVENTS: Final = (
     "class_added",
     "budget",
 )
-STANDINGS: Final = ("held", "set_aside", "kept")
+STANDINGS: Final = ("set_aside", "kept")
 PURPOSES: Final = ("train", "audit", "progress", "owned", "soft")
 MEASURING: Final = ("audit", "progress")  # drawn at random, and never learnt
 SOFT: Final = (

@@ -211,12 +211,10 @@ def correct(pending: Pending, answer: Answer, named: bool) -> tuple[State, Label
     return None if index is None else (state, Label(index))
 
 
-def stand(pending: Pending, event: str, name: str, detail: Mapping[str, object]) -> None:
-    """Record that the answers of a labeler are `held`, `set_aside`, or `kept` again."""
+def stand(pending: Pending, event: str, name: str) -> None:
+    """Record that the answers of a labeler are `set_aside`, or `kept` again."""
     code = pending.private.code(name)
-    pending.record(event, labeler=code, payload=canonical(dict(detail)))
-    if event == "held":  # what was learnt before stays
-        return
+    pending.record(event, labeler=code)
     purchases = pending.accounts.purchases.items()
     for item in dict.fromkeys(key[0] for key, state in purchases if state.labeler == code):
         if pending.items.commitment(item) is not None:  # else it was forgotten

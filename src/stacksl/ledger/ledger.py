@@ -262,17 +262,15 @@ class Ledger(LedgerReader):
         state, label = learnt
         return self._certificate(state.round or 0), label
 
-    def stand(self, event: str, labeler: str, detail: Mapping[str, object]) -> None:
-        """Record whose answers are learnt; `detail` holds any JSON values.
+    def stand(self, event: str, labeler: str) -> None:
+        """Record whose answers are learnt.
 
         Args:
-            event: `held` (answers from now on are paid and not learnt), `set_aside` (none of the
-                labeler's answers is learnt, nor measures an audit that was not shown yet), or
-                `kept` (all of them are learnt, those that were held as well).
+            event: `set_aside` (none of the labeler's answers is learnt, nor measures an audit that
+                was not shown yet), or `kept` (all of them are learnt).
             labeler: by name.
-            detail: why.
         """
-        self._journal.durably(lambda pending: grants.stand(pending, event, labeler, detail))
+        self._journal.durably(lambda pending: grants.stand(pending, event, labeler))
 
     def show_audit(self) -> None:
         """Record that the audit is about to be shown: its answers so far are what it measures."""

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Self, get_args
 
 from stacksl.ledger.accounts import Accounts
-from stacksl.ledger.events import MEASURING, STANDINGS, Row, tombstone, word_in
+from stacksl.ledger.events import MEASURING, Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -246,15 +246,16 @@ class LedgerReader:
                 found.setdefault(answer.item, _as(answer, word))
         return found
 
-    def standing(self) -> dict[str, Row]:
-        """The last row of `STANDINGS` of each labeler who has one, by name."""
-        return {str(row.labeler): row for row in self._journal.rows(only=STANDINGS)}
+    @property
+    def standing(self) -> dict[str, str]:
+        """The last of `STANDINGS` of each labeler who has one, by name."""
+        name = self._journal.private.name
+        return {str(name(code)): how for code, how in self._accounts.standing.items()}
 
     @property
     def set_aside(self) -> frozenset[str]:
         """The labelers whose answers are set aside, by name."""
-        aside = (code for code, how in self._accounts.standing.items() if how == "set_aside")
-        return frozenset(str(self._journal.private.name(code)) for code in aside)
+        return frozenset(name for name, how in self.standing.items() if how == "set_aside")
 
     def label_of(self, item: str) -> int | None:
         """The label that refits learn of an item whose label was learnt; None for none."""

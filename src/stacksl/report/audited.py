@@ -117,7 +117,7 @@ def answer_rows(asking: Asking) -> list[Named]:
         rows.append(Named("Conflicting or late, not charged", count(asking.disputes)))
     if asking.agreement is not None:
         rows.append(Named("Two annotators agreed", _agreement(asking.agreement)))
-    return rows
+    return rows + [Named(f"{each.name} differs", each.sentence) for each in asking.differing]
 
 
 def _agreement(found: Agreement) -> str:
@@ -187,7 +187,7 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
         (budget.answered, "learnt", "the model was trained on them"),
         (budget.unlearnt, "second answers", "to compare people; not learnt"),
         (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
-        (budget.aside, "set aside", "answers of people who are held or set aside; charged"),
+        (budget.aside, "set aside", "answers of people who are set aside; charged"),
         (budget.forgotten, "forgotten", "learnt, then removed with their items"),
         (budget.open, "still out", "asked and not yet answered"),
         (budget.progress, "progress sample", "never learnt; read on the way"),

@@ -86,7 +86,7 @@ class Budget(Fact):
         open: training answers not yet returned.
         unnamed: training answers that named no candidate.
         unlearnt: second answers on an item that was learnt.
-        aside: training answers of people who are set aside or held.
+        aside: training answers of people who are set aside.
         forgotten: labels that were learnt, of items that were forgotten since.
     """
 

@@ -266,6 +266,33 @@ class Disagreement(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class Differing(Fact):
+    """An annotator who agrees with a prediction far less than the others do, on training rows.
+
+    Attributes:
+        name: of the annotator.
+        rows: how many rows were compared.
+        agreed: on how many of them the answer was the prediction.
+        expected: on how many it would be at the others' rate on rows as hard.
+        p: the p-value of so few.
+    """
+
+    name: str
+    rows: int
+    agreed: int
+    expected: float
+    p: float
+
+    @property
+    def sentence(self) -> str:
+        """The comparison in words."""
+        return (
+            f"{self.agreed} of {self.rows} answers as predicted, where others have"
+            f" {self.expected:.1f}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Asking(Fact):
     """The answers, those of the audit included.
 
@@ -279,6 +306,7 @@ class Asking(Fact):
         changes: of the budget, in their order.
         added: (rounds before it, classes from then on) for each class added on the way.
         abstaining: a sentence on what the none-of-these trained; empty where there were none.
+        differing: annotators who answer in another way than the others.
     """
 
     labels: int
@@ -292,6 +320,7 @@ class Asking(Fact):
     changes: tuple[BudgetChange, ...] = ()
     added: tuple[tuple[int, int], ...] = ()
     abstaining: str = ""
+    differing: tuple[Differing, ...] = ()
 
     @property
     def answers(self) -> int:

@@ -175,11 +175,13 @@ def _without_people(asking: Asking | None, classes: Mapping[str, str]) -> Asking
     if asking is None:
         return None
     named = [each.name for row in asking.disagreements for each in row.answers]
+    named += [each.name for each in asking.differing]
     people = dict.fromkeys([*(row.labeler for row in asking.costs), *named])
     numbers = {name: f"annotator {at}" for at, name in enumerate(people, 1)}
     return replace(
         asking,
         costs=tuple(replace(row, labeler=numbers[row.labeler]) for row in asking.costs),
+        differing=tuple(replace(row, name=numbers[row.name]) for row in asking.differing),
         disagreements=tuple(
             replace(
                 row,

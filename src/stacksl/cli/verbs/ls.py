@@ -12,7 +12,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, count, dollars, facts, measured, spent, table
-from stacksl.cli.verbs.run import held_lines, sheet_lines
+from stacksl.cli.verbs.run import differing_lines, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.laboratory import of_laboratory
 from stacksl.report.wording import MICRO
@@ -58,7 +58,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Rounds", count(result["rounds"])),
             ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
-            *held_lines(result),
+            *differing_lines(result),
             ("Gate", result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
             ("Accuracy by the audit", measured(result["audit"])),

@@ -12,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, count, dollars, facts, table, visible
-from stacksl.cli.verbs.run import agree, held_lines, is_interactive, shown_run, word
+from stacksl.cli.verbs.run import agree, differing_lines, is_interactive, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
 
@@ -114,7 +114,7 @@ def people(
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="The answers of NAME count, held ones as well."),
+        typer.Option(metavar="NAME", help="The answers of NAME count, and are tested no more."),
     ] = None,
     buy_anew: Annotated[
         bool, typer.Option("--buy-anew", help="Buy the labels that --set-aside left out again.")
@@ -130,8 +130,8 @@ def people(
     Freed rows are assigned again. An answer that still arrives on an old sheet counts, unless
     another one was given before. Rows that measure the model are assigned again even with --drop.
 
-    Who agrees far less than the others is held: answers are paid and not learnt until --set-aside
-    or --keep. What --set-aside left out is bought again only with --buy-anew, within the budget.
+    Who agrees with the prediction far less than the others is named, until --set-aside or --keep.
+    What --set-aside left out is bought again only with --buy-anew, within the budget.
     """
     opened = options.open_run(run)
     freed = None
@@ -149,14 +149,14 @@ def people(
     if json:
         status = opened.status()
         result = {"run": str(run), "released": freed or 0, "sheets": status["sheets"] or []}
-        result |= {"held": status["held"], "left_out": opened.left_out()[0]}
+        result |= {"differing": status["differing"], "left_out": opened.left_out()[0]}
         print(as_json({**result, "people": [asdict(each) for each in opened.annotators()]}))
     elif freed or set_aside or keep or buy_anew:
         said = [f"{plural(freed, 'row')} freed"] if freed else []
         print("\n\n".join([*said, *_left_out(opened), shown_run(opened)]))
     else:
-        held = facts(held_lines(opened.status()))
-        print("\n\n".join(filter(None, [_listed(opened), held, *_left_out(opened)])))
+        differing = facts(differing_lines(opened.status()))
+        print("\n\n".join(filter(None, [_listed(opened), differing, *_left_out(opened)])))
 
 
 def _left_out(run: Run) -> list[str]:

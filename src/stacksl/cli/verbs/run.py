@@ -277,7 +277,7 @@ def _unfinished(result: dict[str, Any], more: str = "") -> str:
             ("Run", f"{result['run']}, {result['state']}{more}"),
             ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
-            *held_lines(result),
+            *differing_lines(result),
             *sheet_lines(result),
             ("Go on with", None if more else result["resume"]),
         ]
@@ -306,16 +306,17 @@ def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     return [*rows, *(("Because", sheet.get("why")) for sheet in sheets)]
 
 
-def held_lines(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A line for each annotator whose answers are held, with what the owner can do."""
+def differing_lines(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A line for each annotator who differs from the others, with what the owner can do."""
+    from stacksl.report.quality import Differing
+
+    run, found = word(Path(result["run"])), (Differing(**each) for each in result["differing"])
     return [
         (
-            f"Held: {each['name']}",
-            f"{each['agreed']} of {each['rows']} answers as predicted, where others have"
-            f" {each['expected']:.1f}; answers are paid, not learnt, until stacksl people"
-            f" {word(Path(result['run']))} --set-aside {each['name']} or --keep {each['name']}",
+            f"{each.name} differs",
+            f"{each.sentence}: stacksl people {run} --set-aside {each.name} or --keep {each.name}",
         )
-        for each in result.get("held") or ()
+        for each in found
     ]
 
 
@@ -330,7 +331,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
                 f"{count(result['rounds'])} rounds{_measuring(result)}",
             ),
             ("Cost", spent(result["money"])),
-            *held_lines(result),
+            *differing_lines(result),
             ("Accuracy on the test set", measured(result["test"])),
             ("Accuracy by the audit", measured(result["audit"])),
             ("Report", result["report"]),

@@ -23,7 +23,7 @@ from stacksl.runs.storage.folder import RunFolder
 class Annotator:
     """An annotator: the numbers of open and answered rows, and whether they are away.
 
-    `standing` is `held`, `set_aside`, `kept`, or empty; see `Ledger.stand`.
+    `standing` is `set_aside`, `kept`, or empty; see `Ledger.stand`.
     """
 
     name: str
@@ -42,7 +42,7 @@ def people(folder: RunFolder) -> list[Annotator]:
     spec = spec_of_people(folder)
     with Ledger.open(folder.ledger, readonly=True) as ledger:
         waiting = Counter(row.annotator for row, _ in open_rows(ledger))
-        bought, standing = ledger.export(), ledger.standing()
+        bought, standing = ledger.export(), ledger.standing
     done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
     away = away_from(folder)
     return [
@@ -51,7 +51,7 @@ def people(folder: RunFolder) -> list[Annotator]:
             waiting[name],
             done[name],
             name in away,
-            standing[name].event if name in standing else "",
+            standing.get(name, ""),
         )
         for name in annotators_of(spec.settings.annotators)
     ]
@@ -127,7 +127,7 @@ def free_rows(
             with ledger.together():
                 for event, names in (("set_aside", aside), ("kept", keep)):
                     for name in names:
-                        ledger.stand(event, name, {})
+                        ledger.stand(event, name)
                 dropped = leases if drop else _second(ledger, leases) if away or aside else []
                 ledger.free(leases, [lease for lease in dropped if lease.purpose not in MEASURING])
                 if anew:

@@ -26,6 +26,7 @@ from stacksl.report.quality import (
     ClassRow,
     Confusion,
     CurvePoint,
+    Differing,
     TestResult,
 )
 from stacksl.runs.finish.abstention import unnamed, words_on_threshold
@@ -87,6 +88,7 @@ def facts_of(
         asking=replace(
             asking_of(game.ledger, seen.changes, seen.added, priced=spec.budget.money is not None),
             disagreements=disagreements(game),
+            differing=tuple(Differing(**each) for each in state.get("differing", ())),
             abstaining=words_on_threshold(
                 tested.threshold,
                 len(unnamed(game.ledger)),

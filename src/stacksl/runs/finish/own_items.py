@@ -128,7 +128,7 @@ def uses(game: Game) -> dict[str, Any]:
         elif corpus.roles[row] == Role.ERASED:
             use = "forgotten"
         else:
-            use = "aside" if aside or row not in learnt else "unlearnt"
+            use = "aside" if aside else "unlearnt"
         found[use] += 1
     return found
 

@@ -365,9 +365,8 @@ def away_from(folder: RunFolder) -> frozenset[str]:
 
 
 def without_rows(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
-    """The annotators who get no new rows: those away, held or set aside."""
-    barred = (name for name, row in ledger.standing().items() if row.event != "kept")
-    return away_from(folder) | frozenset(barred)
+    """The annotators who get no new rows: those away or set aside."""
+    return away_from(folder) | ledger.set_aside
 
 
 def expect_free(settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""The annotators' test on the training rows of a run, and the rows it holds back."""
+"""The annotators' test on the training rows of a run."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ from stacksl.core.blocks import SharedBlock
 from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.annotators import compare_annotators, doubt_of
+from stacksl.report.quality import Differing
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.types import Decision
 
+AT_ONCE = 25  # answers: what is shown of a run that goes on would else tell what each was for
 
-def hold_back(game: Game) -> frozenset[str]:
-    """Hold the answers of annotators who agree far less than the others; their names.
 
-    Nobody is tested whom the owner has judged before, and answers of the audit are never used.
+def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
+    """The annotators who agree with the prediction far less than the others do.
+
+    Nobody is tested whom the owner has judged before. Answers of the audit are never used, and of
+    the others as many as a multiple of `at_once`.
     """
-    standing = {name: row.event for name, row in game.ledger.standing().items()}
-    rows = _answered(game.ledger)
+    standing, rows = game.ledger.standing, _answered(game.ledger)
+    rows = sorted(
+        rows[: len(rows) // at_once * at_once],
+        key=lambda pair: (pair[0].round, str(pair[1].item), str(pair[1].labeler)),
+    )
     names = sorted({str(row.labeler) for _, row in rows})
     against = [n for n, name in enumerate(names) if standing.get(name, "kept") == "kept"]
     tested = [n for n, name in enumerate(names) if name not in standing]
     if len(against) < 2 or not tested:
-        return frozenset()
+        return ()
     predicted, doubt = _predicted(game, rows)
     found = compare_annotators(
         np.array([names.index(str(row.labeler)) for _, row in rows]),
@@ -33,15 +40,15 @@ def hold_back(game: Game) -> frozenset[str]:
         tested,
         against,
     )
-    held = [each for each in found if each.differs]
-    for each in held:
-        detail = {"rows": each.rows, "agreed": each.agreed, "expected": each.expected, "p": each.p}
-        game.ledger.stand("held", names[each.annotator], detail)
-    return frozenset(names[each.annotator] for each in held)
+    return tuple(
+        Differing(names[each.annotator], each.rows, each.agreed, each.expected, each.p)
+        for each in found
+        if each.differs
+    )
 
 
 def _answered(ledger: LedgerReader) -> list[tuple[Decision, Row]]:
-    """The first answers of the training rows that name a candidate, in the order of rounds.
+    """The first answers of the training rows that name a candidate, in the order of answering.
 
     Each comes with the certificate that asked for it.
     """
@@ -54,7 +61,7 @@ def _answered(ledger: LedgerReader) -> list[tuple[Decision, Row]]:
             continue
         elif "index" in row.payload:
             found.append((certificates[row.surrogate].decision(), row))
-    return sorted(found, key=lambda pair: (pair[0].round, str(pair[1].item), str(pair[1].labeler)))
+    return found
 
 
 def _predicted(game: Game, rows: list[tuple[Decision, Row]]) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf
 from time import monotonic
 from typing import Any, Self
@@ -24,6 +24,7 @@ from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.events import SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
+from stacksl.report.quality import Differing
 from stacksl.runs.changes.added_classes import learn_named, widen_to
 from stacksl.runs.changes.pending import complete
 from stacksl.runs.finish.finish import finish
@@ -34,8 +35,8 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.loop.trainer import UNUSED
-from stacksl.runs.session.assignment import SheetLabeler
-from stacksl.runs.session.comparing import hold_back
+from stacksl.runs.session.assignment import FILE, SheetLabeler
+from stacksl.runs.session.comparing import AT_ONCE, differing
 from stacksl.runs.session.language import note_model
 from stacksl.runs.session.model_labels import TEMPLATE, price_beside
 from stacksl.runs.session.replay import UnreplayableRounds, replay
@@ -73,6 +74,7 @@ class Session(Game):
         record: writes `state.json`; None once the run has finished or failed.
         receipts: of the answers that had arrived when `play` began.
         forecaster: of the accuracy, once it was played.
+        differing: annotators who answer in another way than the others, once it was played.
     """
 
     spec: RunSpec
@@ -81,6 +83,7 @@ class Session(Game):
     record: Record | None = None
     receipts: list[Receipt] = field(default_factory=list)
     forecaster: Forecaster | None = None
+    differing: tuple[Differing, ...] = ()
 
     @classmethod
     @contextmanager
@@ -219,6 +222,9 @@ class Session(Game):
         assert self.forecaster is not None
         record.facts["plan"] = self.forecaster.facts(ended=not waits)
         record.facts["stopped"] = self.forecaster.stopped
+        if self.spec.settings.labeler == FILE:
+            self.differing = differing(self, AT_ONCE if waits else 1)
+            record.facts["differing"] = [asdict(each) for each in self.differing]
         if not waits:
             learn_named(self.spec, self, audit=True)
             self.trainer.finish()
@@ -243,8 +249,6 @@ class Session(Game):
         for receipt in self.receipts:
             self.learn(receipt)
         learn_named(self.spec, self)
-        if isinstance(self.labeler, SheetLabeler):
-            self.labeler.away |= hold_back(self)
         settings = self.spec.settings
         watch = Watch(self.spec.folder, settings.checkpoint_every, self, self.report)
         self.forecaster = Forecaster(self.spec, self)

@@ -57,7 +57,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "resume": None if page else _next_step(folder, state["state"], table),
         "warnings": state.get("warnings", []),
         "sheets": state.get("sheets"),
-        "held": counts["held"],
+        "differing": state.get("differing", []),
         "test": _accuracy(folder, "test", "macro_f1"),
         "audit": _accuracy(folder, "audit", "correct", "unknown", "number", "trained_on"),
     }
@@ -84,10 +84,10 @@ def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None
 
 
 def _counts(folder: RunFolder) -> dict[str, Any]:
-    """Rounds, labels asked to learnt, right choices, money and who is held, from the ledger."""
+    """Rounds, labels asked to learnt, right choices and money, from the ledger."""
     if not folder.ledger.exists():
         counted = ("rounds", "asked", "answered", "spent", "learnt", "right", "money")
-        return {**dict.fromkeys(counted, 0), "left": None, "held": []}
+        return {**dict.fromkeys(counted, 0), "left": None}
     from stacksl.ledger.ledger import Ledger
 
     try:
@@ -115,11 +115,6 @@ def _counted(ledger: LedgerReader) -> dict[str, Any]:
         "learnt": learnt,
         "right": right,
         "money": ledger.spent_money,
-        "held": [
-            {"name": name, **row.payload}
-            for name, row in ledger.standing().items()
-            if row.event == "held"
-        ],
     }
 
 
