@@ -57,7 +57,7 @@ class Run(StoredRun):
 
         if self._finished(settings):
             return self
-        with self.folder.locked():
+        with self.folder.locked(), self.folder.as_held():
             if self._finished(settings):  # by the process that held the lock
                 return self
             spec = RunSpec.open(self.folder, None if data is None else str(data))
@@ -68,7 +68,7 @@ class Run(StoredRun):
             if spec.settings.adapts:
                 expect_room(wanted, spec.dataset.items, spec.budget.labels)
             given: dict[str, Any] = {"labeler": as_labeler(labeler), "changes": settings}
-            with Session.open(spec, progress or silent, held=True, **given) as session:
+            with Session.open(spec, progress or silent, **given) as session:
                 session.play()
         return self
 

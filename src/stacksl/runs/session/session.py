@@ -94,7 +94,6 @@ class Session(Game):
         *,
         labeler: Labeler | None = None,
         changes: Mapping[str, Any] | None = None,
-        held: bool = False,
     ) -> Iterator[Self]:
         """Lock a run and restore its learner from the checkpoints and the ledger.
 
@@ -105,15 +104,13 @@ class Session(Game):
             report: called with the progress.
             labeler: answers in place of the one that the settings name.
             changes: settings of training that are changed from here on.
-            held: whether the caller holds the lock already.
 
         Raises:
             RunLocked: another process has the run open.
             StackslError: in one sentence, which the state `failed` keeps as well.
         """
         with ExitStack() as parts:
-            if not held:
-                parts.enter_context(spec.folder.locked())
+            parts.enter_context(spec.folder.locked())
             parts.enter_context(one_thread())
             spec = complete(spec)
             record = Record.resume(spec, labeler)
