@@ -172,8 +172,8 @@ def test_a_sheet_is_chosen_and_entered_in_the_browser(
     served = Served(made)
     owner = visit(served.links["(owner)"], ready=".numbers")
     for path in files:
-        owner.get_by_label("Enter the answers of a filled-in sheet").set_input_files(str(path))
-        owner.click("text=Enter them")
+        owner.get_by_label("A filled-in sheet").set_input_files(str(path))
+        owner.click("text=Enter its answers")
         until = time.monotonic() + 60
         while path.name not in owner.inner_text("#said"):
             assert time.monotonic() < until
