@@ -17,7 +17,7 @@ from stacksl.lm import LanguageModel
 
 from ..runs.lm_cases import questions
 from .conftest import Opened
-from .test_equal_work import ITEMS, answer_next, begun, keys
+from .test_adapter_refits import ITEMS, answer_next, begun, keys
 from .test_refits import Held, bought, copy_of, news, rows_of, wait_for
 
 FIRST = 4
