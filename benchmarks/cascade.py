@@ -11,7 +11,9 @@ are of names and graph throughout, which folds take on these data.
 - model: a label for each item of the pool ($12.80), one point; the strength of the fit is the best
   of three on pilot seeds, and better there than spreading its labels over neighbours;
 - cascade: both from one ledger, as `stacksl run --labelers MODEL,people` buys them, a run for each
-  sum (`bought` is the share of the pool that the model labelled).
+  sum (`bought` is the share of the pool that the model labelled);
+- two runs: the model's run labels the whole pool, then people's run has as many whole labels as the
+  money left pays for, and weighs the model's as `stacksl run --model-labels` does.
 
 The audit costs the same in each and is left out. Constants were chosen with seeds 101 to 103 on the
 training rows outside of the pool (`--pilot`); the test file was used by earlier versions and by
@@ -61,7 +63,7 @@ Rows = np.ndarray
 
 
 class Arm(NamedTuple):
-    """What is measured: `people`, `model` or `cascade`, of which model, for how much money."""
+    """What is measured: `people`, `model`, `cascade` or `two runs`; of which model; the money."""
 
     name: str
     model: str
@@ -155,6 +157,26 @@ def cascade(pool: Drawn, says: Rows, money: int, test: Any) -> dict[str, Any]:
     }
 
 
+def two_runs(pool: Drawn, says: Rows, money: int, test: Any) -> dict[str, Any]:
+    """The row of a people's run that has the labels of a model's run over the same pool."""
+    labels = int((money * MICRO - len(says) * int(PRICE * MICRO)) // MICRO)
+    with tempfile.TemporaryDirectory() as folder:
+        game = game_of(pool, "margin", labels, Path(folder))
+        game.examples.said = says
+        bought(game, pool.settings.seed)
+        trainer = linear_trainer(game)
+        table = np.array(game.examples.bought)[:, :2].T
+        made = make_final(game.learner.scorer, trainer.source(), *table, "names and graph")
+        worth = trainer.confusion()
+        game.ledger.close()
+    return {
+        "money": money,
+        "labels": len(table[0]),
+        "accuracy": right(made.head, *test),
+        "agreed": None if worth is None else [*worth.accuracy, worth.count],
+    }
+
+
 def measure(
     seed: int, arm: Arm, world: World, names: Rows, rest: Rows, says: Rows, test: Any
 ) -> list[dict[str, Any]]:
@@ -165,6 +187,8 @@ def measure(
     pool = Drawn(world.block.take(rows.tolist()), people, names, range(POOL), Settings(seed=seed))
     if arm.name == "cascade":
         return [cascade(pool, says[rows], arm.money, test)]
+    if arm.name == "two runs":
+        return [two_runs(pool, says[rows], arm.money, test)]
     with tempfile.TemporaryDirectory() as folder:
         game = game_of(pool, "margin", max(MONEY), Path(folder))
         if arm.name == "model":
@@ -211,7 +235,8 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
     done = {(row["seed"], row["arm"], row["model"], row["money"]) for row in rows}
     arms = [Arm("people", "", min(MONEY))]
     for model in words.models:
-        arms += [Arm("model", model, POOL * PRICE), *(Arm("cascade", model, m) for m in MONEY)]
+        arms += [Arm("model", model, POOL * PRICE)]
+        arms += [Arm(name, model, money) for money in MONEY for name in ("cascade", "two runs")]
     for seed in PILOT if words.pilot else range(words.seeds):
         test: Any = (world.test, world.gold)
         if words.pilot:
