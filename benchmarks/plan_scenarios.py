@@ -50,7 +50,6 @@ from stacksl.models.forecast import (
     growth,
     logit,
     scenarios,
-    with_sample,
 )
 from stacksl.report.facts import Facts
 from stacksl.runs.finish import forecasting
@@ -312,19 +311,17 @@ def scenario_of(row: dict[str, Any]) -> Scenario:
 def evaluate(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each forecast for each source, made from the other sources, beside what was measured."""
     every = [scenario_of(row) for row in rows]
-    rng, found = np.random.default_rng(0), []
+    found = []
     for row, mine in zip(rows, every, strict=True):
         known = growth(tuple(s for s in every if s.source != mine.source))
         about = {"source": mine.source, "bottom": row["names"]}
         if known is not None:
-            for kind, told, truth in forecasts(mine, known, rng):
+            for kind, told, truth in forecasts(mine, known):
                 found.append({**about, "kind": kind, "truth": truth, **asdict(told)})
     return found
 
 
-def forecasts(
-    mine: Scenario, known: Growth, rng: np.random.Generator, draws: int = 20
-) -> Iterator[tuple[str, Estimate, float]]:
+def forecasts(mine: Scenario, known: Growth) -> Iterator[tuple[str, Estimate, float]]:
     """(kind, forecast, truth) of one run, from what other sources say."""
     labels = np.array([point[0] for point in mine.points])
     reached = [point[1] for point in mine.points]
@@ -346,11 +343,6 @@ def forecasts(
         later = [m for m in (n, 2 * n, 4 * n) if m <= labels[-1]]
         for m in later:
             yield "training", expected(level, n, m), at(m)
-        for size in (50, 100):
-            for right in rng.binomial(size, accuracy, draws):
-                sampled = with_sample(level, int(right), size)
-                for m in later:
-                    yield f"and {size} random", expected(sampled, n, m), at(m)
         if n + 100 <= labels[-1]:
             yield "gain of 100", gain(known, level, n, 100, mine.options), at(n + 100) - accuracy
 

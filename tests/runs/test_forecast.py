@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from stacksl.models.forecast import (
     Normal,
@@ -20,11 +19,8 @@ from stacksl.models.forecast import (
     gain,
     growth,
     logit,
-    random_equivalent,
     scenarios,
-    sequence,
     share_of,
-    with_sample,
 )
 
 SLOPE = 0.4
@@ -86,68 +82,14 @@ def test_a_level_from_training_is_shifted_by_what_scenarios_missed() -> None:
     assert level.mean == pytest.approx(0.3, abs=0.05)
 
 
-def test_a_random_sample_moves_and_narrows_the_level() -> None:
-    level = Normal(0.0, 1.0)
-    assert with_sample(level, 0, 0) == level
-    found = with_sample(level, 90, 100)
-    assert 0.5 < share_of(found.mean) < 0.91
-    assert found.sd < 0.4
-    assert with_sample(level, 900, 1000).sd < found.sd
-
-
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.85, 0.99])
-def test_the_sequence_holds_at_all_times_at_once(p: float) -> None:
-    rng, misses, runs, most = np.random.default_rng(1), 0, 400, 200
-    for _ in range(runs):
-        hits = np.cumsum(rng.random(most) < p)
-        n = np.arange(1, most + 1)
-        outside = binom.logpmf(hits, n, p) < np.log(0.1 / (n + 1))  # the definition of `sequence`
-        misses += bool(outside.any())
-    assert misses / runs <= 0.1 + 0.045  # three standard errors
-    low, high = sequence(int(hits[-1]), most)
-    assert (low <= p <= high) == (not outside[-1])
-
-
-def test_the_sequence_is_wider_than_a_look_at_one_time_and_narrows() -> None:
-    assert sequence(0, 0) == (0.0, 1.0)
-    assert sequence(0, 10)[0] == 0.0
-    assert sequence(10, 10)[1] == 1.0
-    few, many = sequence(40, 50), sequence(400, 500)
-    assert many[1] - many[0] < few[1] - few[0]
-    assert few[0] < 0.70 < 0.88 < few[1]  # the Wilson interval at 90 %
-
-
 def test_the_gain_falls_with_labels_and_is_never_more_than_is_left() -> None:
     known = growth(scenarios())
     assert known is not None
     gains = [gain(known, Normal(2.0, 0.3), n, 100, 20) for n in (100, 400, 1600)]
-    values = [found.value or 0.0 for found in gains]
+    values = [found.value for found in gains]
     assert values == sorted(values, reverse=True)
     for found in gains:
-        assert 0 <= (found.low or 0) <= (found.value or 0) <= (found.high or 0) <= 1 - share_of(1)
-
-
-def test_random_labels_are_counted_on_a_made_curve() -> None:
-    rng, m = np.random.default_rng(2), 4000
-    sizes = np.array([50.0, 100.0, 200.0])
-    draws = rng.random(m)
-    level = [share_of(0.5 * math.log(n / 50)) for n in sizes]
-    right = np.array([draws < p for p in level], dtype=float)
-    final = (draws < share_of(0.5 * math.log(400 / 50))).astype(float)
-    found = random_equivalent(sizes, right, final, seed=0)
-    assert found.value == pytest.approx(400, rel=0.25)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 400 < found.high
-
-
-def test_what_the_random_items_do_not_determine_is_not_told() -> None:
-    rng = np.random.default_rng(3)
-    right = (rng.random((3, 60)) < 0.5).astype(float)
-    final = (rng.random(60) < 0.9).astype(float)
-    found = random_equivalent(np.array([12.0, 24.0, 40.0]), right, final, seed=0)
-    assert found.value is None
-    assert "60 random items do not determine it" in found.reason
+        assert 0 <= found.low <= found.value <= found.high <= 1 - share_of(1)
 
 
 def test_names_that_say_nothing_agree_with_few_neighbours() -> None:

@@ -28,7 +28,7 @@ def expect_agreement(done: Run) -> Facts:
     parts += [budget.forgotten, budget.open]
     assert min(parts) >= 0
     assert sum(parts) == budget.asked
-    assert sum(parts) + budget.audit + budget.progress == budget.spent == len(charged)
+    assert sum(parts) + budget.audit == budget.spent == len(charged)
     assert budget.spent <= budget.labels
     assert budget.audit == sum(row["purpose"] == "audit" for row in charged)
     assert facts.asking is not None
@@ -43,7 +43,7 @@ def expect_agreement(done: Run) -> Facts:
 
 
 @MODES
-@pytest.mark.parametrize("more", [{}, {"audit": 6, "budget": 40}, {"progress_share": 0.2}])
+@pytest.mark.parametrize("more", [{}, {"audit": 6, "budget": 40}])
 def test_an_oracle_s(tmp_path: Path, mode: str, more: dict) -> None:
     expect_agreement(finished(tmp_path, mode=mode, **more))
 

@@ -8,7 +8,7 @@ from stacksl.core.calibration import RECIPES, recipe
 from stacksl.core.gates.registry import GATES, require_ranking
 from stacksl.data import Dataset
 from stacksl.errors import SettingsError
-from stacksl.models.audit import audit_size, progress_size
+from stacksl.models.audit import audit_size
 from stacksl.runs.items.reading import load_said
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.settings.budget import parse_until, time_limit
@@ -52,21 +52,16 @@ def audit(settings: Settings, labels: int, tested: bool, rounds: int) -> int:
     """The labels of the audit, out of a budget of `labels` over `rounds` items.
 
     Raises:
-        SettingsError: audit and progress sample leave nothing to train on.
+        SettingsError: the audit leaves nothing to train on, or too little beside a model.
     """
     size = audit_size(labels, asked_for=settings.audit, tested=tested, items=rounds)
-    if size + (sampled := progress_size(settings.progress_share, labels)) >= labels:
-        raise SettingsError(
-            f"audit and progress sample must leave labels to train on, but take {size} and"
-            f" {sampled} of {labels}: give a smaller --progress or --audit"
-        )
     if settings.beside is not None:
         from stacksl.runs.loop.choosers import DRAWN_FIRST
 
-        if labels - size - sampled <= DRAWN_FIRST:
+        if labels - size <= DRAWN_FIRST:
             raise SettingsError(
                 f"beside a model people label {DRAWN_FIRST} items first, to compare, but the budget"
-                f" has {labels - size - sampled} labels to train: raise it, or lower --audit"
+                f" has {labels - size} labels to train: raise it, or lower --audit"
             )
     return size
 

@@ -12,7 +12,7 @@ from stacksl.data import kind_of_table, write_table
 from stacksl.data.exchange.label_studio import CONFIG, task
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.files.atomic import replace_file
-from stacksl.ledger.events import MEASURING, SOFT
+from stacksl.ledger.events import SOFT
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.models.metrics import cohen_kappa
 from stacksl.report.html import data_card
@@ -81,7 +81,7 @@ def _pairs(bought: Bought) -> list[dict[str, Any]]:
     row, item = bought.row, bought.item
     if item is None or row["label"] is None or row["set_aside"]:
         return []
-    if row["purpose"] in (*MEASURING, SOFT):
+    if row["purpose"] in ("audit", SOFT):
         return []
     kept = {name: row[name] for name in PAIR[3:]}
     pair = {"prompt": item.prompt, "chosen": row["label"]}
@@ -147,7 +147,7 @@ def _splits(found: Answers) -> dict[str, list[Bought]]:
     """The answers that train, and those that measure, where there are any; none of a model's."""
     parts: dict[str, list[Bought]] = {"train": []}
     for each in (bought for bought in found.answers if bought.row["purpose"] != SOFT):
-        name = "audit" if each.row["purpose"] in MEASURING else "train"
+        name = "audit" if each.row["purpose"] == "audit" else "train"
         parts.setdefault(name, []).append(each)
     return parts
 
@@ -162,7 +162,7 @@ def card_facts(found: Answers) -> dict[str, Any]:
         paid.setdefault(row["labeler"], []).append(row["price"])
     agreement = {}
     for name in parts:
-        pairs = [p for purpose, p in found.agreement if (purpose in MEASURING) == (name == "audit")]
+        pairs = [p for purpose, p in found.agreement if (purpose == "audit") == (name == "audit")]
         if pairs:
             agree = sum(one == other for one, other in pairs)
             agreement[name] = (len(pairs), agree, cohen_kappa(pairs))

@@ -33,9 +33,8 @@ def plan(source: str | Path | None = None, settings: Resolved | None = None) -> 
 
     Returns:
         `labels` learnt so far, `rests_on` (a sentence), `expected` (a row each: `labels`, `more`
-        to buy, `cost` of these in money, `accuracy`, `low`, `high`), `now` (the accuracy now) and
-        `sample` (`n`, `correct`, `low`, `high` of the progress sample), None where unknown, and
-        `reason` where nothing can be estimated.
+        to buy, `cost` of these in money, `accuracy`, `low`, `high`), `now` (the accuracy now), None
+        where unknown, and `reason` where nothing can be estimated.
 
     Raises:
         StackslError: one sentence on what is wrong.
@@ -85,7 +84,7 @@ def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, 
 
 def _of_run(folder: Any) -> dict[str, Any]:
     """During and after a run: from what it noted when it last waited or ended."""
-    from stacksl.models.forecast import Normal, sequence
+    from stacksl.models.forecast import Normal
     from stacksl.runs.finish.forecasting import known_of
 
     spec, noted = RunSpec.open(folder), folder.read_state().get("plan")
@@ -103,9 +102,6 @@ def _of_run(folder: Any) -> dict[str, Any]:
             " before each was bought; they are harder than the rest, so this is carried over to all"
             " items by the model's own probabilities"
         )
-    if noted["n"]:
-        low, high = sequence(noted["correct"], noted["n"])
-        found["sample"] = {"n": noted["n"], "correct": noted["correct"], "low": low, "high": high}
     return found
 
 
@@ -135,7 +131,6 @@ def _table(
         "labels": labels,
         "rests_on": "",
         "now": now,
-        "sample": None,
         "expected": rows,
         "reason": reason,
     }

@@ -25,7 +25,6 @@ _WHY = {
     "order": "first batch, in the order of the items",
     "drawn": "drawn at random",
     "audit": "audit, drawn at random",
-    "progress": "progress sample, drawn at random",
     "soft": "asked of the model alone",
 }
 _KIND = {"late": "not counted", "corrected": "correction"}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from stacksl.ledger.events import MEASURING, SOFT, STANDINGS, Entry
+from stacksl.ledger.events import SOFT, STANDINGS, Entry
 from stacksl.ledger.purchases import Answer, Purchase, Purpose
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
 from stacksl.ledger.store.items import Items
@@ -129,7 +129,7 @@ class Accounts:
 
     def teaches(self, state: State) -> bool:
         """Whether an answer can be learnt: it names a candidate, of nobody who is set aside."""
-        apart = state.purpose in (*MEASURING, SOFT)
+        apart = state.purpose in ("audit", SOFT)
         if state.stage != "answered" or state.index is None or apart:
             return False
         return not self.is_aside(state)

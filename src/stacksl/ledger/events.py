@@ -31,8 +31,7 @@ EVENTS: Final = (
     "budget",
 )
 STANDINGS: Final = ("set_aside", "kept")
-PURPOSES: Final = ("train", "audit", "progress", "owned", "soft")
-MEASURING: Final = ("audit", "progress")  # drawn at random, and never learnt
+PURPOSES: Final = ("train", "audit", "owned", "soft")
 SOFT: Final = (
     "soft"  # a model's label beside people's: it costs money, and is no label of the budget
 )

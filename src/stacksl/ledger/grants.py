@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
 from stacksl.ledger.accounts import Pending
-from stacksl.ledger.events import MEASURING, SOFT, canonical
+from stacksl.ledger.events import SOFT, canonical
 from stacksl.ledger.purchases import (
     SOFT_SLOT,
     Answer,
@@ -37,10 +37,9 @@ _COUNTED = "labels, classes and micro-units are counted"
 
 def reserve(pending: Pending, items: Sequence[str], purpose: str) -> list[Purchase]:
     """Lease all the items, or none; see `Ledger.reserve`."""
-    if purpose not in (*MEASURING, "train"):
+    if purpose not in ("audit", "train"):
         raise LedgerError(
-            "labels are reserved for 'audit' or 'progress', or as a further slot for 'train', got"
-            f" '{purpose}'"
+            f"labels are reserved for 'audit', or as a further slot for 'train', got '{purpose}'"
         )
     accounts = pending.accounts
     if len(items) * accounts.price > _money_left(pending) or len(items) > _labels_left(pending):

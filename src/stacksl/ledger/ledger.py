@@ -188,14 +188,14 @@ class Ledger(LedgerReader):
         return self._decisions.get(round) or self._journal.certificate(round)
 
     def reserve(
-        self, items: Sequence[str], purpose: Literal["audit", "progress", "train"] = "audit"
+        self, items: Sequence[str], purpose: Literal["audit", "train"] = "audit"
     ) -> list[Purchase]:
         """Lease labels that no round asked for: of all items in one transaction, or of none.
 
         Args:
             items: the ids of the items.
-            purpose: `audit` or `progress` (no certificate, round 0, charged and never learnt; one
-                more slot where the answer was set aside), or `train`, one more slot each of items
+            purpose: `audit` (no certificate, round 0, charged and never learnt; one more slot where
+                the answer was set aside), or `train`, one more slot each of items
                 that were bought before.
 
         Raises:

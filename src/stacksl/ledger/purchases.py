@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, get_args
 from stacksl.errors import LabelerError
 from stacksl.types import Decision, Label
 
-Purpose = Literal["train", "audit", "progress", "owned", "soft"]
+Purpose = Literal["train", "audit", "owned", "soft"]
 Outcome = Literal["accepted", "repeated", "late", "disputed"]
 Said = Literal["label", "none", "ambiguous", "broken"]
 Skip = Literal["unsure", "unfamiliar", "upsetting", "other"]  # why somebody passes a row on
@@ -49,7 +49,7 @@ class Purchase:
         token: the fencing token. Every new lease of the same (item, slot) raises it by one.
         round: the round whose certificate justifies it; 0 where there is none, as for all purposes
             but `train`.
-        purpose: `train`, `audit`, `progress`, `owned` or `soft`.
+        purpose: `train`, `audit`, `owned` or `soft`.
         price: the most it may cost, in micro-units of money.
     """
 

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Self, get_args
 
 from stacksl.ledger.accounts import Accounts
-from stacksl.ledger.events import MEASURING, Row, tombstone, word_in
+from stacksl.ledger.events import Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -26,7 +26,7 @@ from stacksl.ledger.state import State
 from stacksl.ledger.store.chain import Heads
 from stacksl.ledger.store.database import Store
 
-_CHARGED = ("train", *MEASURING)
+_CHARGED = ("train", "audit")
 
 
 class LedgerReader:
@@ -229,8 +229,8 @@ class LedgerReader:
                 found.setdefault(key, Dispute(own, answer))
         return list(found.values())
 
-    def audited(self, purpose: Purpose = "audit", *, now: bool = False) -> dict[str, Answer]:
-        """The answer that measures each item of a purpose, in the order of arrival.
+    def audited(self, *, now: bool = False) -> dict[str, Answer]:
+        """The answer to each item of the audit, in the order of arrival.
 
         As corrected before the audit was first shown, without those set aside before; of an item
         asked again the first that is left. With `now` later corrections count as well.
@@ -238,7 +238,7 @@ class LedgerReader:
         found: dict[str, Answer] = {}
         for row, answer in self._answers(with_texts=True):
             state = self._state(answer)
-            if row.event != "answered" or row.purpose != purpose or state is None:
+            if row.event != "answered" or row.purpose != "audit" or state is None:
                 continue
             aside = self._accounts.is_aside(state)
             word = state.measured if state.shown and not now else None if aside else state.word

@@ -98,22 +98,8 @@ def audit_size(budget: int, *, asked_for: int | None, tested: bool, items: int) 
     return asked_for
 
 
-def progress_size(share: float, budget: int) -> int:
-    """The labels of a `budget` for a progress sample: a `share` of it, rounded down.
-
-    >>> progress_size(0.1, 99), progress_size(0.0, 99)
-    (9, 0)
-    """
-    return int(share * budget + 1e-9)  # 0.29 * 100 is below 29
-
-
 def draw(
-    items: int,
-    size: int,
-    seed: int,
-    exclude: Set[int] = frozenset(),
-    epoch: int = 0,
-    what: str = "audit",
+    items: int, size: int, seed: int, exclude: Set[int] = frozenset(), epoch: int = 0
 ) -> list[int]:
     """The rows of an audit: uniform without replacement, in the order drawn.
 
@@ -125,7 +111,6 @@ def draw(
             rows. The rows left by a selection are no longer a uniform sample of the source;
             `Audited.passed_over` measures that.
         epoch: 0 for the audit before the first purchase, 1 and on for later ones.
-        what: the sample that is drawn, `audit` or `progress`.
 
     Raises:
         SettingsError: fewer rows are left than wanted.
@@ -133,10 +118,10 @@ def draw(
     pool = np.setdiff1d(np.arange(items), np.fromiter(exclude, dtype=np.int64, count=len(exclude)))
     if size > len(pool):
         raise SettingsError(
-            f"the {what} needs {size} items that were not bought, but {len(pool)} are left: ask for"
+            f"the audit needs {size} items that were not bought, but {len(pool)} are left: ask for"
             f" at most {len(pool)}, or add items"
         )
-    chosen = generator(seed, what, epoch).choice(len(pool), size, replace=False)
+    chosen = generator(seed, "audit", epoch).choice(len(pool), size, replace=False)
     return [int(row) for row in pool[chosen]]
 
 

@@ -1,15 +1,14 @@
 """How accurate a model is now and will be after more labels, with 90 % intervals.
 
-All functions are pure: arrays in, an `Estimate` out, with a reason where nothing can be estimated.
+All functions are pure: arrays in, an `Estimate` out.
 Levels are logits of accuracies, and accuracy grows with labels by a power law of its odds: the
 logit is linear in log n. What that line is comes from runs on public sets, the `Scenario`s, which
-`benchmarks/plan_scenarios.py` measured. Three sources of a level, from weak to strong:
+`benchmarks/plan_scenarios.py` measured. Two sources of a level, from weak to strong:
 
 - before a label is bought, the scenarios alone (`before`);
 - the labels bought, which are harder than the pool: how often the model was right at which
   probability, carried over to the probabilities of the pool (`carried_over`), and shifted by what
-  that missed on the scenarios (`from_training`);
-- a random sample (`with_sample`).
+  that missed on the scenarios (`from_training`).
 """
 
 from __future__ import annotations
@@ -38,12 +37,11 @@ _Z = 1.6448536269514722  # the 95 % quantile of the normal distribution
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 90 % interval; where it is None, `reason` says why."""
+    """A number with its 90 % interval."""
 
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    reason: str = ""
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,31 +150,6 @@ def _logits(shares: Array) -> Array:
     return found
 
 
-def sequence(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of an accuracy after `n` random labels that holds at all n at once.
-
-    The set of p with C(n, s) pˢ (1 − p)ⁿ⁻ˢ ≥ (1 − level)/(n + 1): by Ville's inequality for the
-    uniform mixture of binomials (Robbins 1970) it holds the accuracy of one model for every n
-    together with probability `level`, whenever one looks or stops. Each model has its own.
-
-    >>> [round(end, 2) for end in sequence(45, 50)]
-    [0.73, 0.98]
-    """
-    if not n:
-        return 0.0, 1.0
-    from scipy.optimize import brentq
-    from scipy.stats import binom
-
-    best, bar = correct / n, math.log((1 - level) / (n + 1))
-
-    def over(p: float) -> float:
-        return float(binom.logpmf(correct, n, p)) - bar
-
-    low = 0.0 if correct == 0 else brentq(over, 1e-12, best)
-    high = 1.0 if correct == n else brentq(over, best, 1 - 1e-12)
-    return float(low), float(high)
-
-
 # --- what the scenarios say -------------------------------------------------------------------
 
 
@@ -279,16 +252,6 @@ def from_training(known: Growth, sure: Array, right: Array, pool: Array) -> Norm
     return replace(known.shift, mean=found)
 
 
-def with_sample(level: Normal, correct: int, n: int) -> Normal:
-    """The level together with a random sample's `correct` of `n`, in normal approximation."""
-    if not n:
-        return level
-    share = (correct + 0.5) / (n + 1)
-    precise = n * share * (1 - share)  # of the logit
-    whole = level.sd**-2 + precise
-    return Normal((level.mean * level.sd**-2 + logit(share) * precise) / whole, whole**-0.5)
-
-
 def ahead(known: Growth, level: Normal, labels: int, wanted: int, options: int) -> Estimate:
     """The accuracy at `wanted` labels, from the level at `labels` of them."""
     rise, spread_out = _rise(known, labels, wanted, options)
@@ -317,48 +280,3 @@ def _rise(known: Growth, labels: int, wanted: int, options: int) -> tuple[float,
     middle = math.sqrt(max(wanted, 1) * max(labels, 1))
     slope = float(np.dot(_room(middle, options), coefficients))
     return max(0.0, slope) * along, sd * abs(along)
-
-
-def random_equivalent(
-    sizes: Array, right: Array, final: Array, seed: int, draws: int = 500
-) -> Estimate:
-    """How many random labels reach the accuracy of a model that was trained on chosen ones.
-
-    A power law of the odds through the accuracies of models of random labels is solved for the
-    final model's accuracy. The interval is a bootstrap of the items, which all models share.
-
-    Args:
-        sizes: (S,) numbers of random labels, ascending.
-        right: (S, m) whether the model of so many labels is right on each of m random items, none
-            of which it was trained on.
-        final: (m,) the same of the final model.
-        seed: of the bootstrap.
-        draws: how often it is drawn.
-
-    Returns:
-        The number with its interval; without a value where the curve does not rise or the interval
-        ends more than ten times beyond the largest size.
-    """
-    rng = np.random.default_rng(seed)
-    count = len(final)
-    solved = [_solved(sizes, right.mean(axis=1), float(final.mean()), count)]
-    for _ in range(draws):
-        some = rng.integers(0, count, count)
-        solved.append(_solved(sizes, right[:, some].mean(axis=1), float(final[some].mean()), count))
-    low, high = np.quantile(solved[1:], [0.05, 0.95], method="nearest")
-    most = 10 * float(sizes[-1])
-    if not (math.isfinite(solved[0]) and high <= most):
-        known = f"at least {low:,.0f}" if 1 < low < most else "nothing is sure"
-        reason = f"{count:,} random items do not determine it ({known})"
-        return Estimate(None, float(low), None, reason)
-    return Estimate(float(solved[0]), float(low), float(high))
-
-
-def _solved(sizes: Array, reached: Array, final: float, n: int) -> float:
-    """The labels at which the power law reaches `final`; infinite if it does not rise."""
-    held = (np.append(reached, final) * n + 0.5) / (n + 1)
-    level = np.log(held / (1 - held))
-    slope, start = np.polyfit(np.log(sizes), level[:-1], 1)
-    if slope <= 1e-6:
-        return math.inf if level[-1] > start else 0.0
-    return float(np.exp(min((level[-1] - start) / slope, 50.0)))

@@ -190,7 +190,6 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
         (budget.aside, "set aside", "answers of people who are set aside; charged"),
         (budget.forgotten, "forgotten", "learnt, then removed with their items"),
         (budget.open, "still out", "asked and not yet answered"),
-        (budget.progress, "progress sample", "never learnt; read on the way"),
         (budget.audit, "audit", "never learnt; measure the final model"),
     ]
     return [(count(n), name, meaning) for n, name, meaning in found if n]

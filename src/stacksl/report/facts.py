@@ -65,7 +65,7 @@ class Budget(Fact):
     """The budget and what was spent of it.
 
     Every label spent has one use: spent = answered + unlearnt + unnamed + aside + forgotten + open
-    + audit + progress.
+    + audit.
 
     Attributes:
         labels: the budget in labels.
@@ -81,7 +81,6 @@ class Budget(Fact):
         currency: the sign put before money.
         owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
-        progress: labels bought for a progress sample and kept out of training.
         released: labels that were asked and released unanswered.
         open: training answers not yet returned.
         unnamed: training answers that named no candidate.
@@ -102,7 +101,6 @@ class Budget(Fact):
     currency: str = "$"
     owned: int = 0
     audit: int = 0
-    progress: int = 0
     released: int = 0
     open: int = 0
     unnamed: int = 0
@@ -113,7 +111,7 @@ class Budget(Fact):
     @property
     def spent(self) -> int:
         """Labels bought or still out, to learn from and to measure."""
-        return self.asked + self.audit + self.progress
+        return self.asked + self.audit
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,6 +367,6 @@ class Facts(Fact):
     versions: tuple[Named, ...] = ()
     fingerprints: tuple[Named, ...] = ()
     warnings: tuple[str, ...] = ()
-    plan: tuple[str, ...] = ()
+    stopped: str = ""
     well_specified: bool = False
     language: LanguageModel | None = None

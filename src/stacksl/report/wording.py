@@ -147,7 +147,6 @@ def bought(facts: Facts) -> str:
     )
     parts = {
         "to learn from": budget.asked,
-        "for the progress sample, random items read on the way": budget.progress,
         "for the audit, random items that only measure the final model": budget.audit,
     }
     named = [f"{count(n)} {what}" for what, n in parts.items() if n]
@@ -160,7 +159,7 @@ def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
     said = [] if facts.audit is None else [_audited(facts.audit)]
     said += [] if facts.test is None else [_tested(facts.test)]
-    return " ".join([" ".join(said) or facts.no_test, *facts.plan]).strip()
+    return " ".join([" ".join(said) or facts.no_test, facts.stopped]).strip()
 
 
 def _audited(audit: AuditResult) -> str:

@@ -18,7 +18,6 @@ from typing import Any
 from stacksl.data import Classes, Dataset, write_classes
 from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import write_atomic
-from stacksl.models.audit import progress_size
 from stacksl.runs.items.reading import CLASSES, Kept, given_classes, keep_retrieved
 from stacksl.runs.items.sources import More, Sources, load, with_more
 from stacksl.runs.settings.budget import Budget
@@ -66,12 +65,11 @@ class Terms:
     labels: int
     money: int | None
     audits: tuple[int, ...]
-    progress: int = 0
 
     @property
     def train(self) -> int:
-        """The labels that train: all but those of audits and `progress` sample."""
-        return self.labels - sum(self.audits) - self.progress
+        """The labels that train: all but those of audits."""
+        return self.labels - sum(self.audits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +99,7 @@ class RunSpec:
     @property
     def terms(self) -> Terms:
         """The current budget."""
-        now = self.now or Terms(self.budget.labels, self.budget.money, (self.audit,))
-        return replace(now, progress=self.progress)
-
-    @property
-    def progress(self) -> int:
-        """The labels of the first budget that measure the model while the run goes on."""
-        return progress_size(self.settings.progress_share, self.budget.labels)
+        return self.now or Terms(self.budget.labels, self.budget.money, (self.audit,))
 
     @property
     def settings(self) -> Settings:

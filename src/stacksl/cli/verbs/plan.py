@@ -26,8 +26,8 @@ def plan(
 ) -> None:
     """The accuracy to expect at 100, 200, 500 and 1,000 labels, with 90 % intervals, and its price.
 
-    For a file it rests on runs on public sets, for a run on its training labels and, if made with
-    `--progress`, on its random sample. The audit is never read.
+    For a file it rests on runs on public sets, for a run on its training labels. The audit is
+    never read.
     """
     from stacksl.api.forecasting import plan as planned
     from stacksl.runs.settings.resolve import resolve
@@ -47,19 +47,14 @@ def _shown(found: dict[str, Any]) -> str:
             for row in found["expected"]
         ]
         lines.append(table(header + (["Cost"] if priced else []), rows))
-    now, sample = found["now"], found["sample"]
+    now = found["now"]
     about: list[tuple[str, object]] = [
         ("Labels learnt", count(found["labels"]) if found["labels"] else None),
         ("Accuracy now", now and f"{share(now['accuracy'])} ({_between(now)})"),
-        ("Random sample", sample and _of_sample(sample)),
         ("Rests on", found["rests_on"] or None),
         ("Not estimated", found["reason"] or None),
     ]
     return "\n\n".join(each for each in (*lines, facts(about)) if each)
-
-
-def _of_sample(sample: dict[str, Any]) -> str:
-    return f"{sample['correct']} of {sample['n']} right; accuracy {_between(sample)}, at every look"
 
 
 def _between(row: dict[str, Any]) -> str:

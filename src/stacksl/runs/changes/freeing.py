@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from stacksl.errors import RunError
 from stacksl.labelers.sheets.keys import clean_key, has_form
-from stacksl.ledger.events import MEASURING, SOFT
+from stacksl.ledger.events import SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.report.wording import plural
@@ -129,7 +129,7 @@ def free_rows(
                     for name in names:
                         ledger.stand(event, name)
                 dropped = leases if drop else _second(ledger, leases) if away or aside else []
-                ledger.free(leases, [lease for lease in dropped if lease.purpose not in MEASURING])
+                ledger.free(leases, [lease for lease in dropped if lease.purpose != "audit"])
                 if anew:
                     ledger.reserve(ledger.left_out("train"), "train")
                     ledger.reserve(ledger.left_out("audit"), "audit")

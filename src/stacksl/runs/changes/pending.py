@@ -14,7 +14,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.items.identity import records_of
 from stacksl.runs.items.reading import CLASSES
-from stacksl.runs.items.roles import corpus_of, current_order, measuring_rows, new_owned, next_terms
+from stacksl.runs.items.roles import audit_rows, corpus_of, current_order, new_owned, next_terms
 from stacksl.runs.spec import PENDING, RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
@@ -54,7 +54,7 @@ def record(spec: RunSpec, ledger: Ledger) -> None:
             ledger.add_class((spec.dataset.classes or ())[size - 1], size)
         for each in (hit for hit in hits if hit.purpose != "audit"):
             ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
-        if owned := new_owned(spec, ledger, measuring_rows(corpus, ledger)):
+        if owned := new_owned(spec, ledger, audit_rows(corpus, ledger)):
             ledger.own(owned, "owned")
         next_terms(spec, ledger, order, audited, first=len(corpus.began))
         mapped = {each.item for each in hits if each.purpose == "train"}

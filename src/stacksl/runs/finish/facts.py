@@ -60,12 +60,8 @@ def facts_of(
     features: FeatureMap,
     tested: Tested,
     state: Mapping[str, Any],
-    compared: str = "",
 ) -> f.Facts:
-    """The facts of a run; `tested` has the results of its test file and its audit, if any.
-
-    `compared` is a sentence on random labels.
-    """
+    """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     seen = Rounds.read(game.ledger.rows(), game.corpus.row)
     clipped, learnt = getattr(game.learner.scorer, "clipped", None), len(game.examples.bought)
     language = (
@@ -115,7 +111,7 @@ def facts_of(
         ),
         fingerprints=_fingerprints(game, features),
         warnings=tuple(state["warnings"]),
-        plan=tuple(filter(None, (state.get("stopped"), compared))),
+        stopped=state.get("stopped", ""),
         language=language,
     )
 
@@ -144,7 +140,6 @@ def _data(spec: RunSpec, game: Game) -> f.DataCard:
 
 def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
-    progress = len(ledger.bought("progress"))
     priced = spec.budget.money is not None
     items = len(
         np.unique(seen.table["item"])
@@ -161,8 +156,7 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
         owned=_owned(game.examples),
-        audit=ledger.spent - ledger.asked - progress,
-        progress=progress,
+        audit=ledger.spent - ledger.asked,
         released=seen.released,
     )
     return replace(found, **uses(game))

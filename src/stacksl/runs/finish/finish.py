@@ -22,7 +22,6 @@ from stacksl.report.facts import Facts
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
-from stacksl.runs.finish.forecasting import compared_with_random
 from stacksl.runs.finish.label_set import label_set, set_at_refits
 from stacksl.runs.finish.own_items import more_labels, own_items
 from stacksl.runs.loop.game import Game
@@ -76,8 +75,7 @@ def finish(
     write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
-    compared = compared_with_random(spec, game, audit, final)
-    facts = facts_of(spec, game, features, tested, state, compared)
+    facts = facts_of(spec, game, features, tested, state)
     facts = replace(
         facts, label_set=label_set(spec, game, final), set_at_refits=set_at_refits(spec, game)
     )

@@ -67,10 +67,9 @@ def _human(game: Game) -> NDArray[np.int64]:
     """The label of each item that has one, for any purpose."""
     row = game.corpus.row
     labels = {at: label for at, label, _ in game.examples.bought}
-    for purpose in ("audit", "progress"):
-        for item, answer in game.ledger.audited(purpose).items():
-            if item in row and answer.index is not None:
-                labels[row[item]] = answer.index
+    for item, answer in game.ledger.audited().items():
+        if item in row and answer.index is not None:
+            labels[row[item]] = answer.index
     return np.array(list(labels.values()), dtype=np.int64)
 
 
@@ -86,7 +85,7 @@ def more_labels(spec: RunSpec, game: Game) -> Gain:
     if level is None:
         return Gain(MORE, reason=f"a forecast needs {FEWEST} labels chosen by the run")
     found = gain(known, level, labels, MORE, options_of(spec))
-    return Gain(MORE, found.value, found.low, found.high, found.reason)
+    return Gain(MORE, found.value, found.low, found.high)
 
 
 def disagreements(game: Game) -> tuple[Disagreement, ...]:
@@ -142,7 +141,6 @@ def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:
         "asked for, to learn from": int((free & asked).sum()),
         "never asked for": int((free & ~asked).sum()),
         "of the audit": int((corpus.roles == Role.AUDIT).sum()),
-        "of the progress sample": int((corpus.roles == Role.PROGRESS).sum()),
         "with a label owned before": int((corpus.roles == Role.OWNED).sum()),
         "with the text of an owned one": int((corpus.roles == Role.DUPLICATE).sum()),
         "forgotten": int((corpus.roles == Role.ERASED).sum()),

@@ -25,8 +25,6 @@ class Role(IntEnum):
     """Has the text of an owned item, so that its label is known."""
     ERASED = 4
     """Was forgotten: it keeps its row, but its text and features were erased."""
-    PROGRESS = 5
-    """Measures the model while the run goes on; its answer is never learnt."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,8 +37,7 @@ class Corpus:
             when its role changes.
         roles: (n,) the `Role` of each item.
         began: the order at the start of the run, which fixed the horizon and the gate's start.
-        drawn: the rows of the first audit, in the order drawn; `sampled` those of the progress
-            sample.
+        drawn: the rows of the first audit, in the order drawn.
         ids: of all items; `row` is the inverse, from an id to its row.
     """
 
@@ -49,7 +46,6 @@ class Corpus:
     roles: NDArray[np.int8]
     began: Sequence[int] = ()
     drawn: Sequence[int] = ()
-    sampled: Sequence[int] = ()
     ids: Sequence[str] = field(init=False)
     row: Mapping[str, int] = field(init=False)
 

@@ -7,9 +7,6 @@ whether it was taken, so that an interrupted or changed run takes only those tha
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Literal
-
-import numpy as np
 
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
@@ -30,15 +27,13 @@ def corpus_of(spec: RunSpec) -> Corpus:
     held = spec.sources.aside_at_first
     taken = frozenset(row for row in held if row < first)
     drawn = draw(first, spec.audit, settings.seed, taken)
-    sampled = draw(first, spec.progress, settings.seed, taken | set(drawn), what="progress")
     corpus = Corpus.of(spec.dataset.items)
     corpus.assign(Role.DUPLICATE, held)
     corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.sources.owned))
     corpus.assign(Role.AUDIT, drawn)
-    corpus.assign(Role.PROGRESS, sampled)
     aside = corpus.aside()
     began = [row for row in order_of(settings.order, settings.seed, first) if row not in aside]
-    corpus.began, corpus.drawn, corpus.sampled = began, drawn, sampled
+    corpus.began, corpus.drawn = began, drawn
     corpus.order = _everything(spec, began)
     return corpus
 
@@ -60,56 +55,42 @@ def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
 
 
 def assign_roles(spec: RunSpec, game: Game) -> None:
-    """Learn the owned labels, lease those that measure, and give each item its role.
+    """Learn the owned labels, lease the audit, and give each item its role.
 
-    The labels of progress sample and audit are reserved first, so that they cannot be spent on
-    training.
+    The labels of the audit are reserved first, so that they cannot be spent on training.
     """
     corpus, ledger, gone = game.corpus, game.ledger, spec.sources.forgotten
-    new = new_owned(spec, ledger, measuring_rows(corpus, ledger))
+    new = new_owned(spec, ledger, audit_rows(corpus, ledger))
     for decision, label in ledger.own(new, "owned") if new else ():
         game.teach(decision, label)
-    reserved: dict[Role, set[str]] = {}
-    for role, purpose, rows in _measuring(corpus):
-        reserved[role] = set(ledger.bought(purpose))
-        if rows and not reserved[role]:
-            drawn = [corpus.ids[row] for row in rows if row not in gone]
-            reserved[role] = set(drawn)
-            ledger.reserve(drawn, purpose)
-    _lease_again(spec, game, set().union(*reserved.values()))
+    audited = set(ledger.bought("audit"))
+    if corpus.drawn and not audited:
+        drawn = [corpus.ids[row] for row in corpus.drawn if row not in gone]
+        audited = set(drawn)
+        ledger.reserve(drawn, "audit")
+    _lease_again(spec, game, audited)
     order = current_order(spec, ledger, corpus)
     corpus.assign(Role.DUPLICATE, spec.sources.aside - corpus.aside())
     corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
-    for role, items in reserved.items():
-        corpus.assign(role, (corpus.row[item] for item in items))
-    measuring = frozenset(np.flatnonzero(np.isin(corpus.roles, list(reserved))).tolist())
+    measuring = frozenset(corpus.row[item] for item in audited)
+    corpus.assign(Role.AUDIT, measuring)
     corpus.assign(Role.ERASED, gone)
     passed = measuring | {row for row in gone if not ledger.seen(corpus.ids[row])}
     corpus.order = [row for row in order if row not in passed]
 
 
-def _measuring(
-    corpus: Corpus,
-) -> tuple[tuple[Role, Literal["audit", "progress"], Sequence[int]], ...]:
-    """Role, purpose and rows drawn of what measures; people get the progress sample first."""
-    return ((Role.PROGRESS, "progress", corpus.sampled), (Role.AUDIT, "audit", corpus.drawn))
+def audit_rows(corpus: Corpus, ledger: LedgerReader) -> set[int]:
+    """The rows of the audit: those reserved before, else those drawn for it."""
+    return {corpus.row[item] for item in ledger.bought("audit")} or set(corpus.drawn)
 
 
-def measuring_rows(corpus: Corpus, ledger: LedgerReader) -> set[int]:
-    """The rows of audit and progress sample: those reserved before, else those drawn for it."""
-    found: set[int] = set()
-    for _, purpose, rows in _measuring(corpus):
-        found |= {corpus.row[item] for item in ledger.bought(purpose)} or set(rows)
-    return found
-
-
-def new_owned(spec: RunSpec, ledger: Ledger, measuring: Set[int]) -> list[tuple[str, int]]:
-    """Owned labels not learnt yet, without those of items that measure."""
+def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
+    """Owned labels not learnt yet, without those of the `audit`'s items."""
     if not spec.sources.owned:
         return []
     known = set(ledger.bought("owned"))
     items = {item.id: item for item in spec.dataset.items}
-    audited = (spec.dataset.items[row] for row in measuring)
+    audited = (spec.dataset.items[row] for row in audit)
     asked = {(item.prompt, item.candidates) for item in audited}
     return [
         (name, label)
@@ -207,7 +188,7 @@ def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) ->
         done = {ids[row] for row in order if ledger.seen(ids[row])}
     else:
         done = set(ledger.bought())
-    done |= audited | set(ledger.bought("progress"))
+    done |= audited
     return [row for row in order if row not in aside and ids[row] not in done]
 
 

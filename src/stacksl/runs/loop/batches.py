@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stacksl.ledger.events import MEASURING, SOFT
+from stacksl.ledger.events import SOFT
 from stacksl.ledger.queries import LedgerReader
 from stacksl.types import Decision
 
@@ -16,7 +16,7 @@ class Batches:
 
     Attributes:
         size: how many, in all.
-        measuring: how many of them belong to audit and progress sample, as long as there are any.
+        measuring: how many of them belong to the audit, as long as it has any.
         overlap: how many of the first items bought are answered by two annotators.
     """
 
@@ -27,11 +27,11 @@ class Batches:
     def room(self, ledger: LedgerReader) -> int:
         """How many training labels can be bought now, up to `size` open purchases.
 
-        The places of what measures follow the number of all answers, whatever these were for: what
+        The places of the audit follow the number of all answers, whatever these were for: what
         an answer was for would show in whether it makes room for a purchase.
         """
         leases = [each for each in ledger.open_purchases() if each.purpose != SOFT]
-        measuring = sum(lease.purpose in MEASURING for lease in leases)
+        measuring = sum(lease.purpose == "audit" for lease in leases)
         if not self.measuring or not measuring:
             return self.size - (len(leases) - measuring)
         rows = ledger.spent - len(leases) + self.size  # that were or will be out

@@ -11,7 +11,6 @@ from stacksl.core.blocks import PairBlock
 from stacksl.core.followers import loss_set
 from stacksl.core.learner import Learner
 from stacksl.core.scorers.newton import PairNewton
-from stacksl.ledger.events import MEASURING
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
 from stacksl.lm.scoring.normalise import fitted_temperature
@@ -107,6 +106,6 @@ def measured_before(seq: int | None, ledger: LedgerReader, corpus: Corpus) -> se
     for row in ledger.rows():
         if seq is not None and row.seq >= seq:
             break
-        if row.event == "reserved" and row.purpose in MEASURING:
+        if row.event == "reserved" and row.purpose == "audit":
             found.add(corpus.row[str(row.item)])
     return found

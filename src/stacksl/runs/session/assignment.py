@@ -21,7 +21,7 @@ from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
-from stacksl.ledger.events import MEASURING, SOFT
+from stacksl.ledger.events import SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
 from stacksl.ledger.queries import LedgerReader
@@ -184,8 +184,8 @@ class SheetLabeler:
         waiting = self.waiting()
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
-        # up to the batch: training labels, then what measures
-        due = sorted(fresh, key=lambda each: each.purpose in MEASURING)
+        # up to the batch: training labels, then the audit
+        due = sorted(fresh, key=lambda each: each.purpose == "audit")
         due = due[: max(0, self.settings.batch - len(waiting))]
         new = self._assign(due, list(out.values()), waiting)
         if new:

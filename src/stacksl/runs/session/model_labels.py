@@ -204,7 +204,7 @@ class Near:
     def shots(self, item: str) -> list[Shot]:
         """`count` labelled items, or as many as there are."""
         corpus, row = self.examples.corpus, self.examples.corpus.row[item]
-        gone = (Role.AUDIT, Role.PROGRESS, Role.ERASED)
+        gone = (Role.AUDIT, Role.ERASED)
         known = [
             (r, y) for r, y, _ in self.examples.bought if r != row and corpus.roles[r] not in gone
         ]

@@ -64,7 +64,7 @@ def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learne
     known, settings = Tombstones.read(spec.folder), spec.settings
     if known is not None and known.gate_scale is not None:
         settings = settings.model_copy(update={"gate_scale": known.gate_scale})
-    labels = spec.budget.labels - spec.audit - spec.progress
+    labels = spec.budget.labels - spec.audit
     learner, warnings = build_learner(settings, block, corpus.began, labels)
     if known is not None and known.gate_state is not None:
         learner.gate_state = known.gate_state
@@ -73,8 +73,7 @@ def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learne
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
-    measuring = spec.audit + spec.progress
-    share = -(-spec.settings.batch * measuring // spec.budget.labels)  # of a batch, rounded up
+    share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
     known, away = annotators_of(spec.settings.annotators), without_rows(spec.folder, ledger)
     several = len(known) - len(away) > 1  # a row needs two annotators who are present
     return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)

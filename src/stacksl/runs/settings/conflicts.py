@@ -194,10 +194,10 @@ def _of_server(settings: Settings, explicit: set[str]) -> list[str]:
     given = sorted(explicit.intersection(SERVER))
     found: list[str] = []
     alone = settings.beside is None
-    if alone and name in (OPENAI, LOCAL) and (settings.audit or settings.progress_share):
+    if alone and name in (OPENAI, LOCAL) and settings.audit:
         found.append(
-            "audit and progress sample are answered by people, and the labels of this run come from"
-            " a model: leave --audit and --progress out, and give --test FILE"
+            "an audit is answered by people, and the labels of this run come from a model: leave"
+            " --audit out, and give --test FILE"
         )
     if name == LOCAL and not model.strip():
         found.append("the labeler 'hf' needs a model: give --labeler hf:FOLDER or hf:NAME")

@@ -90,13 +90,6 @@ class Settings(BaseModel):
         description="Labels of the budget that measure the final model and never train it; by the "
         "budget if absent, 0 for none.",
     )
-    progress_share: Annotated[float, Flag(SPEND, "SHARE", word="progress")] = Field(
-        0.0,
-        ge=0,
-        lt=1,
-        description="Share of the budget for a second random sample, read by `stacksl plan` while "
-        "the run goes on (0).",
-    )
     until: Annotated[str | None, Flag(SPEND, "gain=G/N")] = Field(
         None,
         description="Stop when the next N labels are to gain less than G, such as gain=0.01/100; "

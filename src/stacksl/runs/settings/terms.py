@@ -42,7 +42,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     lost = states.count("released")
     leased = len(ledger.bought("audit"))
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
-    return Terms(wanted.labels, wanted.money, audits, spec.progress)
+    return Terms(wanted.labels, wanted.money, audits)
 
 
 def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:

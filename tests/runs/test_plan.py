@@ -1,4 +1,4 @@
-"""The progress sample, the forecast of a run, and the rule that stops it; none reads the audit."""
+"""The forecast of a run and the rule that stops it; neither reads the audit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from stacksl.errors import DataError, SettingsError
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Request
 from stacksl.ledger.purchases import Answer
-from stacksl.models.audit import draw, progress_size
 from stacksl.report.facts import Facts
 from stacksl.runs.session import session
 from stacksl.runs.settings.budget import parse_until, time_limit
@@ -25,8 +24,8 @@ from stacksl.runs.settings.budget import parse_until, time_limit
 from .conftest import class_items, pair_items
 
 ITEMS, ANSWERS = class_items(300)
-BUDGET, SIZE, AUDIT = 120, 24, 30
-SETTINGS: dict[str, Any] = {"mode": "pool", "progress_share": 0.2, "price": "2"}
+BUDGET, AUDIT = 120, 30
+SETTINGS: dict[str, Any] = {"mode": "pool", "price": "2"}
 
 
 class Wrong:
@@ -71,27 +70,6 @@ def noted(done: Run) -> dict[str, Any]:
     return found
 
 
-def test_the_sample_is_bought_inside_the_budget_and_never_learnt(done: Run) -> None:
-    sample, audit = set(items_of(done, "progress")), set(items_of(done, "audit"))
-    learnt = {row["item"] for row in done.ledger.export() if row["learnt_at"] is not None}
-    assert (len(sample), len(audit), len(learnt)) == (SIZE, AUDIT, BUDGET - SIZE - AUDIT)
-    assert not sample & (audit | learnt)
-    assert done.ledger.spent == BUDGET
-    budget = Facts.from_json((done.path / "facts.json").read_text()).budget
-    assert (budget.asked, budget.audit, budget.progress) == (66, AUDIT, SIZE)
-    card = (done.path / "README.md").read_text()
-    assert "24 for the progress sample, random items read on the way; 30 for the audit" in card
-    assert "How many random labels these 66 are worth cannot be estimated: progress sample" in card
-
-
-def test_it_is_drawn_apart_from_the_audit_and_from_what_is_held() -> None:
-    first = draw(50, 20, 0, what="progress")
-    assert first != draw(50, 20, 0)
-    assert not set(draw(50, 20, 0, set(first), what="progress")) & set(first)
-    with pytest.raises(SettingsError, match="the progress needs 20 items"):
-        draw(25, 20, 0, set(range(10)), what="progress")
-
-
 def test_nothing_on_the_way_depends_on_the_audits_answers(done: Run, tmp_path: Path) -> None:
     other = played(tmp_path / "run", wrong="audit")
     assert noted(other) == noted(done)
@@ -102,20 +80,9 @@ def test_nothing_on_the_way_depends_on_the_audits_answers(done: Run, tmp_path: P
     assert facts[0].audit != facts[1].audit  # the labeler did answer the audit otherwise
 
 
-def test_the_samples_answers_reach_the_forecast_and_not_the_model(
-    done: Run, tmp_path: Path
-) -> None:
-    other = played(tmp_path / "run", wrong="progress")
-    assert noted(other)["n"] == noted(done)["n"] == SIZE
-    assert noted(other)["correct"] < noted(done)["correct"]
-    assert noted(other)["level"]["mean"] < noted(done)["level"]["mean"]
-    said = [[row["index"] for row in each.predict(ITEMS[:60])] for each in (done, other)]
-    assert said[0] == said[1]
-
-
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_a_run_stops_by_itself_and_says_why(mode: str, tmp_path: Path) -> None:
-    stopped = played(tmp_path / "run", until="gain=0.5/100", mode=mode, progress_share=0)
+    stopped = played(tmp_path / "run", until="gain=0.5/100", mode=mode)
     learnt = stopped.status()["answered"]
     assert 20 <= learnt < BUDGET - AUDIT
     assert stopped.status()["state"] == "finished"
@@ -173,11 +140,10 @@ def test_a_time_that_is_none_is_refused(text: str) -> None:
         time_limit(text)
 
 
-def test_options_of_their_own_have_a_sample_and_no_forecast(tmp_path: Path) -> None:
+def test_options_of_their_own_have_no_forecast(tmp_path: Path) -> None:
     items, answers = pair_items(120)
-    found = run(items, answers, budget=60, progress_share=0.2, out=tmp_path / "run")
+    found = run(items, answers, budget=60, out=tmp_path / "run")
     told = plan(found.path)
-    assert told["sample"]["n"] == 12
     assert (told["now"], told["expected"]) == (None, [])
     assert "nothing is forecast" in told["reason"]
     with pytest.raises(SettingsError, match="until needs a forecast"):
@@ -190,12 +156,10 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
     file.write_text("\n".join(["text,label", *rows]))
     first = plan(file, resolve({"budget": "all", "price": "2.50"}))
     assert [(row["labels"], row["cost"]) for row in first["expected"]] == [(100, 250), (200, 500)]
-    assert (first["labels"], first["now"], first["sample"]) == (0, None, None)
+    assert (first["labels"], first["now"]) == (0, None)
     second = plan(done.path)
-    assert [(row["more"], row["cost"]) for row in second["expected"]] == [(34, 68), (134, 268)]
+    assert [(row["more"], row["cost"]) for row in second["expected"]] == [(10, 20), (110, 220)]
     assert "harder than the rest" in second["rests_on"]
-    sample = second["sample"]
-    assert 0 < sample["low"] < sample["correct"] / SIZE <= sample["high"] <= 1
     for row in (*first["expected"], *second["expected"], second["now"]):
         assert 0 < row["low"] < row["accuracy"] < row["high"] < 1
 
@@ -211,9 +175,3 @@ def test_too_few_items_have_no_plan(tmp_path: Path) -> None:
 def test_a_rule_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="until must be gain=G/N such as gain=0.01/100"):
         parse_until(text)
-
-
-def test_the_sample_must_leave_labels_to_train_on(tmp_path: Path) -> None:
-    assert (progress_size(0.29, 100), progress_size(0.1, 9)) == (29, 0)
-    with pytest.raises(SettingsError, match="take 30 and 96 of 120"):
-        played(tmp_path / "run", progress_share=0.8)
