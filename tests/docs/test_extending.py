@@ -21,11 +21,10 @@ import pytest
 
 import stacksl
 from stacksl.cli.entry import call
-from stacksl.core import GATES, PARTS, SCORERS
+from stacksl.core import GATES, SCORERS
 from stacksl.errors import SettingsError
 from stacksl.features import FEATURES
 from stacksl.labelers.registry import LABELERS
-from stacksl.runs.storage import checkpoints
 
 from .pages_cases import BLOCK, PAGES, ROOT
 
@@ -44,8 +43,8 @@ ANSWERS = {item.id: n % 2 for n, item in enumerate(ITEMS)}
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder where Python looks for modules; what they add to registries is gone afterwards."""
-    for known in (GATES, SCORERS, LABELERS, FEATURES, PARTS):
-        for name in ("unsure", "perceptron", "service", "vectors", "letters", "hits"):
+    for known in (GATES, SCORERS, LABELERS, FEATURES):
+        for name in ("unsure", "perceptron", "service", "vectors", "letters"):
             monkeypatch.setitem(known, name, None)
             monkeypatch.delitem(known, name)
     folder = tmp_path / "modules"
@@ -79,9 +78,7 @@ def asked(run: stacksl.Run) -> list[Any]:
 
 
 def test_every_module_of_the_page_is_tested() -> None:
-    assert set(SECTIONS) == {
-        "A gate", "A labeler", "A feature map", "An encoder", "A part of a checkpoint",
-    }  # fmt: skip
+    assert set(SECTIONS) == {"A gate", "A labeler", "A feature map", "An encoder"}
 
 
 @pytest.mark.parametrize("mode", ["stream", "pool"])
@@ -133,18 +130,33 @@ def test_the_command_line_imports_the_modules_of_a_run(
 
 @pytest.mark.parametrize("text", ["1 +", "import no_such_module_of_anybody", "1 / 0"])
 def test_a_module_that_cannot_be_imported_is_named(modules: Path, text: str) -> None:
-    (modules / "broken_parts.py").write_text(text, encoding="utf-8")
-    with pytest.raises(SettingsError, match="the plugin 'broken_parts' cannot be imported"):
-        stacksl.prepare(ITEMS, ANSWERS, settings={"plugins": "broken_parts"})
+    (modules / "broken_module.py").write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match="the plugin 'broken_module' cannot be imported"):
+        stacksl.prepare(ITEMS, ANSWERS, settings={"plugins": "broken_module"})
 
 
 def test_a_changed_module_is_warned_of(modules: Path, tmp_path: Path) -> None:
-    name = write(modules, "A part of a checkpoint")
-    run = cut_off(tmp_path / "run", plugins=name, parts="hits")
+    name = write(modules, "An encoder")
+    run = cut_off(tmp_path / "run", plugins=name, features="letters")
     with (modules / f"{name}.py").open("a", encoding="utf-8") as file:
         file.write("# a change\n")
     run.resume()
     assert any("plugins" in warning for warning in run.status()["warnings"])
+
+
+def cut_off(folder: Path, **settings: Any) -> stacksl.Run:
+    """A run that is stopped in the middle, with checkpoints before."""
+
+    def stop(progress: Any) -> None:
+        if progress.phase == "rounds" and progress.done >= 25:
+            raise KeyboardInterrupt
+
+    settings = {"mode": "stream", "checkpoint_every": 10, "progress": stop, **settings}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stacksl.runs.loop.progress.OFTEN", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            stacksl.run(ITEMS, ANSWERS, out=folder, budget=8, **settings)
+    return stacksl.Run.open(folder)
 
 
 # A labeler that calls a service -----------------------------------------------------------------
@@ -302,45 +314,6 @@ def test_an_encoder_is_one_module(modules: Path, tmp_path: Path) -> None:
     run = play(tmp_path / "run", features="letters", plugins=write(modules, "An encoder"))
     assert len(list(run.predict(ITEMS[:3]))) == 3
     assert run.model.features.dim > 26
-
-
-# A further part of a checkpoint -----------------------------------------------------------------
-
-
-def cut_off(folder: Path, **settings: Any) -> stacksl.Run:
-    """A run that is stopped in the middle, with checkpoints before."""
-
-    def stop(progress: Any) -> None:
-        if progress.phase == "rounds" and progress.done >= 25:
-            raise KeyboardInterrupt
-
-    settings = {"mode": "stream", "checkpoint_every": 10, "progress": stop, **settings}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stacksl.runs.loop.progress.OFTEN", 0.0)
-        with pytest.raises(KeyboardInterrupt):
-            stacksl.run(ITEMS, ANSWERS, out=folder, budget=8, **settings)
-    return stacksl.Run.open(folder)
-
-
-def test_a_further_part_of_a_checkpoint_is_one_module(modules: Path, tmp_path: Path) -> None:
-    own: dict[str, Any] = {"plugins": write(modules, "A part of a checkpoint"), "parts": "hits"}
-    own["gate"] = "uniform"  # has bought some of the first 20
-    run = cut_off(tmp_path / "run", **own)
-    middle, _ = checkpoints.latest(run.folder.checkpoints)
-    assert middle is not None
-    assert middle.arrays["hits/counts"][1] > 0
-    run.resume()
-    whole = play(tmp_path / "whole", mode="stream", checkpoint_every=10, **own)
-    ends = [checkpoints.latest(each.folder.checkpoints)[0] for each in (run, whole)]
-    assert ends[0] is not None
-    assert ends[1] is not None
-    assert ends[0].arrays["hits/counts"].tolist() == ends[1].arrays["hits/counts"].tolist()
-    assert ends[0].arrays["hits/counts"][1] == whole.status()["answered"]
-
-
-def test_an_unknown_part_has_its_sentence() -> None:
-    with pytest.raises(SettingsError, match="unknown part 'hist'"):
-        stacksl.prepare(ITEMS, ANSWERS, settings={"parts": "hist"})
 
 
 # The contracts ----------------------------------------------------------------------------------

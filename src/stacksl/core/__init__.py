@@ -61,7 +61,6 @@ from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Always, First, Random, Uniform
 from stacksl.core.gates.widths import ADPO, DGS, LUCB, Width
 from stacksl.core.learner import Learner, LLFStackSL, StackSL
-from stacksl.core.parts import PARTS, Part
 from stacksl.core.rng import generator, uniforms
 from stacksl.core.scorers import (
     SCORERS,
@@ -82,7 +81,6 @@ __all__ = [
     "LUCB",
     "ONE_HOT_PACE",
     "PAPER_RANGES",
-    "PARTS",
     "RECIPES",
     "SCORERS",
     "Always",
@@ -110,7 +108,6 @@ __all__ = [
     "Margin",
     "PairBlock",
     "PairFeatures",
-    "Part",
     "Random",
     "Recipe",
     "Reserve",

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.learner import Learner
-from stacksl.core.parts import Part
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import SOFT_SLOT, Purchase, Receipt
@@ -32,7 +31,6 @@ class Game:
         examples: the features of the items, and the labels learnt so far.
         trainer: refits the model during the run and at its end.
         batches: how many purchases may be open at a time.
-        parts: of the user's own, by name: they learn what the learner learns.
         enough: whether to stop buying before the budget is spent.
         ahead: whether the next purchase is made without a refit: the last one was made for it,
             and labels that are not in it were learnt meanwhile.
@@ -44,7 +42,6 @@ class Game:
     examples: Examples
     trainer: Trainer
     batches: Batches = field(default_factory=Batches)
-    parts: Mapping[str, Part] = field(default_factory=dict)
     enough: Callable[[], bool] = bool  # false
     ahead: bool = False
 
@@ -96,8 +93,6 @@ class Game:
         played = replace(decision, choice=label.index) if owned else decision
         self.learner.learn(played, self.examples.inputs(decision.item), label)
         self.examples.record(decision, label)
-        for part in self.parts.values():
-            part.learn(decision, label)
 
     def refit_if_due(self) -> None:
         """Refit the model on the labels so far, if a refit is due."""
@@ -105,20 +100,14 @@ class Game:
             self.trainer.refit()
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays of learner and trainer for a checkpoint, and those of parts as PART/NAME."""
+        """The arrays of learner and trainer for a checkpoint."""
         found = {name: np.asarray(array) for name, array in self.learner.state().items()}
-        found |= self.trainer.state()
-        for name, part in self.parts.items():
-            found |= {f"{name}/{key}": np.asarray(each) for key, each in part.state().items()}
-        return found
+        return found | self.trainer.state()
 
     def set_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
         self.learner.restore(arrays)
         self.trainer.restore(arrays)
-        for name, part in self.parts.items():
-            own = {key: each for key, each in arrays.items() if key.startswith(f"{name}/")}
-            part.restore({key.removeprefix(f"{name}/"): each for key, each in own.items()})
 
     def reschedule(self, payload: Mapping[str, object]) -> None:
         """Apply a `budget` row of the ledger to the learner."""

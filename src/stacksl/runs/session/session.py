@@ -15,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 
 from stacksl.core.learner import Learner
-from stacksl.core.parts import make_parts
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
@@ -184,7 +183,6 @@ class Session(Game):
             examples=examples,
             trainer=trainer_of(spec, examples, learner, ledger, features, report),
             batches=batches_of(spec, ledger),
-            parts=make_parts(spec.settings.parts),
             features=features,
             report=report,
         )

@@ -41,7 +41,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def unknown_names(settings: Settings) -> list[str]:
     """A sentence for each name that no registry has, and for a budget that is none."""
     from stacksl.core.followers import FOLLOWERS
-    from stacksl.core.parts import PARTS, named_parts
     from stacksl.core.scorers import SCORERS
     from stacksl.features import FEATURES
     from stacksl.labelers.registry import LABELERS
@@ -52,7 +51,6 @@ def unknown_names(settings: Settings) -> list[str]:
         ("scorer", settings.scorer, SCORERS),
         ("features", settings.features.partition(":")[0], FEATURES),
         ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file", OPENAI, LOCAL]),
-        *(("part", name, PARTS) for name in named_parts(settings.parts)),
     ]
     found = [
         f"unknown {kind} '{name}'{nearest(name, known) or ':'} known:"

@@ -376,10 +376,7 @@ class Settings(BaseModel):
     checkpoint_every: int = Field(1000, ge=1, description="Rounds between checkpoints.")
     plugins: str | None = Field(
         None,
-        description="Modules of your own with gates, labelers or other parts; commas between.",
-    )
-    parts: str | None = Field(
-        None, description="Parts of your own that learn from each label; commas between."
+        description="Modules of your own with gates, labelers or features; commas between.",
     )
 
     @property
