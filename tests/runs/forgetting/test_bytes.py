@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from zipfile import ZipFile
@@ -59,20 +58,6 @@ def test_a_workbook_loses_the_row_its_choices_and_its_shared_texts(tmp_path: Pat
     assert [str(each.sqref) for each in left] == ["A2:A4", "D3 D4"]
     assert erase_sheets(tmp_path, marks) == []
     assert list(left_untouched(tmp_path, marks)) == []
-
-
-def test_tasks_of_label_studio_lose_the_item(tmp_path: Path) -> None:
-    prompt = "zyx, la moitié de tout"
-    rows = [Asked("k7f3-q", prompt, ("a", "b")), Asked("a2a2-a", "another", ("a", "b"))]
-    path = tmp_path / "0001-anna.json"
-    write_sheet(path, rows)
-    (tmp_path / "copy.json").write_text(json.dumps([{"data": {"text": prompt}}]))
-    (tmp_path / "torn.json").write_text('[{"data": {"key": "k7f3-q"')
-    marks = Marks("q", "forgotten-1", prompt, frozenset({prompt}), frozenset({"k7f3-q"}))
-    assert erase_sheets(tmp_path, marks) == [path.name]
-    assert [task["data"]["key"] for task in json.loads(path.read_text())] == ["a2a2-a"]
-    assert erase_sheets(tmp_path, marks) == []
-    assert list(left_untouched(tmp_path, marks)) == ["copy.json", "torn.json"]
 
 
 def test_copies_among_the_sheets_are_named(tmp_path: Path) -> None:

@@ -8,35 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from stacksl.data.values import RowFault
 
-ANSWER, NOTE, PROMPT = "answer", "note", "prompt"  # the names of the tags in `CONFIG`
+ANSWER, PROMPT = "answer", "prompt"  # the names of the tags in `CONFIG`
 CONFIG = f"""\
 <View>
   <Text name="{PROMPT}" value="${PROMPT}"/>
   <Choices name="{ANSWER}" toName="{PROMPT}" choice="single" value="$options"/>
-  <TextArea name="{NOTE}" toName="{PROMPT}" maxSubmissions="1"/>
+  <TextArea name="note" toName="{PROMPT}" maxSubmissions="1"/>
 </View>
 """
 """The labeling configuration of written tasks: the choices are those that each task lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """One person's answer to a task, unless it was skipped.
-
-    Attributes:
-        by: who answered: an e-mail address or an id; empty where the file does not say.
-        choices: what was chosen, by the name of the tag.
-        note: the text of the tag `note`.
-    """
-
-    by: str
-    choices: Mapping[str, tuple[str, ...]]
-    note: str = ""
 
 
 def is_task(row: object) -> bool:
@@ -47,8 +31,8 @@ def is_task(row: object) -> bool:
     return bare or "annotations" in row or "predictions" in row
 
 
-def annotations_of(task: Mapping[str, Any]) -> list[Annotation]:
-    """The annotations of a task that were not skipped.
+def _choices_of(task: Mapping[str, Any]) -> list[dict[str, tuple[str, ...]]]:
+    """What was chosen in each annotation that was not skipped, by the name of the tag.
 
     Raises:
         RowFault: the task is not in Label Studio's format.
@@ -58,25 +42,15 @@ def annotations_of(task: Mapping[str, Any]) -> list[Annotation]:
         if each.get("was_cancelled"):
             continue
         choices: dict[str, tuple[str, ...]] = {}
-        note = ""
         for region in _listed(each.get("result"), "the result of an annotation"):
             value = region.get("value")
             if not isinstance(value, Mapping):
                 continue  # a relation
-            name = str(region.get("from_name"))
             if region.get("type") == "choices":
+                name = str(region.get("from_name"))
                 choices[name] = (*choices.get(name, ()), *_texts(value.get("choices")))
-            elif name == NOTE:
-                note = "\n".join(_texts(value.get("text")))
-        found.append(Annotation(author(each.get("completed_by")), choices, note))
+        found.append(choices)
     return found
-
-
-def author(completed_by: object) -> str:
-    """The e-mail address or id of the person in `completed_by`; empty where there is none."""
-    if isinstance(completed_by, Mapping):
-        completed_by = completed_by.get("email") or completed_by.get("id")
-    return str(completed_by).strip() if isinstance(completed_by, int | str) else ""
 
 
 def _listed(value: object, what: str) -> Sequence[Mapping[str, Any]]:
@@ -90,7 +64,7 @@ def _listed(value: object, what: str) -> Sequence[Mapping[str, Any]]:
 def _texts(value: object) -> tuple[str, ...]:
     value = [value] if isinstance(value, str) else value
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise RowFault("bad task: choices and texts should be lists of strings")
+        raise RowFault("bad task: choices should be a list of strings")
     return tuple(value)
 
 
@@ -106,8 +80,8 @@ def item_values(task: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(task["data"], Mapping):
         raise RowFault(f"bad task: 'data' should be an object, got {type(task['data']).__name__}")
     said: dict[str, list[tuple[str, ...]]] = {}
-    for each in annotations_of(task):
-        for name, chosen in each.choices.items():
+    for choices in _choices_of(task):
+        for name, chosen in choices.items():
             if chosen:
                 said.setdefault(name, []).append(chosen)
     columns: dict[str, Any] = {name: list(_most(all)) for name, all in said.items()}

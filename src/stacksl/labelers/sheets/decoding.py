@@ -1,4 +1,4 @@
-"""A file of answers to rows of cells: a workbook, text with separators, or Label Studio's JSON."""
+"""A file of answers to rows of cells: a workbook, or text with separators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from stacksl.data.files import (
     DELIMITERS,
-    MARK,
     WIDE_MARKS,
     CsvFault,
     csv_records,
@@ -17,13 +16,12 @@ from stacksl.data.files import (
     reading,
 )
 from stacksl.errors import DataError
-from stacksl.labelers.sheets.tasks import lines_of_tasks
 from stacksl.labelers.sheets.workbook_reading import sheets_of
 
 Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why none is to be used
 
 _NEEDED = ("key", "answer")
-_READ = (*_NEEDED, "note", "prompt", "annotator")  # the last in tables of Label Studio
+_READ = (*_NEEDED, "note", "prompt")
 _WORKBOOK, _OLD = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _SAVE_AS = "open it in the spreadsheet program and save it as .xlsx or as 'CSV UTF-8'"
 _HEADER = "(key, prompt, options, answer, note)"
@@ -43,8 +41,6 @@ def lines_of(path: Path) -> Iterator[Line]:
     data = _bytes(path)
     if data.startswith(_WORKBOOK):
         yield from _of_workbook(path)
-    elif data.removeprefix(MARK).lstrip().startswith((b"[", b"{")):
-        yield from lines_of_tasks(path, data)
     else:
         yield from _of_csv(path, data)
 

@@ -12,17 +12,15 @@ from stacksl.labelers.sheets.decoding import lines_of
 from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
 from stacksl.labelers.sheets.meaning import Meaning, Misread, understood
 from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Sheet
-from stacksl.labelers.sheets.tasks import own_replies
 
 _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
 def read_sheet(path: Path, known: Mapping[str, Asked]) -> Sheet:
-    """Read a file of answers: a workbook, CSV with columns in any order, or Label Studio's JSON.
+    """Read a file of answers: a workbook, or CSV with columns in any order.
 
     Rows may be missing, moved or repeated, and answers may be missing. A key that has two
-    different answers in the file has none: each of its rows is a fault. Where the file says who
-    answered (Label Studio's does), a row takes the answer of its own annotator alone.
+    different answers in the file has none: each of its rows is a fault.
 
     Args:
         path: the file.
@@ -46,11 +44,10 @@ def read_sheet(path: Path, known: Mapping[str, Asked]) -> Sheet:
         fault = _misplaced(row, key, unusable, cells, known, owners)
         read = fault or _reply(row, key, cells, known[key])
         faults.append(read) if isinstance(read, Fault) else replies.append(read)
-    own, foreign = own_replies(replies, known)
-    kept, contradictions = _one_a_key(own)
+    kept, contradictions = _one_a_key(replies)
     return Sheet(
         tuple(kept),
-        tuple(sorted([*faults, *foreign, *contradictions], key=lambda fault: fault.row)),
+        tuple(sorted([*faults, *contradictions], key=lambda fault: fault.row)),
         len((empty - answered) & known.keys()),
     )
 
@@ -100,7 +97,7 @@ def _reply(row: int, key: str, cells: Mapping[str, str], shown: Asked) -> Reply 
     (meaning,) = meanings
     remark = plain(visible(note)).strip() or None
     said = (meaning.said, meaning.position, meaning.text)
-    return Reply(row, key, *said, remark, cells.get("annotator", ""))
+    return Reply(row, key, *said, remark)
 
 
 def _one_a_key(replies: list[Reply]) -> tuple[list[Reply], list[Fault]]:

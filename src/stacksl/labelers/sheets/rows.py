@@ -20,14 +20,12 @@ class Asked:
             column was sorted alone, or the file is that of another run.
         options: the candidates in the order in which they are shown.
         first: how many options its first file had, where more were added at the end since.
-        annotator: who has the row; empty where one person has all.
     """
 
     key: str
     prompt: str
     options: tuple[str, ...]
     first: int | None = None
-    annotator: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,6 @@ class Reply:
         position: 0-based index into the options as shown; None unless `said` is `label`.
         text: the right text of a none-of-these, where it was given.
         note: the content of the column `note`.
-        by: who answered, as the file says it: an e-mail address or an id; empty where it does not.
     """
 
     row: int
@@ -50,7 +47,6 @@ class Reply:
     position: int | None
     text: str | None
     note: str | None
-    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

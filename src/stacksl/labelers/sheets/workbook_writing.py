@@ -134,21 +134,21 @@ def _choices(book: Workbook, sheet: Worksheet, options: Sequence[tuple[str, ...]
         shared[shown].add(f"D{row}")
 
 
-def offered(options: tuple[str, ...], *, whole: bool = False) -> list[str]:
+def offered(options: tuple[str, ...]) -> list[str]:
     """What can be chosen: `A) text` of few options, the names of many; then the words.
 
-    Of a long text, or one of several lines, the letter or number alone, unless it is to be `whole`.
+    Of a long text, or one of several lines, the letter or number alone.
     """
     words = ("none", "ambiguous", "broken")
     taken = is_taken(options)
     marked = taken or has_letters(options)
-    choices = [_choice(n, options, marked, whole) for n in range(len(options))]
+    choices = [_choice(n, options, marked) for n in range(len(options))]
     return [*choices, *(f"[{word}]" if taken else word for word in words)]
 
 
-def _choice(position: int, options: tuple[str, ...], marked: bool, whole: bool) -> str:
+def _choice(position: int, options: tuple[str, ...], marked: bool) -> str:
     mark, text = f"{sign(position, options)})", visible(options[position])
-    if not whole and (len(text) > _LONG or "\n" in text):
+    if len(text) > _LONG or "\n" in text:
         return mark
     return f"{mark} {text}" if marked else text
 

@@ -9,14 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from stacksl.data import Classes
-from stacksl.data.exchange.label_studio import CONFIG
 from stacksl.errors import DataError
 from stacksl.files.atomic import replace_file
 from stacksl.labelers.sheets.cells import guarded, is_too_long, shortened, visible
 from stacksl.labelers.sheets.meaning import is_taken
 from stacksl.labelers.sheets.rows import COLUMNS, Asked
 from stacksl.labelers.sheets.signs import LETTERED, bare_numbers, sign
-from stacksl.labelers.sheets.tasks import CONFIG_FILE, tasks
 from stacksl.labelers.sheets.workbook_writing import CLASSES, workbook
 
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8
@@ -70,8 +68,7 @@ def write_sheet(
 ) -> tuple[Path, ...]:
     """Write a file of questions: `key, prompt, options, answer, note`, the last two empty.
 
-    A name that ends in `.xlsx` makes a `workbook`, `.json` tasks of Label Studio, with the
-    labeling configuration beside them. Any other makes CSV: UTF-8 with a byte-order
+    A name that ends in `.xlsx` makes a `workbook`. Any other makes CSV: UTF-8 with a byte-order
     mark and CRLF between rows, in cells that are safe to open (`guarded`). A text too long for a
     cell of Excel is shortened; the whole text is in `KEY.txt` beside the sheet.
 
@@ -90,10 +87,6 @@ def write_sheet(
     Raises:
         DataError: the file is there with another content, or cannot be written.
     """
-    if path.suffix == ".json":
-        write_file(path.parent / CONFIG_FILE, CONFIG, mode, replace=True)
-        write_file(path, tasks(rows), mode)
-        return (path,)
     book = path.suffix == ".xlsx"
     where = None if classes is None else f"sheet {CLASSES}" if book else f"file {listed_in}"
     texts: dict[Path, str] = {}

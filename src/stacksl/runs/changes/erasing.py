@@ -23,7 +23,6 @@ from stacksl.features.store import erase, has_block, items_in
 from stacksl.files import arrays
 from stacksl.files.atomic import write_atomic
 from stacksl.labelers.chat.calls import CALLS, without_item
-from stacksl.labelers.sheets.tasks import without_tasks
 from stacksl.labelers.sheets.workbook_erasing import texts_in, without_rows
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
 from stacksl.runs.loop.final_model import GRAPH, SAID
@@ -183,7 +182,7 @@ def erase_sheets(folder: Path, marks: Marks) -> list[str]:
     """Delete the item's rows from every sheet in the folder of sheets.
 
     A sheet that an annotator saved there keeps its encoding, its separator and all other rows. A
-    workbook or a file of tasks that cannot be read is left, for `left_untouched` to name.
+    workbook that cannot be read is left, for `left_untouched` to name.
     """
     if not folder.is_dir():
         return []
@@ -193,7 +192,6 @@ def erase_sheets(folder: Path, marks: Marks) -> list[str]:
             long.unlink()
             changed.append(long.name)
     without = {".csv": _without_lines, ".tsv": _without_lines, ".xlsx": without_rows}
-    without |= {".json": without_tasks}
     for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in without):
         with suppress(DataError):
             if (left := without[path.suffix.lower()](path, marks.keys)) is not None:
@@ -266,10 +264,7 @@ def _text_of(payload: bytes) -> str:
         UnicodeDecodeError: it is in neither.
     """
     try:
-        text = payload.decode(_wide(payload) or "utf-8")
-        with suppress(ValueError, RecursionError):  # of JSON, without its escapes
-            return json.dumps(json.loads(text), ensure_ascii=False)
-        return text
+        return payload.decode(_wide(payload) or "utf-8")
     except UnicodeDecodeError:
         if b"\0" in payload:  # no text
             raise

@@ -295,7 +295,7 @@ class SheetLabeler:
         """A row as its annotator sees it."""
         item, first = self.items[self.row[handed.item]], len(handed.order)
         options = tuple(item.candidates[i] for i in self.now(handed).order)
-        return Asked(handed.key, item.prompt, options, first, handed.annotator)
+        return Asked(handed.key, item.prompt, options, first)
 
     def now(self, handed: Handed) -> Handed:
         """A row with the classes that were added since it was assigned.

@@ -121,9 +121,9 @@ class Settings(BaseModel):
     ask_mode: Annotated[str, Flag(SPEND, "OCTAL"), _PEOPLE] = Field(
         "0600", description="Permissions of sheets, such as 0640 (0600); needs --ask-dir."
     )
-    sheets: Annotated[Literal["xlsx", "csv", "json"], Flag(SPEND, "FORMAT"), _PEOPLE] = Field(
+    sheets: Annotated[Literal["xlsx", "csv"], Flag(SPEND, "FORMAT"), _PEOPLE] = Field(
         "xlsx",
-        description="xlsx, with choice lists, csv, or json (tasks for Label Studio).",
+        description="xlsx, with choice lists, or csv.",
     )
 
     # what is read
