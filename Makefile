@@ -4,7 +4,6 @@
 # make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
 # make golden BASE=COMMIT  the same runs with that commit and with this tree, compared value by value
-# make wheelhouse  a folder that installs on a machine without a network (docs/offline.md)
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -16,8 +15,6 @@ WORKERS ?= 2
 TORCH := torch==2.13.0
 # The CPU build, some gigabytes smaller; for a GPU: make TORCH_INDEX=https://pypi.org/simple
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-WHEELHOUSE ?= wheelhouse
-EXTRAS ?= minilm,lm
 # Tests write in memory where that is possible: they sync a file thousands of times.
 IN_MEMORY := $(if $(wildcard /dev/shm/.),PYTEST_DEBUG_TEMPROOT=$${PYTEST_DEBUG_TEMPROOT:-/dev/shm})
 HAS_BROWSER := { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromium-browser; } >/dev/null
@@ -30,10 +27,10 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser golden wheelhouse clean
+.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser golden clean
 
 help:
-	@sed -n '1,8s/^# //p' Makefile
+	@sed -n '1,7s/^# //p' Makefile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
@@ -128,10 +125,6 @@ golden: $(if $(BASE),$(VENV)/.lm)
 	@[ -n "$(BASE)" ] || { echo "make golden needs a commit to compare with: make golden BASE=main"; exit 2; }
 	@$(RUN) scripts/golden.py "$(BASE)" $(foreach run,$(ONLY),--only $(run)) \
 	  $(foreach field,$(EXPECT),--expect '$(field)') $(if $(TOLERANCE),--tolerance $(TOLERANCE))
-
-wheelhouse: $(VENV)/bin/python
-	@$(RUN) scripts/wheelhouse.py $(WHEELHOUSE) --extras $(EXTRAS) --torch $(TORCH) \
-	  $(if $(ENCODER),--encoder $(ENCODER))
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
