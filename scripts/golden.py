@@ -34,7 +34,7 @@ def start(source: Path, name: str, folder: Path) -> subprocess.Popen[str]:
     """The process that plays the run `name` with the tree whose package lies in `source`."""
     folder.mkdir(parents=True)
     scratch = {"XDG_CACHE_HOME": str(folder.parent / "cache"), "OMP_NUM_THREADS": "1"}
-    scratch["STACKSL_FEATURES"] = "hashing"  # the default of older trees
+    scratch["STACKSL_FEATURES"] = "hashing"  # quick, and installed everywhere
     return subprocess.Popen(
         [sys.executable, str(PLAYER), name, str(folder)],
         env={**os.environ, **scratch, "PYTHONPATH": str(source)},

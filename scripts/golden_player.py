@@ -3,8 +3,7 @@
     python scripts/golden_player.py NAME FOLDER
 
 Trees that are laid out differently are played by this one file: it uses the command line and the
-public Python API, and imports no module inside the package. Verbs that a tree may lack are looked
-for (`Play.change`, `Play.free`); `golden_values` reads what is left.
+public Python API, and imports no module inside the package. `golden_values` reads what is left.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ TOPICS = {
     "night": "star moon owl dark dream",
     "garden": "seed leaf soil bloom hedge",
 }
+BY_FILE = ("--labeler", "file", "--sheets", "csv")
 Rows = list[dict[str, Any]]
 
 
@@ -58,12 +58,6 @@ class Play:
         self.calls.append((name or str(words[0]), int(code)))
         return out.getvalue()
 
-    def has(self, verb: str) -> bool:
-        """Whether this tree knows `verb`; the question is no call of the run."""
-        with contextlib.redirect_stderr(io.StringIO()):
-            self.call(verb, "--help")
-        return self.calls.pop()[1] == 0
-
     def run(self, *words: object) -> None:
         """`stacksl run` into the folder `run`."""
         self.call("run", *words, "--out", "run", "--yes", "--quiet")
@@ -75,21 +69,12 @@ class Play:
 
     def change(self, option: str, value: str, *more: str) -> None:
         """Change a run that has begun, and let it go on."""
-        old = {"--budget": ("budget",), "--items": ("extend",), "--add-class": ("classes", "--add")}
-        if self.has("change"):
-            self.call("change", "run", option, value, *more, "--yes", "--quiet")
-        elif option == "--owned":
-            self.call("resume", "run", option, value, "--quiet", name="change")
-        else:
-            verb, *flag = old[option]
-            yes = ("--yes",) if verb == "classes" else ()
-            self.call(verb, "run", *flag, value, *more, *yes, name="change")
+        self.call("change", "run", option, value, *more, "--yes", "--quiet")
         self.call("resume", "run", "--quiet")
 
     def free(self, key: str, *more: str) -> None:
         """Free one row that was handed out."""
-        verb = "people" if self.has("people") else "release"
-        self.call(verb, "run", "--key", key, *more, "--quiet", name="free")
+        self.call("people", "run", "--key", key, *more, "--quiet")
 
     def status(self) -> dict[str, Any]:
         """The run's status, as JSON."""
@@ -199,19 +184,11 @@ def sample(play: Play) -> None:
     Path("test.csv").write_text("text\nhow to raise an exception\nslice a list\n")
 
 
-def by_file() -> tuple[str, ...]:
-    """Answers by CSV sheets: a tree that writes workbooks too is asked for them."""
-    from stacksl.runs.settings.fields import Settings
-
-    words = ("--labeler", "file")
-    return (*words, "--sheets", "csv") if "sheets" in Settings.model_fields else words
-
-
 def people(play: Play) -> None:
     """Sheets of two people: overlap, a wrong key, freed rows, late answers, an audit."""
     files()
     bare = write("bare.csv", [{"id": r["id"], "text": r["text"]} for r in texts(90)])
-    words = (*by_file(), "--annotators", "anna,ben", "--overlap", 3, "--batch", 8)
+    words = (*BY_FILE, "--annotators", "anna,ben", "--overlap", 3, "--batch", 8)
     play.run(bare, "--classes", "classes.txt", "--budget", 24, "--audit", 4, *words)
     play.answer(say, wrong_key=True)
     late = []
@@ -256,7 +233,7 @@ def added(play: Play) -> None:
     """A class that people miss, added and asked for again."""
     files(topics=2)
     bare = write("bare.csv", [{"id": r["id"], "text": r["text"]} for r in texts(60)])
-    words = (*by_file(), "--annotators", "anna", "--batch", 8, "--audit", 0)
+    words = (*BY_FILE, "--annotators", "anna", "--batch", 8, "--audit", 0)
     play.run(bare, "--classes", "classes.txt", "--budget", 30, *words)
     play.answer(say)
     play.change("--add-class", "night", "--reopen")

@@ -88,6 +88,5 @@ def test_a_missing_digest_is_named() -> None:
 @pytest.mark.parametrize("found", [None, 0, 2, True, "1", 1.0])
 def test_another_format_is_refused(found: object) -> None:
     formats.expect_format("the file", 1, 1)
-    way = "install a newer stacksl" if found == 2 else "use the stacksl that wrote it"
-    with pytest.raises(RunError, match=f"the file should have the format number 1, .*: {way}"):
+    with pytest.raises(RunError, match="the file should have the format number 1, .*: use the st"):
         formats.expect_format("the file", found, 1)

@@ -109,19 +109,3 @@ def test_mistakes_are_one_sentence(stacksl, waiting: Path) -> None:
     assert said.code == 2
     assert "there already, as number 1" in said.err
     assert "BREAD" not in said.err.replace("--add-class BREAD", "")
-
-
-@pytest.mark.parametrize(
-    ("words", "new"),
-    [
-        ("budget runs/x 20", "stacksl change RUN --budget B"),
-        ("extend runs/x more.csv", "stacksl change RUN --items FILE"),
-        ("classes runs/x --add night", "stacksl change RUN --add-class NAME"),
-        ("release runs/x --annotator ben", "stacksl people RUN --free [NAME]"),
-        ("resume runs/x --owned old.csv", "stacksl change RUN --owned FILE"),
-    ],
-)
-def test_an_old_verb_names_the_new_one(stacksl, words: str, new: str) -> None:
-    said = stacksl(*words.split())
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert new in said.err

@@ -193,12 +193,12 @@ def test_an_edited_or_cut_ledger(home, refused, verb, statement) -> None:
     assert "ledger" in refused(*verb.split(), "one", changes=True) or verb == "resume"
 
 
-def test_a_ledger_of_a_newer_format(home, refused) -> None:
+def test_a_ledger_of_another_format(home, refused) -> None:
     unfinish(home)
     edit(home, "update format set number = 99")
     said = refused("resume", "one", changes=True)
     assert "has format 99" in said
-    assert "install a newer stacksl" in said
+    assert "use the version that wrote it" in said
 
 
 def test_features_of_another_dimension_on_resume(home, refused) -> None:

@@ -232,7 +232,7 @@ def test_values_of_another_type_are_one_sentence(book, decision, path, records, 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("UPDATE format SET number = 4", "has format 4, .* reads format 3: install a newer"),
+        ("UPDATE format SET number = 4", "has format 4, .* reads format 3: use the version"),
         ("UPDATE format SET number = 2", "has format 2, .* reads format 3: use the version"),
         ("DROP TABLE format", "has format 0, .* reads format 3: use the version"),
     ],

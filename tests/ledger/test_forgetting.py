@@ -141,7 +141,7 @@ def test_a_late_answer_is_not_learnt_from_memory(path, decision):
 
 
 def test_other_free_pages_are_wiped_too(path, decision):
-    """What an older version deleted without overwriting goes with the next forgotten item."""
+    """What was deleted without overwriting goes with the next forgotten item."""
     with Ledger.create(path, run="r", budget=3, items=ITEMS) as ledger:
         ledger.post([decision(1, item=ID)])
     connection = sqlite3.connect(path)

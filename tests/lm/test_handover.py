@@ -206,9 +206,9 @@ def test_another_base_is_refused(handed: tuple[Path, About, Any], tmp_path: Path
 def test_what_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no adapted language model .* --adapt"):
         read_about(tmp_path)
-    for number, way in ((1, "use the stacksl that wrote it"), (99, "install a newer stacksl")):
+    for number in (1, 99):
         (tmp_path / "lm.json").write_text(formats.to_json({formats.FORMAT: number}))
-        with pytest.raises(RunError, match=f"{formats.LANGUAGE_MODEL}, .* {number}: {way}"):
+        with pytest.raises(RunError, match=f"{formats.LANGUAGE_MODEL}, .* {number}: use the stack"):
             read_about(tmp_path)
     for text in ("[]", "{", '{"sha256": "0"}'):
         (tmp_path / "lm.json").write_text(text)

@@ -81,15 +81,15 @@ def test_an_edited_description_is_damage_too(tmp_path, name) -> None:
     assert "SHA-256" in warnings[0]
 
 
-@pytest.mark.parametrize(("step", "way"), [(-1, "use the stacksl that wrote"), (1, "a newer")])
-def test_a_checkpoint_of_another_format_is_refused(tmp_path, step, way) -> None:
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_checkpoint_of_another_format_is_refused(tmp_path, step) -> None:
     write(tmp_path, 10)
     path = tmp_path / "000000010.json"
     about = formats.from_json(path.read_text())
     other = formats.CHECKPOINT + step
     path.write_text(formats.to_json({**about, formats.FORMAT: other}))
     for read in (latest, heads, lambda folder: at(folder, 10)):
-        with pytest.raises(RunError, match=f"number {formats.CHECKPOINT}, .* {other}: .*{way}"):
+        with pytest.raises(RunError, match=f"number {formats.CHECKPOINT}, .* {other}: use the"):
             read(tmp_path)
 
 

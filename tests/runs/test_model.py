@@ -72,24 +72,17 @@ def test_the_model_knows_more_than_chance(classes) -> None:
     assert right > 0.6, "a third by chance, and the topics' words are disjoint"
 
 
-@pytest.mark.parametrize(("step", "way"), [(-1, "use the stacksl that wrote"), (1, "a newer")])
-def test_a_folder_of_another_format_is_refused(classes, spoil, step, way) -> None:
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_folder_of_another_format_is_refused(classes, spoil, step) -> None:
     path = spoil(classes).path / "model" / "model.json"
     about = formats.from_json(path.read_text())
     other = formats.MODEL + step
     path.write_text(formats.to_json({**about, formats.FORMAT: other}))
-    with pytest.raises(RunError, match=f"number {formats.MODEL}, .* {other}: .*{way}"):
+    with pytest.raises(RunError, match=f"number {formats.MODEL}, .* {other}: use the"):
         Model.load(path.parent)
 
 
-def test_a_folder_from_before_the_digests_is_refused(classes, spoil) -> None:
-    path = spoil(classes).path / "model" / "model.json"
-    path.write_text('{"format": 1}')
-    with pytest.raises(RunError, match="has no format number: use the stacksl that wrote it"):
-        Model.load(path.parent)
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"sha256": "x"}', "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 1}', '{"sha256": "x"}', "[" * 100_000])
 def test_a_damaged_description_is_a_sentence(classes, spoil, text) -> None:
     path = spoil(classes).path / "model" / "model.json"
     path.write_text(text)

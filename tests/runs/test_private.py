@@ -113,7 +113,3 @@ def test_the_cache_of_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     cache = VectorCache("encoder")
     cache.put([(text_key("a"), (np.ones(3, dtype=np.float32), False))])
     expect_private(tmp_path / "stacksl")
-    assert cache.path is not None
-    cache.path.chmod(0o644)  # as an older version left it
-    assert cache.dim() == 3
-    expect_private(tmp_path / "stacksl")

@@ -51,8 +51,6 @@ def call(words: Sequence[str]) -> int:
 
     Nothing is raised, and a traceback is printed only where the words hold ``--debug``.
     """
-    if sentence := _moved(words):
-        return _say(sentence, 2)
     try:
         if words[:1] and words[0] in VERBS and not is_installed():
             of_laboratory(words[0])
@@ -71,25 +69,6 @@ def call(words: Sequence[str]) -> int:
     except Exception as error:
         return _failed(error, debug="--debug" in words)
     return code
-
-
-_MOVED = {
-    "budget": "stacksl change RUN --budget B",
-    "extend": "stacksl change RUN --items FILE",
-    "classes": "stacksl change RUN --add-class NAME",
-    "release": "stacksl people RUN --free [NAME]",
-}
-"""Verbs of earlier versions, and what takes their place."""
-
-
-def _moved(words: Sequence[str]) -> str | None:
-    """The message for a verb of earlier versions; None for any other."""
-    first = words[0] if words else ""
-    if first in _MOVED:
-        return f"there is no verb '{first}' any more: use `{_MOVED[first]}`"
-    if first == "resume" and any(each.partition("=")[0] == "--owned" for each in words):
-        return "`resume` has no --owned any more: use `stacksl change RUN --owned FILE`"
-    return None
 
 
 def _named(words: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -166,18 +166,10 @@ def _erase(path: Path, keys: Sequence[tuple[bytes]]) -> int:
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     path.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.mkdir(mode=0o700, exist_ok=True)  # vectors reveal their texts
-    _make_private(path)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     with closing(sqlite3.connect(path, timeout=_PATIENCE)) as database:
         database.execute(_TABLE)
         yield database
-
-
-def _make_private(path: Path) -> None:
-    """Make a missing file, or one of an older version, its owner's alone."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    if path.stat().st_mode & 0o177:
-        with suppress(PermissionError):  # a file system without such bits
-            path.chmod(0o600)
 
 
 def _select(

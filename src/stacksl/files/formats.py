@@ -33,11 +33,9 @@ def expect_format(what: str, found: object, wanted: int) -> None:
     if type(found) is int and found == wanted:
         return
     has = "no format number" if found is None else f"the format number {found}"
-    newer = type(found) is int and found > wanted
-    way = "install a newer stacksl" if newer else "use the stacksl that wrote it"
     raise RunError(
         f"{what} should have the format number {wanted}, which this version of stacksl reads, but"
-        f" has {has}: {way}, or start a new run"
+        f" has {has}: use the stacksl that wrote it, or start a new run"
     )
 
 
@@ -83,8 +81,6 @@ def of_format(table: Mapping[str, Any], what: str, wanted: int) -> dict[str, Any
         RunError: it is of another format.
         ValueError: the digest is missing or does not match.
     """
-    if DIGEST not in table:  # a format older than the digests
-        expect_format(what, table.get(FORMAT), wanted)
     content = verified(table)
     expect_format(what, content.pop(FORMAT, None), wanted)
     return content

@@ -152,8 +152,9 @@ class Model:
             return arrays.load(folder / f"{name}.safetensors", _remedy(folder))
 
         classes = None if about["classes"] is None else tuple(about["classes"])
-        cosine = float(about.get("cosine", 0.0))  # a model from before banks has none
-        features = make_features(about["features"], classes=classes, seed=0, cosine=cosine)
+        features = make_features(
+            about["features"], classes=classes, seed=0, cosine=float(about["cosine"])
+        )
         features.restore(load("features"))
         if features.fingerprint != about["fingerprint"]:
             raise RunError(

@@ -185,7 +185,7 @@ class RunSpec:
         for each in more:
             sources = with_more(sources, each, settings)
         sources = as_it_was(folder, sources)
-        audit = int(table.get("audit_labels", 0))
+        audit = int(table["audit_labels"])
         now = _terms(table)
         pending = bool(table.get(PENDING)), bool(table.get(REOPEN))
         return cls(folder, resolved, sources, budget, source, held, audit, more, now, *pending)
@@ -197,7 +197,7 @@ class RunSpec:
         between the two writes loses nothing.
         """
         table = self.folder.resolved()
-        known = str(table.get(CLASSES_DIGEST, "")).split(",")
+        known = str(table[CLASSES_DIGEST]).split(",")
         new = sha256(text.encode()).hexdigest()
         if new not in known:
             table[CLASSES_DIGEST] = f"{_classes_digest(self.folder)},{new}"
@@ -304,7 +304,7 @@ def _expect_classes(folder: RunFolder, table: Mapping[str, Any]) -> None:
     Raises:
         RunError: it is not.
     """
-    if _classes_digest(folder) not in str(table.get(CLASSES_DIGEST, "")).split(","):
+    if _classes_digest(folder) not in str(table[CLASSES_DIGEST]).split(","):
         raise RunError(
             f"{CLASSES} of the run {folder.path} was edited, damaged or deleted (its content does"
             " not match its SHA-256): restore it from a copy"

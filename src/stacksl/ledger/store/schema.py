@@ -161,7 +161,7 @@ def expect_format(connection: sqlite3.Connection) -> None:
     """Check that a database is a ledger of the format that this version reads.
 
     Raises:
-        LedgerError: it is not a ledger, or has an older or newer format.
+        LedgerError: it is not a ledger, or has another format.
     """
     names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     if (EVENTS.name,) not in names:
@@ -172,8 +172,7 @@ def expect_format(connection: sqlite3.Connection) -> None:
     rows = connection.execute("SELECT number FROM format").fetchall() if known else ()
     number = next((number for (number,) in _FORMAT_TABLE.typed(["number"], rows)), 0)
     if number != FORMAT:
-        newer = number > FORMAT
         raise LedgerError(
-            f"the ledger has format {number}, this version of stacksl reads format {FORMAT}: "
-            + ("install a newer stacksl" if newer else "use the version that wrote it")
+            f"the ledger has format {number}, this version of stacksl reads format {FORMAT}: use"
+            " the version that wrote it"
         )

@@ -266,14 +266,12 @@ class LinearTrainer:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
-        self.count, self.labels = int(arrays[COUNT][0]), int(arrays[COUNT][1])
-        self.final, self.relabelled = bool(arrays[COUNT][2]), int(arrays[COUNT][3])
-        self.heard = int(arrays[COUNT][4]) if len(arrays[COUNT]) > 4 else 0  # an older one has none
-        if MADE in arrays:  # a checkpoint from before names has none
-            number, *tried = (float(value) for value in arrays[MADE])
-            self.made_by = KINDS[int(number)]
-            pairs = zip(KINDS, tried, strict=True)
-            self.tried = {kind: value for kind, value in pairs if not np.isnan(value)}
+        self.count, self.labels, final, self.relabelled, self.heard = map(int, arrays[COUNT])
+        self.final = bool(final)
+        number, *tried = (float(value) for value in arrays[MADE])
+        self.made_by = KINDS[int(number)]
+        pairs = zip(KINDS, tried, strict=True)
+        self.tried = {kind: value for kind, value in pairs if not np.isnan(value)}
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
 

@@ -160,7 +160,7 @@ class RunFolder:
             if not forgetting:
                 self.expect_whole()
             self._sweep()
-            keep_private(self.path)  # of an older version, or of a run killed while it wrote
+            keep_private(self.path)  # of a run killed while it wrote
             try:
                 yield
             finally:
