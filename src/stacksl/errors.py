@@ -4,7 +4,6 @@
 
     StackslError
      ├── SettingsError          a setting, a flag or a config file is wrong
-     │    └── GateNeverOpens    the settings make a gate that would never ask
      ├── MissingExtra           an optional dependency is not installed
      ├── DataError              a file of items cannot be used
      ├── FeatureError           features are unusable (NaN, wrong dimension, ...)
@@ -33,10 +32,6 @@ class StackslError(Exception):
 
 class SettingsError(StackslError, ValueError):
     """A setting is wrong; one message names all mistakes."""
-
-
-class GateNeverOpens(SettingsError):
-    """The gate's threshold is above every possible statistic, so no label would be bought."""
 
 
 class MissingExtra(StackslError, ImportError):

@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_checked(stacksl, home, name: str) -> None:
         (["good.csv", "--mode", "lake"], "stream"),
         (["good.csv", "--set", "order=any"], "shuffled"),
         (["good.csv", "--seed=-1"], "seed"),
-        (["good.csv", "--preset", "paper-table"], "studies"),
+        (["good.csv", "--preset", "papr"], "did you mean 'paper'"),
         (["good.csv", "--set", "rigde=1"], "did you mean 'ridge'"),
         (["good.csv", "--set", "kl_weight=0.1"], "sgd"),
     ],

@@ -82,7 +82,6 @@ def printed(stacksl, *words: object) -> object:
         ("run --dry-run", ["run", "data.csv", "--dry-run"]),
         ("compare", ["compare", "data.csv", "--budgets", "9", "--seeds", "2", "--quiet"]),
         ("data check", ["data", "check", "data.csv", "--against", "test.csv"]),
-        ("ledger path", ["ledger", "path", "runs/first"]),
         ("ledger verify", ["ledger", "verify", "runs/first"]),
         ("ledger replay", ["ledger", "replay", "runs/first"]),
     ],
@@ -250,7 +249,7 @@ def test_an_earlier_run_is_played_again_from_its_config(stacksl, folder) -> None
     assert [line.split(",")[:4] for line in mine] == [line.split(",")[:4] for line in first]
 
 
-@pytest.mark.parametrize("verb", ["status", "report", "resume", "ledger verify", "ledger path"])
+@pytest.mark.parametrize("verb", ["status", "report", "resume", "ledger verify"])
 def test_what_is_no_run_is_told_in_a_sentence(stacksl, folder, verb) -> None:
     said = stacksl(*verb.split(), "runs/nowhere")
     assert (said.code, said.out) == (2, "")

@@ -257,9 +257,8 @@ def test_rejected_rows_are_written_whole_or_not_at_all(
     assert {p.name for p in tmp_path.iterdir()} == {"x.jsonl", "rejected.jsonl"}
 
 
-texts = st.text(min_size=1, max_size=12).filter(
-    lambda t: t.strip() == t and "\0" not in t and t.isprintable()
-)
+printable = st.characters(codec="utf-8", exclude_categories=("C", "Z"), include_characters=" ")
+texts = st.text(printable, min_size=1, max_size=12).filter(lambda t: t.strip() == t)
 
 
 @settings(max_examples=60, deadline=None)
@@ -273,7 +272,7 @@ texts = st.text(min_size=1, max_size=12).filter(
 def test_what_is_written_is_read_again(tmp_path_factory: Any, drawn: Any) -> None:
     items = tuple(Item(f"i{n}", p, tuple(c)) for n, (p, c, _) in enumerate(drawn))
     answers = {f"i{n}": a for n, (_, _, a) in enumerate(drawn) if a >= 0}
-    path = tmp_path_factory.mktemp("w") / "x.jsonl.gz"
+    path = tmp_path_factory.mktemp("w") / "x.jsonl"
     assert write(Dataset("x", "jsonl:native", items, answers), path) == len(items)
     again = read(path)
     assert (again.items, again.answers) == (items, answers)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 
-import pytest
-
-import stacksl
-from stacksl.core import PAPER_RANGES, RECIPES
 from stacksl.lm.memory.size import Size
 from stacksl.lm.prompt.format import TEMPLATES, template
 from stacksl.runs.session.build_learner import default_scorer
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.presets import PRESETS
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.language.paper import FIXED
 from stacksl_lab.study.rows import KEYS
@@ -56,11 +52,6 @@ def test_the_table_of_presets_is_what_they_resolve_to() -> None:
     assert differing <= set(table), "every setting that a preset sets has its row"
 
 
-def test_the_table_preset_belongs_to_the_studies() -> None:
-    with pytest.raises(stacksl.StackslError, match="paper-table"):
-        resolve(preset="paper-table")
-
-
 SHARED = (  # settings of a language model's refits that `sgd` has too
     "learning_rate", "kl_weight", "kl_target", "kl_on_skips", "reference", "ema_decay", "clip",
     "clip_level", "clip_multiple",
@@ -96,18 +87,13 @@ def test_the_contract_of_size_and_reproduce_is_that_of_their_records() -> None:
     assert set(KEYS) <= set(spans(reproduce))
 
 
-def test_the_ranges_are_the_papers() -> None:
-    ranges = PAGES["docs/presets.md"].partition("## The paper's ranges")[2]
-    found = {
-        re.findall("`(.+?)`", row[0])[-1]: row[1].removesuffix(" items").replace(",", "")
-        for row in rows_under(ranges, "setting")
-    }
-    assert found == {name: str(span) for name, span in PAPER_RANGES.items()}
-
-
 def test_the_recipes_are_the_presets() -> None:
     table = [
-        [row[0].strip("`"), float(row[1].removeprefix("to ")), *map(float, row[2:])]
+        [row[0].strip("`"), *map(float, row[2:])]
         for row in rows_under(PAGES["docs/presets.md"], "preset")
     ]
-    assert table == [[r.name, r.up_to, r.kappa, r.kl_weight, r.learning_rate] for r in RECIPES]
+    named = {name: PRESETS[name] for name in ("small", "medium", "large")}
+    assert table == [
+        [name, preset["kappa"], preset["kl_weight"], preset["learning_rate"]]
+        for name, preset in named.items()
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from stacksl.core import GATES
@@ -84,14 +86,14 @@ def test_the_other_aim_has_its_own_gate_and_nothing_else() -> None:
     assert (default_scorer(3), default_scorer(None)) == ("ridge", "newton")
 
 
-def test_the_three_recipes_are_presets_of_their_own() -> None:
-    from stacksl.core.calibration import RECIPES
-
-    assert len(RECIPES) == 3
-    for each in RECIPES:
-        settings = resolve(preset=each.name).settings
-        found = settings.gate, settings.kappa, settings.kl_weight, settings.learning_rate
-        assert found == ("llf", each.kappa, each.kl_weight, each.learning_rate)
+def test_the_recipes_go_the_way_the_paper_says() -> None:
+    """Smaller budgets: larger κ, larger KL weight, smaller learning rate."""
+    made = [resolve(preset=name).settings for name in ("small", "medium", "large")]
+    assert {each.gate for each in made} == {"llf"}
+    for small, large in pairwise(made):
+        assert small.kappa > large.kappa
+        assert small.kl_weight > large.kl_weight
+        assert small.learning_rate < large.learning_rate
 
 
 def mistake(**layers: object) -> str:
@@ -152,16 +154,3 @@ def test_contested_needs_a_width() -> None:
 def test_without_a_matrix_there_are_no_widths(gate: str) -> None:
     said = mistake(flags={"scorer": "sgd", "track": "theta", "gate": gate})
     assert "keeps no matrix" in said
-
-
-def test_the_presets_of_studies_are_refused_in_a_sentence() -> None:
-    assert "belongs to the studies" in mistake(preset="paper-table")
-
-
-def test_values_outside_the_papers_ranges_warn_and_are_kept() -> None:
-    inside = resolve({"delta": 0.1, "ridge": 0.01}).warnings
-    assert inside == []
-    outside = resolve({"ridge": 50.0, "kappa": 3.0, "gate": "llf", "scorer": "sgd"})
-    assert outside.settings.ridge == 50.0
-    assert len(outside.warnings) == 2
-    assert resolve().warnings == []

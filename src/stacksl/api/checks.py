@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from stacksl.core.calibration import RECIPES, recipe
 from stacksl.core.gates.registry import GATES, require_ranking
 from stacksl.data import Dataset
 from stacksl.errors import SettingsError
@@ -145,14 +144,3 @@ def said(settings: Settings, dataset: Dataset) -> None:
         )
     if settings.model_labels is not None:
         load_said(settings.model_labels, dataset, settings, dataset.items)
-
-
-def recipe_advice(preset: str | None, share: float) -> tuple[str, ...]:
-    """A sentence where a recipe of the paper is used outside its range of budgets."""
-    fitting = recipe(share).name
-    if preset is None or preset == fitting or preset not in {known.name for known in RECIPES}:
-        return ()
-    return (
-        f"the preset '{preset}' is not for a budget of {100 * share:.3g} % of the items: the"
-        f" paper's recipe for it is '{fitting}'",
-    )

@@ -191,9 +191,7 @@ def prepare(
     warnings = (
         *dataset.warnings,
         *intake.warnings_of_test(dataset, sources.test),
-        *resolved.warnings,
         *intake.no_encoder(resolved),
-        *checks.recipe_advice(resolved.preset, budget.labels / rounds),
     )
     return Plan(spec, labeler, warnings, named=out is not None, rows=rows)
 

@@ -146,9 +146,6 @@ A file without labels:
 Is the test set really unseen?
     stacksl data check train.csv --against test.csv
 
-The path of the ledger:
-    stacksl ledger path runs/first
-
 Was any row edited or cut?
     stacksl ledger verify runs/first
 For a script (exit code 2 where it was):

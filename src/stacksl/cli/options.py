@@ -103,7 +103,7 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
     parameters = []
     for name in names or [name for name, field in known.items() if marked(field, Flag)]:
         field, flag = known[name], marked(known[name], Flag) or Flag("Options", "VALUE", True)
-        switch, word = field.annotation is bool, (flag.word or name).replace("_", "-")
+        switch, word = field.annotation is bool, name.replace("_", "-")
         option = typer.Option(
             None,
             f"--{word}/--no-{word}" if switch and field.default else f"--{word}",

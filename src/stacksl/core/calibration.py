@@ -6,13 +6,13 @@ Warm-up items are scored at the starting θ before round 1; no label is bought f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stacksl.errors import GateNeverOpens, SettingsError
+from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
     from stacksl.core.blocks import Array, Inputs
@@ -49,28 +49,24 @@ class GateScale:
     Attributes:
         value: c.
         median: the median of the warm-up spreads; κ times it is the paper's rule.
-        smallest: the smallest of them.
-        capped: whether the cap, not the rule, set c.
     """
 
     value: float
     median: float
-    smallest: float
-    capped: bool
 
 
-def calibrate_gate_scale(spreads: Array, kappa: float = 1.0, *, cap: bool = True) -> GateScale:
+def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> GateScale:
     """The median rule, c = κ·median(Δ) over the warm-up, at most 0.9 × the smallest Δ.
+
+    Above the smallest spread the gate may never ask, since a skipped round changes neither the
+    spread nor the threshold (D7).
 
     Args:
         spreads: the warm-up spreads, (T0,) (`warmup_spreads`).
         kappa: κ > 0; the paper takes 0.5 to 1.5.
-        cap: whether c is held below the smallest spread. Above it the gate may never ask, since
-            a skipped round changes neither the spread nor the threshold (D7).
 
     Raises:
-        SettingsError: no spread, one that is not finite, or κ not positive.
-        GateNeverOpens: a smallest spread of 0; or, with the cap off, a c at or above it.
+        SettingsError: no spread, one that is 0 or not finite, or κ not positive.
 
     Source: paper, "Confidence Scale c". Deviation: the cap.
 
@@ -80,19 +76,11 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0, *, cap: bool = True
     _check_warmup(spreads, kappa)
     smallest, median = float(np.min(spreads)), float(np.median(spreads))
     if smallest <= 0.0:
-        raise GateNeverOpens(
+        raise SettingsError(
             "the gate 'llf' needs a positive spread on every warm-up item, the smallest is "
             f"{smallest:g}: no c would open it there; use another gate, such as 'first'"
         )
-    rule = kappa * median
-    if not cap and rule >= smallest:
-        raise GateNeverOpens(
-            f"the gate 'llf' needs c below the smallest warm-up spread {smallest:.6g}, the median "
-            f"rule with kappa = {kappa:g} gives {rule:.6g} and the cap is off: turn the cap on, or "
-            "lower kappa"
-        )
-    value = min(rule, CAP * smallest) if cap else rule
-    return GateScale(value, median, smallest, capped=value < rule)
+    return GateScale(min(kappa * median, CAP * smallest), median)
 
 
 def _check_warmup(spreads: Array, kappa: float) -> None:
@@ -180,107 +168,3 @@ def clip_at_median(losses: Array, multiple: float = 3.0) -> float:
             f"losses and {multiple}"
         )
     return multiple * float(np.median(losses))
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """The paper's settings for a range of budget fractions.
-
-    Attributes:
-        name: 'small', 'medium' or 'large'.
-        up_to: the largest budget fraction it is for.
-        kappa: κ of the median rule; larger is a stricter gate.
-        kl_weight: λ of the KL term.
-        learning_rate: η of `sgd`.
-    """
-
-    name: str
-    up_to: float
-    kappa: float
-    kl_weight: float
-    learning_rate: float
-
-
-RECIPES: tuple[Recipe, ...] = (
-    Recipe("small", up_to=0.1, kappa=1.5, kl_weight=1.0, learning_rate=0.03),
-    Recipe("medium", up_to=0.3, kappa=1.0, kl_weight=0.5, learning_rate=0.06),
-    Recipe("large", up_to=1.0, kappa=0.5, kl_weight=0.1, learning_rate=0.1),
-)
-"""The paper's three recipes by budget size; it gives directions, the numbers are ours.
-
-κ spans the paper's range; kl_weight's middle is the `paper` preset's; the largest learning rate is
-the preset's. Measured against them: in the linear softmax game SGD's best learning rate *rises*
-as the budget falls (0.1 at 400 labels, 0.03 at 2,000, 0.01 at 20,000), and at a ridge of 1 κ
-under the cap changes nothing. They are kept because they are the paper's.
-"""
-
-
-def recipe(budget_fraction: float) -> Recipe:
-    """The recipe of a budget fraction in (0, 1]: small up to 0.1, medium up to 0.3, then large.
-
-    Raises:
-        SettingsError: the fraction is outside (0, 1].
-
-    Source: paper, "Practical Recipes".
-
-    >>> recipe(0.1).name, recipe(0.3).name, recipe(0.31).name
-    ('small', 'medium', 'large')
-    """
-    if not 0.0 < budget_fraction <= 1.0:
-        raise SettingsError(
-            f"a recipe needs a budget fraction above 0 and at most 1, got {budget_fraction}: "
-            "divide the labels by the rounds"
-        )
-    return next(r for r in RECIPES if budget_fraction <= r.up_to)
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The paper's recommendation for a setting: an interval, or a few values.
-
-    Attributes:
-        low, high: the interval's ends, both included.
-        values: the allowed values where it is not an interval.
-    """
-
-    low: float
-    high: float
-    values: tuple[float, ...] = ()
-
-    def __contains__(self, value: float) -> bool:
-        if self.values:
-            return any(math.isclose(value, v) for v in self.values)
-        return self.low <= value <= self.high
-
-    def __str__(self) -> str:
-        if self.values:
-            return " or ".join(f"{v:g}" for v in self.values)
-        return f"{self.low:g} to {self.high:g}"
-
-
-PAPER_RANGES: dict[str, Range] = {
-    "kappa": Range(0.5, 1.5),
-    "warmup": Range(500, 1000),
-    "ridge": Range(1e-3, 1.0),
-    "delta": Range(0.05, 0.1, values=(0.05, 0.1)),
-    "ema_decay": Range(0.9, 0.999),
-    "lora_learning_rate": Range(1e-5, 5e-5),
-    "kl_target": Range(1e-4, 1e-2),
-    "clip_quantile": Range(0.9, 0.95),
-}
-"""The paper's recommended values, by the name of the setting (its parameter analysis)."""
-
-
-def range_warnings(explicit: Mapping[str, float]) -> list[str]:
-    """A warning for every explicit setting outside the range that the paper recommends.
-
-    Names without a range are ignored.
-
-    >>> range_warnings({"ridge": 10.0, "delta": 0.05})
-    ['ridge = 10 is outside the range that the paper recommends (0.001 to 1)']
-    """
-    return [
-        f"{name} = {value:g} is outside the range that the paper recommends ({PAPER_RANGES[name]})"
-        for name, value in explicit.items()
-        if name in PAPER_RANGES and value not in PAPER_RANGES[name]
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ _CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
 
 
 def write(dataset: Dataset, path: str | Path) -> int:
-    """Write the usable items as native JSONL (gzipped where the name ends in `.gz`).
+    """Write the usable items as native JSONL.
 
     Reading the file gives the same items and answers. Returns the number of items.
 
@@ -48,11 +47,8 @@ def native_rows(dataset: Dataset) -> Iterator[Mapping[str, Any]]:
 
 def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
     lines = [json.dumps(_writable(row), ensure_ascii=False) + "\n" for row in rows]
-    payload = "".join(lines).encode()
-    if path.name.endswith(".gz"):
-        payload = gzip.compress(payload, mtime=0)
     try:
-        replace_file(path, payload)
+        replace_file(path, "".join(lines).encode())
     except OSError as error:
         raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
     return len(lines)

@@ -27,12 +27,11 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.core.heads.spreading import neighbour_graph, spread
 
-LEVEL = 0.9  # of every interval
 LOOKED_AT = 3000  # items whose names are compared
 FEWEST = 20  # labels from which they say something
 _UNNAMED = 0.0  # the level that takes the place of names' agreement
 _USUAL = 4  # sources that a prior of a deviation counts as
-_Z = 1.6448536269514722  # the 95 % quantile of the normal distribution
+_Z = 1.6448536269514722  # of the normal distribution: intervals hold 90 %
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,8 +325,6 @@ class Facts(Fact):
         settings: all settings; versions: of Python and libraries; fingerprints: of data, features
             and weights.
         warnings: of the run, a sentence each.
-        well_specified: whether the data are of a synthetic world with the true radius, the
-            only place where the summed gate score, with `ridge`, may be called a regret bound.
         language: what a run that adapted a language model has besides; None for others.
     """
 
@@ -368,5 +366,4 @@ class Facts(Fact):
     fingerprints: tuple[Named, ...] = ()
     warnings: tuple[str, ...] = ()
     stopped: str = ""
-    well_specified: bool = False
     language: LanguageModel | None = None

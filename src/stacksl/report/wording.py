@@ -234,11 +234,6 @@ def unlabelled(row: Contested) -> str:
 
 def gate_score_meaning(facts: Facts) -> str:
     """What the summed gate score says, and what it does not."""
-    if facts.well_specified and facts.method.scorer == "ridge":
-        return (
-            "The data come from a synthetic world in which the model is right and the radius is "
-            "the true one, so this sum is a regret bound."
-        )
     return (
         "Each round's score says by how much the best rival could still beat the answer that was "
         "given. The sum tells how much doubt a run passed through; it compares runs on the same "

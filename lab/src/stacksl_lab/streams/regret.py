@@ -83,7 +83,7 @@ def _switch() -> Iterator[Line]:
 
 
 def trials(quick: bool) -> Sequence[Trial]:
-    """One stream a seed, that of the preset `paper-table`."""
+    """One stream a seed, that of the paper's table."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
     return [Trial({"kind": "iid", "feedback": "scalar", "rounds": rounds, "dim": 20}, lines())]
 

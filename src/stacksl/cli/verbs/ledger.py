@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "labeler", "purpose")
 
 
-def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
-    """Print the path of a run's ledger."""
-    from stacksl.runs.storage.folder import RunFolder
-
-    where = RunFolder.open(run).ledger
-    print(as_json({"run": run, "ledger": where}) if json else where)
-
-
 KeptHead = Annotated[
     str | None,
     typer.Option(

@@ -60,7 +60,7 @@ def build_learner(
         budget: labels that can be bought to train on.
 
     Raises:
-        GateNeverOpens: the gate `llf` could not open at any c.
+        SettingsError: the gate `llf` could not open at any c.
         SettingsError: a gate, scorer or follower that does not exist or does not fit.
     """
     scorer = fresh_scorer(settings, block)
@@ -131,8 +131,7 @@ def _gate(
     spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
     given, warning = parameters.get("gate_scale"), None
     if given is None:
-        found = calibrate_gate_scale(spreads, settings.kappa, cap=settings.gate_cap)
-        parameters["gate_scale"] = found.value
+        parameters["gate_scale"] = calibrate_gate_scale(spreads, settings.kappa).value
     else:
         warning = gate_scale_warning(given, spreads)
     return make_gate(settings.gate, **parameters), [] if warning is None else [warning]

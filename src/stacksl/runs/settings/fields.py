@@ -225,9 +225,6 @@ class Settings(BaseModel):
     kappa: Annotated[float, _LLF] = Field(
         1.0, gt=0, description="c in median spreads; paper: 0.5 to 1.5."
     )
-    gate_cap: Annotated[bool, _LLF] = Field(
-        True, description="Hold c below the smallest warm-up spread (D7)."
-    )
     warmup: Annotated[int | None, _LLF] = Field(
         None, ge=1, description="Items that calibrate c: max(1, min(500, T/20)) if absent."
     )

@@ -22,13 +22,11 @@ class Flag:
         panel: the group of the help that lists it.
         metavar: names the value in the help; none for a switch.
         common: whether the short `--help` lists it, or `--help-all` alone.
-        word: the option's name, where it is not the setting's.
     """
 
     panel: str
     metavar: str | None = None
     common: bool = False
-    word: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

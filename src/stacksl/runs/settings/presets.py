@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stacksl.core.calibration import RECIPES
-
 AIMS: Mapping[str, Mapping[str, Any]] = {
     "model": {"gate": "margin"},
     "regret": {"gate": "information"},
@@ -33,6 +31,15 @@ _PAPER: Mapping[str, Any] = {
     "names": False,
 }
 
+_RECIPE: Mapping[str, Any] = {"gate": "llf", "objective": "stacksl", "scorer": "sgd"}
+"""What the paper's recipes for budgets of up to a tenth, three tenths and all labels share.
+
+The paper gives directions, the numbers are ours: κ spans its range, the middle KL weight and the
+largest learning rate are those of the preset `paper`. Measured against them: in the linear softmax
+game SGD's best learning rate *rises* as the budget falls (0.1 at 400 labels, 0.03 at 2,000, 0.01 at
+20,000), and at a ridge of 1 κ under the cap changes nothing.
+"""
+
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper-stacksl": {**_PAPER, "gate": "always", "reference": "previous", "budget": "all"},
     "paper": {
@@ -42,15 +49,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "reference": "frozen",
         "kl_on_skips": True,
     },
-    **{
-        recipe.name: {
-            "gate": "llf",
-            "objective": "stacksl",
-            "scorer": "sgd",
-            "kappa": recipe.kappa,
-            "kl_weight": recipe.kl_weight,
-            "learning_rate": recipe.learning_rate,
-        }
-        for recipe in RECIPES
-    },
+    "small": {**_RECIPE, "kappa": 1.5, "kl_weight": 1.0, "learning_rate": 0.03},
+    "medium": {**_RECIPE, "kappa": 1.0, "kl_weight": 0.5, "learning_rate": 0.06},
+    "large": {**_RECIPE, "kappa": 0.5, "kl_weight": 0.1, "learning_rate": 0.1},
 }

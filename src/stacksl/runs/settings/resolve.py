@@ -19,7 +19,6 @@ from typing import Any, Optional, get_type_hints
 
 from pydantic import Field, ValidationError, create_model
 
-from stacksl.core.calibration import range_warnings
 from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError
 from stacksl.runs.settings.conflicts import (
@@ -76,13 +75,6 @@ class Resolved:
     settings: Settings
     origin: Mapping[str, str]
     preset: str | None
-
-    @property
-    def warnings(self) -> list[str]:
-        """A sentence for each value given outside the range that the paper recommends."""
-        given = [n for n, where in self.origin.items() if where in ("flag", "config")]
-        values = {name: getattr(self.settings, name) for name in given}
-        return range_warnings({n: v for n, v in values.items() if isinstance(v, int | float)})
 
     def with_defaults(self, layer: Mapping[str, Any], where: str) -> Resolved:
         """These settings with the values of `layer` for all that nobody chose."""
@@ -201,12 +193,6 @@ def _for_cascade(merged: dict[str, Any], origin: dict[str, str]) -> None:
 
 def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
     if name is None:
-        return {}
-    if name == "paper-table":
-        mistakes.append(
-            "the preset 'paper-table' needs rewards of a synthetic stream and belongs to the"
-            " studies: use 'paper' for Algorithm 2 on labels"
-        )
         return {}
     if name not in PRESETS:
         near = nearest(name, PRESETS) or f": known: {', '.join(sorted(PRESETS))}"
