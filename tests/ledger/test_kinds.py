@@ -50,7 +50,9 @@ def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decisi
     ledger.take([replace(NONE, text=None, note=None)])
     assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me")])) == []
     assert (ledger.spent, ledger.learnt) == (1, 0)
-    assert ledger.disputes() == [Answer("q0", 0, 1, 2, "me")]
+    (dispute,) = ledger.disputes()
+    assert dispute.accepted == replace(NONE, text=None, note=None)
+    assert dispute.uncharged == Answer("q0", 0, 1, 2, "me")
 
 
 @pytest.mark.parametrize(
@@ -182,9 +184,9 @@ def test_a_dispute_ends_with_the_correction_that_grants_it(book, decision):
     ledger.post([decision(1)])
     ledger.take([Answer("q0", 0, 1, 1, "me"), Answer("q0", 0, 1, 2, "you")])
     ledger.take([Answer("q0", 0, 1, 2, "you", note="really")])
-    assert [each.index for each in ledger.disputes()] == [2]
+    assert [(d.accepted.index, d.uncharged.index) for d in ledger.disputes()] == [(1, 2)]
     ledger.correct("q0", 3, "me")
-    assert [each.index for each in ledger.disputes()] == [2]
+    assert [(d.accepted.index, d.uncharged.index) for d in ledger.disputes()] == [(3, 2)]
     ledger.correct("q0", 2, "me")
     assert ledger.disputes() == []
 
@@ -195,7 +197,8 @@ def test_an_answer_too_late_to_be_paid_is_told(book, decision):
     ledger.release(ledger.open_purchases()[0], "expired")
     ledger.post([decision(2)])
     assert lessons(ledger.take([replace(NONE)])) == []
-    assert ledger.disputes() == [NONE]
+    (dispute,) = ledger.disputes()
+    assert (dispute.accepted, dispute.uncharged) == (None, NONE)
     assert ledger.texts() == [NONE]
 
 

@@ -80,7 +80,8 @@ def test_the_chain_holds_codes_of_people(asked, path):
         told[0], told[1], told[2], told[3], told[4],
     ]  # fmt: skip
     assert [row["labeler"] for row in asked.export()] == ["Ann Example", "Ben Example", "oracle"]
-    assert [each.labeler for each in asked.disputes()] == ["Ann Example"]
+    (dispute,) = asked.disputes()
+    assert (dispute.accepted.labeler, dispute.uncharged.labeler) == ("Ann Example", "Ann Example")
     asked.close()
     connection = sqlite3.connect(path)
     chain = repr(connection.execute("SELECT * FROM events").fetchall())

@@ -166,7 +166,7 @@ def prepare(
     sources = _read_sources(data, answers, test, resolved.settings, classes)
     dataset, rounds = sources.pool, _rounds(sources)
     if source is None:  # the folder keeps the items in our own format
-        resolved = resolved.without("prompt_column", "label_column", "format")
+        resolved = resolved.without("prompt_column", "label_column", "id_column", "format")
     checks.rows(resolved.settings, rows, sources)
     if not resolved.settings.adapts:  # refused early
         wanted = resolved.settings

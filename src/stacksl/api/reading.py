@@ -95,7 +95,7 @@ class StoredRun:
 
         Args:
             data: as of `predict`; `answers` as of `evaluate`.
-            given: `format`, `prompt` or `label` of a file, where these differ.
+            given: `format`, `prompt`, `label` or `id` of a file, where these differ.
 
         Raises:
             RunError: there is no model yet.

@@ -28,7 +28,7 @@ PANELS = (SPEND, DATA, LEARN, MODEL, _OUTPUT)
 EVERYTHING = "stacksl.everything"
 """Where a context notes that every option is to be shown."""
 
-READING = ("format", "prompt_column", "label_column")
+READING = ("format", "prompt_column", "label_column", "id_column")
 """The settings that say how a file is read again."""
 
 Verb = TypeVar("Verb", bound=Callable[..., None])

@@ -24,6 +24,7 @@ class Assembled:
     items: list[Item] = field(default_factory=list)
     answers: dict[str, int] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
+    without_id: list[int] = field(default_factory=list)  # rows, where each needs an id of its own
     unknown: dict[str, str] = field(default_factory=dict)
     classes: tuple[str, ...] | None = None
     mixed: int = 0  # items with options of their own in a file of classes
@@ -47,6 +48,7 @@ def assemble(
     lenient: bool,
     guessed: bool,
     bank: tuple[str, ...] | None = None,
+    own_ids: bool = False,
 ) -> Assembled:
     """Turn rows into items; what cannot be used is set aside with its reason.
 
@@ -60,12 +62,14 @@ def assemble(
             setting the row aside.
         guessed: whether the label's column was guessed, so that it has to look like one.
         bank: candidates that all items share and that were checked before; they are no classes.
+        own_ids: whether each row needs an id of its own; else one without is called by its number,
+            and one that repeats an id is set aside.
 
     Raises:
         DataError: a fault under `strict`; a label column that does not look like one.
     """
     result = Assembled()
-    sound = list(_sound(rows, shape, max_candidates, strict, result, bank))
+    sound = list(_sound(rows, shape, max_candidates, strict, result, bank, own_ids))
     guessed = guessed and isinstance(shape, ClassShape)
     if bank is None:
         label = shape.columns.get("label")
@@ -93,6 +97,7 @@ def _sound(
     strict: bool,
     result: Assembled,
     bank: tuple[str, ...] | None,
+    own_ids: bool,
 ) -> Iterable[_Sound]:
     seen: set[str] = set()
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -107,7 +112,9 @@ def _sound(
             name = id or f"row-{row.number:06d}"
             draft = shape.draft(row.values, name)
             _check(draft, max_candidates, bank)
-            if name in seen:
+            if own_ids and (id is None or name in seen):
+                result.without_id.append(row.number)
+            elif name in seen:
                 raise RowFault("repeated id")
         except RowFault as fault:
             _reject(Rejected(row.number, id, one_line(str(fault))), strict, result)

@@ -130,7 +130,7 @@ def read_bank(path: str | Path) -> Bank:
     ids: dict[str, int] = {}
     with open_table(place, container_of(place, head), head) as table:
         column = _answers_of(table.columns, place)
-        named = next((c for c in (*_IDS, find("id", table.columns)) if c in table.columns), None)
+        named = next((c for c in (*BANK_ID, find("id", table.columns)) if c in table.columns), None)
         for row in table.rows:
             if row.fault is not None:
                 raise DataError(f"row {row.number} of the bank {place} is unusable: {row.fault}")
@@ -155,7 +155,7 @@ def read_bank(path: str | Path) -> Bank:
 
 
 _TEXTS = ("text", "answer", "answers", "response", "content", "candidate", "document")
-_IDS = ("answer_bank_id", "answer_id", "bank_id")
+BANK_ID = ("answer_bank_id", "answer_id", "bank_id")
 
 
 def _answers_of(columns: Iterable[str], place: Path) -> str:

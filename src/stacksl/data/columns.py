@@ -1,4 +1,4 @@
-"""Which column is the prompt and which the label: by name, then by content."""
+"""Which column is the prompt, the label or the id: by name, then by content."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from statistics import mean
 
 from stacksl.data.tables import Row
-from stacksl.data.values import listed
+from stacksl.data.values import RowFault, listed, text
 from stacksl.errors import DataError, unknown_name
 
 ROLES = ("prompt", "label", "id", "candidates")
@@ -23,6 +23,8 @@ _NAMES = {
     "id": ["id", "_id", "uid", "guid", "item_id", "example_id", "question_id", "qid"],
     "candidates": ["candidates", "options", "choices", "endings"],
 }
+_ID_WORDS = ("id", "uuid", "guid", "uid", "qid")
+_CASE = re.compile(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # ticket|Id, URL|Id
 _NUMBERED = re.compile(r"(label|category|class|intent|topic|target|tag)[ _-]?(\d+|[a-e])")
 
 
@@ -39,8 +41,11 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def plain_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """The `usual` columns by role, with a plain name for a prompt that the file does not have."""
-    found = dict(usual)
+    """The `usual` columns by role, with a plain name for a prompt that the file does not have.
+
+    An id that the file does not have is left out.
+    """
+    found = {role: name for role, name in usual.items() if role != "id" or name in columns}
     plain = {name.lower().strip(): name for name in reversed(columns)}
     if "prompt" in found and found["prompt"] not in columns:
         names = ("text", "prompt", "question")
@@ -65,12 +70,41 @@ def require(role: str, name: str, columns: Sequence[str], head: Sequence[Row] = 
     near = get_close_matches(name, columns, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
     seen = _seen(columns, head)
-    flag = f"; say which with --{role}-column" if role in ("prompt", "label") else ""
+    flag = f"; say which with --{role}-column" if role in ("prompt", "label", "id") else ""
     raise DataError(f"there is no column '{name}' for the {role}: {hint}the file has {seen}{flag}")
 
 
 def _seen(columns: Sequence[str], head: Sequence[Row]) -> str:
     return listed(columns, (row.values for row in head))
+
+
+def is_plain_id(column: str) -> bool:
+    """Whether the column is called `id`: it is the id whatever its cells hold."""
+    return column.strip().lower() == "id"
+
+
+def guess_id(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str | None:
+    """The id's column: `id`, else the first that is named like one and unique in the `head`."""
+    free = [c for c in columns if c not in taken and _is_named_id(c)]
+    plain = next(filter(is_plain_id, free), None)
+    return plain or next((c for c in free if _is_unique(c, head)), None)
+
+
+def _is_named_id(column: str) -> bool:
+    """Whether the last word is that of an id: `ticket_id`, `Ticket ID`, `ticketId`, not `paid`."""
+    words = re.findall(r"[^\W_]+", _CASE.sub(" ", column))
+    short = 0 < len(column.split()) <= 3  # longer is a text of a file without a header
+    return short and "".join(words[-1:]).lower() in _ID_WORDS
+
+
+def _is_unique(column: str, head: Sequence[Row]) -> bool:
+    """Whether the rows that hold a text have a value each, and no two the same."""
+    rows = [r for _, r, _ in head if any(isinstance(v, str) and v.strip() for v in r.values())]
+    try:
+        ids = {text(row.get(column), "the id") for row in rows}
+    except RowFault:
+        return False
+    return "" not in ids and len(ids) == len(rows)
 
 
 def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str:
@@ -79,7 +113,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     named = find("prompt", free)
     if named is not None:
         return named
-    texts = [c for c in free if find("label", [c]) is None and find("id", [c]) is None]
+    texts = [c for c in free if find("label", [c]) is None and not _is_named_id(c)]
     if not texts:
         raise DataError(
             f"no column looks like the prompt: the file has {_seen(columns, head)}; "
@@ -88,13 +122,13 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     return max(texts, key=lambda c: _length(c, head))
 
 
-def guess_label(columns: Sequence[str], head: Sequence[Row], prompt: str) -> str | None:
-    """The label's column: by its name, else the only other one if its values repeat.
+def guess_label(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str | None:
+    """The label's column: by its name, else the only one not `taken` if its values repeat.
 
     Raises:
         DataError: several columns are labels, or the header is itself a row.
     """
-    free = [c for c in columns if c != prompt and c != find("id", [c])]
+    free = [c for c in columns if c not in taken and c != find("id", [c])]
     numbered = [c for c in free if _NUMBERED.fullmatch(c.lower().strip())]
     if len(numbered) > 1:
         raise DataError(

@@ -40,7 +40,7 @@ class Dataset:
         classes: the fixed label set, where there is one: every item's candidates is this very
             tuple object. None where items bring their own options.
         columns: role (`prompt`, `label`, `id`, `candidates`) to the name of the column that was
-            read for it; give it to `read` again for another file of the same kind. Empty where
+            read for it; give it to `read` as `usual` for another file of the same kind. Empty where
             the format fixes the names and none was overridden.
         rejected: rows that were set aside.
         warnings: sentences on what is odd but usable.

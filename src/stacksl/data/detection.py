@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from stacksl.data.classes import Bank
+from stacksl.data.classes import BANK_ID, Bank
 from stacksl.data.columns import find, guess_label, guess_prompt, refuse_several, require
 from stacksl.data.shapes import (
     BankShape,
@@ -34,6 +34,7 @@ def shape_of(
     seed: int,
     classes: tuple[str, ...] | None,
     bank: Bank | None,
+    id: str | None,
 ) -> Shape:
     """The shape of a table, decided on its columns and first rows.
 
@@ -44,6 +45,7 @@ def shape_of(
         seed: of the permutation of preferences.
         classes: a label set that is known already, so that no label column is needed.
         bank: the answers that all items share, if the run is over a bank.
+        id: the column of the ids, if there is one.
 
     Raises:
         DataError: the file has no such columns, or is of a kind that cannot be read.
@@ -60,7 +62,6 @@ def shape_of(
     roles = {role: _checked(table, role, name, free) for role, name in given.items()}
     named = {role: name for role, name in roles.items() if name is not None}
     name = "bank" if bank is not None else wanted or _recognised(table, named)
-    id = named.get("id") or find("id", table.columns)
     if bank is not None:
         return _banked(table, named, id, bank)
     if name in ("native", "medqa", "options"):
@@ -73,8 +74,8 @@ def shape_of(
 
 
 def _checked(table: Table, role: str, name: str, classes: bool) -> str | None:
-    if role in ("label", "id") and classes and name not in table.columns:
-        return None  # a file to predict has no labels, and perhaps no ids
+    if role == "label" and classes and name not in table.columns:
+        return None  # a file to predict has no labels
     return require(role, name, table.columns, table.head)
 
 
@@ -175,7 +176,7 @@ def _classes(
 ) -> ClassShape:
     taken = [name for name in (given.get("label"), id) if name]
     prompt = given.get("prompt") or guess_prompt(table.columns, table.head, taken)
-    label = given.get("label") or guess_label(table.columns, table.head, prompt)
+    label = given.get("label") or guess_label(table.columns, table.head, [prompt, *taken])
     if label is None and classes is None:
         raise DataError(
             f"no column looks like the label: the file has {_listed(table)}; say which "
@@ -187,17 +188,17 @@ def _classes(
         label = None if values.isdisjoint(classes) else label
     if label is not None:
         refuse_several(label, table.head)
-    return ClassShape(prompt, label, id if id not in (prompt, label) else None)
+    return ClassShape(prompt, label, id)
 
 
 def _banked(table: Table, named: Mapping[str, str], id: str | None, bank: Bank) -> BankShape:
     label = named.get("label")
     if label is None:
-        known = ("answer_bank_id", "answer_id", "bank_id", find("label", table.columns))
+        known = (*BANK_ID, find("label", table.columns))
         label = next((name for name in known if name in table.columns), None)
     taken = [name for name in (label, id) if name]
     prompt = named.get("prompt") or guess_prompt(table.columns, table.head, taken)
-    return BankShape(prompt, label, bank, id if id not in (prompt, label) else None)
+    return BankShape(prompt, label, bank, id)
 
 
 def _listed(table: Table) -> str:

@@ -12,14 +12,14 @@ from typing import Any
 
 from stacksl.data.assembly import Assembled, assemble
 from stacksl.data.checking import warnings_of
-from stacksl.data.classes import Bank
-from stacksl.data.columns import check_roles, plain_columns
+from stacksl.data.classes import BANK_ID, Bank
+from stacksl.data.columns import check_roles, guess_id, is_plain_id, plain_columns
 from stacksl.data.dataset import Dataset
 from stacksl.data.detection import SHAPES, shape_of
 from stacksl.data.files import container_of, head_of, stem
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Row, Table, open_table, table_from
-from stacksl.data.values import one_line
+from stacksl.data.values import named, one_line
 from stacksl.data.writing import native_rows
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
@@ -51,8 +51,10 @@ def read(
             `parquet`), a shape (`native`, `medqa`, `options`, `mmlu`, `preferences`, `classes`),
             or both as `csv:classes`.
         columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
+            Every usable row needs an id of its own in a column that is named here.
         usual: the columns of an earlier file of the kind, for roles that `columns` does not name.
-            Where the file has no such prompt, its column `text`, `prompt` or `question` is read.
+            Where the file has no such prompt, its column `text`, `prompt` or `question` is read;
+            where it has no such id, the id is guessed.
         classes: a label set known before (a model's): labels are mapped to it, every item's
             candidates is it, and no label column is needed.
         bank: the answers that all items choose from: each item's candidates is `bank.texts`, and
@@ -74,25 +76,45 @@ def read(
         MissingExtra: `hf:NAME` without the extra `hub`.
     """
     container, wanted = _format(format)
-    given = check_roles(columns)
+    chosen = check_roles(columns)
+    usual = {r: name for r, name in check_roles(usual).items() if name not in chosen.values()}
     known = _class_tuple(classes)
-    name, opened = _opened(path, container)
-    with _one_sentence(), _uncollected(), opened as table:
-        given = {**plain_columns(check_roles(usual), table.columns), **given}
-        shape = shape_of(table, wanted, given, seed, known, bank)
-        result = assemble(
-            table.rows,
-            shape,
-            classes=known,
-            bank=None if bank is None else bank.texts,
-            max_candidates=max_candidates,
-            strict=strict,
-            lenient=lenient,
-            guessed="label" not in given,
-        )
-        _check_enough("the data" if isinstance(path, Table) else f"'{path}'", result, lenient)
+    not_ids = {*(() if bank is None else BANK_ID)}
+    while True:  # again where a column that was guessed from the first rows is no id after all
+        name, opened = _opened(path, container)
+        with _one_sentence(), _uncollected(), opened as table:
+            given = {**plain_columns(usual, table.columns), **chosen}
+            id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
+            shape = shape_of(table, wanted, given, seed, known, bank, id)
+            result = assemble(
+                table.rows,
+                shape,
+                classes=known,
+                bank=None if bank is None else bank.texts,
+                max_candidates=max_candidates,
+                strict=strict,
+                lenient=lenient,
+                guessed="label" not in given,
+                own_ids="id" in chosen or not is_plain_id(id or "id"),
+            )
+            if id is None or not result.without_id:
+                _check_enough(path, result, lenient)
+                break
+            if "id" in chosen:
+                raise DataError(_no_id(named(id, table.columns), result.without_id))
+        not_ids.add(id)
+        usual.pop("id", None)
     warnings = warnings_of(table, shape, result, given) if warn else ()
     return _dataset(name, table, shape, result, given, tuple(map(one_line, warnings)))
+
+
+def _no_id(column: str, rows: Sequence[int]) -> str:
+    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    return (
+        f"the id column '{column}' should have another value in every row, but is empty or repeats"
+        f" an earlier row in row{'s' if len(rows) > 1 else ''} {shown}: correct the file, or name"
+        " another column with --id-column"
+    )
 
 
 def as_written(dataset: Dataset) -> Dataset:
@@ -216,7 +238,8 @@ def _class_tuple(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     return known
 
 
-def _check_enough(what: str, result: Assembled, lenient: bool) -> None:
+def _check_enough(path: str | Path | Table, result: Assembled, lenient: bool) -> None:
+    what = "the data" if isinstance(path, Table) else f"'{path}'"
     bad, total = len(result.rejected), len(result.rejected) + len(result.items)
     if not total:
         raise DataError(f"{what} has a header but no rows: items were expected")

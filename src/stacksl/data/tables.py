@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -36,7 +36,7 @@ class Table:
     container: str
     columns: tuple[str, ...]
     head: tuple[Row, ...]
-    rows: Iterator[Row]
+    rows: Iterable[Row]
 
 
 @contextmanager
@@ -64,12 +64,13 @@ def open_table(path: Path, container: str, head: bytes) -> Iterator[Table]:
             yield table_from(container, None, rows)
 
 
-def table_from(container: str, columns: Sequence[str] | None, rows: Iterator[Row]) -> Table:
+def table_from(container: str, columns: Sequence[str] | None, rows: Iterable[Row]) -> Table:
     """The table of these rows; its columns are those of the first rows where they are None."""
     head = tuple(islice(rows, LOOK))
     if columns is None:
         columns = tuple(dict.fromkeys(name for row in head for name in row.values))
-    return Table(container, tuple(columns), head, chain(head, rows))
+    whole = rows if isinstance(rows, list) else chain(head, rows)  # a list starts again
+    return Table(container, tuple(columns), head, whole)
 
 
 # --- CSV ---------------------------------------------------------------------------------------
@@ -253,14 +254,14 @@ def table_of(frame: Any) -> Table | None:
     """The table of a data frame of pandas or polars, or of a `datasets.Dataset`; else None."""
     columns = getattr(frame, "column_names", None)
     if isinstance(columns, list) and hasattr(frame, "features"):
-        return table_from("memory", columns, _rows(frame))
+        return table_from("memory", columns, list(_rows(frame)))
     columns = getattr(frame, "columns", None)
     if columns is None or not (hasattr(frame, "to_dicts") or hasattr(frame, "to_dict")):
         return None
     names = [str(name) for name in columns]
     polars = hasattr(frame, "to_dicts")
     records = frame.to_dicts() if polars else frame.to_dict("records")
-    rows = (Row(n, {str(k): v for k, v in each.items()}) for n, each in enumerate(records, 1))
+    rows = [Row(n, {str(k): v for k, v in each.items()}) for n, each in enumerate(records, 1)]
     return table_from("memory", names, rows)
 
 

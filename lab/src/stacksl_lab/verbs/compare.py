@@ -107,6 +107,7 @@ def _study(
 ) -> Comparison:
     """The comparison that was typed, with its features."""
     from stacksl.data import read, read_classes
+    from stacksl.runs.items.reading import as_before
     from stacksl.runs.settings.resolve import resolve
     from stacksl_lab.figures.comparison import figures
     from stacksl_lab.pools.arena import make_arena
@@ -120,7 +121,8 @@ def _study(
     train = read(data, format=form, columns=columns, classes=listed)
     tested = None
     if test is not None:
-        tested = read(test, format=form, columns=columns or train.columns, classes=train.classes)
+        like = as_before(columns or train.columns)
+        tested = read(test, format=form, classes=train.classes, **like)
     fixed = train.classes is not None
     if strategies is None:
         names = [COVERAGE, "margin"] if fixed else ["margin"]

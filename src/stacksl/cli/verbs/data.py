@@ -33,20 +33,21 @@ def check(
     """
     from stacksl.data import check as described
     from stacksl.data import read, read_classes
-    from stacksl.runs.items.reading import named_columns
+    from stacksl.runs.items.reading import as_before, named_columns
     from stacksl.runs.settings.resolve import resolve
 
     chosen = resolve(context.obj).settings
+    named = named_columns(chosen)
     reading: dict[str, Any] = {
         "format": chosen.format,
-        "columns": named_columns(chosen) or None,
+        "columns": named,
         "max_candidates": chosen.max_candidates,
     }
     classes = None if chosen.classes is None else read_classes(chosen.classes)
     if classes is not None:
         reading["classes"] = classes.names
     dataset = read(file, **reading, lenient=True)
-    other = None if against is None else read(against, **reading, lenient=True)
+    other = None if against is None else read(against, **reading | as_before(named), lenient=True)
     sentences = described(dataset, other)
     print(as_json(_facts(dataset, sentences)) if json else visible("\n".join(sentences)))
     if classes is not None:

@@ -182,7 +182,7 @@ def in_memory(
             raise DataError("a data frame has its answers in a column: give label_column=NAME")
         known = classes is not None
         found = read(table, columns=columns, classes=classes, lenient=known)
-        return replace(found, columns={}, format=TEXTS)
+        return replace(found, columns=columns or {}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))
     listed = tuple(items)

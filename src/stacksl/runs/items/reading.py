@@ -169,8 +169,15 @@ def _read(
 
 def named_columns(settings: Settings) -> dict[str, str]:
     """The columns that the settings name, by their roles."""
-    named = {"prompt": settings.prompt_column, "label": settings.label_column}
+    roles = ("prompt", "label", "id")
+    named = {role: getattr(settings, f"{role}_column") for role in roles}
     return {role: name for role, name in named.items() if name}
+
+
+def as_before(columns: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of an earlier file as arguments of `read`: another one may have no such ids."""
+    others = {role: name for role, name in columns.items() if role != "id"}
+    return {"columns": others, "usual": {r: columns[r] for r in columns if r == "id"}}
 
 
 def read_first(
@@ -184,18 +191,21 @@ def read_first(
     own: bool = False,
 ) -> Dataset:
     """The first file of a run; its `own` copy of items has columns of its own."""
-    named = {**(columns or {}), **named_columns(settings)}
+    named = named_columns(settings)
+    how = as_before({} if own or columns is None else columns)
+    how["columns"] |= {} if own else named
     found = _read(
         source,
         settings,
         kept,
         search=kept is None,
         format="native" if own and settings.bank is None else settings.format,
-        columns=None if own else named or None,
         classes=None if classes is None else classes.names,
         strict=settings.strict,
         warn=warn,
+        **how,
     )
+    named = {**(columns or {}), **named}
     return replace(found, columns=named) if own and named else found
 
 
@@ -273,7 +283,7 @@ def read_like(
     path: str, train: Dataset, settings: Settings, what: str, kept: Kept | None = None
 ) -> Dataset:
     """A file read as `train` was; `what` it is, for messages."""
-    how = {"columns": dict(train.columns) or None, "classes": train.classes, "lenient": True}
+    how = as_before(train.columns) | {"classes": train.classes, "lenient": True}
     try:
         return _read(path, settings, kept, search=kept is None, format=settings.format, **how)
     except DataError as fault:
@@ -297,7 +307,7 @@ def read_again(
 ) -> Dataset:
     """A file to predict or evaluate on, read as the run's data was except for what is `given`.
 
-    `given` may hold `format`, `prompt` and `label`.
+    `given` may hold `format`, `prompt`, `label` and `id`.
     """
     table, other = folder.resolved(), dict(given or {})
     known = {name: table[name] for name in Settings.model_fields if name in table}

@@ -143,6 +143,9 @@ class Settings(BaseModel):
     label_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
         None, description="The column that holds the answer."
     )
+    id_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
+        None, description="The column that names each row, if it is not called id or ticket_id."
+    )
     format: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
         None,
         description="How to read the file, where guessing from its content and name goes wrong.",

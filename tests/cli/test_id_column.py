@@ -1,0 +1,130 @@
+"""The ids of a table, through the life of a run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WORDS = {"sea": "sand wave shell tide", "wood": "moss fern pine root"}
+
+
+def written(path: Path, header: list[str], rows: list[list[Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, *rows])
+
+
+def rows(count: int, name: str, start: int = 0) -> list[list[Any]]:
+    found = []
+    for n in range(start, start + count):
+        label = list(WORDS)[n % 2]
+        words = WORDS[label].split()
+        found.append([f"{name}{n:05d}", f"{words[n % 4]} {words[n // 4 % 4]} {n}", label])
+    return found
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    header = ["ticket_id", "text", "label"]
+    written(tmp_path / "train.csv", header, rows(60, "T", 1))
+    written(tmp_path / "numbered.csv", ["nr", *header[1:]], rows(60, "N"))
+    written(tmp_path / "test.csv", header[1:], [row[1:] for row in rows(12, "", 90)])
+    written(tmp_path / "owned.csv", header, rows(6, "O", 200))
+    written(tmp_path / "more.csv", header, rows(6, "M", 300))
+    written(tmp_path / "bare.csv", header[1:], [row[1:] for row in rows(4, "", 400)])
+    return tmp_path
+
+
+def items(text: str) -> set[str]:
+    return {row["item"] for row in csv.DictReader(io.StringIO(text))}
+
+
+def test_ids_of_the_file_name_its_rows_everywhere(stacksl, here: Path) -> None:
+    words = ["--budget", "20", "--owned", "owned.csv", "--test", "test.csv", "--out", "r"]
+    done = stacksl("run", "train.csv", *words)
+    assert done.code == 0, done
+    bought = items(stacksl("ledger", "export", "r").out)
+    assert {"owned/O00200"} <= bought
+    assert all(name.startswith(("T000", "owned/O002")) for name in bought)
+    assert stacksl("export", "r", "--labels", "labels.csv").code == 0
+    assert items((here / "labels.csv").read_text(encoding="utf-8")) <= bought
+    said = stacksl("predict", "r", "more.csv", "--quiet").out.splitlines()
+    assert json.loads(said[0])["id"] == "M00300"
+    said = stacksl("predict", "r", "bare.csv", "--quiet").out.splitlines()
+    assert json.loads(said[0])["id"] == "row-000001"
+    said = stacksl("predict", "r", "numbered.csv", "--id-column", "nr", "--quiet").out.splitlines()
+    assert json.loads(said[0])["id"] == "N00000"
+    assert stacksl("predict", "r", "bare.csv", "--id-column", "nr").code == 2
+    assert stacksl("predict", "r", "more.csv", "--out", "out.csv").code == 0
+    assert (here / "out.csv").read_text(encoding="utf-8").splitlines()[1].startswith("M00300,")
+
+    changed = stacksl(
+        "change", "r", "--items", "more.csv", "--items", "bare.csv", "--budget", "all", "--yes"
+    )
+    assert changed.code == 0, changed
+    bought = items(stacksl("ledger", "export", "r").out)
+    assert {"M00300", "more-2/row-000001"} <= bought
+
+    assert stacksl("forget", "r", "--id", "T00001").code == 0
+    lines = (here / "train.csv").read_text(encoding="utf-8").splitlines()
+    (here / "train.csv").write_text("\n".join([lines[0], *lines[2:]]), encoding="utf-8")
+    for words in (["resume", "r"], ["ledger", "verify", "r"], ["ledger", "replay", "r"]):
+        done = stacksl(*words)
+        assert done.code == 0, done
+    assert "T00001" not in items(stacksl("ledger", "export", "r").out)
+
+
+def test_another_column_is_named(stacksl, here: Path) -> None:
+    done = stacksl(
+        "run",
+        "numbered.csv",
+        "--id-column",
+        "nr",
+        "--budget",
+        "9",
+        "--out",
+        "r",
+        "--test",
+        "test.csv",
+        "--quiet",
+    )
+    assert done.code == 0, done
+    assert all(name.startswith("N000") for name in items(stacksl("ledger", "export", "r").out))
+    assert 'id_column = "nr"' in (here / "r" / "run.toml").read_text(encoding="utf-8")
+    again = stacksl("run", "--config", "r/run.toml", "--out", "s", "--quiet")
+    assert again.code == 0, again
+    names = [items(stacksl("ledger", "export", run).out) for run in "rs"]
+    assert names[0] == names[1]
+    checked = stacksl("data", "check", "numbered.csv", "--id-column", "nr", "--against", "test.csv")
+    assert "id from 'nr'" in checked.out
+    named = ["--label-column", "label", "--prompt-column", "text", "--out", "t"]
+    for wrong in ("label", "nrr"):
+        refused = stacksl("run", "numbered.csv", "--id-column", wrong, *named)
+        assert (refused.code, refused.err.count("\n")) == (2, 1), refused
+    assert not (here / "t").exists()
+
+
+def test_standard_input_and_frames_have_ids_too(stacksl, here: Path, monkeypatch) -> None:
+    import stacksl as package
+
+    lines = [
+        json.dumps({"nr": n, "text": text, "label": label})
+        for n, (_, text, label) in enumerate(rows(40, ""), 100)
+    ]
+    stream = io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()))
+    monkeypatch.setattr("sys.stdin", stream)
+    done = stacksl("run", "-", "--rounds", "40", "--budget", "9", "--id-column", "nr", "--out", "r")
+    assert done.code == 0, done
+    bought = items(stacksl("ledger", "export", "r").out)
+    assert bought <= {str(n) for n in range(100, 140)}
+    assert stacksl("resume", "r").code == 0
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([json.loads(line) for line in lines])
+    made = package.run(frame, budget=9, id_column="nr", out="s", progress=None)
+    assert {row["item"] for row in made.labels().rows} <= {str(n) for n in range(100, 140)}
+    assert next(made.predict(frame))["id"] == "100"
