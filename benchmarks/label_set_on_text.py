@@ -23,11 +23,11 @@ import numpy as np
 
 from stacksl.core import ScorerSettings, generator, make_gate
 from stacksl.core.blocks import PairFeatures
-from stacksl.core.likelihood import LabelLoss, LikelihoodSet, label_loss, mixture_loss, refuted
 from stacksl.data import read
 from stacksl.features.hashing import HashingEncoder
 from stacksl.features.maps import TextMap
 from stacksl_lab.engines import run_stream
+from stacksl_lab.likelihood import LabelLoss, LikelihoodSet, label_loss, mixture_loss, refuted
 
 DIM, RIDGE, DELTA = 32, 1e-3, 0.05
 COUNTS = (50, 100, 200, 500, 1000)

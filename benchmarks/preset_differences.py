@@ -44,6 +44,7 @@ from stacksl.core import (
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision
+from stacksl_lab.statistics.estimates import holds
 
 FIRST_SEED = 7000
 LONG = "paper's table"
@@ -80,7 +81,7 @@ def gate_of(cell: Cell, world: World, scorer: Scorer) -> Gate:
         if times is not None:
             parameters["gate_scale"] = times * float(np.median(spreads))
         kappa = parameters.pop("kappa", 1.0)
-        parameters.setdefault("gate_scale", calibrate_gate_scale(spreads, kappa).value)
+        parameters.setdefault("gate_scale", calibrate_gate_scale(spreads, kappa))
     return make_gate(cell.gate, **parameters)
 
 
@@ -139,7 +140,7 @@ def covers(learner: Learner, world: World) -> bool:
     scorer: Any = learner.scorer
     trust = scorer.confidence if hasattr(scorer, "confidence") else scorer.tracker.confidence
     radius = scorer.bounds(world.inputs(0), (0, 1)).radius
-    return bool(trust.contains(world.truth, scorer.theta, radius))
+    return holds(trust, world.truth, scorer.theta, radius)
 
 
 def moved(scorer: Any, world: World) -> float:

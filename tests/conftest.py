@@ -39,7 +39,7 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 
 # The files that take longest: a file is played by one worker, and none of these begins last.
 FIRST = (
-    "core/test_drift.py",  # it compiles the engines for all
+    "lab/test_drift_guard.py",  # it compiles the engines for all
     "e2e/test_kill.py",
     "e2e/test_processes.py",
     "label/test_killed.py",

@@ -18,9 +18,9 @@ from stacksl.core import (
 )
 from stacksl.core.confidence import radius
 from stacksl.core.gates.rules import Clock
-from stacksl.core.likelihood import LikelihoodSet, label_loss, mixture_loss
 from stacksl.core.losses import clip, cross_entropy, kl, softmax
 from stacksl.types import Label
+from stacksl_lab.likelihood import LikelihoodSet, label_loss, mixture_loss
 
 
 def test_v_on_all_rounds_leaves_out_the_truth_by_the_bias_of_the_page() -> None:

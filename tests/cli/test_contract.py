@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from stacksl.cli.entry import call
-from stacksl.core.gates.registry import BASELINES
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 TOPICS = {
@@ -180,7 +179,7 @@ def test_names_and_words_are_those_of_the_registry(stacksl, monkeypatch, kind) -
 
     monkeypatch.setitem(registry, "fresh", Fresh)
     told = {row["name"]: row["about"] for row in printed(stacksl, "ls", kind)}
-    assert set(told) == (set(registry) | BESIDE.get(kind, set())) - BASELINES
+    assert set(told) == set(registry) | BESIDE.get(kind, set())
     assert told["fresh"] == "A part that came a moment ago"
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from stacksl.core.blocks import Array, PairFeatures, SharedFeatures
 from stacksl.core.losses import softmax
-from stacksl.core.scorers import ScorerSettings, make_scorer
+from stacksl.core.scorers import Bounds, ScorerSettings, make_scorer
+from stacksl.types import Label, Reward
 
 ALL = (0, 1, 2, 3)
 
@@ -35,6 +36,20 @@ def fresh(
     return make_scorer(
         name, dim=dim, classes=classes, settings=ScorerSettings(**settings), seed=seed
     )
+
+
+def taught(name: str, classes: int | None = None, **settings: Any) -> tuple[Any, Array, Bounds]:
+    """A scorer of 6 columns after nine answers, five rows of a tenth item, and its view of them."""
+    generator = np.random.default_rng(4)
+    scorer = fresh(name, dim=6, classes=classes, **settings)
+    for round in range(10):
+        rows = generator.normal(size=(5, 6)) / 3.0
+        inputs = PairFeatures(rows) if classes is None else SharedFeatures(rows[0], classes)
+        if round < 9:
+            rewarded = name == "ridge" and classes is None
+            answer = Reward(float(generator.normal())) if rewarded else Label(round % 3)
+            scorer.step(inputs, tuple(range(classes or 5)), round % 2, answer)
+    return scorer, rows, scorer.bounds(inputs, tuple(range(classes or 5)))
 
 
 def fisher(rows: Array, theta: Array) -> Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -33,10 +31,8 @@ def test_optimism_prefers_the_unknown_and_greed_the_known() -> None:
     assert hopeful.bounds(inputs, (0, 1)).choice == 1
 
 
-def test_margin_and_spread() -> None:
+def test_spread() -> None:
     scorer, inputs = fresh("ridge"), PairFeatures(np.eye(5))
     scorer.theta = np.array([1.0, 0.4, -2.0, 0.0, 0.0])
     view = scorer.bounds(inputs, (0, 1, 2))
-    assert view.margin == pytest.approx(0.6)
     assert view.spread == pytest.approx(3.0 + 2.0 * view.radius)
-    assert scorer.bounds(inputs, (1,)).margin == math.inf

@@ -11,10 +11,11 @@ import numba
 import numpy as np
 import pytest
 
-from stacksl.core import Contested, First, Margin, ScorerSettings, make_gate, radius
-from stacksl.core.drift import DriftGuard
+from stacksl.core import Contested, First, Margin, ScorerSettings, radius
 from stacksl.core.scorers import gradient
 from stacksl.errors import FeatureError, SettingsError
+from stacksl_lab.baselines.registry import make_gate
+from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import run_stream
 from stacksl_lab.engines.loop_state import WINDOW
 
@@ -339,13 +340,16 @@ def test_a_theta_that_explodes_is_told_from_bad_features(engine) -> None:
         ({"utilities": np.zeros(ROUNDS)}, SettingsError, r"utilities should be .* \(80, 4\)"),
         ({"drift": DriftGuard(), "scorer": "ridge"}, SettingsError, "one-hot scores"),
         (
-            {"drift": DriftGuard(), "settings": ScorerSettings(track="theta"), "gate": First()},
+            {"drift": DriftGuard(), "classes": K, "features": np.zeros((ROUNDS, DIM))},
             SettingsError,
             "drift guard needs pair features",
         ),
+        (
+            {"asks_ucb": True, "settings": ScorerSettings(action="ucb")},
+            SettingsError,
+            "asks_ucb plays the largest UCB in asked rounds alone",
+        ),
         ({"scorer": "ridg"}, SettingsError, "did you mean 'ridge'"),
-        ({"settings": ScorerSettings(track="theta")}, SettingsError, "needs widths"),
-        ({"settings": ScorerSettings(track="theta"), "scorer": "newton"}, SettingsError, "matrix"),
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, Any], error: type, words: str) -> None:
@@ -367,10 +371,10 @@ def test_the_engine_is_loaded_when_it_plays() -> None:
 
 
 def test_a_gate_that_nobody_compiled_is_played_by_the_loop() -> None:
-    """Its code means nothing to the compiled loop, which would take it for another gate."""
+    """The compiled loop has no number for it."""
 
     class Third:
-        name, code, ranks, exact_spend, needs_widths = "third", 99, False, False, False
+        name, ranks, exact_spend = "third", False, False
 
         def start(self):
             return (0.0, 0.0, 0.0, 0.0)

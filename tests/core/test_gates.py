@@ -25,8 +25,8 @@ from stacksl.core import (
     uniforms,
 )
 from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
 from stacksl.errors import SettingsError
+from stacksl_lab.baselines import statistics
 
 REST = (0.0, 0.0, 0.0, 0.0)
 
@@ -259,6 +259,7 @@ def test_the_paced_level_spends_evenly_though_widths_fall(share: float) -> None:
         ("contested", {"width_scale": -1.0}, "above 0"),
         ("contested", {"reserve": 0.0}, "reserve in"),
         ("contested", {"floor": 1.0}, "floor in"),
+        ("information", {"floor": 2.0}, "the defaults are 0.9 and 0.003"),
         ("margin", {"pace": 0.0}, "positive pace"),
         ("adpo", {"pace": -0.1}, "positive pace"),
         ("adpo", {"level": 0.0}, "level above 0"),
@@ -295,7 +296,7 @@ def test_the_rules_compile_unchanged_and_give_the_same_bits() -> None:
 
     texts = {
         name: getattr(module, name)
-        for module in (rules, measures)
+        for module in (rules, statistics)
         for name in vars(module)
         if getattr(getattr(module, name), "__module__", None) == module.__name__
         and name.islower()

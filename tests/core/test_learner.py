@@ -26,7 +26,6 @@ from stacksl.core import (
     StackSL,
     make_gate,
     make_scorer,
-    radius,
     uniforms,
 )
 from stacksl.core.gates.rules import Clock
@@ -304,15 +303,22 @@ def test_state_and_restore_carry_everything_under_a_prefix() -> None:
 
 
 def test_a_gate_without_the_widths_it_needs_is_refused() -> None:
-    settings = ScorerSettings(track="theta")
+    class Bare(type(make_scorer("sgd", dim=4, classes=3))):  # type: ignore[misc]
+        """Keeps no matrix."""
+
+        def bounds(self, *given):
+            view = super().bounds(*given)
+            unknown = np.full(len(view.widths), math.nan)
+            return replace(view, widths=unknown, pair_widths=unknown)
+
+    def learner(gate) -> Learner:
+        return Learner(Bare(4, 3, ScorerSettings(), 0), gate, budget=1, horizon=2)
+
+    item = SharedFeatures(np.ones(4) / 2, 3)
     for gate in (Contested(), LLF(1.0)):
-        scorer = make_scorer("sgd", dim=4, classes=3, settings=settings)
-        learner = Learner(scorer, gate, budget=1, horizon=2)
         with pytest.raises(SettingsError, match=f"'{gate.name}' needs widths"):
-            learner.decide(["a"], [SharedFeatures(np.ones(4) / 2, 3)], [ALL], asked=0)
-    scorer = make_scorer("sgd", dim=4, classes=3, settings=settings)
-    learner = Learner(scorer, Margin(), budget=1, horizon=2)
-    [d] = learner.decide(["a"], [SharedFeatures(np.ones(4) / 2, 3)], [ALL], asked=0)
+            learner(gate).decide(["a"], [item], [ALL], asked=0)
+    [d] = learner(Margin()).decide(["a"], [item], [ALL], asked=0)
     assert math.isnan(d.gate_score)
 
 
@@ -336,19 +342,3 @@ def test_the_two_algorithms_are_two_settings_of_one_learner() -> None:
     assert isinstance(gated, Learner)
     assert gated.gate == LLF(0.5, "literal")
     assert gated.budget == 2
-
-
-def test_the_action_asked_hopes_only_where_a_reward_is_bought() -> None:
-    """After φ = e₁ was rewarded once, e₁ has the largest score and e₂ the largest UCB."""
-    scorer = make_scorer("ridge", dim=2, classes=None, settings=ScorerSettings(action="asked"))
-    rows = PairFeatures(np.eye(2))
-    scorer.step(rows, (0, 1), 0, Reward(0.2))
-    learner = Learner(scorer, First(), budget=1, horizon=2)
-    wanted, skipped = learner.decide(["a", "b"], [rows] * 2, [(0, 1)] * 2, asked=0)
-    assert (wanted.status, wanted.choice) == ("wanted", 1)
-    assert (skipped.status, skipped.choice) == ("skipped", 0)
-    reach = radius(1.0, 2, 1, 1.0, 0.05, 1.0)
-    assert (wanted.score, wanted.upper) == pytest.approx((0.0, reach))
-    assert (skipped.score, skipped.upper) == pytest.approx((0.1, 0.1 + reach * math.sqrt(0.5)))
-    # The gate score is the greedy action's in both: −0.1 + √2·sqrt(1/2 + 1).
-    assert wanted.gate_score == skipped.gate_score == pytest.approx(-0.1 + math.sqrt(3.0))

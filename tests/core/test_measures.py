@@ -1,4 +1,4 @@
-"""The statistics of the gates of the literature, each against a second computation."""
+"""What a scorer says of information and widths, each against a second computation."""
 
 from __future__ import annotations
 
@@ -7,194 +7,17 @@ import math
 import numpy as np
 import pytest
 
-from stacksl.core import (
-    DGS,
-    GATES,
-    LUCB,
-    Avoided,
-    Bounds,
-    Clock,
-    Contested,
-    Entropy,
-    Information,
-    Learner,
-    PairFeatures,
-    ScorerSettings,
-    SharedFeatures,
-    Width,
-    make_gate,
-    make_scorer,
-)
+from stacksl.core import Clock, Contested, Information, PairFeatures
 from stacksl.core.gates import rules
-from stacksl.core.gates import statistics as measures
-from stacksl.errors import SettingsError
-from stacksl.types import Label, Reward
+
+from .scorer_cases import taught
 
 REST = (0.0, 0.0, 0.0, 0.0)
-CLOCK = Clock(3, 20, 7, 90)
 M, D = 5, 6
 
 
-def taught(name: str, classes: int | None = None, **settings):
-    """A scorer after nine answers, the features of a tenth item, and its view of them."""
-    generator = np.random.default_rng(4)
-    scorer = make_scorer(name, dim=D, classes=classes, settings=ScorerSettings(**settings))
-    for round in range(10):
-        rows = generator.normal(size=(M, D)) / 3.0
-        inputs = PairFeatures(rows) if classes is None else SharedFeatures(rows[0], classes)
-        if round < 9:
-            rewarded = name == "ridge" and classes is None
-            answer = Reward(float(generator.normal())) if rewarded else Label(round % 3)
-            scorer.step(inputs, tuple(range(classes or M)), round % 2, answer)
-    return scorer, rows, scorer.bounds(inputs, tuple(range(classes or M)))
-
-
-def statistic(gate, view: Bounds, clock: Clock = CLOCK) -> float:
-    return gate.statistic(view, clock, REST)
-
-
-def without(values: np.ndarray, at: int) -> np.ndarray:
-    return np.delete(values, at)
-
-
-@pytest.mark.parametrize("name", ["ridge", "newton"])
-def test_lucb_is_the_overlap_of_the_bounds(name) -> None:
-    _, _, view = taught(name)
-    overlap = without(view.upper, view.choice).max() - view.lower[view.choice]
-    assert statistic(LUCB(), view) == pytest.approx(overlap)
-    assert LUCB(tolerance=0.3).threshold(1.0, 0.0, CLOCK, REST) == 0.3
-    # two norms are at least the norm of the difference
-    assert statistic(LUCB(1.5), view) >= statistic(Contested(1.5), view)
-
-
-def test_width_is_the_widest_pair_over_what_the_budget_can_reach() -> None:
-    scorer, rows, view = taught("newton", ridge=0.5)
-    apart = (rows[:, None] - rows).reshape(-1, D)
-    squares = np.array([row @ scorer.confidence.gram_inv @ row for row in apart])
-    reach = math.sqrt(D * math.log(1 + 20 / (0.5 * D)) / 20)
-    gate = Width(scale=1.5, ridge=0.5)
-    assert statistic(gate, view) * reach == pytest.approx(math.sqrt(squares.max()))
-    assert gate.threshold(9.0, 0.0, CLOCK, REST) == 1.5
-    bbq = Width(exponent=0.5)
-    assert statistic(bbq, view) == pytest.approx(squares.max())
-    assert bbq.threshold(9.0, 0.0, CLOCK, REST) == pytest.approx(1 / math.sqrt(7))
-
-
-def test_width_asks_about_the_wider_end_by_hand() -> None:
-    """V = diag(1, 4): of a = (.4, .1), b = (0, 1), c = (−.6, −.8) the pair of b and c has .36 +
-    3.24/4, that of a and c 1 + .81/4, and b's score is the best; ‖a‖² = .1625 and ‖c‖² = .52.
-    """
-    trained = make_scorer("ridge", dim=2, classes=None, settings=ScorerSettings(action="asked"))
-    for _ in range(3):
-        trained.step(PairFeatures(np.array([[0.0, 1.0]])), (0,), 0, Reward(1.0))
-    inputs = PairFeatures(np.array([[0.4, 0.1], [0.0, 1.0], [-0.6, -0.8]]))
-    view = trained.bounds(inputs, (0, 1, 2))
-    gate = Width(exponent=0.5)
-    assert statistic(gate, view) == pytest.approx(1.0 + 0.81 / 4)
-    assert view.choice == 1
-    assert gate.asks_about(view) == 2
-    learner = Learner(trained, gate, budget=5, horizon=9)
-    [decision] = learner.decide(["x"], [inputs], [(0, 1, 2)], asked=0)
-    assert (decision.status, decision.choice) == ("wanted", 2)
-    [decision] = learner.decide(["x"], [inputs], [(0, 1, 2)], asked=5)
-    assert (decision.status, decision.choice) == ("skipped", 1)
-
-
-def test_pairs_and_ends_that_tie_give_the_first() -> None:
-    pairs = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0 + 1e-12], [2.0, 2.0 + 1e-12, 0.0]])
-    assert measures.widest_pair(pairs, np.array([1.0, 1.0, 1.0 + 1e-12])) == (2.0 + 1e-12, 0)
-    assert measures.widest_pair(pairs, np.array([1.0, 1.0, 1.1]))[1] == 2
-    assert measures.widest_pair(pairs[:1, :1], np.array([1.0])) == (-math.inf, 0)
-    assert math.isnan(measures.widest_pair(np.full((2, 2), math.nan), np.ones(2))[0])
-
-
-@pytest.mark.parametrize("name", ["ridge", "newton"])
-def test_in_class_heads_all_pairs_are_as_wide_and_none_is_asked_about(name) -> None:
-    _, _, view = taught(name, 4, action="asked")
-    assert statistic(Width(exponent=0.5), view) == pytest.approx(view.pair_widths.max() ** 2)
-    assert Width().asks_about(view) is None
-    _, _, alone = taught("ridge")
-    assert alone.against is not None
-    assert Width().asks_about(alone) in range(M)
-
-
-def test_the_reach_of_width_is_what_greedy_labels_come_to() -> None:
-    """B labels, each of the widest row of many, leave no row wider than the potential allows."""
-    generator = np.random.default_rng(0)
-    rows = generator.normal(size=(400, D))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    gram = np.eye(D)
-    for budget in range(1, 61):
-        squares = np.einsum("ij,jk,ik->i", rows, np.linalg.inv(gram), rows)
-        # the least of the first B widths squared is at most their mean, and that at most
-        # 2 d log(1 + B/d)/B: the gate's constant is 1 and not 2
-        assert squares.max() <= 2 * D * math.log1p(budget / D) / budget
-        gram += np.outer(rows[squares.argmax()], rows[squares.argmax()])
-
-
-def test_entropy_is_that_of_the_policy_in_nats() -> None:
-    from scipy.stats import entropy
-
-    _, _, view = taught("newton")
-    assert statistic(Entropy(), view) == pytest.approx(entropy(view.probabilities))
-    fresh = make_scorer("sgd", dim=D, classes=None, settings=ScorerSettings(track="theta"))
-    even = fresh.bounds(PairFeatures(np.eye(M, D)), tuple(range(M)))
-    assert statistic(Entropy(), even) == pytest.approx(math.log(M))
-    alone = fresh.bounds(PairFeatures(np.eye(M, D)), (2,))
-    assert statistic(Entropy(), alone) == -math.inf
-
-
-def test_a_probability_of_zero_adds_no_entropy() -> None:
-    from stacksl.core.gates.statistics import entropy_statistic
-
-    assert entropy_statistic(np.array([0.5, 0.0, 0.5])) == pytest.approx(math.log(2))
-    assert entropy_statistic(np.array([0.0, 1.0, 0.0])) == 0.0
-
-
-def gain(gap: float, spread: float) -> float:
-    """E max(0, −gap + spread·ε) for a standard normal ε, by quadrature."""
-    from scipy.integrate import quad
-    from scipy.stats import norm
-
-    start = gap / spread
-    value, _ = quad(lambda e: (spread * e - gap) * norm.pdf(e), start, start + 40.0)
-    return float(value)
-
-
-@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0])
-@pytest.mark.parametrize("action", ["greedy", "ucb"])
-def test_avoided_is_the_mean_gain_of_knowing_the_pair(scale, action) -> None:
-    _, _, view = taught("ridge", action=action)
-    gaps = without(view.scores[view.choice] - view.scores, view.choice)
-    spreads = scale * without(view.pair_widths, view.choice)
-    expected = max(gain(g, s) for g, s in zip(gaps, spreads, strict=True))
-    assert statistic(Avoided(scale), view) == pytest.approx(expected, rel=1e-7)
-
-
-def of_pair(gap: float, width: float) -> Bounds:
-    scores, widths = np.array([gap, 0.0]), np.array([0.0, width])
-    return Bounds((0, 1), scores, np.array([0.5, 0.5]), widths, widths, 1.0, 4, 0)
-
-
-@pytest.mark.parametrize("gap", [1.0, 5.0, 20.0])
-def test_avoided_far_in_the_tail(gap) -> None:
-    """h(u) by the continued fraction of Mills' ratio, which does not cancel."""
-    ratio = 0.0
-    for k in range(4000, 0, -1):
-        ratio = k / (gap + ratio)
-    mills = 1.0 / (gap + ratio)
-    density = math.exp(-0.5 * gap * gap) / math.sqrt(2 * math.pi)
-    expected = density * (1.0 - gap * mills)
-    ours = statistic(Avoided(), of_pair(2.0 * gap, 2.0))
-    assert ours == pytest.approx(2.0 * expected, rel=1e-9)
-
-
-def test_avoided_at_its_ends() -> None:
-    assert statistic(Avoided(), of_pair(0.0, 3.0)) == pytest.approx(3.0 / math.sqrt(2 * math.pi))
-    assert statistic(Avoided(), of_pair(1.0, 0.0)) == 0.0
-    assert statistic(Avoided(), of_pair(1.0, 1e-310)) == 0.0
-    assert statistic(Avoided(), of_pair(-1.0, 1e-310)) == 1.0
-    assert math.isnan(statistic(Avoided(), of_pair(1.0, math.nan)))
+def statistic(gate, view) -> float:
+    return gate.statistic(view, Clock(3, 20, 7, 90), REST)
 
 
 def test_the_information_of_newton_is_the_trace_of_the_dense_matrices() -> None:
@@ -240,90 +63,22 @@ def test_the_information_of_newton_heads() -> None:
     assert view.information == pytest.approx((1 - (view.probabilities**2).sum()) * square)
 
 
-def test_no_matrix_no_information() -> None:
-    _, _, view = taught("sgd", track="theta")
-    assert math.isnan(view.information)
+def test_scores_that_cancelled_tie_for_the_second_best() -> None:
+    """They are rounding beside the bounds, though not beside each other."""
+    pairs = np.array([0.0, 0.2, 0.9])
+    assert rules.adpo_statistic(np.array([0.0, 1e-17, 0.0]), pairs, 0) == 0.9
+    assert rules.adpo_statistic(np.array([0.0, 1e-3, 0.0]), pairs, 0) == 0.2
 
 
-def test_dgs_by_hand() -> None:
-    scores, pairs = np.array([0.2, 1.0, 0.7, -3.0]), np.array([0.9, 0.0, 0.5, 2.0])
-    view = Bounds((0, 1, 2, 3), scores, np.full(4, 0.25), pairs, pairs, 1.0, 4, 1)
-    clock = Clock(6, 20, 11, 90)
-    potential = 2 * 4 * math.log(1 + 6 / (0.5 * 4))
-    bound = 0.25 * (1 + 4 * potential + 36 * math.log(11 / 0.1))
-    gate = DGS(scale=0.02, ridge=0.5, delta=0.1)
-    assert statistic(gate, view, clock) == pytest.approx(0.02 * bound - 0.3**2)
-    # an optimistic choice that is behind has no lead
-    behind = Bounds((0, 1, 2, 3), scores, np.full(4, 0.25), pairs, pairs[[1, 0, 2, 3]], 1.0, 4, 0)
-    assert statistic(gate, behind, clock) == pytest.approx(
-        0.02 * 0.9**2 * (1 + 4 * potential + 36 * math.log(11 / 0.1))
-    )
-    assert gate.threshold(1.0, 0.0, clock, REST) == 0.0
-
-
-def test_the_potential_of_dgs_is_at_least_the_sum_it_stands_for() -> None:
-    """Σ r_i over rows of norm 1 that enter V, against 2 d log(1 + q/(λd)) (λ ≥ 1)."""
-    generator = np.random.default_rng(1)
-    gram, total = np.eye(D), 0.0
-    for q in range(1, 200):
-        row = generator.normal(size=D)
-        row /= np.linalg.norm(row)
-        total += row @ np.linalg.solve(gram, row)
-        gram += np.outer(row, row)
-        assert total <= 2 * D * math.log1p(q / D)
-
-
-@pytest.mark.parametrize("name", ["entropy", "avoided", "information"])
-def test_the_price_is_that_of_contested(name) -> None:
-    ours = make_gate(name, reserve=0.5, floor=0.01)
-    theirs = Contested(reserve=0.5, floor=0.01)
+def test_information_has_the_price_of_contested_and_defaults_of_its_own() -> None:
+    ours, theirs = Information(reserve=0.5, floor=0.01), Contested(reserve=0.5, floor=0.01)
     for asked, round in ((0, 1), (2, 20), (7, 20), (2, 70)):
         clock = Clock(asked, 10, round, 100)
         before = (1.2, 0.0, 0.0, 0.0)
         state = ours.advance(1.7, True, clock, before)
         assert state == theirs.advance(1.7, True, clock, before) == (1.7, 0.0, 0.0, 0.0)
         assert ours.threshold(0.4, 0.0, clock, state) == theirs.threshold(0.4, 0.0, clock, state)
-
-
-def test_the_priced_gates_have_their_own_defaults() -> None:
-    assert (Entropy().reserve, Entropy().floor) == (0.7, 0.01)
-    assert (Avoided().reserve, Avoided().floor) == (0.7, 1e-3)
     assert (Information().reserve, Information().floor) == (0.9, 0.003)
-
-
-def test_what_needs_widths_is_refused_where_there_are_none() -> None:
-    from stacksl_lab.engines import run_stream
-
-    phi = np.random.default_rng(0).normal(size=(6, 3, 2)) / 4.0
-    options = {"labels": np.zeros(6), "budget": 3, "settings": ScorerSettings(track="theta")}
-    for name in GATES:
-        gate = make_gate(name)
-        if gate.needs_widths:
-            with pytest.raises(SettingsError, match=f"'{name}' needs widths"):
-                run_stream("sgd", phi, gate=gate, engine="loop", **options)
-        else:
-            assert run_stream("sgd", phi, gate=gate, engine="loop", **options).asked.sum() == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "sentence"),
-    [
-        ("lucb", {"width_scale": 0.0}, "width_scale above 0"),
-        ("lucb", {"tolerance": -0.1}, "tolerance of at least 0"),
-        ("width", {"scale": 0.0}, "scale and a ridge above 0"),
-        ("width", {"ridge": -1.0}, "scale and a ridge above 0"),
-        ("width", {"exponent": 1.0}, "exponent in"),
-        ("entropy", {"reserve": 1.5}, "reserve in"),
-        ("avoided", {"width_scale": 0.0}, "width_scale above 0"),
-        ("avoided", {"floor": 0.0}, "the defaults are 0.7 and 0.001"),
-        ("information", {"floor": 2.0}, "floor in"),
-        ("dgs", {"scale": math.nan}, "scale and a ridge above 0"),
-        ("dgs", {"delta": 1.0}, "delta in"),
-    ],
-)
-def test_wrong_parameters_are_refused_in_one_sentence(name, parameters, sentence) -> None:
-    with pytest.raises(SettingsError, match=sentence):
-        make_gate(name, **parameters)
 
 
 def test_a_width_that_is_nan_is_not_passed_over_for_a_later_one() -> None:
@@ -332,11 +87,3 @@ def test_a_width_that_is_nan_is_not_passed_over_for_a_later_one() -> None:
         pairs = np.array([0.0, 0.3, 0.3])
         pairs[place] = math.nan
         assert math.isnan(rules.adpo_statistic(scores, pairs, 0))
-        assert math.isnan(measures.avoided_statistic(scores, pairs, 0, 1.0))
-
-
-def test_scores_that_cancelled_tie_for_the_second_best() -> None:
-    """They are rounding beside the bounds, though not beside each other."""
-    pairs = np.array([0.0, 0.2, 0.9])
-    assert rules.adpo_statistic(np.array([0.0, 1e-17, 0.0]), pairs, 0) == 0.9
-    assert rules.adpo_statistic(np.array([0.0, 1e-3, 0.0]), pairs, 0) == 0.2

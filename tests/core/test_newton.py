@@ -8,6 +8,7 @@ import pytest
 from stacksl.core.confidence import radius
 from stacksl.core.losses import softmax
 from stacksl.types import Label
+from stacksl_lab.statistics.estimates import holds
 
 from .scorer_cases import ALL, fisher, fresh, kronecker, pair_inputs, shared_inputs
 
@@ -88,5 +89,5 @@ def test_newton_set_covers_a_short_truth_at_ridge_one(seed: int) -> None:
         inputs = pair_inputs(rng)
         gold = int(rng.choice(4, p=softmax(inputs.phi @ truth)))
         reach = scorer.bounds(inputs, ALL).radius
-        assert scorer.confidence.contains(truth, scorer.theta, reach)
+        assert holds(scorer.confidence, truth, scorer.theta, reach)
         scorer.step(inputs, ALL, 0, Label(gold))

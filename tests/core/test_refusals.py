@@ -21,8 +21,6 @@ def test_settings_name_every_mistake_at_once() -> None:
         ScorerSettings(ridge=0.0, delta=2.0, reference="first", inner_steps=0)  # type: ignore[arg-type]
     for word in ("ridge", "delta", "reference", "inner_steps"):
         assert word in str(caught.value)
-    with pytest.raises(SettingsError, match="keeps none"):
-        ScorerSettings(track="theta", action="ucb")
     with pytest.raises(SettingsError, match="kl_weight"):
         ScorerSettings(kl_weight=math.nan)
 
@@ -40,9 +38,6 @@ def test_a_ridge_below_the_floor_is_refused_wherever_it_is_given() -> None:
 def test_make_scorer_refuses_what_cannot_be() -> None:
     with pytest.raises(SettingsError, match="did you mean 'newton'"):
         fresh("newtn")
-    for name in ("ridge", "newton"):
-        with pytest.raises(SettingsError, match="track"):
-            fresh(name, track="theta")
 
 
 @pytest.mark.parametrize("name", ["ridge", "newton"])

@@ -24,6 +24,8 @@ from stacksl.core import (
 from stacksl.core.gates import rules
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Label, Reward
+from stacksl_lab.learner import StudyLearner
+from stacksl_lab.statistics.estimates import holds
 
 REST = (0.0, 0.0, 0.0)
 
@@ -107,12 +109,10 @@ def play(
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=dim)
     noise = 0.3
-    numbers = ScorerSettings(
-        ridge=ridge, noise=noise, norm_bound=float(np.linalg.norm(truth)), action="asked"
-    )
-    learner = Learner(
+    numbers = ScorerSettings(ridge=ridge, noise=noise, norm_bound=float(np.linalg.norm(truth)))
+    learner = StudyLearner(
         scorer := make_scorer("ridge", dim=dim, classes=None, settings=numbers),
-        gate, budget=budget, horizon=horizon,
+        gate, asks_ucb=True, budget=budget, horizon=horizon,
     )  # fmt: skip
     most = rules.capacity(budget, dim, 1.0 / math.sqrt(ridge))
     level = 2.0 * math.sqrt(rules.reserve_square(most, budget, gate.share, gate.pending))
@@ -126,7 +126,7 @@ def play(
         held = rules.reserve_held(trust.volume, most, budget, gate.share)
         row = inputs.phi[decision.choice]
         values = inputs.phi @ truth
-        covered = trust.contains(truth, scorer.theta, view.radius)
+        covered = holds(trust, truth, scorer.theta, view.radius)
         played.append(
             Round(
                 decision, budget - asked, held, gap > level * view.radius * (1 + 1e-9),
@@ -197,10 +197,9 @@ def test_delayed_answers_leave_a_label_for_every_forced_round(
 def test_open_labels_that_are_not_announced_breach_the_reserve() -> None:
     """The same direction in every round while nothing is learnt: why n is a setting."""
     gate, dim, budget = Reserve(share=0.5, pending=0), 4, 40
-    learner = Learner(
-        make_scorer("ridge", dim=dim, classes=None, settings=ScorerSettings(action="asked")),
-        gate, budget=budget, horizon=200,
-    )  # fmt: skip
+    learner = StudyLearner(
+        make_scorer("ridge", dim=dim, classes=None), gate, asks_ucb=True, budget=budget, horizon=200
+    )
     same = PairFeatures(np.array([[1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]]))
     decisions = learner.decide([str(t) for t in range(200)], [same] * 200, [(0, 1)] * 200, asked=0)
     wanted = [d.round for d in decisions if d.status == "wanted"]

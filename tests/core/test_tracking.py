@@ -27,22 +27,6 @@ def test_sgd_matrix_gets_the_choice(track: str) -> None:
     np.testing.assert_allclose(scorer.tracker.confidence.gram_inv, np.linalg.inv(gram), atol=1e-13)
 
 
-def test_track_theta_keeps_no_matrix_and_the_same_theta() -> None:
-    rng = np.random.default_rng(9)
-    bare, full = fresh("sgd", track="theta"), fresh("sgd")
-    for _ in range(8):
-        inputs = pair_inputs(rng)
-        for scorer in (bare, full):
-            scorer.step(inputs, ALL, 0, Label(1))
-            scorer.skip(inputs, ALL, 0)
-    np.testing.assert_array_equal(bare.theta, full.theta)
-    view = bare.bounds(inputs, ALL)
-    assert np.isnan(view.widths).all()
-    assert np.isnan(view.pair_widths).all()
-    assert view.choice == int(np.argmax(view.scores))
-    assert not any("gram" in name for name in bare.state())
-
-
 @pytest.mark.parametrize("counts", ["learnt", "rounds"])
 @pytest.mark.parametrize("name", ["sgd", "ridge", "newton"])
 def test_radius_counts_labels_or_rounds(name: str, counts: str) -> None:

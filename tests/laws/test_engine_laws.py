@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from stacksl.core import GATES, ONE_HOT_PACE, ScorerSettings, make_gate
-from stacksl.core.drift import DriftGuard
-from stacksl.core.gates.registry import COMPILED
+from stacksl.core import ONE_HOT_PACE, ScorerSettings
+from stacksl_lab.baselines.registry import GATES, make_gate
+from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import StreamResult, run_stream
 
 PARAMETERS = {
@@ -25,25 +25,18 @@ PARAMETERS = {
     "reserve": [{}, {"share": 0.9, "ahead": 0.5, "floor": 0.3, "pending": 2}],
     "dgs": [{}, {"scale": 0.003, "ridge": 0.7, "delta": 0.3}],
 }
-PLAYED = [name for name in GATES if GATES[name] in COMPILED]
-GATE_CHOICES = [(name, p) for name in PLAYED for p in PARAMETERS.get(name, [{}])]
+GATE_CHOICES = [(name, p) for name in GATES for p in PARAMETERS.get(name, [{}])]
 
 
 @st.composite
-def settings_of(draw: st.DrawFn, scorer: str, gate: str = "first") -> ScorerSettings:
+def settings_of(draw: st.DrawFn, scorer: str) -> ScorerSettings:
     """Any settings, but for rates at which rounding grows from round to round.
 
     A radius of 0 is left out too: bounds of rows that tie are then rounding errors alone.
     """
-    by_widths = GATES[gate].needs_widths
-    tracks = (
-        ["labelled", "all", "theta"] if scorer == "sgd" and not by_widths else ["labelled", "all"]
-    )
-    track = draw(st.sampled_from(tracks))
-    actions = ["greedy"] if track == "theta" else ["greedy", "ucb", "asked"]
     common = {
-        "track": track,
-        "action": draw(st.sampled_from(actions)),
+        "track": draw(st.sampled_from(["labelled", "all"])),
+        "action": draw(st.sampled_from(["greedy", "ucb"])),
         "radius_counts": draw(st.sampled_from(["learnt", "rounds"])),
         "ridge": draw(st.sampled_from([0.1, 1.0, 4.0])),
         "delta": draw(st.sampled_from([0.05, 0.9])),
@@ -52,6 +45,11 @@ def settings_of(draw: st.DrawFn, scorer: str, gate: str = "first") -> ScorerSett
         "feature_norm": draw(st.sampled_from([1.0, 2.0])),
     }
     return ScorerSettings(**common, **(draw(descents()) if scorer == "sgd" else {}))
+
+
+def hopes(data: st.DataObject, setting: ScorerSettings) -> bool:
+    """Whether asked rounds play the largest UCB, where the others do not."""
+    return setting.action == "greedy" and data.draw(st.booleans())
 
 
 @st.composite
@@ -171,12 +169,14 @@ def agree_on_pairs(
         if rewarded and scorer == "ridge"
         else {"labels": generator.integers(candidates, size=rounds)}
     )
+    setting = data.draw(settings_of(scorer))
     both(
         scorer,
         rows_of(shape, seed, kind),
         gate=make_gate(gate[0], **gate[1]),
         budget=budget_of(share, rounds),
-        settings=data.draw(settings_of(scorer, gate[0])),
+        settings=setting,
+        asks_ucb=hopes(data, setting),
         seed=seed,
         kl_on_skips=kl_on_skips,
         width_scale=None if seed % 2 else 0.4,
@@ -193,6 +193,7 @@ def test_engine_and_loop_agree_on_pairs(gate, examples) -> None:
 
 @pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
 @given(
+    data=st.data(),
     shape=shapes(),
     setting=settings_of("ridge"),
     share=st.floats(0, 1),
@@ -202,7 +203,7 @@ def test_engine_and_loop_agree_on_pairs(gate, examples) -> None:
 )
 @settings(max_examples=25)
 def test_engine_and_loop_agree_on_classes(
-    gate, shape, setting, share, seed, kind, certificates
+    gate, data, shape, setting, share, seed, kind, certificates
 ) -> None:
     rounds, classes, dim = shape
     both(
@@ -213,6 +214,7 @@ def test_engine_and_loop_agree_on_classes(
         gate=make_gate(gate[0], **gate[1]),
         budget=budget_of(share, rounds),
         settings=setting,
+        asks_ucb=hopes(data, setting),
         seed=seed,
         certificates=certificates,
     )
@@ -250,12 +252,13 @@ def test_a_clip_level_of_zero_lets_nothing_through() -> None:
 @given(data=st.data(), scorer=st.sampled_from(["sgd", "newton"]), seed=st.integers(0, 99))
 @settings(max_examples=20)
 def test_certificates_change_no_decision(data, scorer, seed) -> None:
-    setting = data.draw(settings_of(scorer, "llf"))
+    setting = data.draw(settings_of(scorer))
     options = {
         "gate": make_gate("contested" if seed % 2 else "llf"),
         "labels": np.random.default_rng([seed, 1]).integers(4, size=60),
         "budget": 20,
         "settings": setting,
+        "asks_ucb": hopes(data, setting),
     }
     rows = rows_of((60, 4, 5), seed, "plain" if seed % 3 else "few")
     full = run_stream(scorer, rows, **options, engine="fused")
@@ -299,7 +302,7 @@ def test_engine_and_loop_agree_on_marks_followers_and_resets(
     """Rows in general position: a follower's exact ties are broken by rounding."""
     rounds, candidates, _ = shape
     feedback = "rewards" if scorer == "ridge" else "utilities"
-    setting = data.draw(settings_of(scorer, "llf" if guarded else gate))
+    setting = data.draw(settings_of(scorer))
     present = data.draw(st.integers(2, candidates)) if followed else None
     played = both(
         scorer,
@@ -307,6 +310,7 @@ def test_engine_and_loop_agree_on_marks_followers_and_resets(
         gate=make_gate(gate),
         budget=budget_of(share, rounds),
         settings=setting,
+        asks_ucb=hopes(data, setting),
         seed=seed,
         kl_on_skips=kl_on_skips,
         certificates=certificates,
@@ -332,7 +336,8 @@ def test_engine_and_loop_reset_in_the_same_rounds(scorer) -> None:
         phi,
         gate=make_gate("contested"),
         budget=500,
-        settings=ScorerSettings(action="asked", learning_rate=0.5),
+        settings=ScorerSettings(learning_rate=0.5),
+        asks_ucb=True,
         marks=(1, 150, 600),
         present=4,
         drift=DriftGuard(level=15.0, leverage=0.3, warm=1.0),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from stacksl.core.blocks import PairFeatures, SharedFeatures
-from stacksl.core.confidence import ConfidenceSet, radius
+from stacksl.core.confidence import ConfidenceSet, pair_norms, radius
 from stacksl.core.losses import clip, cross_entropy, kl, softmax
 from stacksl.core.scorers import SCORERS, ScorerSettings, make_scorer
 from stacksl.types import Label
@@ -59,10 +59,10 @@ def test_inverse_times_gram_is_the_identity(seed, dim, count, updates, ridge):
 def test_widths_never_grow_when_a_vector_is_added(seed, dim, updates, ridge):
     rng = np.random.default_rng(seed)
     trust, probes = ConfidenceSet.empty(dim, ridge), _rows(rng, 7, dim)
-    widths, pairs = trust.widths(probes), trust.pair_widths(probes, 0)
+    widths, pairs = trust.widths(probes), pair_norms(probes, trust.images(probes), 0)
     for _ in range(updates):
         trust.update(_rows(rng, int(rng.integers(1, 4)), dim))
-        narrower, nearer = trust.widths(probes), trust.pair_widths(probes, 0)
+        narrower, nearer = trust.widths(probes), pair_norms(probes, trust.images(probes), 0)
         assert (narrower <= widths + 1e-12 / math.sqrt(ridge)).all()
         assert (nearer <= pairs + 1e-12 / math.sqrt(ridge)).all()
         widths, pairs = narrower, nearer
@@ -73,7 +73,7 @@ def test_a_pair_is_no_wider_than_both_together(seed, dim, count):
     rng = np.random.default_rng(seed)
     trust, rows = ConfidenceSet.empty(dim, 1.0), _rows(rng, count, dim)
     trust.update(_rows(rng, 9, dim))
-    widths, pairs = trust.widths(rows), trust.pair_widths(rows, 1)
+    widths, pairs = trust.widths(rows), pair_norms(rows, trust.images(rows), 1)
     assert (pairs <= widths + widths[1] + 1e-12).all()
     assert (pairs >= np.abs(widths - widths[1]) - 1e-12).all()
 

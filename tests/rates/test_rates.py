@@ -28,6 +28,7 @@ from stacksl.core import (
     warmup_spreads,
 )
 from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl_lab.statistics.estimates import holds
 
 from ..theory_cases import rounds_of
 
@@ -88,7 +89,7 @@ def share_of_rounds_covered(track: str, seed: int) -> float:
 
     def watch() -> None:
         radius = scorer.bounds(probe, (0, 1)).radius
-        hits.append(scorer.confidence.contains(truth, scorer.theta, radius))
+        hits.append(holds(scorer.confidence, truth, scorer.theta, radius))
 
     world.play(Learner(scorer, First(), budget=horizon // 4, horizon=horizon), watch)
     return float(np.mean(hits))
@@ -128,7 +129,7 @@ def test_llf_below_its_cap_is_first(kappa: float) -> None:
         scorer = ridge(dim, settings)
         warm = [PairFeatures(rows) for rows in phi[: warmup_length(horizon)]]
         spreads = warmup_spreads(scorer, warm, Given().respond(warm, scorer))
-        c = calibrate_gate_scale(spreads, kappa).value
+        c = calibrate_gate_scale(spreads, kappa)
         gated = LLFStackSL(scorer, budget=budget, horizon=horizon, gate_scale=c)
         first = Learner(ridge(dim, settings), First(), budget=budget, horizon=horizon)
         ours, theirs = world.play(gated), world.play(first)

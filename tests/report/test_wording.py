@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.report import card, figures, render, wording
-from stacksl.report.facts import LabelSet, SetAtRefits
 from stacksl.report.quality import CurvePoint
 
 
@@ -75,51 +74,6 @@ def test_the_summed_gate_score_is_no_guarantee(made):
         assert "regret bound" not in text.lower()
         assert "no guarantee" in text
     assert "may miss the true θ" in render(newton)
-
-
-def test_a_set_is_said_with_its_condition_or_as_refuted(made):
-    facts = made["usual"]()
-    assert wording.label_set(facts) == ""
-    held = LabelSet(300, 4.0, 0.05, 412.34, 229.71, 7, 50, refuted=False)
-    assumed = (
-        "If every label was drawn from the softmax of θᵀφ, for one θ of norm at most 4, and what "
-        "was asked and answered never depended on answers still out"
-    )
-    told = {
-        False: f"{assumed}: then with probability 95%, at every number of labels at once, that θ "
-        "has a loss of at most 412.3 nats over the first 300 labels (every such θ has at least "
-        "229.7), and the final model's choice is certified as its best on 7 of 50 items "
-        "checked. These labels do not refute the condition, but on texts nothing promises it.",
-        True: f"{assumed}, more could be said. But these labels refute it: where it holds, so poor "
-        "a fit has a probability of at most 5%. Nothing is promised.",
-    }
-    for refuted, words in told.items():
-        with_set = replace(facts, label_set=replace(held, refuted=refuted))
-        assert wording.label_set(with_set) == words
-        assert words in card(with_set)
-        assert words.replace("'", "&#39;") in render(with_set)
-
-
-def test_a_set_at_refits_is_said_with_what_it_refutes_and_certifies(made):
-    facts = made["usual"]()
-    assert wording.set_at_refits(facts) == ""
-    held = SetAtRefits((25, 450), (69.1, 848.2), 0.05, 1954.7, 1.0, 25, 50, 50)
-    told = {
-        held: "at 2 refits at once, that θ has no more loss than each label had under the model "
-        "fitted before it, and 3 nats: at the last 848.2 over 450 labels (even guessing: 1,955). "
-        "From 25 labels on no θ of norm at most 1 (`norm_bound`) has so little: with that bound "
-        "the condition is refuted. Some θ of no more loss prefers another class on 50 of 50 items "
-        "checked: 0 of 50 choices certified. On texts nothing promises the condition.",
-        replace(held, refuted=None, tied=48): "Some θ of no more loss prefers another class on 48 "
-        "of 50 items checked, and of the other 2 nothing is proved. On texts nothing promises",
-        replace(held, refuted=None, tied=0, checked=0): "(even guessing: 1,955). On texts nothing",
-    }
-    for fact, words in told.items():
-        with_set = replace(facts, set_at_refits=fact)
-        said = wording.set_at_refits(with_set)
-        assert words in said
-        assert said in card(with_set)
-        assert said.replace("'", "&#39;") in render(with_set)
 
 
 def test_gates_that_do_not_look_are_not_said_to_pick_hard_items(made):

@@ -15,7 +15,7 @@ from stacksl.api import Run, list_runs, prepare, run
 from stacksl.errors import DataError, LedgerError, RunError, SettingsError, StackslError
 from stacksl.features import weights
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder, read_facts
+from stacksl.runs.storage.folder import RunFolder
 
 from .conftest import CLASSES, class_items, pair_items
 
@@ -42,15 +42,6 @@ def test_a_run_of_items_made_in_python(request, which) -> None:
         "model", "report.html", "README.md", "rounds.parquet", "facts.json",
     }  # fmt: skip
     done.ledger.verify()
-
-
-def test_the_set_for_softmax_labels_is_of_pairs_alone(classes, pairs) -> None:
-    assert read_facts(RunFolder(classes.run.path)).label_set is None
-    held = read_facts(RunFolder(pairs.run.path)).label_set
-    assert held is not None
-    assert (held.labels, held.checked, held.norm_bound, held.delta) == (10, 50, 1.0, 0.05)
-    assert 0.0 <= held.least < held.loss
-    assert not held.refuted
 
 
 def test_the_public_names_lead_here() -> None:

@@ -25,10 +25,8 @@ class Unsure:
     ridge: float = 9.0
     strictly: bool = False
     name: ClassVar[str] = "unsure"
-    code: ClassVar[int] = 100
     ranks: ClassVar[bool] = True
     exact_spend: ClassVar[bool] = True
-    needs_widths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.level < 1.0:

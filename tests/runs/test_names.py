@@ -230,7 +230,7 @@ def test_a_pool_begins_with_a_head_of_names(tmp_path) -> None:
     posted = next(pooled(game))
     assert {d.reason for d in posted} == {"coverage"}
     first = next(row for row in game.ledger.rows() if row.event == "refit")
-    assert first.payload == {"foreseen": 0.0, "labels": 0, "made_by": "names", "tune": False}
+    assert first.payload == {"labels": 0, "made_by": "names", "tune": False}
 
 
 def test_without_names_the_first_batch_covers_too(tmp_path) -> None:

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from stacksl.core import GATES
 from stacksl.errors import SettingsError
 from stacksl.runs.session.build_learner import default_scorer
 from stacksl.runs.settings.fields import Settings
@@ -148,9 +147,3 @@ def test_kl_and_clipping_belong_to_sgd(name: str, scorer: str | None) -> None:
 def test_contested_needs_a_width() -> None:
     said = mistake(flags={"gate": "contested", "width_scale": 0})
     assert "never asks" in said
-
-
-@pytest.mark.parametrize("gate", [name for name, kind in GATES.items() if kind.needs_widths])
-def test_without_a_matrix_there_are_no_widths(gate: str) -> None:
-    said = mistake(flags={"scorer": "sgd", "track": "theta", "gate": gate})
-    assert "keeps no matrix" in said

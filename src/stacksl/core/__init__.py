@@ -15,7 +15,6 @@ from stacksl.core.blocks import (
     SharedFeatures,
 )
 from stacksl.core.calibration import (
-    GateScale,
     adjusted_kl_weight,
     calibrate_gate_scale,
     clip_at_median,
@@ -25,7 +24,6 @@ from stacksl.core.calibration import (
     warmup_spreads,
 )
 from stacksl.core.confidence import ConfidenceSet, radius
-from stacksl.core.drift import DriftGuard
 from stacksl.core.followers import (
     FOLLOWERS,
     Follower,
@@ -35,14 +33,8 @@ from stacksl.core.followers import (
     loss_set,
     make_follower,
 )
-from stacksl.core.gates.priced import (
-    Avoided,
-    Contested,
-    Entropy,
-    Information,
-    Reserve,
-    contested_score,
-)
+from stacksl.core.gates.adpo import ADPO
+from stacksl.core.gates.priced import Contested, Information, Reserve, contested_score
 from stacksl.core.gates.registry import (
     GATES,
     LLF,
@@ -54,7 +46,6 @@ from stacksl.core.gates.registry import (
 )
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Always, First, Random, Uniform
-from stacksl.core.gates.widths import ADPO, DGS, LUCB, Width
 from stacksl.core.learner import Learner, LLFStackSL, StackSL
 from stacksl.core.rng import generator, uniforms
 from stacksl.core.scorers import (
@@ -69,27 +60,21 @@ from stacksl.core.scorers import (
 
 __all__ = [
     "ADPO",
-    "DGS",
     "FOLLOWERS",
     "GATES",
     "LLF",
-    "LUCB",
     "ONE_HOT_PACE",
     "SCORERS",
     "Always",
     "Array",
-    "Avoided",
     "Block",
     "Bounds",
     "Clock",
     "ConfidenceSet",
     "Contested",
-    "DriftGuard",
-    "Entropy",
     "First",
     "Follower",
     "Gate",
-    "GateScale",
     "GateState",
     "Given",
     "Hard",
@@ -109,7 +94,6 @@ __all__ = [
     "SharedFeatures",
     "StackSL",
     "Uniform",
-    "Width",
     "adjusted_kl_weight",
     "calibrate_gate_scale",
     "clip_at_median",

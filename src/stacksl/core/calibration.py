@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,21 +41,8 @@ def warmup_spreads(
     return np.array([scorer.bounds(inputs, shown).spread for inputs, shown in pairs])
 
 
-@dataclass(frozen=True, slots=True)
-class GateScale:
-    """The calibrated c of the gate `llf`, with the spreads that it follows from (score units).
-
-    Attributes:
-        value: c.
-        median: the median of the warm-up spreads; κ times it is the paper's rule.
-    """
-
-    value: float
-    median: float
-
-
-def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> GateScale:
-    """The median rule, c = κ·median(Δ) over the warm-up, at most 0.9 × the smallest Δ.
+def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> float:
+    """The c of the gate `llf` by the median rule, κ·median(Δ), at most 0.9 × the smallest Δ.
 
     Above the smallest spread the gate may never ask, since a skipped round changes neither the
     spread nor the threshold (D7).
@@ -70,24 +56,24 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> GateScale:
 
     Source: paper, "Confidence Scale c". Deviation: the cap.
 
-    >>> calibrate_gate_scale(np.array([1.0, 2.0, 4.0])).value
+    >>> calibrate_gate_scale(np.array([1.0, 2.0, 4.0]))
     0.9
     """
     _check_warmup(spreads, kappa)
-    smallest, median = float(np.min(spreads)), float(np.median(spreads))
+    smallest, rule = float(np.min(spreads)), kappa * float(np.median(spreads))
     if smallest <= 0.0:
         raise SettingsError(
             "the gate 'llf' needs a positive spread on every warm-up item, the smallest is "
             f"{smallest:g}: no c would open it there; use another gate, such as 'first'"
         )
-    return GateScale(min(kappa * median, CAP * smallest), median)
+    return min(rule, CAP * smallest)
 
 
 def _check_warmup(spreads: Array, kappa: float) -> None:
     if len(spreads) == 0 or not np.all(np.isfinite(spreads)):
         raise SettingsError(
             f"calibrating the gate 'llf' needs at least one warm-up item and finite spreads, got "
-            f"{len(spreads)} items: use a scorer that keeps widths (track 'labelled' or 'all')"
+            f"{len(spreads)} items: use a scorer that keeps widths"
         )
     if not 0.0 < kappa < math.inf:
         raise SettingsError(

@@ -55,10 +55,6 @@ class ConfidenceSet:
         """‖φ_x‖ in V⁻¹ of each of the (m, d) `rows`."""
         return norms(rows, self.images(rows))
 
-    def pair_widths(self, rows: Array, choice: int) -> Array:
-        """‖φ_x − φ_choice‖ in V⁻¹ of each of the (m, d) `rows`; exactly 0 at `choice`."""
-        return pair_norms(rows, self.images(rows), choice)
-
     def update(self, rows: Array, weights: Array | None = None, labels: int = 1) -> None:
         """V ← V + Σ_x w_x φ_x φ_xᵀ in place, for (m, d) `rows` and (m,) `weights` (default 1).
 
@@ -84,12 +80,6 @@ class ConfidenceSet:
         halves = np.linalg.solve(lower, images)
         target = self.gram_inv.T
         _blas().dgemm(-1.0, halves.T, halves.T, 1.0, target, trans_b=1, overwrite_c=1)
-
-    def contains(self, theta: Array, centre: Array, radius: float) -> bool:
-        """Whether ‖theta − centre‖_V ≤ `radius`, for (d,) vectors: coverage, one round of it."""
-        offset = theta - centre
-        square = float(offset @ np.linalg.solve(self.gram_inv, offset))
-        return square <= radius * radius
 
 
 def norms(rows: Array, images: Array) -> Array:

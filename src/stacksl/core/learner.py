@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.drift import DriftGuard, alarmed, surprise
 from stacksl.core.followers import Follower, Given
 from stacksl.core.gates.priced import contested_score
 from stacksl.core.gates.registry import LLF, Gate
@@ -43,27 +42,13 @@ class Learner:
         follower: presents the candidates of a pool's items (`rank`).
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
         width_scale: α of the gate score in every certificate (score units); None is √d.
-        drift: resets the scorer where bought answers contradict known directions: to its state
-            at construction (or, after `restore`, to the start that the state holds). The answer
-            that raised the alarm is not learnt; gate, clock and purchases go on. None for no
-            guard.
 
     Attributes:
         round: the rounds adopted so far.
         gate_state: the gate's four floats after them.
-        suspicion: S of the drift guard.
-        resets: how often the scorer was reset.
 
     Raises:
         SettingsError: the budget is negative or the horizon is below 1.
-
-    With the scorer's action `asked` the gate evaluates the greedy action x̂: its statistic and
-    the gate score g are x̂'s, and g, with a valid α, bounds the regret of x̂. An asked round plays
-    the largest UCB instead, whose regret is at most 2·radius·‖φ‖ of that action, twice the half
-    width of its own certificate. So the cumulative regret is at most the sum of g over the rounds
-    in which no label was wanted and of upper − lower over the others. A refused round is one of
-    the latter: it keeps its choice, the largest UCB, which g does not bound. A gate with a method
-    `asks_about` (`width`) plays that in place of the largest UCB, and no certificate bounds it.
 
     Source: paper, Algorithms 1 and 2. Deviation: the numbered decisions D1, D2, D6 of
     `docs/paper.md`; once the budget is gone the learner only predicts (with track='all' V alone
@@ -81,7 +66,6 @@ class Learner:
         follower: Follower | None = None,
         kl_on_skips: bool = False,
         width_scale: float | None = None,
-        drift: DriftGuard | None = None,
     ) -> None:
         if budget < 0 or horizon < 1:
             raise SettingsError(
@@ -97,10 +81,6 @@ class Learner:
         self.width_scale = width_scale
         self.round = 0
         self.gate_state: GateState = gate.start()
-        self.drift = drift
-        self.suspicion = 0.0
-        self.resets = 0
-        self._fresh = {} if drift is None else scorer.state()
         self._seed = seed
         self._uniforms = uniforms(seed, "gate", horizon)
 
@@ -169,19 +149,17 @@ class Learner:
         if math.isnan(g):
             raise SettingsError(
                 f"the gate '{gate.name}' needs widths, and the scorer keeps none (or item '{item}' "
-                "has features that are not finite): use track 'labelled', or another gate"
+                "has features that are not finite): use another gate"
             )
         threshold = gate.threshold(g, float(self._uniforms[clock.round - 1]), clock, state)
         verdict = forced(clock, gate.exact_spend)
         wanted = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
-        choice = self._asked_about(view) if wanted else view.choice
         return self._certificate(
             item,
             view,
-            choice,
             round=clock.round,
-            probability=float(view.probabilities[choice]),
+            probability=float(view.probabilities[view.choice]),
             statistic=g,
             threshold=threshold,
             reason=_REASONS[verdict],
@@ -189,14 +167,6 @@ class Learner:
             skip_state=skip_state,
             status="wanted" if wanted else "skipped",
         )
-
-    def _asked_about(self, view: Bounds) -> int:
-        """a_t, the position that an asked round plays; a gate's own `asks_about` is first."""
-        if view.asked_choice is None:
-            return view.choice
-        own = getattr(self.gate, "asks_about", None)
-        position: int | None = None if own is None else own(view)
-        return view.asked_choice if position is None else position
 
     def rank(
         self, item: str, inputs: Inputs, scores: Array | None, *, asked: int, round: int
@@ -221,7 +191,6 @@ class Learner:
         return self._certificate(
             item,
             view,
-            view.choice,
             round=round,
             probability=float(policy[view.choice]),
             statistic=self.gate.statistic(view, clock, self.gate_state),
@@ -232,14 +201,14 @@ class Learner:
             status="skipped",
         )
 
-    def _certificate(self, item: str, view: Bounds, choice: int, **verdict: Any) -> Decision:
-        """The certificate's numbers for the candidate at position `choice`, and the reason."""
-        reach = view.radius * float(view.widths[choice])
-        score = float(view.scores[choice])
+    def _certificate(self, item: str, view: Bounds, **verdict: Any) -> Decision:
+        """The certificate's numbers for the choice, and the reason."""
+        reach = view.radius * float(view.widths[view.choice])
+        score = float(view.scores[view.choice])
         return Decision(
             item=item,
             presented=view.presented,
-            choice=view.presented[choice],
+            choice=view.presented[view.choice],
             score=score,
             lower=score - reach,
             upper=score + reach,
@@ -304,66 +273,22 @@ class Learner:
         """
         labelled = isinstance(feedback, Label)
         shown = tuple(range(inputs.size)) if labelled else decision.presented
-        if self.drift is not None and self._alarmed(self.drift, inputs, shown, decision, feedback):
-            self.scorer.restore(self._fresh)
-            self.suspicion = 0.0
-            self.resets += 1
-            return
         self.scorer.step(inputs, shown, decision.choice, feedback)
 
-    def _alarmed(
-        self,
-        guard: DriftGuard,
-        inputs: Inputs,
-        shown: tuple[int, ...],
-        decision: Decision,
-        feedback: Feedback,
-    ) -> bool:
-        """Whether this answer, at the θ before it is learnt, raises S above the guard's level."""
-        square, leverage = surprise(self.scorer, inputs, shown, decision.choice, feedback)
-        self.suspicion = guard.advance(
-            self.suspicion, square, leverage, self.scorer.learnt, inputs.dim
-        )
-        return alarmed(self.suspicion, guard.level)
-
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'.
-
-        With a drift guard its S and resets are included, and under keys that begin with 'fresh/'
-        the initial state of the scorer, which a reset restores.
-        """
-        own: dict[str, NDArray[Any]] = {
+        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'."""
+        return {
             "round": np.array(self.round, dtype=np.int64),
             "gate_state": np.array(self.gate_state, dtype=np.float64),
+            **{f"scorer/{key}": value for key, value in self.scorer.state().items()},
         }
-        if self.drift is not None:
-            own["drift"] = np.array([self.suspicion, self.resets], dtype=np.float64)
-            own |= {f"fresh/{key}": value.copy() for key, value in self._fresh.items()}
-        return own | {f"scorer/{key}": value for key, value in self.scorer.state().items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a `state`, bit for bit.
-
-        Raises:
-            SettingsError: a state of a learner with a drift guard for one without, or the reverse.
-        """
-        if ("drift" in state) != (self.drift is not None):
-            held, here = ("with", "without") if "drift" in state else ("without", "with")
-            raise SettingsError(
-                f"expected the state of a learner {here} a drift guard, got that of one {held} a "
-                "guard: make the learner with the drift settings of the state"
-            )
+        """Restore a `state`, bit for bit."""
         self.round = int(state["round"])
         self.gate_state = _four(tuple(float(x) for x in state["gate_state"]))
-        if self.drift is not None:
-            self.suspicion, self.resets = float(state["drift"][0]), int(state["drift"][1])
-            self._fresh = {key: value.copy() for key, value in _under("fresh/", state).items()}
-        self.scorer.restore(_under("scorer/", state))
-
-
-def _under(prefix: str, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The arrays whose keys begin with `prefix`, without it."""
-    return {key.removeprefix(prefix): v for key, v in state.items() if key.startswith(prefix)}
+        mine = {k.removeprefix("scorer/"): v for k, v in state.items() if k.startswith("scorer/")}
+        self.scorer.restore(mine)
 
 
 def _four(state: tuple[float, ...]) -> GateState:

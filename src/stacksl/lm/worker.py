@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,14 +17,16 @@ from stacksl.lm.distributed import ALONE, Distributed, blocks
 from stacksl.lm.loading import Loaded, load
 from stacksl.lm.memory.errors import within_memory
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.likelihood import Likelihood, Use
+from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.packing import Packing
-from stacksl.lm.scoring.paths import Read, load_torch, once
+from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.refit import Trained, train
+
+T = TypeVar("T")
 
 BLOCK = 32  # items scored side by side
 
@@ -58,30 +60,25 @@ class Worker:
             self.processes.divide(self.adapter.model, self.adapter.parameters(), self.loaded.device)
         packing = Packing(batch_tokens=choices.batch_tokens)
         self.likelihood = Likelihood(self.adapter.model, path=choices.path, packing=packing)
-        self._computed = repr(
-            (self.loaded.fingerprint, self.loaded.dtype, self.loaded.device, choices.path,
-             choices.batch_tokens, load_torch().get_num_threads())
-        )  # fmt: skip
 
     def sums(self, items: Sequence[TokenItem]) -> list[Array]:
         """Log p(option | prompt) of every option: a float64 array (k,) an item."""
-        torch = load_torch()
-
-        def scored(block: Sequence[TokenItem]) -> Read:
-            with torch.no_grad(), within_memory("score a batch of items"):
-                return [(_numbers(value),) for value in self.likelihood.sums(block)]
-
-        return [sums for (sums,) in self._shared(items, scored, "without")]
+        return self._in_blocks(items, self._block_sums)
 
     def states(self, items: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
         """Log-likelihoods (k,) and pooled states (k, hidden) of every item's options."""
+        return self._in_blocks(items, self._block_states)
 
-        def read(block: Sequence[TokenItem]) -> Read:
-            with within_memory("read the states of a batch of items"):
-                sums, states = self.likelihood.sums_and_states(block)
-            return [(_numbers(a), _numbers(b)) for a, b in zip(sums, states, strict=True)]
+    def _block_sums(self, block: Sequence[TokenItem]) -> list[Array]:
+        """`sums` of one block."""
+        with load_torch().no_grad(), within_memory("score a batch of items"):
+            return [_numbers(value) for value in self.likelihood.sums(block)]
 
-        return [(sums, states) for sums, states in self._shared(items, read, "states")]
+    def _block_states(self, block: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
+        """`states` of one block."""
+        with within_memory("read the states of a batch of items"):
+            sums, states = self.likelihood.sums_and_states(block)
+        return [(_numbers(a), _numbers(b)) for a, b in zip(sums, states, strict=True)]
 
     def train(
         self,
@@ -114,19 +111,12 @@ class Worker:
         """Take the weights of a refit that was saved in `folder`."""
         self.adapter.load(folder)
 
-    def _shared(
-        self, items: Sequence[TokenItem], work: Callable[[Sequence[TokenItem]], Read], use: Use
-    ) -> Read:
-        pieces, used = blocks(len(items), BLOCK), self.likelihood.used
-
-        def made(block: Sequence[TokenItem]) -> Read:
-            if not self.adapter.initial:
-                return work(block)
-            by = f"{use} {self._computed}"
-            found, used[use] = once(by, block, lambda: work(block), lambda: used[use])
-            return found
-
-        mine = [made([items[i] for i in pieces[b]]) for b in self.processes.share(len(pieces))]
+    def _in_blocks(
+        self, items: Sequence[TokenItem], read: Callable[[Sequence[TokenItem]], list[T]]
+    ) -> list[T]:
+        """What `read` gives of each item, block by block, each process its share of the blocks."""
+        pieces = blocks(len(items), BLOCK)
+        mine = [read([items[i] for i in pieces[b]]) for b in self.processes.share(len(pieces))]
         return [result for piece in self.processes.gather(mine) for result in piece]
 
 

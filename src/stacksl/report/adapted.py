@@ -26,8 +26,7 @@ DRAWN = (
 PROMISE = (
     "Each refit moves the model and with it the features, so scores begin anew with each epoch "
     "and are never summed across epochs. They are calibrated, not valid: they say how contested "
-    "an answer was for the model of that epoch, and bound nothing. No set for softmax labels is "
-    "stated: it needs a model linear in features that were fixed before the labels."
+    "an answer was for the model of that epoch, and bound nothing."
 )
 
 

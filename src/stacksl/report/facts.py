@@ -182,54 +182,6 @@ class GateScore(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSet(Fact):
-    """The set for softmax labels after the last label (`stacksl.core.likelihood`).
-
-    Attributes:
-        labels: how many labels it is of, the first that were learnt.
-        norm_bound: S; delta: δ.
-        loss: what L(θ*) is at most, in nats; least: what L of a θ of norm at most S is at least.
-        certified: items whose choice by the final model is best under every θ of the set.
-        checked: items that were checked, evenly spaced in the data.
-        refuted: whether the labels refute that such a θ* drew them.
-    """
-
-    labels: int
-    norm_bound: float
-    delta: float
-    loss: float
-    least: float
-    certified: int
-    checked: int
-    refuted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SetAtRefits(Fact):
-    """The set for softmax labels at each refit on the way, of the loss that heads foresaw.
-
-    Attributes:
-        labels: learnt at each refit.
-        loss: what L(θ*) is at most, in nats, at each of them.
-        delta: δ, for all of them at once.
-        guessing: L of even probabilities at the last.
-        norm_bound: S.
-        refuted: the labels at the first refit where no θ of norm at most S has so little loss.
-        tied: items on which some θ of the last set has another choice than the final model, of the
-            `checked` ones; both 0 where items bring their own options, or are too many.
-    """
-
-    labels: tuple[int, ...]
-    loss: tuple[float, ...]
-    delta: float
-    guessing: float
-    norm_bound: float
-    refuted: int | None = None
-    tied: int = 0
-    checked: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Contested(Fact):
     """One of the items the run was least sure about.
 
@@ -313,8 +265,6 @@ class Facts(Fact):
         before_label: accuracy before each label was seen; None before the first label.
         gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
             language model, whose scores begin anew with each epoch (`language.epochs`).
-        label_set: of linear models on pairs of a prompt and an option; None for others.
-        set_at_refits: of a linear model with refits on the way; None for others.
         classes, confusions: empty where items bring their own options, or nothing is known.
         measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
@@ -351,8 +301,6 @@ class Facts(Fact):
     rounds: RoundSeries = RoundSeries()
     before_label: BeforeLabel | None = None
     gate_score: GateScore | None = None
-    label_set: LabelSet | None = None
-    set_at_refits: SetAtRefits | None = None
     classes: tuple[ClassRow, ...] = ()
     confusions: tuple[Confusion, ...] = ()
     measured_on: str = "test"

@@ -118,7 +118,7 @@ def settings(facts: Facts) -> tuple[tuple[SettingRow, ...], tuple[SettingRow, ..
 
 
 LEFT_OUT = "(left out)"
-PLAIN = ("aim", "gate", "scorer", "follower", "mode", "order", "seed", "drift_guard")
+PLAIN = ("aim", "gate", "scorer", "follower", "mode", "order", "seed")
 """Settings of words that the package chose; of all others, numbers alone are forwarded."""
 
 

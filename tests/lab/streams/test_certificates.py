@@ -9,9 +9,9 @@ import pytest
 
 from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
-from stacksl.core.likelihood import mixture_loss
 from stacksl.core.losses import cross_entropy
 from stacksl.types import Label
+from stacksl_lab.likelihood import mixture_loss
 from stacksl_lab.streams.certificates.study import (
     CANDIDATES,
     CERTIFICATES,

@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.core import ConfidenceSet, make_gate, radius
 from stacksl_lab.engines import run_stream
-from stacksl_lab.statistics.estimates import Estimates, estimates, radii
+from stacksl_lab.statistics.estimates import Estimates, estimates, holds, radii
 from stacksl_lab.statistics.intervals import clopper_pearson, held
 from stacksl_lab.streams.coverage import COVERAGE, covered
 from stacksl_lab.study.rows import Row
@@ -86,8 +86,8 @@ def test_an_error_is_within_a_radius_where_the_confidence_set_has_the_truth() ->
     for t in (0, 30, 59):
         trust = ConfidenceSet(path.inverses[path.before[t]], 1.0)
         centre = path.thetas[path.before[t]]
-        assert trust.contains(source.truth, centre, errors[t] * 1.0001)
-        assert not trust.contains(source.truth, centre, errors[t] * 0.9999)
+        assert holds(trust, source.truth, centre, errors[t] * 1.0001)
+        assert not holds(trust, source.truth, centre, errors[t] * 0.9999)
 
 
 def test_an_estimate_is_that_before_its_round() -> None:
@@ -156,3 +156,12 @@ def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
     assert "bounds the regret:** 1.00 [0.40, 1.00] in each of 88 settings." in text
     assert COVERAGE.figures is not None
     assert set(COVERAGE.figures(rows)) == {"coverage"}
+
+
+def test_a_set_holds_what_is_in_its_ellipsoid() -> None:
+    trust = ConfidenceSet.empty(2, 1.0)
+    trust.update(np.array([[math.sqrt(3.0), 0.0]]))  # V = diag(4, 1)
+    centre = np.array([1.0, 1.0])
+    assert holds(trust, centre + np.array([0.49, 0.0]), centre, 1.0)
+    assert not holds(trust, centre + np.array([0.51, 0.0]), centre, 1.0)
+    assert holds(trust, centre + np.array([0.0, 0.99]), centre, 1.0)

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacksl.core import GATES, First, Gate, make_gate
+from stacksl.core import First, Gate
+from stacksl_lab.baselines.registry import GATES, make_gate
 from stacksl_lab.streams.gates.entries import (
     DEFAULTS,
     RESET,

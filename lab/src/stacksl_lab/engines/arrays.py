@@ -86,7 +86,7 @@ class StreamResult:
         reaches: radius·width of the choice, so that its bounds are scores ± reaches; NaN without
             certificates.
         theta: the last θ, (d,), or (K, d) for class heads.
-        gram_inv: the last V⁻¹ (H⁻¹), (d, d); None for sgd on class heads and for track='theta'.
+        gram_inv: the last V⁻¹ (H⁻¹), (d, d); None for sgd on class heads.
         learnt: labels learnt, since the last reset where there is a drift guard.
         clipped: those of them whose loss was above the clip level; 0 but for `sgd`.
         engine: `fused` or `loop`, what played.

@@ -1,7 +1,7 @@
 """Decisions of a round: the action, the gate's statistic, threshold and next state.
 
 The arithmetic of a gate is that of `rules` and `statistics`, compiled unchanged and dispatched on
-the code of the gate.
+the gate's number in `baselines.registry.CODES`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import numpy as np
 
 from stacksl.core import confidence
 from stacksl.core.blocks import Array
-from stacksl.core.gates import rules, statistics
+from stacksl.core.gates import rules
 from stacksl.core.gates.rules import Clock, GateState
+from stacksl_lab.baselines import statistics
 from stacksl_lab.engines.algebra import all_pair_norms
 from stacksl_lab.engines.compiling import allocating, compiled, inlined
 from stacksl_lab.engines.loop_state import LEARNT, ROUNDS, Certificates, Memory, Space
@@ -46,7 +47,7 @@ _dgs_statistic = allocating(statistics.dgs_statistic)
 _avoided_statistic = allocating(statistics.avoided_statistic)
 _radius = allocating(confidence.radius)
 
-RANDOM, UNIFORM, LLF, MARGIN, CONTESTED, ADPO = 1, 2, 3, 4, 5, 6  # the gates' codes
+RANDOM, UNIFORM, LLF, MARGIN, CONTESTED, ADPO = 1, 2, 3, 4, 5, 6  # the gates' numbers
 LUCB, WIDTH, ENTROPY, AVOIDED, INFORMATION, DGS, RESERVE = 7, 8, 9, 10, 11, 12, 13
 
 

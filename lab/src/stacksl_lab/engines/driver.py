@@ -21,7 +21,7 @@ from stacksl_lab.engines.loop_state import (
     make_memory,
     make_space,
 )
-from stacksl_lab.engines.plan import THETA, Plan, Terms, make_plan
+from stacksl_lab.engines.plan import Plan, Terms, make_plan
 
 Rounds: TypeAlias = Callable[[int, int, Array], int]
 """Plays the rounds start + 1 to stop with these features; gives where it stopped, or −1."""
@@ -40,7 +40,7 @@ def play(stream: Stream, terms: Terms) -> StreamResult:
         expect_finite(rows, rounds(start, stop, rows), start)
         if stop in terms.marks:
             learnt = int(memory.counts[LEARNT])
-            marks.append(Mark(stop, memory.theta.copy(), _matrix(stream, plan, memory), learnt))
+            marks.append(Mark(stop, memory.theta.copy(), _matrix(stream, memory), learnt))
     return _result(stream, plan, memory, out, tuple(marks))
 
 
@@ -72,10 +72,8 @@ def _classes(stream: Stream, plan: Plan, memory: Memory, out: Certificates, draw
     return rounds
 
 
-def _matrix(stream: Stream, plan: Plan, memory: Memory) -> Array | None:
-    """A copy of V⁻¹, whole; None where none is kept."""
-    if plan.track == THETA:
-        return None
+def _matrix(stream: Stream, memory: Memory) -> Array:
+    """A copy of V⁻¹, whole."""
     if stream.classes is None:
         return memory.gram_inv.copy()
     from stacksl_lab.engines.shared import full
@@ -90,7 +88,7 @@ def _result(
         StreamResult,
         out,
         theta=memory.theta,
-        gram_inv=_matrix(stream, plan, memory),
+        gram_inv=_matrix(stream, memory),
         learnt=int(memory.counts[LEARNT]),
         clipped=int(memory.counts[CLIPPED]),
         engine="fused",

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core import confidence, drift, losses
+from stacksl.core import confidence, losses
 from stacksl.core.blocks import Array
-from stacksl.core.gates import rules, statistics
+from stacksl.core.gates import rules
 from stacksl.core.gates.rules import Clock
+from stacksl_lab import drift
+from stacksl_lab.baselines import statistics
 from stacksl_lab.engines import (
     algebra,
     decide,
@@ -21,7 +23,7 @@ from stacksl_lab.engines import (
 )
 from stacksl_lab.engines.compiling import compiled, inlined, kept, stamp
 from stacksl_lab.engines.loop_state import ASKED, Certificates, Memory, Space
-from stacksl_lab.engines.plan import THETA, Plan
+from stacksl_lab.engines.plan import Plan
 
 
 @inlined
@@ -38,9 +40,8 @@ def _decide(
 ) -> tuple[int, bool]:
     """The action, and whether the images in `space` were computed; writes the certificate."""
     reach = decide.reach_of(plan, memory)
-    fresh = plan.track != THETA and (
-        decide.needs_widths(plan, verdict)
-        or decide.in_doubt(plan, space.scores, decide.longest(rows), reach)
+    fresh = decide.needs_widths(plan, verdict) or decide.in_doubt(
+        plan, space.scores, decide.longest(rows), reach
     )
     if fresh:
         algebra.images(memory.gram_inv, rows, space.products)
@@ -220,7 +221,7 @@ def _entry(mark: int, plain: bool) -> Any:
                 plan, memory, space, out, rows, clock, verdict, len(rewards) > 0, t
             )
             asks = decide.decide_purchase(plan, memory, out, uniforms[t], clock, verdict, t)
-            if asks and plan.asked_choice:
+            if asks and plan.asks_ucb:
                 choice, fresh = _change(plan, memory, space, out, rows, fresh, t), True
             if decide.steadies(plan, asks, verdict):
                 learning.gradient_step(plan, memory, space, rows, none)

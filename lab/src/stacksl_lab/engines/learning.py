@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import math
 
-from stacksl.core import drift, losses
+from stacksl.core import losses
 from stacksl.core.blocks import Array
+from stacksl_lab import drift
 from stacksl_lab.engines.algebra import absorb, combine, image, images, project, rank_one
 from stacksl_lab.engines.compiling import allocating, compiled, inlined
 from stacksl_lab.engines.decide import fill
 from stacksl_lab.engines.loop_state import CLIPPED, LEARNT, ROUNDS, WINDOW, Memory, Space
 from stacksl_lab.engines.plan import (
-    ALL,
     EMA,
     LITERAL_CLIP,
     NO_CLIP,
     PREVIOUS,
     RIDGE,
     SGD,
-    THETA,
     Plan,
 )
 from stacksl_lab.engines.policy_statistics import information, policy_of
@@ -47,7 +46,7 @@ def learn(
     """One feedback: the label `gold`, or, where that is −1, the `reward` of the choice."""
     if plan.scorer == SGD:
         gradient_step(plan, memory, space, rows, gold)
-        _add_row(plan, memory, space, rows, choice, fresh)
+        _add_row(memory, space, rows, choice, fresh)
     elif plan.scorer == RIDGE:
         _regress(memory, space, rows, choice, gold, reward, fresh)
     else:
@@ -62,10 +61,10 @@ def count_skip(
 ) -> None:
     """An unasked round: it is counted, and under track='all' it enters V."""
     memory.counts[ROUNDS] += 1
-    if plan.track != ALL:
+    if not plan.tracks_all:
         return
     if plan.scorer in (SGD, RIDGE):
-        _add_row(plan, memory, space, rows, choice, fresh)
+        _add_row(memory, space, rows, choice, fresh)
         if plan.scorer == RIDGE:
             image(memory.gram_inv, memory.moment, memory.theta)
         return
@@ -75,12 +74,8 @@ def count_skip(
 
 
 @compiled
-def _add_row(
-    plan: Plan, memory: Memory, space: Space, rows: Array, choice: int, fresh: bool
-) -> None:
+def _add_row(memory: Memory, space: Space, rows: Array, choice: int, fresh: bool) -> None:
     """V ← V + φφᵀ for the choice's row."""
-    if plan.track == THETA:
-        return
     product = space.products[choice]
     if not fresh:
         image(memory.gram_inv, rows[choice], product)

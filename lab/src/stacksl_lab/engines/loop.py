@@ -1,4 +1,4 @@
-"""The engine `loop`: a `Learner` over an array stream, round by round."""
+"""The engine `loop`: a `StudyLearner` over an array stream, round by round."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.followers import Given, Hard
-from stacksl.core.learner import Learner
 from stacksl.core.scorers import Scorer, make_scorer
 from stacksl.types import Decision, Feedback, Label, Reward
 from stacksl_lab.engines.arrays import Mark, Stream, StreamResult, expect_finite
-from stacksl_lab.engines.plan import Terms
+from stacksl_lab.engines.plan import Terms, by_widths
+from stacksl_lab.learner import StudyLearner
 
 
 def play(stream: Stream, terms: Terms) -> StreamResult:
-    """The stream played by a `Learner`; certificates are taken and left out at the end."""
+    """The stream played by a `StudyLearner`; certificates are taken and left out at the end."""
     learner = _learner(stream, terms)
     decisions: list[Decision] = []
     marks: list[Mark] = []
@@ -42,7 +42,7 @@ def _inputs(stream: Stream, row: Array) -> Inputs:
     return PairFeatures(row) if stream.classes is None else SharedFeatures(row, stream.classes)
 
 
-def _learner(stream: Stream, terms: Terms) -> Learner:
+def _learner(stream: Stream, terms: Terms) -> StudyLearner:
     """The learner of these terms, before round 1."""
     scorer = make_scorer(
         terms.scorer,
@@ -51,7 +51,7 @@ def _learner(stream: Stream, terms: Terms) -> Learner:
         settings=terms.settings,
         seed=terms.seed,
     )
-    return Learner(
+    return StudyLearner(
         scorer,
         terms.gate,
         budget=terms.budget,
@@ -59,12 +59,13 @@ def _learner(stream: Stream, terms: Terms) -> Learner:
         seed=terms.seed,
         follower=Given() if terms.present is None else Hard(terms.present - 1),
         kl_on_skips=terms.kl_on_skips,
+        asks_ucb=terms.asks_ucb,
         width_scale=terms.width_scale,
         drift=terms.drift,
     )
 
 
-def _round(learner: Learner, stream: Stream, row: Array, t: int, asked: int) -> Decision:
+def _round(learner: StudyLearner, stream: Stream, row: Array, t: int, asked: int) -> Decision:
     inputs = _inputs(stream, row)
     presented = learner.follower.respond([inputs], learner.scorer)
     decision = learner.decide([str(t)], [inputs], presented, asked=asked)[0]
@@ -76,7 +77,7 @@ def _round(learner: Learner, stream: Stream, row: Array, t: int, asked: int) -> 
     return decision
 
 
-def _learn(learner: Learner, stream: Stream, row: Array, t: int, decision: Decision) -> None:
+def _learn(learner: StudyLearner, stream: Stream, row: Array, t: int, decision: Decision) -> None:
     """Learn what the purchase in round t + 1 brings.
 
     The labels of `utilities` are choices among the presented: the item has no other candidates.
@@ -101,7 +102,7 @@ def _mark(round_: int, scorer: Scorer) -> Mark:
 
 
 def _result(
-    learner: Learner,
+    learner: StudyLearner,
     decisions: list[Decision],
     terms: Terms,
     marks: tuple[Mark, ...],
@@ -115,7 +116,7 @@ def _result(
     if not terms.certificates:
         gate_scores[:] = reaches[:] = math.nan
         spent = np.array([decision.reason == "spent" for decision in decisions])
-        if terms.gate.needs_widths:
+        if by_widths(terms.gate):
             statistics[spent] = math.nan
             if terms.gate.name != "llf":
                 thresholds[spent] = math.nan

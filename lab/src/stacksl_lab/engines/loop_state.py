@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.core.gates.registry import Gate
-from stacksl.core.gates.widths import Width
-from stacksl_lab.engines.plan import NEWTON, SGD, THETA, Plan
+from stacksl_lab.baselines.gates import Width
+from stacksl_lab.baselines.registry import CODES
+from stacksl_lab.engines.plan import NEWTON, SGD, Plan
 
 WINDOW = 200  # losses that sgd's clip level is a quantile of
 LEARNT, ROUNDS, CLIPPED, ASKED = 0, 1, 2, 3  # the places in Memory.counts
@@ -23,7 +24,7 @@ class Memory(NamedTuple):
     """Everything that rounds change.
 
     `theta` is (d,) for pairs and (K, d) for classes; `reference` (sgd) and `moment` (ridge on
-    pairs) are (d,); `kl_weight` (sgd) is (1,); `gram_inv` is (d, d), or (0, 0) where none is kept;
+    pairs) are (d,); `kl_weight` (sgd) is (1,); `gram_inv` is (d, d);
     `counts` holds labels learnt, rounds, losses clipped and labels asked; `losses` is the ring of
     the last losses and `ordered` the same sorted; `suspicion` is the drift guard's S, (1,), and
     `volume` log det(V/λI), (1,).
@@ -100,13 +101,13 @@ class Certificates(NamedTuple):
 
 def make_memory(plan: Plan, gate: Gate, classes: int | None) -> Memory:
     """The memory before round 1: θ = 0 and V = ridge·I."""
-    dim, side = plan.dim, 0 if plan.track == THETA else plan.dim
+    dim = plan.dim
     return Memory(
         theta=np.zeros(dim if classes is None else (classes, dim)),
         reference=np.zeros(dim),
         kl_weight=np.array([plan.kl_weight]),
         moment=np.zeros(dim),
-        gram_inv=np.eye(side) / plan.ridge,
+        gram_inv=np.eye(dim) / plan.ridge,
         counts=np.zeros(4, dtype=np.int64),
         gate_state=np.array(gate.start(), dtype=np.float64),
         losses=np.zeros(WINDOW),
@@ -122,7 +123,7 @@ def make_space(plan: Plan, candidates: int) -> Space:
     everyone, candidates = candidates, plan.present or candidates
     followed = candidates if plan.present else 0
     rows = candidates if plan.scorer == NEWTON else 0
-    side = 0 if plan.scorer == SGD and plan.gate != Width.code else candidates
+    side = 0 if plan.scorer == SGD and plan.gate != CODES[Width] else candidates
     return Space(
         scores=np.zeros(candidates),
         values=np.zeros(candidates),

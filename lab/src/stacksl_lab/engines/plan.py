@@ -6,16 +6,19 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stacksl.core.drift import DriftGuard
-from stacksl.core.gates.priced import Avoided, Contested, Reserve
+from stacksl.core.gates.adpo import ADPO
+from stacksl.core.gates.priced import Contested, Reserve
 from stacksl.core.gates.registry import LLF, Gate, Margin
-from stacksl.core.gates.widths import ADPO, DGS, LUCB
+from stacksl.core.gates.schedules import Always, First, Random, Uniform
 from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
+from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy
+from stacksl_lab.baselines.registry import CODES
+from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines.arrays import Stream
+from stacksl_lab.learner import expect_greedy
 
 SGD, RIDGE, NEWTON = 0, 1, 2
-LABELLED, ALL, THETA = 0, 1, 2
 FROZEN, EMA, PREVIOUS = 0, 1, 2
 NO_CLIP, LITERAL_CLIP, SCALE_CLIP = 0, 1, 2
 
@@ -30,6 +33,7 @@ class Terms:
     budget: int
     seed: int = 0
     kl_on_skips: bool = False
+    asks_ucb: bool = False
     width_scale: float | None = None
     certificates: bool = True
     marks: tuple[int, ...] = ()
@@ -45,6 +49,7 @@ class Terms:
         if self.budget < 0:
             raise SettingsError(f"a budget should be at least 0 labels, not {self.budget}")
         self._check_scorer(stream)
+        expect_greedy(self.asks_ucb, self.settings.action)
         self._check_marks(stream.rounds)
         if self.present is not None:
             self._check_follower(stream, self.present)
@@ -59,11 +64,6 @@ class Terms:
                 f"the scorer '{self.scorer}' "
                 f"{'' if stream.classes is None else 'on class heads '}learns "
                 "from labels, got rewards: take the scorer 'ridge' on pair features"
-            )
-        if self.settings.track == "theta" and self.gate.needs_widths:
-            raise SettingsError(
-                f"the gate '{self.gate.name}' needs widths, and track 'theta' keeps none: "
-                "track 'labelled', or choose another gate"
             )
 
     def _check_marks(self, rounds: int) -> None:
@@ -89,10 +89,9 @@ class Terms:
 
     def _check_drift(self, stream: Stream) -> None:
         labelled = not len(stream.rewards)
-        if stream.classes is not None or self.settings.track == "theta":
+        if stream.classes is not None:
             raise SettingsError(
-                "the drift guard needs pair features and a matrix: leave drift out for class "
-                "heads, and track 'labelled' instead of 'theta'"
+                "the drift guard needs pair features: leave drift out for class heads"
             )
         if labelled and self.scorer == "ridge":
             raise SettingsError(
@@ -127,10 +126,10 @@ class Plan(NamedTuple):
     clip_level: float  # NaN: from the window
     clip_multiple: float  # NaN: the window's quantile; else so many times its median
     inner_steps: int
-    track: int
+    tracks_all: bool  # rows of all rounds enter V, or those of learnt labels
     by_rounds: bool  # the n of the radius: rounds gone by, or labels learnt
     ucb: bool  # the largest UCB is played in every round
-    asked_choice: bool  # the largest UCB, or what the gate asks about, is played in asked rounds
+    asks_ucb: bool  # the largest UCB, or what `width` asks about, is played in asked rounds
     gate: int
     by_widths: bool  # the gate's statistic is made of widths, pair widths or the matrix
     by_pairs: bool  # it is made of pair widths with the choice
@@ -173,6 +172,7 @@ def make_plan(terms: Terms, dim: int, horizon: int) -> Plan:
         budget=int(terms.budget),
         horizon=int(horizon),
         kl_on_skips=bool(terms.kl_on_skips),
+        asks_ucb=bool(terms.asks_ucb),
         width_scale=_alpha(terms.width_scale, dim),
         certificates=bool(terms.certificates),
         present=terms.present or 0,
@@ -199,10 +199,9 @@ def _scorer_numbers(settings: ScorerSettings) -> dict[str, Any]:
         "clip_level": _or_nan(settings.clip_level),
         "clip_multiple": _or_nan(settings.clip_multiple),
         "inner_steps": int(settings.inner_steps),
-        "track": ("labelled", "all", "theta").index(settings.track),
+        "tracks_all": settings.track == "all",
         "by_rounds": settings.radius_counts == "rounds",
         "ucb": settings.action == "ucb",
-        "asked_choice": settings.action == "asked",
     }
 
 
@@ -224,8 +223,8 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
     adpo = gate if isinstance(gate, ADPO) else ADPO()
     kept = gate if isinstance(gate, Reserve) else Reserve()
     return {
-        "gate": int(gate.code),
-        "by_widths": bool(gate.needs_widths),
+        "gate": CODES[type(gate)],
+        "by_widths": by_widths(gate),
         "by_pairs": isinstance(gate, (Contested, ADPO, Avoided, DGS, Reserve)),
         "exact_spend": bool(gate.exact_spend),
         "literal": llf.literal,
@@ -244,6 +243,11 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
         "gate_ridge": float(getattr(gate, "ridge", 1.0)),
         "gate_delta": float(getattr(gate, "delta", 1.0)),
     }
+
+
+def by_widths(gate: Gate) -> bool:
+    """Whether the gate's statistic is made of widths, pair widths or the matrix."""
+    return not isinstance(gate, (Always, First, Random, Uniform, Margin, Entropy))
 
 
 def _gate_width(gate: Gate, dim: int) -> float:

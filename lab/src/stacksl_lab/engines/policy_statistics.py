@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.core.gates import rules, statistics
+from stacksl.core.gates import rules
+from stacksl_lab.baselines import statistics
 from stacksl_lab.engines.compiling import allocating, compiled, inlined, summed
 from stacksl_lab.engines.decide import ENTROPY, INFORMATION, RESERVE, WIDTH, widest_of
 from stacksl_lab.engines.loop_state import Space

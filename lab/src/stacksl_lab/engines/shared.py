@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from stacksl.core import confidence
 from stacksl.core.blocks import Array
-from stacksl.core.gates import rules, statistics
+from stacksl.core.gates import rules
 from stacksl.core.gates.rules import Clock
+from stacksl_lab.baselines import statistics
 from stacksl_lab.engines import algebra, decide, loop_state, plan, policy_statistics
 from stacksl_lab.engines.compiling import compiled, inlined, kept, stamp, summed
 from stacksl_lab.engines.loop_state import ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory
-from stacksl_lab.engines.plan import ALL, Plan
+from stacksl_lab.engines.plan import Plan
 
 _SQRT2 = math.sqrt(2.0)
 
@@ -189,7 +190,7 @@ def _entry(mark: int) -> Any:
                 memory.counts[ASKED] += 1
                 memory.counts[LEARNT] += 1
                 _regress(memory, heads, h, square, labels[i])
-            elif plan.track == ALL:
+            elif plan.tracks_all:
                 _regress(memory, heads, h, square, -1)
         return -1
 

@@ -19,10 +19,11 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import NDArray
 
-from stacksl.core.drift import DriftGuard
-from stacksl.core.gates.registry import COMPILED, Gate
+from stacksl.core.gates.registry import Gate
 from stacksl.core.scorers import ScorerSettings
 from stacksl.errors import SettingsError
+from stacksl_lab.baselines.registry import CODES
+from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines.arrays import Stream, StreamResult, checked_stream
 from stacksl_lab.engines.plan import Terms
 
@@ -42,6 +43,7 @@ def run_stream(
     settings: ScorerSettings | None = None,
     seed: int = 0,
     kl_on_skips: bool = False,
+    asks_ucb: bool = False,
     width_scale: float | None = None,
     certificates: bool = True,
     marks: Sequence[int] = (),
@@ -51,7 +53,7 @@ def run_stream(
 ) -> StreamResult:
     """Play the rounds of an array stream, each answer learnt at once.
 
-    Both engines make the same decisions, numbers equal to rounding. `loop` plays a `Learner`;
+    Both engines make the same decisions, numbers equal to rounding. `loop` plays a `StudyLearner`;
     `fused` is one compiled loop (some seconds to compile when a machine runs it first, kept on disk
     from then on), for `sgd`, `ridge` and `newton` on pair features and for `ridge` on class heads.
 
@@ -71,6 +73,7 @@ def run_stream(
         classes: K where the candidates are classes, φ(z, x) = e_x ⊗ h(z).
         settings: as for `make_scorer`.
         seed, kl_on_skips: as for `Learner`.
+        asks_ucb: as for `StudyLearner`.
         width_scale: α of the gate scores (score units); None is √d.
         certificates: False leaves out every number that no decision needs (`StreamResult` says
             which); actions and purchases stay the same, θ too but for rounding, and rounds get
@@ -92,8 +95,8 @@ def run_stream(
     stream = checked_stream(features, labels, rewards, utilities, classes)
     terms = Terms(
         scorer=scorer, settings=settings or ScorerSettings(), gate=gate, budget=budget, seed=seed,
-        kl_on_skips=kl_on_skips, width_scale=width_scale, certificates=certificates,
-        marks=tuple(marks), present=present, drift=drift,
+        kl_on_skips=kl_on_skips, asks_ucb=asks_ucb, width_scale=width_scale,
+        certificates=certificates, marks=tuple(marks), present=present, drift=drift,
     )  # fmt: skip
     terms.check(stream)
     play = _engine(engine, terms, heads=classes is not None)
@@ -103,7 +106,7 @@ def run_stream(
 
 def _engine(name: Engine, terms: Terms, heads: bool) -> Callable[[Stream, Terms], StreamResult]:
     """What plays a stream; the compiled loops are loaded here, at their first use."""
-    compiled = type(terms.gate) in COMPILED and (not heads or terms.scorer == "ridge")
+    compiled = type(terms.gate) in CODES and (not heads or terms.scorer == "ridge")
     if name == "fused" and not compiled:
         raise SettingsError(
             f"the engine 'fused' does not play the scorer '{terms.scorer}'"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from stacksl.data import Dataset
 from stacksl.errors import StackslError
-from stacksl.lm.scoring.paths import shared_scores
 from stacksl.types import Item
 from stacksl_lab.language.asking import sample_of
+from stacksl_lab.language.base_scores import shared_scores
 from stacksl_lab.language.cells import Cell, Result, Setting
 from stacksl_lab.language.tasks import Setup, drawn, held_out, permuted
 from stacksl_lab.study.bench import Bench, Job, Wanted

@@ -26,7 +26,7 @@ PLAIN, PRODUCT = "plain", "product"
 
 OURS = (
     COVERAGE,
-    *(name for name, kind in GATES.items() if kind.ranks and name not in (RANDOM, "entropy")),
+    *(name for name, kind in GATES.items() if kind.ranks and name != RANDOM),
 )
 """`coverage` is what `stacksl run --mode pool` does by default, the others are gates without it."""
 

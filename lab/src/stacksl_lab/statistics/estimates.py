@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core import radius
+from stacksl.core import ConfidenceSet, radius
 from stacksl.core.blocks import Array
 from stacksl_lab.engines import StreamResult
 
@@ -87,6 +87,13 @@ def estimates(played: StreamResult, ridge: float, *, moves: NDArray[np.bool_]) -
 def _matrix(gram_inv: Array | None) -> Array:
     assert gram_inv is not None
     return gram_inv
+
+
+def holds(trust: ConfidenceSet, truth: Array, centre: Array, reach: float) -> bool:
+    """Whether ‖truth − centre‖_V ≤ `reach`, for (d,) vectors: coverage, one round of it."""
+    offset = truth - centre
+    square = float(offset @ np.linalg.solve(trust.gram_inv, offset))
+    return square <= reach * reach
 
 
 def radii(

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from stacksl.core import (
     ScorerSettings,
-    calibrate_gate_scale,
     make_scorer,
     warmup_length,
     warmup_spreads,
@@ -98,7 +99,7 @@ def _median_spread(stream: SyntheticStream, kept: Mapping[str, Any]) -> float:
     block = [PairFeatures(rows) for rows in stream.features[:count]]
     everyone = tuple(range(stream.features.shape[1]))
     spreads = warmup_spreads(scorer, block, [everyone] * count)
-    return calibrate_gate_scale(spreads).median
+    return float(np.median(spreads))
 
 
 def derive(samples: Samples) -> list[Row]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import Gate, ScorerSettings, generator, make_gate, warmup_length
+from stacksl.core import Gate, ScorerSettings, generator, warmup_length
 from stacksl.core.blocks import Array
 from stacksl.errors import SettingsError
+from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.engines import StreamResult, run_stream
 from stacksl_lab.study.store import Numbers
 from stacksl_lab.study.study import Line

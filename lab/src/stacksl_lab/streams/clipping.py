@@ -85,7 +85,7 @@ def _trained(
         {"name": "always"},
         stream.horizon,
         scorer="sgd",
-        settings={"track": "theta", "kl_weight": 0.0, "learning_rate": rate, **clip},
+        settings={"kl_weight": 0.0, "learning_rate": rate, **clip},
         seed=seed,
         marks=range(1, stream.horizon + 1),
     )

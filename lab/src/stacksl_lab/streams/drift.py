@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from stacksl.core.drift import DriftGuard
+from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import StreamResult
 from stacksl_lab.figures.drift import GUARDS, STILL, Case, case_of, figures, layout
 from stacksl_lab.statistics.intervals import bootstrapped, clopper_pearson, ratio

@@ -19,6 +19,7 @@ from stacksl.core.blocks import Array, PairFeatures
 from stacksl.errors import SettingsError
 from stacksl.types import Label
 from stacksl_lab.figures.learners import METRICS, REFERENCE, figures, layout
+from stacksl_lab.statistics.estimates import holds
 from stacksl_lab.statistics.intervals import bootstrapped, ratio
 from stacksl_lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl_lab.study.rows import Row
@@ -145,7 +146,7 @@ def _followed(stream: SyntheticStream, loss: str) -> Numbers:
         lost.append(values[list(shown)].max() - got)
         missed.append(values.max() - got)
         trust = scorer.confidence
-        covered.append(trust.contains(stream.truth, scorer.theta, view.radius))
+        covered.append(holds(trust, stream.truth, scorer.theta, view.radius))
         outside.append(gold not in shown)
         learnt = _loss_over(loss, shown, int(gold), scores)
         if learnt:

@@ -124,7 +124,11 @@ ROOTS = (Path(stacksl.__file__).parents[1], Path(__file__).parents[2])
 
 PARTS = (
     "stacksl/core",
+    "stacksl_lab/baselines",
+    "stacksl_lab/drift.py",
     "stacksl_lab/engines",
+    "stacksl_lab/learner.py",
+    "stacksl_lab/likelihood.py",
     "stacksl_lab/streams",
     "stacksl_lab/synthetic",
     "stacksl_lab/statistics",

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import Gate, ScorerSettings, make_gate, radius
+from stacksl.core import Gate, ScorerSettings, radius
 from stacksl.core.blocks import Array
+from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.engines import StreamResult, run_stream
 from stacksl_lab.synthetic.streams import SyntheticStream
 
@@ -27,11 +28,14 @@ def play(
     """The stream under a gate: ridge on rewards, newton on labels by default.
 
     The scorer is given σ and S = `norm_bound`. `gate` may be a mapping with its `name` and its
-    parameters; `settings` are the scorer's, `options` those of `run_stream`.
+    parameters; `settings` are the scorer's, with `asked` as a third action, which is `greedy` with
+    `asks_ucb`; `options` are those of `run_stream`.
     """
     if isinstance(gate, Mapping):
         gate = make_gate(**gate)
     known = {"noise": stream.noise, "norm_bound": stream.norm_bound, **(settings or {})}
+    if known.get("action") == "asked":
+        known, options = {**known, "action": "greedy"}, {**options, "asks_ucb": True}
     return run_stream(
         scorer or ("newton" if stream.rewards is None else "ridge"),
         stream.features,

@@ -155,13 +155,6 @@ def _first_lines(module: str, registry: str) -> dict[str, str]:
     return found
 
 
-def _gates() -> dict[str, str]:
-    from stacksl.core.gates.registry import BASELINES
-
-    known = _first_lines("stacksl.core.gates.registry", "GATES")
-    return {name: about for name, about in known.items() if name not in BASELINES}
-
-
 def _settings() -> dict[str, str]:
     from stacksl.runs.settings.fields import Settings
     from stacksl.runs.settings.resolve import known_settings, owners_of
@@ -190,7 +183,7 @@ def _labelers() -> dict[str, str]:
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "settings": _settings,
-    "gates": _gates,
+    "gates": partial(_first_lines, "stacksl.core.gates.registry", "GATES"),
     "scorers": partial(_first_lines, "stacksl.core.scorers", "SCORERS"),
     "followers": partial(_first_lines, "stacksl.core.followers", "FOLLOWERS"),
     "labelers": _labelers,

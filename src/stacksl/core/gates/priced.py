@@ -1,16 +1,16 @@
 """Gates under a price that rises when spending is ahead of an even schedule.
 
-They differ in the statistic: `contested`, `entropy`, `avoided`, `information`. `reserve` keeps
-labels for costly rounds in place of a price.
+`contested` and `information` differ in the statistic. `reserve` keeps labels for costly rounds in
+place of a price.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from stacksl.core.gates import rules, statistics
+from stacksl.core.gates import rules
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
@@ -29,8 +29,23 @@ class Priced(Usual):
 
     __slots__ = ()
 
+    name: ClassVar[str]
     reserve: float
     floor: float
+
+    def check_price(self) -> None:
+        """Refuse a price outside its range.
+
+        Raises:
+            SettingsError: `reserve` is not in (0, 1], or `floor` not in (0, 1).
+        """
+        if not 0.0 < self.reserve <= 1.0 or not 0.0 < self.floor < 1.0:
+            usual = type(self)()
+            raise SettingsError(
+                f"the gate '{self.name}' needs a reserve in (0, 1] and a floor in (0, 1), got "
+                f"{self.reserve} and {self.floor}: the defaults are {usual.reserve} and"
+                f" {usual.floor}"
+            )
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The price of a label, in units of g."""
@@ -63,7 +78,6 @@ class Contested(Priced):
     reserve: float = 0.7
     floor: float = 0.01
     name: ClassVar[str] = "contested"
-    code: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
@@ -71,7 +85,7 @@ class Contested(Priced):
                 f"the gate 'contested' needs a width_scale above 0, got {self.width_scale}: with 0 "
                 "its statistic is never positive and it would not ask; leave it out for σ√d"
             )
-        _check_price(self)
+        self.check_price()
 
     @classmethod
     def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
@@ -82,82 +96,6 @@ class Contested(Priced):
         """The contested score g (score units)."""
         alpha = math.sqrt(view.dim) if self.width_scale is None else self.width_scale
         return rules.bounded_contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Entropy(Priced):
-    """The policy's entropy under a price: ask where the scorer is undecided.
-
-    g = −Σ π_x log π_x over the presented candidates (nats); price, state, `reserve` and `floor` as
-    in `Contested`, with its defaults, which were not tuned for this gate.
-
-    Raises:
-        SettingsError: a parameter is outside its range.
-
-    Source: uncertainty sampling by entropy (Settles 2009, Active Learning Literature Survey, §3.1).
-    Deviation: a stream, and the price. It ignores what labels could still change.
-    """
-
-    reserve: float = 0.7
-    floor: float = 0.01
-    name: ClassVar[str] = "entropy"
-    code: ClassVar[int] = 9
-    needs_widths: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _check_price(self)
-
-    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The entropy of π (nats); −inf where only x̂ is presented."""
-        return float(statistics.entropy_statistic(view.probabilities))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Avoided(Priced):
-    """Expected regret avoided, under a price: ask where another action may well be better.
-
-    g = max over x ≠ x̂ of τ_x h(gap_x/τ_x) with gap_x = s_x̂ − s_x, τ_x = w‖φ_x − φ_x̂‖ in V⁻¹ and
-    h(u) = pdf(u) − u (1 − cdf(u)) of the standard normal: the gain of knowing the pair's difference
-    in this round, were that normal with mean −gap and deviation τ. Price and state as in
-    `Contested`.
-
-    Args:
-        width_scale: w > 0 (score units); 1 is the posterior deviation with noise σ = 1.
-        reserve: f in (0, 1].
-        floor: r in (0, 1).
-
-    Raises:
-        SettingsError: a parameter is outside its range.
-
-    Source: the knowledge-gradient idea (Frazier, Powell and Dayanik 2008) on pairs; the price is
-    ours. f and r were chosen on pilot seeds of the study `gates`.
-    """
-
-    width_scale: float = 1.0
-    reserve: float = 0.7
-    floor: float = 0.001
-    name: ClassVar[str] = "avoided"
-    code: ClassVar[int] = 10
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.width_scale < math.inf:
-            raise SettingsError(
-                f"the gate 'avoided' needs a width_scale above 0, got {self.width_scale}: "
-                "1 is the posterior deviation with noise 1"
-            )
-        _check_price(self)
-
-    @classmethod
-    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
-        """The posterior's own deviation: w = σ for noise σ."""
-        return {"width_scale": noise}
-
-    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The expected regret avoided (score units); −inf where only x̂ is presented."""
-        scale = self.width_scale
-        return statistics.avoided_statistic(view.scores, view.pair_widths, view.choice, scale)
 
 
 @final
@@ -181,10 +119,9 @@ class Information(Priced):
     reserve: float = 0.9
     floor: float = 0.003
     name: ClassVar[str] = "information"
-    code: ClassVar[int] = 11
 
     def __post_init__(self) -> None:
-        _check_price(self)
+        self.check_price()
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """tr(F H⁻¹) (nats to first order)."""
@@ -194,20 +131,11 @@ class Information(Priced):
 def contested_score(view: Bounds, width_scale: float | None = None) -> float:
     """D8's gate score g = max over x ≠ x̂ of s_x − s_x̂ + α‖φ_x − φ_x̂‖ (score units).
 
-    With α a valid radius it bounds the round's regret at x̂. NaN where no matrix is kept
-    (track = 'theta'), −inf where only x̂ is presented. `width_scale` is α; None is √d.
+    With α a valid radius it bounds the round's regret at x̂. NaN where the scorer
+    keeps no matrix, −inf where only x̂ is presented. `width_scale` is α; None is √d.
     """
     alpha = math.sqrt(view.dim) if width_scale is None else width_scale
     return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
-
-
-def _check_price(gate: Contested | Entropy | Avoided | Information) -> None:
-    if not 0.0 < gate.reserve <= 1.0 or not 0.0 < gate.floor < 1.0:
-        own = {field.name: field.default for field in fields(gate)}
-        raise SettingsError(
-            f"the gate '{gate.name}' needs a reserve in (0, 1] and a floor in (0, 1), got "
-            f"{gate.reserve} and {gate.floor}: the defaults are {own['reserve']} and {own['floor']}"
-        )
 
 
 @final
@@ -244,7 +172,6 @@ class Reserve(Usual):
     floor: float = 0.1
     pending: int = 0
     name: ClassVar[str] = "reserve"
-    code: ClassVar[int] = 13
 
     def __post_init__(self) -> None:
         within = 0.0 < self.share < 1.0 and 0.0 < self.ahead <= 1.0 and 0.0 < self.floor < 1.0

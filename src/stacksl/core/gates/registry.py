@@ -2,8 +2,7 @@
 
 A gate asks iff its statistic exceeds its threshold. Two rules override every gate and are in the
 learner (`rules.forced`): no gate asks when no label is left, and every gate but `llf` asks
-whenever labels left ≥ rounds left. The arithmetic is in `rules` and `statistics`, which numba
-compiles unchanged; a compiled engine dispatches on a gate's `code`.
+whenever labels left ≥ rounds left. The arithmetic is in `rules`, which numba compiles unchanged.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
 import numpy as np
 
 from stacksl.core.gates import rules
-from stacksl.core.gates.priced import Avoided, Contested, Entropy, Information, Reserve
+from stacksl.core.gates.adpo import ADPO
+from stacksl.core.gates.priced import Contested, Information, Reserve
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Always, First, Random, Uniform, Usual
-from stacksl.core.gates.widths import ADPO, DGS, LUCB, Width
 from stacksl.errors import SettingsError, unknown_name
 
 if TYPE_CHECKING:
@@ -32,29 +31,25 @@ ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
 class Gate(Protocol):
     """A frozen dataclass of parameters that decides, round by round, whether to buy a label.
 
-    It may have a method `asks_about(view)` too: the position that an asked round plays under the
-    action `asked` in place of the largest UCB, or None for the latter.
-
     Attributes:
         name: its key in `GATES`.
-        code: its number in compiled engines.
         ranks: whether a pool can order items by its statistic.
         exact_spend: whether it asks whenever labels left ≥ rounds left (all but `llf`).
-        needs_widths: whether its statistic depends on widths, and NaN where none are kept.
     """
 
     name: ClassVar[str]
-    code: ClassVar[int]
     ranks: ClassVar[bool]
     exact_spend: ClassVar[bool]
-    needs_widths: ClassVar[bool]
 
     def start(self) -> GateState:
         """The state before round 1."""
         ...
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """g, what is compared with the threshold; `asked` is as before this round."""
+        """g, what is compared with the threshold; `asked` is as before this round.
+
+        NaN where it is made of widths and the scorer keeps none.
+        """
         ...
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
@@ -90,7 +85,6 @@ class LLF(Usual):
     gate_scale: float = 1.0
     reading: Literal["else", "literal"] = "else"
     name: ClassVar[str] = "llf"
-    code: ClassVar[int] = 3
     ranks: ClassVar[bool] = False
     exact_spend: ClassVar[bool] = False
 
@@ -140,8 +134,6 @@ class Margin(Usual):
     pace: float = 0.03
     adaptive: bool = True
     name: ClassVar[str] = "margin"
-    code: ClassVar[int] = 4
-    needs_widths: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.pace < math.inf:
@@ -198,22 +190,9 @@ GATES: dict[str, type[Any]] = {
     "margin": Margin,
     "contested": Contested,
     "adpo": ADPO,
-    "lucb": LUCB,
-    "width": Width,
-    "entropy": Entropy,
-    "avoided": Avoided,
     "information": Information,
     "reserve": Reserve,
-    "dgs": DGS,
 }
-
-BASELINES = frozenset({"lucb", "dgs", "width", "avoided", "entropy"})
-"""Baselines, not choices of a user: at its defaults none has clearly less regret than `information`
-in any cell of the study `gates`."""
-
-COMPILED = frozenset(GATES.values())
-"""The gates that compiled engines know, by their code: ours, and none that is added to `GATES`
-later."""
 
 
 def make_gate(name: str, **parameters: Any) -> Gate:

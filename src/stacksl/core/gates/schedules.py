@@ -16,13 +16,12 @@ AT_REST: GateState = (0.0, 0.0, 0.0, 0.0)
 
 
 class Usual:
-    """What holds of most gates: they rank, spend exactly, read widths, and keep no state."""
+    """What holds of most gates: they rank, spend exactly, and keep no state."""
 
     __slots__ = ()
 
     ranks: ClassVar[bool] = True
     exact_spend: ClassVar[bool] = True
-    needs_widths: ClassVar[bool] = True
 
     def start(self) -> GateState:
         """The gate keeps no state."""
@@ -38,9 +37,7 @@ class _WhileLeft(Usual):
 
     __slots__ = ()
 
-    code: ClassVar[int] = 0
     ranks: ClassVar[bool] = False
-    needs_widths: ClassVar[bool] = False
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """Labels left."""
@@ -89,8 +86,6 @@ class Random(Usual):
     """
 
     name: ClassVar[str] = "random"
-    code: ClassVar[int] = 1
-    needs_widths: ClassVar[bool] = False
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """Labels left / rounds left, the probability of this round."""
@@ -107,9 +102,7 @@ class Uniform(Usual):
     """Evenly spaced labels: the j-th is asked in round ⌈jT/B⌉, which spends exactly B."""
 
     name: ClassVar[str] = "uniform"
-    code: ClassVar[int] = 2
     ranks: ClassVar[bool] = False
-    needs_widths: ClassVar[bool] = False
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """⌊tB/T⌋ − q, the labels owed."""

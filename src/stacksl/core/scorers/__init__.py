@@ -128,7 +128,7 @@ def make_scorer(
     (KL, reference, clip).
 
     Raises:
-        SettingsError: for an unknown name, and for `track="theta"` where θ needs the matrix.
+        SettingsError: for an unknown name.
 
     >>> make_scorer("ridge", dim=3, classes=None).learnt
     0
@@ -136,11 +136,6 @@ def make_scorer(
     settings = settings or ScorerSettings()
     if name not in SCORERS:
         raise unknown_name("scorer", name, SCORERS)
-    if settings.track == "theta" and name != "sgd":
-        raise SettingsError(
-            f"track 'theta' keeps no matrix, but scorer '{name}' learns by it; "
-            "use track 'labelled', or scorer 'sgd'"
-        )
     return SCORERS[name](dim, classes, settings, seed)
 
 

@@ -16,7 +16,7 @@ from stacksl.errors import SettingsError
 if TYPE_CHECKING:
     from stacksl.core.scorers.settings import ScorerSettings
 
-Action = Literal["greedy", "ucb", "asked"]
+Action = Literal["greedy", "ucb"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,15 +35,11 @@ class Bounds:
         radius: the confidence radius, in score units.
         dim: d, the columns of φ, or of h for class heads.
         choice: the position (not the candidate's index) of the action played, x̂_t.
-        asked_choice: the position played instead where the round asks for its label or reward:
-            that of the largest UCB under the action `asked`. None under other actions.
         information: tr(F H⁻¹), the information of a label, in nats to first order; for scorers
             that keep no Fisher information the choice's width squared, that of a reward. NaN where
             no matrix is kept.
         volume: log det(V/λI) (nats), 0 before any label; NaN where no matrix is kept.
         prior_width: L/√λ, the largest ‖φ‖ in V⁻¹ before any label.
-        against: gives the (m,) pair widths against any position; None where all pairs are equally
-            wide, as in class heads that share a matrix.
     """
 
     presented: tuple[int, ...]
@@ -55,10 +51,8 @@ class Bounds:
     dim: int
     choice: int
     information: float = float("nan")
-    asked_choice: int | None = None
     volume: float = float("nan")
     prior_width: float = 1.0
-    against: Callable[[int], Array] | None = None
 
     @property
     def upper(self) -> Array:
@@ -74,14 +68,6 @@ class Bounds:
     def spread(self) -> float:
         """The paper's gap Δ_t = max UCB − min LCB, in score units."""
         return float(self.upper.max() - self.lower.min())
-
-    @property
-    def margin(self) -> float:
-        """The highest score minus the second highest; infinite for a single candidate."""
-        if len(self.scores) < 2:
-            return float("inf")
-        second, first = np.partition(self.scores, -2)[-2:]
-        return float(first - second)
 
 
 def tie_argmax(values: Array, scale: float, indices: tuple[int, ...] | None = None) -> int:
@@ -113,7 +99,6 @@ def assemble(
 ) -> Bounds:
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
-    Under `asked` it is the argmax of the scores, and `asked_choice` is the argmax of the UCB.
     `against(i)` gives the (m,) pair widths against position i, or is the width of every pair; an
     `information` of None is the choice's width squared; the action is that of `settings`; the rest
     is as in `Bounds`.
@@ -126,11 +111,10 @@ def assemble(
             "scores should be finite numbers, got NaN or infinity: θ has diverged, or features are "
             "not finite; lower the learning rate, or repair the features"
         )
-    action, reach = settings.action, radius * widths
+    reach = radius * widths
     scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
-    values = scores + reach if action == "ucb" else scores
+    values = scores + reach if settings.action == "ucb" else scores
     choice = tie_argmax(values, scale, presented)
-    asked_choice = tie_argmax(scores + reach, scale, presented) if action == "asked" else None
     others = np.arange(len(scores)) != choice
     return Bounds(
         presented,
@@ -142,8 +126,6 @@ def assemble(
         dim,
         choice,
         float(widths[choice]) ** 2 if information is None else information,
-        asked_choice,
         volume,
         settings.feature_norm / math.sqrt(settings.ridge),
-        against if callable(against) else None,
     )

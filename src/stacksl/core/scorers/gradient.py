@@ -1,6 +1,6 @@
 """The scorer `sgd`, of Algorithms 1 and 2: gradient steps on the clipped loss and a KL term.
 
-Beside it is its matrix V: one for pair features, a block a class, or none.
+Beside it is its matrix V: one for pair features, or a block a class.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class GradientScorer:
     last 200 losses (no clipping before 20).
 
     V: `labelled` adds φ(z, x̂) of the choice when a label is learnt; `all`, as printed, adds it on
-    unlabelled rounds too, through `skip`; `theta` keeps no V. For class heads V is
-    block-diagonal, and φ(z, x̂) moves the block of x̂ alone. Bounds are centred at θ; the radius is
-    that of φ's full dimension, K·d for class heads. The policy is the softmax of the scores.
+    unlabelled rounds too, through `skip`. For class heads V is block-diagonal, and φ(z, x̂) moves
+    the block of x̂ alone. Bounds are centred at θ; the radius is that of φ's full dimension, K·d
+    for class heads. The policy is the softmax of the scores.
 
     `rounds` counts steps with feedback and skips: the n of the radius when it counts rounds.
     `clipped` counts the learnt labels whose loss was above the level. With `kl_target` the KL
@@ -70,7 +70,8 @@ class GradientScorer:
         self.classes = classes
         self.theta: Array = np.zeros(dim if classes is None else (classes, dim))
         self.reference: Array = np.zeros_like(self.theta)
-        self.tracker = _tracker(dim, classes, settings)
+        made = OneMatrix if classes is None else ClassBlocks
+        self.tracker: OneMatrix | ClassBlocks = made(dim, settings.ridge)
         self.learnt = 0
         self.rounds = 0
         self.clipped = 0
@@ -201,16 +202,6 @@ class GradientScorer:
             self.clipped += 1
 
 
-def _tracker(
-    dim: int, classes: int | None, settings: ScorerSettings
-) -> OneMatrix | ClassBlocks | NoMatrix:
-    if settings.track == "theta":
-        return NoMatrix()
-    if classes is None:
-        return OneMatrix(dim, settings.ridge)
-    return ClassBlocks(dim, settings.ridge)
-
-
 Widths: TypeAlias = tuple[Array, Callable[[int], Array]]
 """The (m,) widths, and a function from a position to the (m,) pair widths against it."""
 
@@ -304,27 +295,6 @@ class ClassBlocks:
             int(owner): ConfidenceSet(np.ascontiguousarray(block), self.ridge, volume=float(volume))
             for owner, block, volume in kept
         }
-
-
-class NoMatrix:
-    """No V (`track="theta"`): every width is NaN."""
-
-    volume = math.nan
-
-    def widths(self, inputs: Inputs, presented: tuple[int, ...]) -> Widths:
-        """See `OneMatrix`."""
-        unknown = np.full(len(presented), np.nan)
-        return unknown, lambda choice: unknown
-
-    def add(self, inputs: Inputs, candidate: int) -> None:
-        """See `OneMatrix`."""
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """See `OneMatrix`."""
-        return {}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """See `OneMatrix`."""
 
 
 def class_pair_widths(widths: Array, choice: int) -> Array:

@@ -34,7 +34,7 @@ class PairNewton(LinearScorer):
 
     Source: Zhang and Sugiyama (NeurIPS 2023), Lee and Oh (NeurIPS 2024), with step size 1; DESIGN
     D5. Deviation: not in the paper. The ellipsoid about θ that the radius of ridge gives is false
-    in general (`docs/theory.md`, section 4); of softmax labels that of `core.likelihood` is proved.
+    in general (`docs/theory.md`, section 4, which has a set that is proved for softmax labels).
     """
 
     name = "newton"

@@ -11,7 +11,7 @@ from stacksl.core.scorers.bounds import Action
 from stacksl.errors import SettingsError
 
 Reference = Literal["frozen", "ema", "previous"]
-Track = Literal["labelled", "all", "theta"]
+Track = Literal["labelled", "all"]
 RadiusCounts = Literal["learnt", "rounds"]
 
 
@@ -47,12 +47,9 @@ class ScorerSettings:
         clip_multiple: ρ as a multiple of the median of the last losses instead; `sgd` alone.
         inner_steps: gradient steps on the same objective in one round, 2 or more being the
             proximal reading of the trust region (D3); `sgd` alone.
-        track: what enters V (D2); `theta` keeps no V at all and is for `sgd` alone.
+        track: what enters V (D2): rows of learnt labels, or of all rounds (as printed).
         radius_counts: the n of the radius: labels learnt, or rounds so far (as printed).
-        action: the action played (D6): the largest score (`greedy`), the largest UCB (`ucb`), or
-            the largest score but on asked rounds the largest UCB, or what the gate asks about
-            (`asked`), since optimism is of use only where the reward of the action is bought. See
-            `Learner` for what the certificate then bounds.
+        action: the action played (D6): the largest score (`greedy`) or the largest UCB (`ucb`).
 
     Raises:
         SettingsError: naming every value that is out of range.
@@ -78,8 +75,6 @@ class ScorerSettings:
 
     def __post_init__(self) -> None:
         mistakes = [*self._range_mistakes(), *self._choice_mistakes()]
-        if self.action in ("ucb", "asked") and self.track == "theta":
-            mistakes.append(f"action '{self.action}' needs widths, and track 'theta' keeps none")
         if mistakes:
             raise SettingsError("; ".join(mistakes))
 

@@ -1,28 +1,20 @@
 """Three ways to the same numbers: log p(option | prompt), summed over the option's tokens.
 
 Each takes a causal model of transformers and items, and gives one float32 tensor (k,) an item.
-Logits are cast to float32 before the log-softmax, in every dtype of the model. The runs of a study
-begin with the same model and mostly the same items: within `shared_scores` the base weights read a
-block of items once, and later runs load its numbers, bit for bit.
+Logits are cast to float32 before the log-softmax, in every dtype of the model.
 """
 
 from __future__ import annotations
 
 import inspect
-import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.files.atomic import write_atomic
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import Ints, Packed, pack
 from stacksl.telemetry import refuse_telemetry
@@ -236,51 +228,3 @@ def _sums(logits: Tensor, flat: Ints, targets: Ints, valid: NDArray[np.bool_]) -
 def split(values: Tensor, counts: tuple[int, ...]) -> list[Tensor]:
     """A tensor of all options as one an item."""
     return list(values.split(list(counts)))
-
-
-Read: TypeAlias = list[tuple[Array, ...]]
-"""Of each item of a block: log-likelihoods (k,) and, where asked for, states (k, hidden)."""
-
-_FOLDER: ContextVar[Path | None] = ContextVar("shared_scores", default=None)
-
-
-@contextmanager
-def shared_scores(folder: Path) -> Iterator[None]:
-    """Keep what base weights score in `folder`, and use what is there."""
-    before = _FOLDER.set(folder)
-    try:
-        yield
-    finally:
-        _FOLDER.reset(before)
-
-
-def once(
-    by: str, items: Sequence[TokenItem], work: Callable[[], Read], path: Callable[[], str]
-) -> tuple[Read, str]:
-    """What `work` gives of `items`, computed or loaded, and the scoring path that computed it.
-
-    Args:
-        by: names all else that the numbers depend on: weights, computation, kind.
-        items: one block.
-        work: computes them; the numbers are float32.
-        path: the scoring path that it took.
-    """
-    folder = _FOLDER.get()
-    if folder is None:
-        return work(), path()
-    rows = repr([(i.prompt, i.options, i.spans, i.lost) for i in items])
-    file = folder / f"{blake2b(f'{by} {rows}'.encode(), digest_size=16).hexdigest()}.npz"
-    if file.exists():
-        with np.load(file) as kept:
-            parts = [kept[name].astype(np.float64) for name in sorted(kept) if name != "path"]
-            taken = str(kept["path"])
-        cuts = np.cumsum([len(item.options) for item in items])[:-1]
-        return list(zip(*(np.split(part, cuts) for part in parts), strict=True)), taken
-    found = work()
-    whole = [np.concatenate(each).astype(np.float32) for each in zip(*found, strict=True)]
-    arrays = {f"part{n}": each for n, each in enumerate(whole)}
-    buffer = io.BytesIO()
-    np.savez(buffer, path=np.array(path()), **arrays)  # type: ignore[arg-type]
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(file, buffer.getvalue())
-    return found, path()

@@ -41,7 +41,6 @@ class Adapter:
             n: p for n, p in model.named_parameters() if p.requires_grad
         }
         self._initial = self.state() if kind == "lora" else {}
-        self._still = self._versions()
 
     @classmethod
     def attach(
@@ -76,12 +75,6 @@ class Adapter:
                 be read.
         """
         self.restore(self._initial if self.kind == "lora" else self._source_state())
-        self._still = self._versions()
-
-    @property
-    def initial(self) -> bool:
-        """Whether nothing has moved: the scores are the base's."""
-        return self._versions() == self._still
 
     @property
     def drops(self) -> bool:
@@ -218,10 +211,6 @@ class Adapter:
                 f"{what} is not of this adapter's shape ({len(wrong)} of {len(self._moving)} "
                 f"tensors differ, first {wrong[0]}): it belongs to another model or other settings"
             )
-
-    def _versions(self) -> list[int]:
-        """How often each parameter was written to, as torch counts."""
-        return [int(parameter._version) for parameter in self._moving.values()]
 
 
 def _settle(path: Path) -> None:

@@ -22,7 +22,6 @@ from stacksl.report.facts import Facts
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
-from stacksl.runs.finish.label_set import label_set, set_at_refits
 from stacksl.runs.finish.own_items import more_labels, own_items
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
@@ -76,9 +75,6 @@ def finish(
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
     facts = facts_of(spec, game, features, tested, state)
-    facts = replace(
-        facts, label_set=label_set(spec, game, final), set_at_refits=set_at_refits(spec, game)
-    )
     if not adapts:  # a language model would score every item
         facts = replace(facts, own=own_items(game, tested, final), more=more_labels(spec, game))
     if audit is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, PairBlock, SharedBlock
+from stacksl.core.blocks import Array, Block, SharedBlock
 from stacksl.core.heads.linear import ClassHead
 from stacksl.core.heads.logistic import Fit, together
 from stacksl.core.learner import Learner
@@ -33,7 +32,6 @@ Bought = Sequence[tuple[int, int, int]]
 PREFIX = "head."
 COUNT = "refits"
 MADE = "refits.made"  # number of the kind, then the accuracy of each kind, NaN if not tried
-TINY = 1e-300  # a probability that underflowed
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
 
@@ -58,9 +56,6 @@ class LinearTrainer:
         final: whether the last refit gave the final model.
         made_by: the kind of that model.
         tried: the cross-validated accuracy of each kind that it was chosen from.
-        foreseen: of each refit on the way, (labels, their loss in nats, each under the head before
-            it was learnt). The loss is None from the first refit where labels had been corrected or
-            classes added.
         beside: computes the refits on the way.
     """
 
@@ -82,7 +77,6 @@ class LinearTrainer:
     final: bool = False
     made_by: Kind = "plain"
     tried: Mapping[Kind, float] = field(default_factory=dict)
-    foreseen: list[tuple[int, float | None]] = field(default_factory=list)
     beside: Beside = at_once
     _source: Source | None = None
 
@@ -121,12 +115,8 @@ class LinearTrainer:
         detail: dict[str, object] = {"tune": False}
         if self.beside is not at_once:
             detail[BESIDE] = True
-        nats = self._loss_foreseen()
-        if nats is not None:
-            detail["foreseen"] = nats
         if self.names is not None:
             detail["made_by"] = "names"
-        self.foreseen.append((len(self.examples.bought), nats))
         self.ledger.note_refit(len(self.examples.bought), detail)  # labels may come meanwhile
         self._fit(tune=False)
         return False
@@ -147,7 +137,6 @@ class LinearTrainer:
         self.examples.block = replace(block, classes=size)
         self.learner.scorer = widened(self.learner.scorer, size, self.seed)
         self.labels, self.final = -1, False
-        self.foreseen.append((len(self.examples.bought), None))
 
     def replay(self, row: Row, after: int) -> None:
         """Refit, or widen, at a row after number `after`.
@@ -160,12 +149,7 @@ class LinearTrainer:
                 f"row {row.seq} records a refit of a language model, but the run has no model to"
                 " refit: resume it with the settings it began with"
             )
-        if row.payload.get(UNUSED):
-            return
-        if row.event == "refit" or row.seq <= after:
-            nats = row.payload.get("foreseen")
-            self.foreseen.append((len(self.examples.bought), nats))
-        if row.seq <= after:
+        if row.payload.get(UNUSED) or row.seq <= after:
             return
         if row.event == "class_added":
             self.widen(int(row.payload["size"]))
@@ -175,37 +159,12 @@ class LinearTrainer:
     def _refit(self) -> None:
         """Make the last refit, and write a row into the ledger."""
         detail: dict[str, object] = {"tune": True}
-        nats = self._loss_foreseen() if self.on_the_way else None
-        if nats is not None:
-            detail["foreseen"] = nats
-        self.foreseen.append((len(self.examples.bought), nats))
         self._fit(tune=True)
         if self.names is not None:
             detail["made_by"] = self.made_by
         if self.tried:
             detail["tried"] = dict(self.tried)
         self.ledger.note_refit(len(self.examples.bought), detail)
-
-    def _loss_foreseen(self) -> float | None:
-        """`foreseen` of a refit that is due; the labels since the last one met the present head."""
-        labels, nats = self.foreseen[-1] if self.foreseen else (0, 0.0)
-        block, relabelled = self.examples.block, self.examples.relabelled
-        moves = isinstance(block, PairBlock) and block.base is not None  # a language model's
-        if nats is None or relabelled or moves:
-            return None
-        rows, gold = _split(self.examples.bought[labels:])
-        policies = self._probabilities(rows)
-        return nats - sum(
-            math.log(max(float(policy[label]), TINY))
-            for policy, label in zip(policies, gold.tolist(), strict=True)
-        )
-
-    def _probabilities(self, rows: NDArray[np.int64]) -> Array | list[Array]:
-        """The head's policies on `rows`; even ones without a head."""
-        block = self.examples.block
-        if self.head is None or not len(rows):
-            return [np.full(block[row].size, 1.0 / block[row].size) for row in rows.tolist()]
-        return self.head.probabilities(block.take(rows.tolist()))
 
     def _fit(self, *, tune: bool) -> None:
         """Fit the head on the labels learnt by now."""

@@ -131,7 +131,7 @@ def _gate(
     spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
     given, warning = parameters.get("gate_scale"), None
     if given is None:
-        parameters["gate_scale"] = calibrate_gate_scale(spreads, settings.kappa).value
+        parameters["gate_scale"] = calibrate_gate_scale(spreads, settings.kappa)
     else:
         warning = gate_scale_warning(given, spreads)
     return make_gate(settings.gate, **parameters), [] if warning is None else [warning]

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
-from stacksl.core.gates.registry import BASELINES, GATES, make_gate
+from stacksl.core.gates.registry import GATES, make_gate
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.endpoint import address
 from stacksl.runs.settings.budget import MANY, micro_units, parse_budget
@@ -53,8 +53,7 @@ def unknown_names(settings: Settings) -> list[str]:
         ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file", OPENAI, LOCAL]),
     ]
     found = [
-        f"unknown {kind} '{name}'{nearest(name, known) or ':'} known:"
-        f" {', '.join(sorted(set(known) - BASELINES))}"
+        f"unknown {kind} '{name}'{nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
         for kind, name, known in named
         if name is not None and name not in known
     ]
@@ -91,13 +90,6 @@ def _of_gates(settings: Settings, explicit: set[str]) -> list[str]:
     found += _of_its_own(settings)
     if settings.follower == "given" and settings.k is not None and "k" in explicit:
         found.append("k is the number of hard negatives: it needs --set follower=hard")
-    made_of_widths = settings.gate in GATES and GATES[settings.gate].needs_widths
-    needs_widths = made_of_widths or settings.action == "ucb"
-    if settings.track == "theta" and (needs_widths or settings.scorer != "sgd"):
-        found.append(
-            "track='theta' keeps no matrix: it needs --scorer sgd, and a gate and an action"
-            " without widths"
-        )
     return found
 
 

@@ -213,9 +213,7 @@ class Settings(BaseModel):
     delta: float = Field(0.05, gt=0, lt=1, description="Paper: 0.05 or 0.1.")
     noise: float = Field(1.0, ge=0, description="σ; 1 for labels (D5).")
     norm_bound: float = Field(1.0, ge=0, description="S, a bound on ‖θ*‖.")
-    track: Literal["labelled", "all", "theta"] = Field(
-        "labelled", description="What enters V (D2)."
-    )
+    track: Literal["labelled", "all"] = Field("labelled", description="What enters V (D2).")
     radius_counts: Literal["learnt", "rounds"] = Field(
         "learnt", description="What the radius counts (D2)."
     )

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from stacksl.core import generator, radius
 from stacksl.core.blocks import Array
-from stacksl.core.likelihood import LabelLoss, LikelihoodSet, mixture_loss
 from stacksl_lab.figures.certificates import USUAL, figures, layout
+from stacksl_lab.likelihood import LabelLoss, LikelihoodSet, mixture_loss
 from stacksl_lab.streams.trial import StreamStudy, Trial
 from stacksl_lab.study.store import Numbers
 from stacksl_lab.study.study import Line

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stacksl.core import GATES
+from stacksl_lab.baselines.registry import GATES
 
 RESET = ", reset"
 """What the name of an entry ends with when its learner starts over at a drift."""

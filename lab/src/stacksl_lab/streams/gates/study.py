@@ -9,8 +9,8 @@ import numpy as np
 from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
-from stacksl.core.drift import DriftGuard
 from stacksl.core.followers import Given, Hard
+from stacksl_lab.drift import DriftGuard
 from stacksl_lab.figures.gates import figures, layout
 from stacksl_lab.streams.gates.entries import Entry, Place, Swept, entries
 from stacksl_lab.streams.gates.scores import derive, summary
@@ -108,7 +108,7 @@ def _calibrated(stream: SyntheticStream) -> float:
     pool = stream.features.shape[1]
     follower = Given() if stream.present == pool else Hard(stream.present - 1)
     shown = follower.respond(block, scorer)
-    return calibrate_gate_scale(warmup_spreads(scorer, block, shown)).value
+    return calibrate_gate_scale(warmup_spreads(scorer, block, shown))
 
 
 GATES_STUDY = StreamStudy(

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.core import Always, First, Learner, PairFeatures, ScorerSettings, make_scorer
+from stacksl.core import Always, First, PairFeatures, ScorerSettings, make_scorer
 from stacksl.core.blocks import SharedFeatures
-from stacksl.core.drift import DriftGuard, label_surprise, reward_surprise, surprise
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl_lab.drift import DriftGuard, label_surprise, reward_surprise, surprise
 from stacksl_lab.engines import StreamResult, run_stream
+from stacksl_lab.learner import StudyLearner
 
 ROUNDS, K, DIM = 2400, 6, 5
 
@@ -174,7 +175,7 @@ def test_a_new_theta_is_found_and_learnt_afresh(scorer: str) -> None:
         assert late[0] <= ROUNDS // 2 + 200
 
 
-def decided(learner: Learner, inputs: PairFeatures, t: int) -> Decision:
+def decided(learner: StudyLearner, inputs: PairFeatures, t: int) -> Decision:
     shown = tuple(range(inputs.size))
     [decision] = learner.decide([str(t)], [inputs], [shown], asked=t)
     posted = decision.reserved()
@@ -194,10 +195,10 @@ def answers(seed: int, labels: bool) -> list[tuple[PairFeatures, Feedback]]:
 def test_a_state_holds_the_guards_sum_bit_for_bit(scorer: str) -> None:
     stream = answers(4, labels=scorer != "ridge")
 
-    def fresh() -> Learner:
+    def fresh() -> StudyLearner:
         made = make_scorer(scorer, dim=DIM, classes=None, settings=ScorerSettings(noise=0.4))
         guard = DriftGuard(level=2.0, allowance=0.3, leverage=9.0, warm=1.0)
-        return Learner(made, Always(), budget=120, horizon=120, drift=guard)
+        return StudyLearner(made, Always(), budget=120, horizon=120, drift=guard)
 
     whole, parts = fresh(), fresh()
     for t, (item, answer) in enumerate(stream):
@@ -216,7 +217,7 @@ def test_a_reset_forgets_all_and_keeps_what_was_asked() -> None:
     guard = DriftGuard(level=0.5, allowance=0.3, leverage=9.0, warm=0.0)
     made = make_scorer("newton", dim=DIM, classes=None)
     start = made.state()
-    learner = Learner(made, First(), budget=9, horizon=20, drift=guard)
+    learner = StudyLearner(made, First(), budget=9, horizon=20, drift=guard)
     item = PairFeatures(sphere(np.random.default_rng(0), K, DIM))
     for t in range(9):
         learner.learn(decided(learner, item, t), item, Label(t % 2 * 3))
@@ -235,9 +236,9 @@ def test_a_rebuilt_learner_resets_to_the_start_that_its_state_holds() -> None:
     trained = make_scorer("newton", dim=DIM, classes=None)
     trained.step(item, tuple(range(K)), 1, Label(1))
     start = trained.state()
-    saved = Learner(trained, First(), budget=9, horizon=20, drift=guard).state()
+    saved = StudyLearner(trained, First(), budget=9, horizon=20, drift=guard).state()
     made = make_scorer("newton", dim=DIM, classes=None)
-    rebuilt = Learner(made, First(), budget=9, horizon=20, drift=guard)
+    rebuilt = StudyLearner(made, First(), budget=9, horizon=20, drift=guard)
     rebuilt.restore(saved)
     for t in range(9):
         rebuilt.learn(decided(rebuilt, item, t), item, Label(t % 2 * 3))
@@ -251,9 +252,9 @@ def test_a_rebuilt_learner_resets_to_the_start_that_its_state_holds() -> None:
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_state_is_refused_where_only_one_side_has_a_guard(guarded: bool) -> None:
-    def learner(drift: DriftGuard | None) -> Learner:
+    def learner(drift: DriftGuard | None) -> StudyLearner:
         made = make_scorer("ridge", dim=DIM, classes=None)
-        return Learner(made, First(), budget=1, horizon=2, drift=drift)
+        return StudyLearner(made, First(), budget=1, horizon=2, drift=drift)
 
     saved = learner(DriftGuard() if guarded else None).state()
     words = "learner without a drift guard" if guarded else "learner with a drift guard"
@@ -263,7 +264,7 @@ def test_a_state_is_refused_where_only_one_side_has_a_guard(guarded: bool) -> No
 
 def test_without_a_guard_the_state_is_as_it_was() -> None:
     made = make_scorer("ridge", dim=DIM, classes=None)
-    assert "drift" not in Learner(made, First(), budget=1, horizon=2).state()
+    assert "drift" not in StudyLearner(made, First(), budget=1, horizon=2).state()
 
 
 @pytest.mark.parametrize(
@@ -283,9 +284,6 @@ def test_a_guards_numbers_are_checked(change: dict[str, float], words: str) -> N
 
 def test_where_no_residual_is_standardised_the_guard_is_refused() -> None:
     item = PairFeatures(np.eye(3))
-    bare = make_scorer("sgd", dim=3, classes=None, settings=ScorerSettings(track="theta"))
-    with pytest.raises(SettingsError, match="track 'labelled' instead"):
-        surprise(bare, item, (0, 1, 2), 0, Label(1))
     with pytest.raises(SettingsError, match="one-hot scores"):
         surprise(make_scorer("ridge", dim=3, classes=None), item, (0, 1, 2), 0, Label(1))
     shared = SharedFeatures(np.ones(3) / 2, 4)

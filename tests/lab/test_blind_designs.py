@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from stacksl.core import Learner, PairFeatures, ScorerSettings, Width, make_scorer
+from stacksl.core import PairFeatures, make_scorer
 from stacksl.core.confidence import radius
 from stacksl.types import Reward
+from stacksl_lab.baselines.gates import Width
+from stacksl_lab.learner import StudyLearner
 
 CANDIDATES, ROUNDS, BUDGET, DELTA, NOISE = 5, 200, 120, 0.05, 1.0
 
@@ -47,8 +49,9 @@ def blind_run(seed: int, dim: int, scale: float = math.sqrt(8.0), noise_seed: in
     truth /= np.linalg.norm(truth)
     phi = rng.normal(size=(ROUNDS, CANDIDATES, dim))
     phi /= np.linalg.norm(phi, axis=-1, keepdims=True)
-    scorer = make_scorer("ridge", dim=dim, classes=None, settings=ScorerSettings(action="asked"))
-    learner = Learner(scorer, Width(scale=scale), budget=BUDGET, horizon=ROUNDS)
+    scorer = make_scorer("ridge", dim=dim, classes=None)
+    gate = Width(scale=scale)
+    learner = StudyLearner(scorer, gate, asks_ucb=True, budget=BUDGET, horizon=ROUNDS)
     first, second = np.triu_indices(CANDIDATES, 1)
     found = Played(0.0, 0.0, {}, 0, 0.0, 0.0)
     for t, rows in enumerate(phi):

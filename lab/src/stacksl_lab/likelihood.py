@@ -259,36 +259,6 @@ def refuted(labels: LabelLoss, norm_bound: float, delta: float) -> bool:
     return rival + math.log(1.0 / delta) < float(loss.value(loss.least())) - 0.5
 
 
-def least_in_ball(candidates: Array, slope: Array, norm_bound: float) -> float:
-    """At most min L(θ) over ‖θ‖ ≤ S = `norm_bound`, in nats: L is above its tangent at 0.
-
-    Args:
-        candidates: how many each loss set has, (n,), none with an offset.
-        slope: the gradient of L at 0, of any shape.
-        norm_bound: S.
-    """
-    return float(np.log(candidates).sum() - norm_bound * np.linalg.norm(slope))
-
-
-def loss_of_a_rival(
-    scores: Array, golds: NDArray[np.int64], image: Array, own: Array, size: float
-) -> float:
-    """L of class heads, (nats), moved until the second best class of an item ties with its best.
-
-    By t·φ on the one row of θ and −t·φ on the other, φ the item's features.
-
-    Args:
-        scores: of the labels' items, (n, K), before; golds: (n,), the labels.
-        image: φᵀφ_i of these items, (n,).
-        own: the scores of the item, (K,); size: φᵀφ > 0.
-    """
-    rival, best = np.argsort(own)[-2:]
-    moved, step = scores.copy(), float(own[best] - own[rival]) / (2.0 * size) * image
-    moved[:, rival] += step
-    moved[:, best] -= step
-    return float((_log_sums(moved) - moved[np.arange(len(golds)), golds]).sum())
-
-
 class _Root:
     """Where increasing functions are 0, (...,): steps of slope 2, then regula falsi (Illinois).
 

@@ -11,18 +11,16 @@ from scipy.integrate import dblquad, quad
 from scipy.optimize import minimize
 
 from stacksl.core.blocks import Array, PairFeatures
-from stacksl.core.likelihood import (
+from stacksl.core.losses import cross_entropy
+from stacksl_lab.likelihood import (
     LabelLoss,
     LikelihoodSet,
     label_loss,
-    least_in_ball,
-    loss_of_a_rival,
     mixture_loss,
     refuted,
 )
-from stacksl.core.losses import cross_entropy
 
-from .scorer_cases import pair_inputs
+from ..core.scorer_cases import pair_inputs
 
 
 def drawn(seed: int, count: int, dim: int, norm: float) -> tuple[LabelLoss, Array]:
@@ -192,38 +190,6 @@ def test_softmax_labels_are_refuted_no_more_often_than_allowed_and_others_are() 
     assert moved >= 30, "θ changes half-way"
     assert refuted(drawn(15, 60, 3, 8.0)[0], 0.5, 0.05), "S is too small"
     assert not refuted(drawn(16, 1, 3, 1.0)[0], 1.0, 0.05), "one label says little"
-
-
-@pytest.mark.parametrize("norm", [0.1, 1.0, 5.0])
-def test_no_theta_of_the_ball_has_less_than_the_tangent(norm: float) -> None:
-    loss, _ = drawn(17, 40, 3, 4.0)
-    candidates = np.isfinite(loss.offset).sum(axis=1)
-    slope, hessian = loss.derivatives(np.zeros(3))
-    bound = least_in_ball(candidates, slope, norm)
-    rng = np.random.default_rng(18)
-    points = rng.normal(size=(300, 3))
-    points *= norm * rng.random((300, 1)) / np.linalg.norm(points, axis=1, keepdims=True)
-    assert all(float(loss.value(each)) >= bound for each in points)
-    downhill = -norm * slope / np.linalg.norm(slope)
-    assert float(loss.value(downhill)) <= bound + norm**2 * np.trace(hessian)
-
-
-def test_a_moved_theta_has_the_loss_that_is_said_and_ties() -> None:
-    rng = np.random.default_rng(19)
-    theta, h, item = rng.normal(size=(4, 5)), rng.normal(size=(30, 5)), rng.normal(size=5)
-    golds = rng.integers(4, size=30)
-    own = theta @ item
-    found = loss_of_a_rival(h @ theta.T, golds, h @ item, own, float(item @ item))
-    rival, best = np.argsort(own)[-2:]
-    moved, step = theta.copy(), (own[best] - own[rival]) / (2.0 * item @ item) * item
-    moved[rival] += step
-    moved[best] -= step
-    after = np.sort(moved @ item)[::-1]
-    assert after[0] == pytest.approx(after[1])
-    expected = sum(
-        cross_entropy(moved @ each, int(gold))[0] for each, gold in zip(h, golds, strict=True)
-    )
-    assert found == pytest.approx(expected)
 
 
 def _arrays(loss: LabelLoss) -> tuple[Array, Array]:

@@ -1,17 +1,22 @@
-"""Gates of widths: of a pair (`adpo`, `width`), or against a lead in scores (`lucb`, `dgs`)."""
+"""Gates of the literature: `lucb`, `dgs`, `width`, `entropy`, and `avoided`, which is ours.
+
+At its defaults none has clearly less regret than `information` in any cell of the study `gates`.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from stacksl.core.gates import rules, statistics
+from stacksl.core.gates import rules
+from stacksl.core.gates.priced import Priced
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
+from stacksl_lab.baselines import statistics
 
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
@@ -19,66 +24,75 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True)
-class ADPO(Usual):
-    """The pair's width: ask iff the two best actions differ in a direction of little data.
+class Entropy(Priced):
+    """The policy's entropy under a price: ask where the scorer is undecided.
 
-    g = ‖φ(z, x̂) − φ(z, x′)‖ in V⁻¹ (or H⁻¹) for the choice x̂ and x′ the best-scored other
-    candidate, the widest where several tie for it. Ask iff g > Γ: a constant `level`, or by
-    default a level that keeps the pace of the budget,
-
-        Γ ← Γ·exp(pace·((1 if asked else 0) − labels left / rounds left)),
-
-    where the first item is asked and sets Γ. The state is (log Γ, mean and mean absolute deviation
-    of log g, their number), and zeros under a constant.
-
-    Args:
-        level: Γ > 0, in units of g; None for the level that keeps the pace.
-        pace: the largest change of log Γ in a round.
+    g = −Σ π_x log π_x over the presented candidates (nats); price, state, `reserve` and `floor` as
+    in `Contested`, with its defaults, which were not tuned for this gate.
 
     Raises:
-        SettingsError: a parameter is not a positive number.
+        SettingsError: a parameter is outside its range.
 
-    Source: Ji, He and Gu (2024), arXiv 2402.09401, the rule of APPO for two responses under a
-    constant Γ. Deviation: more than two candidates, a budget, and by default the paced level; a
-    constant one too asks whenever labels left ≥ rounds left. The pace is on log Γ because widths
-    fall by a factor and not by a sum: under `margin`'s own pace most of a small budget was left
-    for the last fifth of an i.i.d. stream.
+    Source: uncertainty sampling by entropy (Settles 2009, Active Learning Literature Survey, §3.1).
+    Deviation: a stream, and the price. It ignores what labels could still change.
     """
 
-    level: float | None = None
-    pace: float = 0.1
-    name: ClassVar[str] = "adpo"
-    code: ClassVar[int] = 6
+    reserve: float = 0.7
+    floor: float = 0.01
+    name: ClassVar[str] = "entropy"
 
     def __post_init__(self) -> None:
-        if self.level is not None and not 0.0 < self.level < math.inf:
-            raise SettingsError(
-                f"the gate 'adpo' needs a level above 0, got {self.level}: a width is at most "
-                "2/√ridge; leave it out for one that keeps the budget's pace"
-            )
-        if not 0.0 < self.pace < math.inf:
-            raise SettingsError(
-                f"the gate 'adpo' needs a positive pace, got {self.pace}: 0.1 fits any scorer"
-            )
-
-    def start(self) -> GateState:
-        """A log Γ of −∞, which the first item sets; nothing under a constant."""
-        return (-math.inf if self.level is None else 0.0, 0.0, 0.0, 0.0)
+        self.check_price()
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """The width of the pair (x̂, x′)."""
-        return rules.adpo_statistic(view.scores, view.pair_widths, view.choice)
+        """The entropy of π (nats); −inf where only x̂ is presented."""
+        return float(statistics.entropy_statistic(view.probabilities))
 
-    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
-        """Γ."""
-        return rules.adpo_threshold(state, math.nan if self.level is None else self.level)
 
-    def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
-        """Γ after this round's step; unchanged under a constant."""
-        if self.level is not None:
-            return state
-        measure = rules.adpo_measure(g)
-        return rules.margin_advance(measure, took, clock, state, self.pace, False)
+@final
+@dataclass(frozen=True, slots=True)
+class Avoided(Priced):
+    """Expected regret avoided, under a price: ask where another action may well be better.
+
+    g = max over x ≠ x̂ of τ_x h(gap_x/τ_x) with gap_x = s_x̂ − s_x, τ_x = w‖φ_x − φ_x̂‖ in V⁻¹ and
+    h(u) = pdf(u) − u (1 − cdf(u)) of the standard normal: the gain of knowing the pair's difference
+    in this round, were that normal with mean −gap and deviation τ. Price and state as in
+    `Contested`.
+
+    Args:
+        width_scale: w > 0 (score units); 1 is the posterior deviation with noise σ = 1.
+        reserve: f in (0, 1].
+        floor: r in (0, 1).
+
+    Raises:
+        SettingsError: a parameter is outside its range.
+
+    Source: the knowledge-gradient idea (Frazier, Powell and Dayanik 2008) on pairs; the price is
+    ours. f and r were chosen on pilot seeds of the study `gates`.
+    """
+
+    width_scale: float = 1.0
+    reserve: float = 0.7
+    floor: float = 0.001
+    name: ClassVar[str] = "avoided"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.width_scale < math.inf:
+            raise SettingsError(
+                f"the gate 'avoided' needs a width_scale above 0, got {self.width_scale}: "
+                "1 is the posterior deviation with noise 1"
+            )
+        self.check_price()
+
+    @classmethod
+    def suited(cls, *, dim: int, noise: float, one_hot: bool) -> dict[str, Any]:
+        """The posterior's own deviation: w = σ for noise σ."""
+        return {"width_scale": noise}
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """The expected regret avoided (score units); −inf where only x̂ is presented."""
+        scale = self.width_scale
+        return statistics.avoided_statistic(view.scores, view.pair_widths, view.choice, scale)
 
 
 @final
@@ -93,9 +107,10 @@ class Width(Usual):
 
     to a factor √2 what B labels of the widest rows bring the widths of all rows of norm 1 down to,
     by the elliptical potential lemma; d is the columns of φ. With an `exponent` κ the rule is
-    BBQ's, ask iff w² > t^−κ. Under the action `asked` an asked round plays the end of that pair
-    with the larger width. So neither asking nor what is asked about depends on answers, and at
-    scale √8 under rewards regret has √(d log K) in place of d (`docs/theory.md`, section 3.2).
+    BBQ's, ask iff w² > t^−κ. Of a `StudyLearner` with `asks_ucb` an asked round plays the end of
+    that pair with the larger width. So neither asking nor what is asked about depends on answers,
+    and at scale √8 under rewards regret has √(d log K) in place of d (`docs/theory.md`, section
+    3.2).
 
     Args:
         scale: a factor > 0 on the budget form; not read with an exponent.
@@ -114,7 +129,6 @@ class Width(Usual):
     exponent: float | None = None
     ridge: float = 1.0
     name: ClassVar[str] = "width"
-    code: ClassVar[int] = 8
 
     def __post_init__(self) -> None:
         if not (0.0 < self.scale < math.inf and 0.0 < self.ridge < math.inf):
@@ -134,26 +148,21 @@ class Width(Usual):
         return math.nan if self.exponent is None else float(self.exponent)
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """W over the budget's level (less its scale), or w²; −inf where only x̂ is presented."""
-        if view.against is None:
-            widest = float(np.max(np.delete(view.pair_widths, view.choice), initial=-math.inf))
-        else:
-            widest = _widest(view)[0]
-        return statistics.width_statistic(widest, clock, view.dim, self.ridge, self.power)
+        """`over` of the widest pair that has the choice; −inf where only x̂ is presented.
 
-    def asks_about(self, view: Bounds) -> int | None:
-        """The position of the widest pair's wider end; None where all are equally wide."""
-        return None if view.against is None else _widest(view)[1]
+        In class heads that share a matrix all pairs are as wide. Elsewhere a `StudyLearner` gives
+        the widest of all pairs in its place.
+        """
+        others = np.delete(view.pair_widths, view.choice)
+        return self.over(float(np.max(others, initial=-math.inf)), clock, view.dim)
+
+    def over(self, widest: float, clock: Clock, dim: int) -> float:
+        """W = `widest` over the budget's level (less its scale), or w²; `dim` is d."""
+        return statistics.width_statistic(widest, clock, dim, self.ridge, self.power)
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The scale, or t^−κ."""
         return statistics.width_threshold(clock, float(self.scale), self.power)
-
-
-def _widest(view: Bounds) -> tuple[float, int]:
-    assert view.against is not None
-    pairs = np.array([view.against(x) for x in range(len(view.widths))])
-    return statistics.widest_pair(pairs, view.widths)
 
 
 @final
@@ -179,7 +188,6 @@ class LUCB(Usual):
     width_scale: float | None = None
     tolerance: float = 0.0
     name: ClassVar[str] = "lucb"
-    code: ClassVar[int] = 7
 
     def __post_init__(self) -> None:
         if self.width_scale is not None and not 0.0 < self.width_scale < math.inf:
@@ -233,7 +241,6 @@ class DGS(Usual):
     ridge: float = 1.0
     delta: float = 0.05
     name: ClassVar[str] = "dgs"
-    code: ClassVar[int] = 12
 
     def __post_init__(self) -> None:
         if not (0.0 < self.scale < math.inf and 0.0 < self.ridge < math.inf):

@@ -1,6 +1,6 @@
 """The drift guard: reset the learner when bought labels keep contradicting known directions.
 
-The arithmetic is in scalar functions that numba compiles unchanged; the learner and the compiled
+The arithmetic is in scalar functions that numba compiles unchanged; `StudyLearner` and the compiled
 engine call the same functions.
 """
 
@@ -156,28 +156,25 @@ def surprise(
     `shown` is the loss set of a label, `choice` the action of a reward.
 
     Raises:
-        SettingsError: class heads, labels on one-hot scores (`ridge`), or a scorer without V.
+        SettingsError: class heads, or labels on one-hot scores (`ridge`).
     """
     labelled = isinstance(feedback, Label)
-    state = scorer.state()
-    if not isinstance(inputs, PairFeatures) or "gram_inv" not in state:
-        raise SettingsError(
-            "the drift guard needs pair features and a scorer that keeps a matrix: leave drift "
-            "out for class heads, and track 'labelled' instead of 'theta'"
-        )
+    if not isinstance(inputs, PairFeatures):
+        raise SettingsError("the drift guard needs pair features: leave drift out for class heads")
     if labelled and scorer.name == "ridge":
         raise SettingsError(
             "the drift guard needs a softmax policy for labels, and the one-hot scores of 'ridge' "
             "are none: use the scorer 'newton' or 'sgd', or leave drift out"
         )
+    gram_inv = scorer.state()["gram_inv"]
     if isinstance(feedback, Label):
         view = scorer.bounds(inputs, shown)
         rows = inputs.phi[list(shown)]
         centred = rows - view.probabilities @ rows
-        squares = ((centred @ state["gram_inv"]) * centred).sum(axis=1)
+        squares = ((centred @ gram_inv) * centred).sum(axis=1)
         square = label_surprise(view.scores, shown.index(feedback.index))
         return square, float(view.probabilities @ squares)
     row = inputs.phi[choice]
     score = float(scorer.scores(inputs)[choice])
-    leverage = float(row @ state["gram_inv"] @ row)
+    leverage = float(row @ gram_inv @ row)
     return reward_surprise(feedback.value, score, scorer.settings.noise), leverage

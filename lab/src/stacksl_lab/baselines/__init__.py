@@ -1,0 +1,1 @@
+"""Gates of the literature that studies compare with ours, and the registry with all gates."""

@@ -1,0 +1,65 @@
+"""Every gate by name: those of `stacksl.core` and the baselines, which runs do not offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from stacksl.core.gates import registry
+from stacksl.core.gates.adpo import ADPO
+from stacksl.core.gates.priced import Contested, Information, Reserve
+from stacksl.core.gates.registry import LLF, Gate, Margin
+from stacksl.core.gates.schedules import Always, First, Random, Uniform
+from stacksl.errors import SettingsError, unknown_name
+from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Width
+
+BASELINES: Mapping[str, type[Any]] = {
+    "lucb": LUCB,
+    "width": Width,
+    "entropy": Entropy,
+    "avoided": Avoided,
+    "dgs": DGS,
+}
+
+GATES: Mapping[str, type[Any]] = {**registry.GATES, **BASELINES}
+
+CODES: Mapping[type[Any], int] = {
+    Always: 0,
+    First: 0,  # the same rule
+    Random: 1,
+    Uniform: 2,
+    LLF: 3,
+    Margin: 4,
+    Contested: 5,
+    ADPO: 6,
+    LUCB: 7,
+    Width: 8,
+    Entropy: 9,
+    Avoided: 10,
+    Information: 11,
+    DGS: 12,
+    Reserve: 13,
+}
+"""The gates that compiled engines play, by the number that they dispatch on."""
+
+
+def make_gate(name: str, **parameters: Any) -> Gate:
+    """The gate called `name` with these parameters.
+
+    Raises:
+        SettingsError: no such gate, no such parameter, or a value outside its range.
+
+    >>> make_gate("lucb", tolerance=0.5).tolerance
+    0.5
+    """
+    if name not in GATES:
+        raise unknown_name("gate", name, GATES)
+    if name not in BASELINES:
+        return registry.make_gate(name, **parameters)
+    known = {field.name for field in fields(BASELINES[name])}
+    for parameter in parameters.keys() - known:
+        takes = ", ".join(sorted(known))
+        raise SettingsError(f"the gate '{name}' has no parameter '{parameter}': it takes {takes}")
+    gate: Gate = BASELINES[name](**parameters)
+    return gate

@@ -1,0 +1,32 @@
+"""The gates of the laboratory keep the contract of those in the registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stacksl import core
+from stacksl_lab.baselines.registry import BASELINES, CODES, GATES, make_gate
+
+from ..contracts.test_gates import (  # noqa: F401
+    test_adding_a_constant_to_all_scores_changes_nothing,
+    test_it_is_a_frozen_dataclass_with_a_line_in_the_registry,
+    test_it_takes_numbers_and_gives_numbers,
+    test_with_the_two_rules_above_it_the_budget_is_kept_and_used_up,
+    test_without_widths_there_is_no_statistic_made_of_them,
+)
+
+pytestmark = pytest.mark.parametrize("kind", BASELINES.values(), ids=BASELINES)
+
+
+def test_it_is_made_by_its_name_and_no_run_has_it(kind: Any) -> None:
+    assert make_gate(kind.name) == kind()
+    assert kind.name not in core.GATES
+    with pytest.raises(ValueError, match=f"'{kind.name}' has no parameter 'colour'"):
+        make_gate(kind.name, colour=1)
+
+
+def test_its_number_in_compiled_engines_is_its_own(kind: Any) -> None:
+    assert set(CODES) == set(GATES.values())
+    assert [other for other in GATES.values() if CODES[other] == CODES[kind]] == [kind]
