@@ -56,8 +56,8 @@ class Decision:
         statistic, threshold: the gate asked iff statistic > threshold (score units), except where
             `reason` says otherwise.
         reason: `gate`; `must` (as many labels left as rounds); `spent` (no label left); in a pool
-            `rank` (among the largest statistics of its batch), `class` (for a class with few
-            labels), `order` (the first batch) or `drawn` (at random).
+            `coverage` (it covers most doubt), `rank` (among the largest statistics of its batch),
+            `class` (for a class with few labels), `order` (the first batch) or `drawn` (at random).
         score, lower, upper: θᵀφ of the choice and its confidence bounds (score units).
         probability: the policy's probability of the choice, within `presented`.
         gate_score: the statistic of `contested`, whichever gate decides (DESIGN D8); NaN where

@@ -107,6 +107,7 @@ class FakeApi:
             "answered": 5,
             "left": 0,
             "money": None,
+            "mode": "stream",
             "gate": "margin",
             "accuracy_before": 0.25,
             "sentence": None,

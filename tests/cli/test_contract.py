@@ -96,7 +96,7 @@ def test_run_and_resume_print_status_and_more(stacksl, folder) -> None:
     told = printed(stacksl, "run", "data.csv", "--budget", "9", "--out", "runs/second", "--quiet")
     assert isinstance(told, dict)
     assert set(told) == KEYS["status"] | KEYS["run"]
-    assert (told["budget"], told["asked"], told["left"], told["rounds"]) == (9, 9, 0, 120)
+    assert (told["budget"], told["asked"], told["left"], told["rounds"]) == (9, 9, 0, 9)
     assert (told["state"], told["money"], told["test"]) == ("finished", None, None)
     again = printed(stacksl, "resume", "runs/second", "--quiet")
     assert again == told, "a finished run is left as it is"

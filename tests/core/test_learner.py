@@ -93,18 +93,18 @@ def test_a_decision_is_the_certificate_of_its_round() -> None:
     assert d.state == d.skip_state == (0.0, 0.0, 0.0, 0.0)
 
 
-def test_an_item_of_a_pool_has_the_certificate_of_a_skip_and_changes_nothing() -> None:
+def test_a_purchase_of_a_pool_has_the_numbers_of_a_round_and_changes_nothing() -> None:
     learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9, width_scale=2.0)
     [skipped] = decide(learner)
-    ranked = learner.rank("i0", THREE, None, asked=0, round=1)
-    assert ranked == replace(skipped, threshold=math.inf, reason="spent")
+    ranked = learner.rank("i0", THREE, None, asked=0)
+    assert ranked == replace(skipped, threshold=-math.inf, reason="rank", status="wanted")
     assert (learner.round, learner.scorer.diary) == (0, [])
 
 
 def test_an_item_of_a_pool_is_ranked_by_the_probabilities_that_are_given() -> None:
     learner = Learner(Noting(), Contested(width_scale=1.0), budget=2, horizon=9)
-    ranked = learner.rank("i0", THREE, np.array([0.1, 0.2, 0.7]), asked=0, round=4)
-    assert (ranked.round, ranked.choice, ranked.score, ranked.probability) == (4, 2, 0.7, 0.7)
+    ranked = learner.rank("i0", THREE, np.array([0.1, 0.2, 0.7]), asked=0)
+    assert (ranked.round, ranked.choice, ranked.score, ranked.probability) == (1, 2, 0.7, 0.7)
     assert (ranked.lower, ranked.upper) == (0.7 - 2.0, 0.7 + 2.0)
 
 

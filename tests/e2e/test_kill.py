@@ -75,7 +75,6 @@ POOL = {
     "when a batch was answered": (f"{LABELS}.ledger:Ledger.take", 3, "after"),
     "before a batch's refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
     "when a batch's refit was noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
-    "among those never asked": (f"{LABELS}.ledger:Ledger.post", 6, "before"),
 }
 
 

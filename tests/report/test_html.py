@@ -133,7 +133,7 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
     for words in (
         "--test FILE",
         "There is no final model yet.",
-        "No round has been played yet; 10 labels can be bought.",
+        "Nothing has been asked yet; 10 labels can be bought.",
         "No label has been learnt",
         "there is no gate score",
         "items bring their own options",
@@ -156,6 +156,19 @@ def test_without_text_no_prompt_and_no_candidate_is_left(made):
         assert row.name not in text
     assert "class 77" in text
     assert "Prompts and answers are left out." in text
+
+
+def test_a_pool_lists_items_left_and_sums_nothing_over_rounds(made):
+    facts = made["pooled"]()
+    text = read(render(facts)).text
+    assert "nobody was asked about" in text
+    assert text.count("label not bought") == len(facts.contested) == 8
+    for words in ("round ", "Spending over time", "gate score", "Where the best rival"):
+        assert words not in text, words
+    assert "records 1,000 decisions, one for each question:" in card(facts)
+    assert "gate score" not in card(facts).lower()
+    none = read(render(replace(facts, contested=()))).text
+    assert "No item is left with two answers to choose from" in none
 
 
 def test_a_hundred_and_fifty_one_classes_are_all_there_most_of_them_folded(made):

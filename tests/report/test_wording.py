@@ -51,7 +51,7 @@ def test_the_headline_says_what_is_out_and_what_is_unknown(made):
         "The final model answers 87.7% of 3,080 test items correctly (95% interval 86.5% to 88.8%)."
     )
     assert "--test FILE" in wording.outcome(made["untested"]())
-    assert "No round" in wording.bought(made["bare"]())
+    assert "Nothing has been asked" in wording.bought(made["bare"]())
     assert "No label was bought" in wording.bought(made["bare"](rounds=7))
 
 

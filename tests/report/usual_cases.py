@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -224,4 +225,24 @@ def usual() -> Facts:
         ),
         warnings=("12 prompts are in the training and the test file.",),
         interruptions=("Interrupted in round 4,211 and resumed at 12:03:30 UTC.",),
+    )
+
+
+def pooled() -> Facts:
+    """The same run as a pool, which has no rounds but its questions."""
+    facts, left = (
+        usual(),
+        tuple(
+            replace(row, label=None, round=None, asked=False, statistic=-0.0007 * at)
+            for at, row in enumerate(contested(8))
+        ),
+    )
+    return replace(
+        facts,
+        budget=replace(facts.budget, rounds=facts.budget.asked),
+        method=replace(facts.method, mode="pool"),
+        rounds=RoundSeries(),
+        gate_score=None,
+        contested=left,
+        interruptions=(),
     )

@@ -41,8 +41,9 @@ def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) 
     items = 160 if mode == "pool" else 280
     assert facts.interruptions == ()
     assert (facts.audit.n, facts.audit.passed_over) == (25, pytest.approx(20 / items))
-    seen = 160 - 6 if mode == "pool" else 280 - 6 - 25  # a pool looks at all, then draws again
-    assert facts.budget.rounds == facts.budget.horizon == done.status()["rounds"] == seen
+    assert facts.budget.horizon == items - 6 - 25
+    seen = len(learnt) if mode == "pool" else items - 6 - 25  # a pool records what it asks
+    assert facts.budget.rounds == done.status()["rounds"] == seen
     assert (done.path / "model" / "head.safetensors").read_bytes() != model
     expect_sound(done)
 

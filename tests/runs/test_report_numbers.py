@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stacksl.api import Run
@@ -13,7 +14,7 @@ from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
 from .changing_cases import MODES, facts_of, finished, labelled
-from .conftest import CLASSES
+from .conftest import CLASSES, class_items
 from .people_cases import Row, answer_all, begin, bought, play, truth, wrong
 
 TWO = {"annotators": "anna,ben", "overlap": 6}
@@ -64,6 +65,23 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
     assert len(facts.asking.disagreements) == min(8, differ) > 0
     for row in facts.asking.disagreements:
         assert len({each.value for each in row.answers}) == 2
+
+
+def test_a_pool_s_contested_items_are_those_the_final_model_is_least_sure_of(
+    tmp_path: Path,
+) -> None:
+    done = finished(tmp_path, audit=6)
+    facts, known = facts_of(done), {str(row["item"]) for row in bought(done)}
+    items = [item for item in class_items(160)[0] if item.id not in known]
+    policies = np.sort(np.stack([*done.model.policies(items)]), axis=1)
+    lead = policies[:, -1] - policies[:, -2]
+    least = np.argsort(lead, kind="stable")[:8]
+    assert len(facts.contested) == 8
+    assert sorted(-row.statistic for row in facts.contested if row.statistic is not None) == (
+        pytest.approx(lead[least])
+    )
+    assert {row.item for row in facts.contested} == {items[place].id for place in least}
+    assert all((row.asked, row.round, row.label) == (False, None, None) for row in facts.contested)
 
 
 def test_answers_of_somebody_set_aside(tmp_path: Path) -> None:

@@ -93,7 +93,8 @@ def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
     """Refuse what a pool cannot play, and what only a pool can.
 
     Raises:
-        SettingsError: a gate without a ranking, or `min_per_class` in a stream or too large.
+        SettingsError: a gate without a ranking, `kl_on_skips` in a pool, or `min_per_class` in a
+            stream or too large.
     """
     if settings.min_per_class and settings.mode != "pool":
         raise SettingsError(
@@ -112,6 +113,11 @@ def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
         )
     if settings.mode == "pool":
         require_ranking(GATES[settings.gate]())
+        if settings.kl_on_skips:
+            raise SettingsError(
+                "kl_on_skips learns from the rounds that a stream skips, and a pool has none: leave"
+                " it out, or give --mode stream"
+            )
     elif settings.adapts and settings.normalisation == "auto" and settings.owned is None:
         raise SettingsError(
             "the normalisation 'auto' is chosen by the first labels of a pool or by labels that you"

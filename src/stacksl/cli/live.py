@@ -1,7 +1,7 @@
 """Progress of a run: an updated line on a terminal, elsewhere a line from time to time.
 
 The line says where the run is, the labels spent of the budget, the accuracy so far before each
-label was seen, how open the gate is, and the time left. It goes to stderr.
+label was seen, how open the gate of a stream is, and the time left. It goes to stderr.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ SETTLED = 3.0  # seconds of a phase before its pace is shown
 PHASES = {
     "features": "features",
     "rounds": "rounds",
+    "labels": "labels",
     "refit": "final model",
     "test": "testing",
     "report": "report",

@@ -168,13 +168,11 @@ class Learner:
             status="wanted" if wanted else "skipped",
         )
 
-    def rank(
-        self, item: str, inputs: Inputs, scores: Array | None, *, asked: int, round: int
-    ) -> Decision:
-        """The certificate of an item of a pool, by whose statistic it is ranked; changes nothing.
+    def rank(self, item: str, inputs: Inputs, scores: Array | None, *, asked: int) -> Decision:
+        """A purchase of a pool in the next round, ranked by its statistic; changes nothing.
 
-        Its status is `skipped`: the caller compares the items of the pool and decides which labels
-        are wanted. No threshold is computed, and the gate's state does not change.
+        The caller compares the items of the pool and posts those whose labels it wants. The
+        threshold is −∞, and the gate's state does not change.
 
         Args:
             item: its id.
@@ -182,23 +180,22 @@ class Learner:
             scores: (K,) the probabilities of its candidates under another model, such as the refit
                 on the labels so far, which replace θ's scores; None for those of θ.
             asked: the training labels asked before, by the ledger.
-            round: the round in which the item would be seen.
         """
         presented = self.follower.respond([inputs], self.scorer)[0]
         view = self.scorer.bounds(inputs, presented, scores)
         policy = view.probabilities if scores is None else view.scores
-        clock = Clock(asked, self.budget, round, self.horizon)
+        clock = Clock(asked, self.budget, self.round + 1, self.horizon)
         return self._certificate(
             item,
             view,
-            round=round,
+            round=clock.round,
             probability=float(policy[view.choice]),
             statistic=self.gate.statistic(view, clock, self.gate_state),
-            threshold=math.inf,
-            reason="spent",
+            threshold=-math.inf,
+            reason="rank",
             state=self.gate_state,
             skip_state=self.gate_state,
-            status="skipped",
+            status="wanted",
         )
 
     def _certificate(self, item: str, view: Bounds, **verdict: Any) -> Decision:

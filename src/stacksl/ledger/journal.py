@@ -270,9 +270,7 @@ class Journal:
     def _load(self) -> None:
         """Count all rows on disk, then the pending entries."""
         pending, tail = self._empty(), self._tail()  # the tail first: other processes may append
-        seen, last_round = self._store.certified()
-        pending.accounts.seen, pending.accounts.last_round = seen, last_round
-        for link in self._store.links(upto=tail.count, without="round"):
+        for link in self._store.links(upto=tail.count):
             pending.accounts.apply(link.entry)
         for entry in self._pending.entries:
             pending.accounts.apply(entry)

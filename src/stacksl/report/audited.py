@@ -146,7 +146,8 @@ def change_rows(facts: Facts) -> list[Named]:
     for rounds, classes in facts.asking.added:
         found.append((rounds, f"one class more: {plural(classes, 'class', 'classes')}"))
     found.sort(key=lambda change: change[0])
-    return [Named(f"After {plural(rounds, 'round')}", what) for rounds, what in found]
+    kind = "question" if facts.method.mode == "pool" else "round"
+    return [Named(f"After {plural(rounds, kind)}", what) for rounds, what in found]
 
 
 def compared(refit: Refit | None) -> str:

@@ -73,8 +73,8 @@ class Budget(Fact):
         answered: answers that named a candidate and were learnt.
         left: labels that can still be bought; with a budget in money it may be less than
             labels - spent.
-        rounds: items that the run has seen.
-        horizon: items there are to see.
+        rounds: items that a stream has seen, questions that a pool has asked.
+        horizon: items there are to see, or to choose from.
         price: the price of one label in micro-units; None where none was given.
         money: the budget in micro-units; None where the budget counts labels.
         spent_money: micro-units spent or reserved; None where no price was given.
@@ -166,7 +166,7 @@ class BeforeLabel(Fact):
 
 @dataclass(frozen=True, slots=True)
 class GateScore(Fact):
-    """The statistic of `contested`, max(0, g), summed over rounds, for any gate (D8).
+    """The statistic of `contested`, max(0, g), summed over the rounds of a stream (D8).
 
     Attributes:
         total: the sum over all rounds, asked and skipped (score units).
@@ -183,15 +183,16 @@ class GateScore(Fact):
 
 @dataclass(frozen=True, slots=True)
 class Contested(Fact):
-    """One of the items the run was least sure about.
+    """One of the items the run was least sure about: of a stream a round, of a pool an item left.
 
     Attributes:
         item: its id.
         prompt: an excerpt of the prompt (the page cuts it further if it is long).
-        choice: the candidate the learner chose.
+        choice: the candidate the learner chose; in a pool the final model's.
         label: the candidate that was bought as the answer; None where none was.
-        statistic: the gate score g of that round, or the gate's own where no matrix is kept.
-        round: the round.
+        statistic: the gate score g of that round, or the gate's own where no matrix is kept; in a
+            pool minus the difference of the two largest probabilities.
+        round: the round; None in a pool.
         asked: whether its label was bought.
         said: what the answer was, a `label` or one of `none`, `ambiguous`, `broken`; None where it
             is not yet returned.
@@ -202,7 +203,7 @@ class Contested(Fact):
     choice: str
     label: str | None
     statistic: float | None
-    round: int
+    round: int | None
     asked: bool
     said: str | None = None
 
@@ -263,8 +264,8 @@ class Facts(Fact):
         more: what more labels would add; None in facts of a run that has not ended.
         rounds: statistic, threshold and spending of a stream; empty for a pool.
         before_label: accuracy before each label was seen; None before the first label.
-        gate_score: D8's summed score; None where no matrix is kept, and for a run that adapted a
-            language model, whose scores begin anew with each epoch (`language.epochs`).
+        gate_score: D8's summed score; None for a pool, where no matrix is kept, and for a run that
+            adapted a language model, whose scores begin anew with each epoch (`language.epochs`).
         classes, confusions: empty where items bring their own options, or nothing is known.
         measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.

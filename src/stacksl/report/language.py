@@ -178,7 +178,7 @@ class LanguageModel(Fact):
         training: the adapter's shape and what fixes a refit.
         cuts: what the limits cut, for the items to label and for the test items.
         normalisations: all four; empty without a test file.
-        refits, epochs: in order.
+        refits, epochs: in order; a pool has no epochs, whose certificates are of purchases alone.
     """
 
     base: BaseModel

@@ -137,7 +137,7 @@ def bought(facts: Facts) -> str:
     """The first sentence: how many labels were bought, of how many items, for how much."""
     budget = facts.budget
     if budget.rounds == 0 and budget.spent == 0:
-        return f"No round has been played yet; {plural(budget.left, 'label')} can be bought."
+        return f"Nothing has been asked yet; {plural(budget.left, 'label')} can be bought."
     if budget.spent == 0:
         seen = plural(budget.rounds, "item")
         return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
@@ -217,6 +217,40 @@ def asked_note(facts: Facts) -> str:
     return (
         "On the items it asked about, which are the hard ones: this is below the accuracy on all"
         " items and is no estimate of it."
+    )
+
+
+def contested_meaning(facts: Facts) -> str:
+    """What the list of contested items holds."""
+    if facts.method.mode == "stream":
+        across = (
+            " Scores of different epochs come from different weights, so their order across epochs"
+            " is a hint only."
+        )
+        start = "Where the best rival came closest to the answer, or went past it."
+        return start + across * (facts.language is not None)
+    by = "the scores that ranked the items last" if facts.language else "the final model"
+    return (
+        f"Of the items that nobody was asked about, those whose two best answers are closest by"
+        f" {by}. The score is minus the difference of their probabilities: 0 is a tie."
+    )
+
+
+def none_contested(facts: Facts) -> str:
+    """Why the list of contested items is empty."""
+    if facts.method.mode == "pool":
+        return "No item is left with two answers to choose from that nobody was asked about."
+    if not facts.budget.rounds:
+        return "No item has been seen yet."
+    return "No scores were kept to rank the items by."
+
+
+def decisions(facts: Facts) -> str:
+    """What the ledger holds of each decision."""
+    kind = "question" if facts.method.mode == "pool" else "round"
+    return (
+        f"`ledger.db` records {plural(facts.budget.rounds, 'decision')}, one for each {kind}: the"
+        " choice, the statistic, the threshold and the reason."
     )
 
 

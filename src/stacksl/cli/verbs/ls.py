@@ -41,7 +41,7 @@ ClassNames = Annotated[
 def status(
     run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
 ) -> None:
-    """The status of a run: its state, rounds, labels and money.
+    """The status of a run: its state, labels and money, and the rounds of a stream.
 
     It only reads, so it may be asked while the run is going on.
     """
@@ -55,7 +55,7 @@ def _shown(result: Mapping[str, Any]) -> str:
         [
             ("Run", result["run"]),
             ("State", result["state"]),
-            ("Rounds", count(result["rounds"])),
+            ("Rounds", count(result["rounds"]) if result["mode"] == "stream" else None),
             ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
             *differing_lines(result),

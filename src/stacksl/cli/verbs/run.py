@@ -327,8 +327,8 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Run", f"{result['run']}, {result['state']}"),
             (
                 "Labels",
-                f"{count(result['spent'])} of {count(result['budget'])} bought in "
-                f"{count(result['rounds'])} rounds{_measuring(result)}",
+                f"{count(result['spent'])} of {count(result['budget'])} bought"
+                f"{_in_rounds(result)}{_measuring(result)}",
             ),
             ("Cost", spent(result["money"])),
             *differing_lines(result),
@@ -342,6 +342,11 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
     if left := _left_over(folder, result):
         commands.append(f"stacksl change {path} --budget {left}")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
+
+
+def _in_rounds(result: dict[str, Any]) -> str:
+    """How many rounds a stream took; the questions of a pool are counted as labels already."""
+    return f" in {count(result['rounds'])} rounds" if result["mode"] == "stream" else ""
 
 
 def _left_over(folder: Path, result: dict[str, Any]) -> str | None:

@@ -115,22 +115,15 @@ class Store:
         return next((Head(*row) for row in last), None)
 
     def links(
-        self,
-        after: int = 0,
-        *,
-        upto: int | None = None,
-        without: str | None = None,
-        only: Sequence[str] = (),
+        self, after: int = 0, *, upto: int | None = None, only: Sequence[str] = ()
     ) -> Iterator[Link]:
         """Yield the chain from row `after` + 1 (to row `upto`), a page at a time.
 
-        Rows of the event `without` are left out, and so are those of none of the events `only`.
+        Rows of none of the events `only` are left out, where any is named.
         """
         where, values = "WHERE seq > ?", list[object]()
         if upto is not None:
             where, values = f"{where} AND seq <= ?", [*values, upto]
-        if without is not None:
-            where, values = f"{where} AND event != ?", [*values, without]
         if only:
             places = ", ".join("?" for _ in only)
             where, values = f"{where} AND event IN ({places})", [*values, *only]
@@ -142,14 +135,6 @@ class Store:
             if len(page) < _PAGE:
                 return
             after = page[-1][0]
-
-    def certified(self) -> tuple[set[str], int]:
-        """The surrogates of the items with a certificate on disk, and the highest round."""
-        seen, last = set(), 0
-        for item, round in self.select(EVENTS, ("item", "round"), "WHERE event = 'round'"):
-            seen.add(item)
-            last = max(last, round)
-        return seen, last
 
     def certificate(self, round: int) -> Entry | None:
         """The `round` row of a round, if it is on disk."""

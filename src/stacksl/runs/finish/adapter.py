@@ -9,6 +9,7 @@ from typing import Any
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
 from stacksl.ledger.events import Row
+from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.lm.training.lora import stacked
 from stacksl.models.adapted import AdaptedModel
@@ -33,6 +34,12 @@ def policies(spec: RunSpec, game: Game, features: FeatureMap, rows: Sequence[int
     """The final model's (K,) probabilities of the items in `rows`."""
     _, model = _parts(spec, game, features)
     return model.policies([spec.dataset.items[row] for row in rows])
+
+
+def ranking(game: Game, rows: Sequence[int]) -> list[Array]:
+    """The (K,) probabilities of the items in `rows` by the scores that ranked the pool last."""
+    assert game.trainer.head is not None
+    return list(game.trainer.head.probabilities(game.examples.block.take(rows)))
 
 
 def _parts(spec: RunSpec, game: Game, features: FeatureMap) -> tuple[LanguageTrainer, AdaptedModel]:
@@ -77,7 +84,7 @@ def card_facts(spec: RunSpec, trainer: LanguageTrainer, tested: Tested) -> dict[
         "bought": len(trainer.examples.bought),
         "gate": spec.settings.gate,
         "objective": choices.training.objective,
-        "epochs": epochs_of(trainer.ledger.rows()),
+        "epochs": stream_epochs(spec, trainer.ledger),
         "accuracy": None if evaluation is None else evaluation.accuracy,
         "n": None if evaluation is None else evaluation.n,
         "base_accuracy": _accuracies(tested.before).get(choices.normalisation),
@@ -127,6 +134,11 @@ def training_of(choices: ModelChoices, without: int = 0) -> dict[str, Any]:
         "Peak learning rate": recipe.learning_rate,
         "Weight decay": recipe.weight_decay,
     }
+
+
+def stream_epochs(spec: RunSpec, ledger: LedgerReader) -> list[dict[str, Any]]:
+    """The certificates of a stream by epoch; none of a pool, which has those of purchases alone."""
+    return epochs_of(ledger.rows()) if spec.settings.mode == "stream" else []
 
 
 def epochs_of(rows: Iterable[Row]) -> list[dict[str, Any]]:

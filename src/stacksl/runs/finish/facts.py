@@ -62,7 +62,7 @@ def facts_of(
     state: Mapping[str, Any],
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
-    seen = Rounds.read(game.ledger.rows(), game.corpus.row)
+    seen, pooled = Rounds.read(game.ledger.rows(), game.corpus.row), spec.settings.mode == "pool"
     clipped, learnt = getattr(game.learner.scorer, "clipped", None), len(game.examples.bought)
     language = (
         language_facts(spec, game.ledger, features, tested, state)
@@ -93,14 +93,14 @@ def facts_of(
         ),
         curve=tuple(CurvePoint(*point) for point in tested.curve),
         curve_on=tested.curve_on,
-        rounds=f.RoundSeries() if spec.settings.mode == "pool" else round_series(seen),
+        rounds=f.RoundSeries() if pooled else round_series(seen),
         before_label=before_label(game),
-        gate_score=None if language else gate_score(spec, game, seen),
+        gate_score=None if language or pooled else gate_score(spec, game, seen),
         classes=class_rows(spec.dataset, game.examples, tested),
         confusions=confusion_rows(spec.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=contested(spec.sources, game, seen),
+        contested=() if pooled else contested(spec.sources, game, seen),
         refit=_refit_of_adapter(language) if language else _refit(spec, linear_trainer(game)),
         clipped_share=clipped / learnt if learnt and clipped is not None else None,
         gold_outside=seen.outside if spec.settings.follower != "given" else None,
@@ -141,17 +141,14 @@ def _data(spec: RunSpec, game: Game) -> f.DataCard:
 def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     ledger = game.ledger
     priced = spec.budget.money is not None
-    items = len(
-        np.unique(seen.table["item"])
-    )  # a pool passes an item over, then buys it with more money
     unseen = len(set(game.corpus.unbought(())) - set(seen.table["item"].tolist()))
     found = f.Budget(
         labels=ledger.budget,
         asked=ledger.asked,
         answered=0,
         left=ledger.left,
-        rounds=items,
-        horizon=items + unseen,
+        rounds=len(seen.table),
+        horizon=len(seen.table) + unseen,
         price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,

@@ -22,7 +22,7 @@ from stacksl.report.facts import Facts
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
-from stacksl.runs.finish.own_items import more_labels, own_items
+from stacksl.runs.finish.own_items import Policies, least_sure, more_labels, own_items, rest_of
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
@@ -75,8 +75,7 @@ def finish(
     write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
     facts = facts_of(spec, game, features, tested, state)
-    if not adapts:  # a language model would score every item
-        facts = replace(facts, own=own_items(game, tested, final), more=more_labels(spec, game))
+    facts = _with_rest(spec, game, tested, facts, final)
     if audit is not None:
         learnt = len(game.examples.bought)
         said = anchors(spec.folder).get("facts.json")
@@ -88,6 +87,22 @@ def finish(
     if facts.audit is not None and facts.audit.trained_on:
         refit_with_audit(spec, game, features, audit)
     report(Progress("report", 1, 1))
+
+
+def _with_rest(spec: RunSpec, game: Game, tested: Tested, facts: Facts, final: Policies) -> Facts:
+    """The facts with what the `final` model says of the items without an answer.
+
+    A language model would have to read them all again, so a pool has the scores that ranked it.
+    """
+    adapts, pooled = spec.settings.adapts, spec.settings.mode == "pool"
+    if adapts and not pooled:
+        return facts
+    rest = rest_of(game, partial(adapter.ranking, game) if adapts else final)
+    if pooled:
+        facts = replace(facts, contested=least_sure(game, rest))
+    if adapts:
+        return facts
+    return replace(facts, own=own_items(game, tested, rest), more=more_labels(spec, game))
 
 
 def _continued(

@@ -19,7 +19,7 @@ from stacksl.models.evaluation import Evaluation, Point, Tested
 from stacksl.models.metrics import wilson
 from stacksl.report import language as f
 from stacksl.report.codec import Named
-from stacksl.runs.finish.adapter import epochs_of, training_of, uncovered
+from stacksl.runs.finish.adapter import stream_epochs, training_of, uncovered
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import TIMES
@@ -54,7 +54,7 @@ def language_facts(
         cuts=_cuts(spec, model, about),
         normalisations=_normalisations(about.normalisation, tested),
         refits=_refits(_history(spec, ledger), tested.curve),
-        epochs=tuple(f.Epoch(**epoch) for epoch in epochs_of(ledger.rows())),
+        epochs=tuple(f.Epoch(**epoch) for epoch in stream_epochs(spec, ledger)),
     )
 
 

@@ -1,8 +1,12 @@
-"""Report facts: the final model on the run's own items, growth, uses of labels and items."""
+"""Report facts: the final model on the run's own items, growth, uses of labels and items.
+
+All that the report says of items without an answer comes from one product of the model with them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +19,7 @@ from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labelled_share
 from stacksl.report.codec import Named
+from stacksl.report.facts import Contested
 from stacksl.report.quality import ClassTotal, Disagreement, Gain, OwnItems
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
@@ -24,27 +29,74 @@ from stacksl.runs.spec import RunSpec
 WANTED = (0.9, 0.95)  # accuracies
 MORE = 100  # labels
 CHUNK = 4096  # items whose probabilities are held at a time
-LISTED = 8  # disagreements
+LISTED = 8  # disagreements, contested items
 EXCERPT = 280  # characters of a prompt
+CONTESTED_EXCERPT = 400
 
 Policies = Callable[[Sequence[int]], list[Array]]
 
 
-def own_items(game: Game, tested: Tested, policies: Policies) -> OwnItems:
+@dataclass(frozen=True, slots=True, eq=False)
+class Rest:
+    """What a model says of the items without an answer.
+
+    Attributes:
+        rows: (n,) in the data.
+        said: (n,) the most probable candidate; sure: (n,) its probability.
+        lead: (n,) by how much that exceeds the probability of the next candidate; ∞ without one.
+    """
+
+    rows: NDArray[np.int64]
+    said: NDArray[np.int64]
+    sure: Array
+    lead: Array
+
+
+def rest_of(game: Game, policies: Policies) -> Rest:
+    """What `policies`, the probabilities of items of given rows, say of those without an answer."""
+    corpus, said, sure, lead = game.corpus, list[int](), list[float](), list[float]()
+    left = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE])
+    left[[corpus.row[item] for item in game.ledger.bought()]] = False
+    rows = np.flatnonzero(left)
+    for at in range(0, len(rows), CHUNK):
+        for policy in policies(rows[at : at + CHUNK].tolist()):
+            said.append(int(np.argmax(policy)))
+            sure.append(float(policy[said[-1]]))
+            second = np.partition(policy, -2)[-2] if len(policy) > 1 else -np.inf
+            lead.append(sure[-1] - float(second))
+    return Rest(rows, np.array(said, dtype=np.int64), np.array(sure), np.array(lead))
+
+
+def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:
+    """The items of a pool that nobody was asked about whose two best candidates are closest."""
+    found = []
+    in_pool = game.corpus.roles[rest.rows] == Role.POOL
+    places = np.flatnonzero(in_pool & np.isfinite(rest.lead))
+    for place in places[np.argsort(rest.lead[places], kind="stable")][:LISTED]:
+        item = game.corpus.items[rest.rows[place]]
+        found.append(
+            Contested(
+                item=item.id,
+                prompt=item.prompt[:CONTESTED_EXCERPT],
+                choice=item.candidates[rest.said[place]],
+                label=None,
+                statistic=-float(rest.lead[place]),
+                round=None,
+                asked=False,
+            )
+        )
+    return tuple(found)
+
+
+def own_items(game: Game, tested: Tested, rest: Rest) -> OwnItems:
     """The final model on the items without an answer, judged by the audit or the test file.
 
     Args:
         game: with the answers.
         tested: the audit takes precedence, since its items are like the run's own.
-        policies: the final model's probabilities of items of given rows.
+        rest: what the final model says of the items.
     """
     corpus, classes = game.corpus, game.corpus.items[0].candidates
-    open_roles = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE])
-    open_roles[[corpus.row[item] for item in game.ledger.bought()]] = False
-    rest = np.flatnonzero(open_roles).tolist()
-    parts = [policies(rest[at : at + CHUNK]) for at in range(0, len(rest), CHUNK)]
-    said = np.array([int(np.argmax(p)) for part in parts for p in part], dtype=np.int64)
-    sure = np.array([float(np.max(p)) for part in parts for p in part])
     judged = tested.audited or tested.evaluation
     none = np.zeros(0, dtype=np.int64)
     gold, predicted = (none, none) if judged is None else (judged.gold, judged.predicted)
@@ -53,12 +105,12 @@ def own_items(game: Game, tested: Tested, policies: Policies) -> OwnItems:
     source = "" if judged is None else "audit" if tested.audited is not None else "test"
     totals: tuple[ClassTotal, ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        totals = class_totals(_human(game), said, gold, predicted, classes)
+        totals = class_totals(_human(game), rest.said, gold, predicted, classes)
     return OwnItems(
-        rest=len(rest),
+        rest=len(rest.rows),
         measured=len(gold),
         source=source,
-        shares=tuple(labelled_share(confidence, right, sure, wanted) for wanted in WANTED),
+        shares=tuple(labelled_share(confidence, right, rest.sure, wanted) for wanted in WANTED),
         totals=totals,
     )
 

@@ -37,9 +37,10 @@ def records_of(spec: RunSpec) -> list[ItemRecord]:
 def _recorded(spec: RunSpec) -> Iterator[tuple[Item, int | None]]:
     """Each item and its answer; an answer of a bank, which many share, by its hash."""
     short: dict[str, str] = {}
+    bank = spec.settings.bank
     by_file = spec.settings.labeler.partition(":")[0] in FILE_LABELERS
     for item, answer in spec.sources.as_begun(spec.dataset.answers if by_file else {}):
-        if spec.settings.bank is None:
+        if bank is None:
             yield item, answer
             continue
         for text in item.candidates:

@@ -139,11 +139,10 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     from stacksl.core.gates.registry import GATES
 
     wanted = resolved.settings
-    if wanted.aim != "model" or not GATES[wanted.gate].ranks:
+    if wanted.aim != "model" or not GATES[wanted.gate].ranks or wanted.kl_on_skips:
         return resolved
     if wanted.adapts:
-        if not wanted.kl_on_skips:
-            resolved = resolved.with_defaults({"mode": "pool"}, "file")
+        resolved = resolved.with_defaults({"mode": "pool"}, "file")
         if resolved.settings.mode == "stream":
             return resolved
         chosen = wanted.protocol == "option" and resolved.origin["pmi_context"] == "default"

@@ -6,8 +6,8 @@ with widths from the online state, or by a language model's own scores; labels t
 are made are drawn before. With fixed classes and the gate `margin` a batch of a linear model covers
 the items in doubt (`core.heads.coverage`), from the first one on. Else it is spread over the pool
 (`batch_selection`), and the first batch of a linear model follows the order of the items, unless
-class names give a head before the first label. Each purchase has a certificate, and at the end so
-has each item that was never asked.
+class names give a head before the first label. A pool posts purchases alone: the ledger has no row
+of an item that nobody was asked about.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from stacksl.runs.loop.linear_trainer import (
 )
 from stacksl.types import Decision, Item
 
-_AT_ONCE = 256  # certificates in a transaction
 _ANY = float("-inf")
 DRAWN_FIRST, DRAWN_SHARE = 25, 0.1  # labels that show how often a model is right
 MOST_OF_THEM = 0.5  # share of the items of which a model has to say more for its price
@@ -90,11 +89,11 @@ def decision_of(game: Game, row: int, asked: int) -> Decision:
 
 
 class Pool:
-    """Batches of the best items not yet bought, then certificates of the items never asked.
+    """Batches of the best items not yet bought.
 
     A batch fills up the open purchases and is ranked by all answers so far. It is posted in one
-    transaction, so that an interruption never splits it. While answers are awaited no certificate
-    of an unasked item is written, since the item may still be bought.
+    transaction, so that an interruption never splits it. The pool has ended when nothing is left to
+    buy and no answer is awaited.
 
     Args:
         seed: of the draws of the gate `random`.
@@ -106,13 +105,9 @@ class Pool:
         self._seed = seed
         self._min_per_class = min_per_class
         self._coverage = coverage
-        self._never_asked: list[int] | None = None
 
     def next(self, game: Game, most: int | None = None) -> list[Decision]:
-        """A batch of purchases, or certificates of unasked items where nothing is left to buy.
-
-        The batch has at most `most` items.
-        """
+        """A batch of at most `most` purchases; empty where nothing can be bought now."""
         ledger = game.ledger
         # less is left than the learner has where items of the audit were bought anew
         count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked, ledger.left)
@@ -121,17 +116,10 @@ class Pool:
             count = min(count, first - ledger.asked)
         elif first and _answered(game) < first:  # nothing else is bought before that
             count = 0
-        if count > 0 and not game.enough() and (batch := self._best(game, count)):
-            return batch
-        return [] if ledger.open_purchases() else self._unasked(game)
-
-    def _unasked(self, game: Game) -> list[Decision]:
-        """Certificates of the next items that were never asked."""
-        if self._never_asked is None:
-            ids, seen = game.corpus.ids, game.ledger.seen
-            self._never_asked = [r for r in game.corpus.unbought(()) if not seen(ids[r])]
-        rows, self._never_asked = self._never_asked[:_AT_ONCE], self._never_asked[_AT_ONCE:]
-        return [_certificate(game, row, ahead) for ahead, row in enumerate(rows, start=1)]
+        if count <= 0 or game.enough():
+            return []
+        best = self._best(game, count)
+        return [replace(each, round=each.round + n) for n, each in enumerate(best)]
 
     def _best(self, game: Game, count: int) -> list[Decision]:
         """`count` items that cover the others, or with large statistics and spread over the pool.
@@ -160,8 +148,7 @@ class Pool:
         ranked = pick(game, rest, count) if count else []
         others = {"class": rare, DRAWN: drawn}
         for reason, rows in others.items():
-            ahead = 1 + len(ranked)
-            ranked += _wanted([_certificate(game, row, ahead) for row in rows], reason, _ANY)
+            ranked += _wanted([_certificate(game, row) for row in rows], reason, _ANY)
         return ranked
 
     def _covering(self, game: Game, rest: Sequence[int], count: int) -> list[Decision]:
@@ -341,20 +328,16 @@ def _statistics(
     return np.array([_certificate(game, row).statistic for row in rest]), predicted
 
 
-def _certificate(game: Game, row: int, ahead: int = 1) -> Decision:
-    """The certificate of one item, `ahead` rounds after the current one."""
+def _certificate(game: Game, row: int) -> Decision:
+    """The certificate of one item in the next round."""
     block, learner, head = game.examples.block, game.learner, game.trainer.head
     scores: Array | None = None
     if head is not None:
         scores = np.asarray(head.probabilities(block.take([row]))[0], dtype=np.float64)
     item, asked = game.corpus.ids[row], game.ledger.asked
-    return learner.rank(item, block[row], scores, asked=asked, round=learner.round + ahead)
+    return learner.rank(item, block[row], scores, asked=asked)
 
 
 def _wanted(found: list[Decision], reason: str, cut: float) -> list[Decision]:
-    """The decisions as purchases, in consecutive rounds."""
-    first = found[0].round if found else 0
-    return [
-        replace(d, round=first + n, status="wanted", threshold=cut, reason=reason)
-        for n, d in enumerate(found)
-    ]
+    """The decisions with the reason for which they are bought, and their threshold."""
+    return [replace(each, threshold=cut, reason=reason) for each in found]

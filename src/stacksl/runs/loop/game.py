@@ -120,7 +120,7 @@ class Chooser(Protocol):
     """Selects the items of the next rounds."""
 
     def next(self, game: Game) -> list[Decision]:
-        """The decisions of the next rounds: labels wanted, and items skipped.
+        """The decisions of the next rounds: labels wanted and, of a stream, items skipped.
 
         Empty when no round is left, or when none can be played before an answer arrives.
         """

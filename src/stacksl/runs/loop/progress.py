@@ -19,11 +19,12 @@ OFTEN = 0.1  # seconds between two reports of progress
 class Progress:
     """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
 
-    `accuracy` is the share of right choices before each label was seen, on asked items, None where
-    people answer; `openness` the share of asked rounds among the last ones.
+    A stream plays `rounds`, a pool buys `labels`. `accuracy` is the share of right choices before
+    each label was seen, on asked items, None where people answer; `openness` the share of asked
+    rounds among the last ones of a stream.
     """
 
-    phase: Literal["features", "rounds", "refit", "test", "report"]
+    phase: Literal["features", "rounds", "labels", "refit", "test", "report"]
     done: int
     total: int
     spent: int = 0
@@ -56,8 +57,11 @@ def throttled(report: Report) -> Callable[[Progress, bool], None]:
 class Watch:
     """Reports progress and writes due checkpoints after each batch of rounds."""
 
-    def __init__(self, folder: RunFolder, every: int, game: Game, report: Report) -> None:
+    def __init__(
+        self, folder: RunFolder, every: int, game: Game, report: Report, *, streams: bool
+    ) -> None:
         self._folder, self._every, self._game = folder, every, game
+        self._streams = streams
         self._report = throttled(report)
         self._openness = 1.0
         self._seen = 0
@@ -73,11 +77,15 @@ class Watch:
         # Of people it would tell which of a few answers were of the audit.
         shown = self._counted and self._game.labeler.repeatable
         accuracy = self._right / self._counted if shown else None
-        state = Progress(
-            "rounds", learner.round, learner.horizon, ledger.asked, learner.budget, accuracy,
-            self._openness,
-        )  # fmt: skip
-        self._report(state, learner.round == learner.horizon)
+        asked, budget = ledger.asked, learner.budget
+        state = (
+            Progress(
+                "rounds", learner.round, learner.horizon, asked, budget, accuracy, self._openness
+            )
+            if self._streams
+            else Progress("labels", asked, budget, asked, budget, accuracy)
+        )
+        self._report(state, state.done == state.total)
         if learner.round // self._every > (learner.round - len(posted)) // self._every:
             checkpoint(self._folder, self._game)
 

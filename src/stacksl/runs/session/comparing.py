@@ -52,7 +52,7 @@ def _answered(ledger: LedgerReader) -> list[tuple[Decision, Row]]:
 
     Each comes with the certificate that asked for it.
     """
-    certificates: dict[str | None, Row] = {}  # of the last round: a pool may pass an item over
+    certificates: dict[str | None, Row] = {}
     found = []
     for row in ledger.rows():
         if row.event == "round":

@@ -245,7 +245,13 @@ class Session(Game):
             self.learn(receipt)
         learn_named(self.spec, self)
         settings = self.spec.settings
-        watch = Watch(self.spec.folder, settings.checkpoint_every, self, self.report)
+        watch = Watch(
+            self.spec.folder,
+            settings.checkpoint_every,
+            self,
+            self.report,
+            streams=settings.mode == "stream",
+        )
         self.forecaster = Forecaster(self.spec, self)
         self.enough = self.forecaster.enough
         template = self.spec.folder.resolved().get(TEMPLATE)

@@ -49,6 +49,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         else None,
         "accuracy_before": counts["right"] / learnt if learnt else None,
         "data": table["data"],
+        "mode": table["mode"],
         "gate": table["gate"],
         "created": state.get("created"),
         "finished": state.get("finished"),
@@ -98,7 +99,7 @@ def _counts(folder: RunFolder) -> dict[str, Any]:
 
 
 def _counted(ledger: LedgerReader) -> dict[str, Any]:
-    choices: dict[str | None, int] = {}  # the last round's: a pool passes an item over, then buys
+    choices: dict[str | None, int] = {}
     learnt = right = 0
     for row in ledger.rows():
         if row.event == "round":
