@@ -1,4 +1,4 @@
-"""People and a cheap model on one pool: what does a dollar buy, alone and together?
+"""People and a cheap model on one pool: what does a dollar buy, alone and one after the other?
 
 Banking77 with frozen sentence features. People are right on 95 % (else any other class, evenly) at
 $1. The model costs $0.002 a label and is a real classifier, fixed beforehand: `words`, a logistic
@@ -10,8 +10,6 @@ are of names and graph throughout, which folds take on these data.
 - people: labels bought as `stacksl run --mode pool` buys them;
 - model: a label for each item of the pool ($12.80), one point; the strength of the fit is the best
   of three on pilot seeds, and better there than spreading its labels over neighbours;
-- cascade: both from one ledger, as `stacksl run --labelers MODEL,people` buys them, a run for each
-  sum (`bought` is the share of the pool that the model labelled);
 - two runs: the model's run labels the whole pool, then people's run has as many whole labels as the
   money left pays for, and weighs the model's as `stacksl run --model-labels` does.
 
@@ -43,11 +41,8 @@ from stacksl.core.heads.logistic import Fit, Soft, fit_classes, together
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.data import read
-from stacksl.labelers.protocol import Labeler, Pending, Request
-from stacksl.ledger.events import SOFT
-from stacksl.ledger.purchases import Answer
 from stacksl.report.wording import MICRO
-from stacksl.runs.loop.choosers import Cascade, Pool
+from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.final_model import beside_names, make_final
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.linear_trainer import linear_trainer
@@ -63,7 +58,7 @@ Rows = np.ndarray
 
 
 class Arm(NamedTuple):
-    """What is measured: `people`, `model`, `cascade` or `two runs`; of which model; the money."""
+    """What is measured: `people`, `model` or `two runs`, of which model, for how much money."""
 
     name: str
     model: str
@@ -105,66 +100,14 @@ def bought(game: Game, seed: int) -> None:
             break
 
 
-class Both:
-    """People, and a model that says `says` for `PRICE`, as one labeler."""
-
-    name, repeatable = "both", False
-
-    def __init__(self, people: Labeler, says: Rows) -> None:
-        self.people, self.says = people, says
-        self.asked: list[Request] = []
-
-    def ask(self, requests: Sequence[Request]) -> None:
-        """Ask people, but the model where the purpose is `soft`."""
-        self.people.ask([each for each in requests if each.purpose != SOFT])
-        self.asked += [each for each in requests if each.purpose == SOFT]
-
-    def answers(self) -> list[Answer]:
-        """The answers of both."""
-        asked, self.asked = self.asked, []
-        said = [
-            Answer(r.item, r.slot, r.token, int(self.says[int(r.item)]), "model", r.price)
-            for r in asked
-        ]
-        return [*self.people.answers(), *said]
-
-    def pending(self) -> list[Pending]:
-        """None is open."""
-        return []
-
-
-def cascade(pool: Drawn, says: Rows, money: int, test: Any) -> dict[str, Any]:
-    """The row of a run in which people and a model label."""
-    with tempfile.TemporaryDirectory() as folder:
-        game = game_of(pool, "margin", money, Path(folder), money * MICRO, MICRO)
-        game.examples.said = np.full(len(says), -1)
-        game.labeler = Both(game.labeler, says)
-        for posted in play(game, Cascade(Pool(pool.settings.seed), lambda _: int(PRICE * MICRO))):
-            if not posted[0].asked:
-                break
-        trainer, ledger = linear_trainer(game), game.ledger
-        table, soft = np.array(game.examples.bought)[:, :2].T, len(ledger.bought(SOFT))
-        assert ledger.spent_money == len(table[0]) * MICRO + soft * PRICE * MICRO
-        made = make_final(game.learner.scorer, trainer.source(), *table, "names and graph")
-        worth = trainer.confusion()
-        ledger.close()
-    return {
-        "money": money,
-        "labels": len(table[0]),
-        "accuracy": right(made.head, *test),
-        "bought": soft / len(says),
-        "agreed": None if worth is None else [*worth.accuracy, worth.count],
-    }
-
-
 def two_runs(pool: Drawn, says: Rows, money: int, test: Any) -> dict[str, Any]:
     """The row of a people's run that has the labels of a model's run over the same pool."""
     labels = int((money * MICRO - len(says) * int(PRICE * MICRO)) // MICRO)
     with tempfile.TemporaryDirectory() as folder:
         game = game_of(pool, "margin", labels, Path(folder))
-        game.examples.said = says
-        bought(game, pool.settings.seed)
         trainer = linear_trainer(game)
+        trainer.said = says
+        bought(game, pool.settings.seed)
         table = np.array(game.examples.bought)[:, :2].T
         made = make_final(game.learner.scorer, trainer.source(), *table, "names and graph")
         worth = trainer.confusion()
@@ -185,8 +128,6 @@ def measure(
     rows = rest[np.sort(drawn)]
     people = people_on(world.answers[rows], seed, world.classes)
     pool = Drawn(world.block.take(rows.tolist()), people, names, range(POOL), Settings(seed=seed))
-    if arm.name == "cascade":
-        return [cascade(pool, says[rows], arm.money, test)]
     if arm.name == "two runs":
         return [two_runs(pool, says[rows], arm.money, test)]
     with tempfile.TemporaryDirectory() as folder:
@@ -235,8 +176,7 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
     done = {(row["seed"], row["arm"], row["model"], row["money"]) for row in rows}
     arms = [Arm("people", "", min(MONEY))]
     for model in words.models:
-        arms += [Arm("model", model, POOL * PRICE)]
-        arms += [Arm(name, model, money) for money in MONEY for name in ("cascade", "two runs")]
+        arms += [Arm("model", model, POOL * PRICE), *(Arm("two runs", model, m) for m in MONEY)]
     for seed in PILOT if words.pilot else range(words.seeds):
         test: Any = (world.test, world.gold)
         if words.pilot:
@@ -259,29 +199,33 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The results as Markdown: mean and half-width of a 95 % interval, and paired differences."""
     lines = [
-        "| model | money | people | model | cascade | minus people | minus model | it was bought |",
-        "|---|---|---|---|---|---|---|---|",
+        "| model | money | people | model | two runs | minus people | minus model |",
+        "|---|---|---|---|---|---|---|",
     ]
     for model in dict.fromkeys(row["model"] for row in rows if row["model"]):
-        alone = {
-            r["seed"]: r["accuracy"] for r in rows if (r["arm"], r["model"]) == ("model", model)
-        }
+        alone = accuracies(rows, Arm("model", model, POOL * PRICE))
         for money in MONEY:
-            here = [row for row in rows if row["money"] == money]
-            people = {r["seed"]: r["accuracy"] for r in here if r["arm"] == "people"}
-            both = {r["seed"]: r for r in here if (r["arm"], r["model"]) == ("cascade", model)}
+            people = accuracies(rows, Arm("people", "", money))
+            both = accuracies(rows, Arm("two runs", model, money))
             if seeds := sorted(people.keys() & alone.keys() & both.keys()):
                 lines.append(line(f"{model} | ${money:,}", people, alone, both, seeds))
     return "\n".join(lines)
 
 
+def accuracies(rows: Sequence[dict[str, Any]], arm: Arm) -> dict[int, float]:
+    """The accuracy of an arm under each seed."""
+    return {
+        row["seed"]: row["accuracy"]
+        for row in rows
+        if (row["arm"], row["model"], row["money"]) == arm
+    }
+
+
 def line(what: str, people: Any, alone: Any, both: Any, seeds: Sequence[int]) -> str:
     """A row of the table."""
-    mine = {seed: both[seed]["accuracy"] for seed in seeds}
     cells = [
-        *(shown([each[s] for s in seeds]) for each in (people, alone, mine)),
-        *(shown([mine[s] - each[s] for s in seeds], "+.3f") for each in (people, alone)),
-        f"{np.mean([both[s]['bought'] >= 0.5 for s in seeds]):.0%}",
+        *(shown([each[s] for s in seeds]) for each in (people, alone, both)),
+        *(shown([both[s] - each[s] for s in seeds], "+.3f") for each in (people, alone)),
     ]
     return f"| {what} | {' | '.join(cells)} |"
 

@@ -26,13 +26,12 @@ from hypothesis.stateful import (
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import SOFT_SLOT, Answer, ItemRecord, Purchase
+from stacksl.ledger.purchases import Answer, ItemRecord, Purchase
 from stacksl.types import Decision
 
 ITEMS, SIZE, PRICE = 12, 3, 4
 AUDITS = [f"a{i}" for i in range(4)]
 OWNED = [f"o{i}" for i in range(3)]
-SOFT_OF = ["q0", "q1", "a0", *OWNED[:1], "q9"]
 OTHER = ("none", "ambiguous", "broken")
 MEMORY = Path("/dev/shm")  # thousands of commits, and no power to fail
 
@@ -80,8 +79,7 @@ def count(rows):
     named = {key[0] for key in asked if answered.get(key) is not None}
     assert named == {item for item in learnt if item not in OWNED}
     standing = set(answered) | set(open_at)
-    labels = {key for key in standing if key[1] != SOFT_SLOT}
-    spent, money = len(labels), paid + sum(open_at.values())
+    spent, money = len(standing), paid + sum(open_at.values())
     return spent, money, learnt, set(open_at), len(asked & standing)
 
 
@@ -161,38 +159,6 @@ class Buying(RuleBasedStateMachine):
         self.lessons.append((made.item, label.index))
         now = (self.ledger.asked, self.ledger.spent, self.ledger.spent_money, self.ledger.left)
         assert sums == now
-
-    @rule(count=st.integers(1, 3), price=st.integers(0, PRICE))
-    def buy_of_a_model(self, count, price):
-        """Labels beside people's, of items bought or not: they cost money, and no label."""
-        items = [name for name in SOFT_OF if name not in self.ledger.bought("soft")][:count]
-        before = (self.ledger.asked, self.ledger.spent, self.ledger.learnt)
-        paid, money = self.ledger.spent_money, self.ledger.money
-        if money is not None and paid + len(items) * price > money:
-            with pytest.raises(LedgerError, match="are left: reserve fewer"):
-                self.ledger.reserve_soft(dict.fromkeys(items, price))
-            return
-        fresh = self.ledger.reserve_soft(dict.fromkeys(items, price))
-        assert [(p.item, p.slot, p.purpose) for p in fresh] == [(i, -1, "soft") for i in items]
-        assert self.ledger.spent_money == paid + len(items) * price
-        assert (self.ledger.asked, self.ledger.spent, self.ledger.learnt) == before
-
-    @precondition(lambda self: self.ledger.bought("soft"))
-    @rule(index=st.integers(0, SIZE - 1) | st.just("broken"), what=st.integers(0, 2))
-    def hear_of_a_model(self, index, what):
-        open_now = [p for p in self.ledger.open_purchases() if p.purpose == "soft"]
-        if what == 0 and open_now:
-            self.ledger.release(open_now[0], "expired")
-        elif what == 1 and (lost := [r for r in self.ledger.export() if r["state"] == "released"]):
-            soft = [row for row in lost if row["purpose"] == "soft"]
-            again = [self.ledger.lease(str(row["item"]), slot=-1) for row in soft[:1]]
-            assert all(each is None or each.purpose == "soft" for each in again)
-        elif open_now:
-            p, named = open_now[-1], None if index == "broken" else index
-            said = "broken" if named is None else "label"
-            answer = Answer(p.item, p.slot, p.token, named, "model", p.price // 2, said=said)
-            (receipt,) = self.ledger.take([answer])
-            assert (receipt.outcome, receipt.lesson) == ("accepted", None)
 
     @rule(labels=st.integers(0, 12), money=st.none() | st.integers(0, 8 * PRICE))
     def change_the_budget(self, labels, money):

@@ -204,7 +204,7 @@ def test_heads_can_be_kept_as_json(kept, path):
     [
         ("audit", "its purchase is for 'audit'"),
         ("owned", "an owned label costs nothing"),
-        ("gift", "has the purposes train, audit, owned, soft; got another"),
+        ("gift", "has the purposes train, audit, owned; got another"),
     ],
 )
 def test_a_purpose_that_was_edited_is_found(kept, path, purpose, words):

@@ -10,7 +10,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.core.scorers import make_scorer
-from stacksl.models.cascade import confusion_of
+from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import batch_selection as picking
 from stacksl.runs.loop import final_model as final

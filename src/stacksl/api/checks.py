@@ -8,7 +8,6 @@ from stacksl.core.gates.registry import GATES, require_ranking
 from stacksl.data import Dataset
 from stacksl.errors import SettingsError
 from stacksl.models.audit import audit_size
-from stacksl.runs.items.reading import load_said
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.settings.budget import parse_until, time_limit
 from stacksl.runs.settings.fields import Settings
@@ -54,14 +53,6 @@ def audit(settings: Settings, labels: int, tested: bool, rounds: int) -> int:
         SettingsError: the audit leaves nothing to train on, or too little beside a model.
     """
     size = audit_size(labels, asked_for=settings.audit, tested=tested, items=rounds)
-    if settings.beside is not None:
-        from stacksl.runs.loop.choosers import DRAWN_FIRST
-
-        if labels - size <= DRAWN_FIRST:
-            raise SettingsError(
-                f"beside a model people label {DRAWN_FIRST} items first, to compare, but the budget"
-                f" has {labels - size} labels to train: raise it, or lower --audit"
-            )
     return size
 
 
@@ -74,7 +65,7 @@ def until(settings: Settings, dataset: Dataset) -> None:
     if settings.until is None:
         return
     if time_limit(settings.until) is not None:
-        if settings.labeler == "file" or settings.beside is not None:
+        if settings.labeler == "file":
             raise SettingsError(
                 "until with a time is for the file's own answers or a model's, since a run of"
                 " people waits between commands: give a budget"
@@ -130,13 +121,13 @@ def said(settings: Settings, dataset: Dataset) -> None:
 
     Raises:
         SettingsError: the run is of another kind.
-        DataError: the file cannot be read, or labels none of the items.
+        DataError: they cannot be read, or there are none of the items.
     """
-    name = "model_labels" if settings.beside is None else "labelers"
-    if getattr(settings, name) is None:
+    if settings.model_labels is None:
         return
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN
+    from stacksl.runs.session.said import load_said
 
     ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
     named = settings.names and settings.refit and settings.features != GIVEN
@@ -144,9 +135,8 @@ def said(settings: Settings, dataset: Dataset) -> None:
         ranked and named and make_features(settings.features, classes=dataset.classes).reads_text
     ):
         raise SettingsError(
-            f"{name} needs a pool of texts with fixed classes, whose final model is fitted on"
+            "model_labels needs a pool of texts with fixed classes, whose final model is fitted on"
             " labels and class names: give --mode pool and leave out --model, --no-names and"
-            f" features of your own, or leave out --{name.replace('_', '-')}"
+            " features of your own, or leave out --model-labels"
         )
-    if settings.model_labels is not None:
-        load_said(settings.model_labels, dataset, settings, dataset.items)
+    load_said(settings.model_labels, dataset, settings, dataset.items)

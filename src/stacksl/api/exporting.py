@@ -12,7 +12,6 @@ from stacksl.data import kind_of_table, write_table
 from stacksl.data.exchange.label_studio import CONFIG, task
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.files.atomic import replace_file
-from stacksl.ledger.events import SOFT
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.models.metrics import cohen_kappa
 from stacksl.report.html import data_card
@@ -79,9 +78,7 @@ def write_pairs(run: StoredRun, path: Path, *, names: bool = False) -> int:
 
 def _pairs(bought: Bought) -> list[dict[str, Any]]:
     row, item = bought.row, bought.item
-    if item is None or row["label"] is None or row["set_aside"]:
-        return []
-    if row["purpose"] in ("audit", SOFT):
+    if item is None or row["label"] is None or row["set_aside"] or row["purpose"] == "audit":
         return []
     kept = {name: row[name] for name in PAIR[3:]}
     pair = {"prompt": item.prompt, "chosen": row["label"]}
@@ -92,7 +89,7 @@ def tasks_of(found: Answers) -> list[dict[str, Any]]:
     """A task of Label Studio for each item, with its answers as annotations."""
     by_item: dict[str, list[Bought]] = {}
     for each in found.answers:
-        if each.item is not None and each.row["purpose"] != SOFT:
+        if each.item is not None:
             by_item.setdefault(each.item.id, []).append(each)
     made = []
     for id, answers in by_item.items():
@@ -144,9 +141,9 @@ def _write_folder(path: Path, found: Answers) -> None:
 
 
 def _splits(found: Answers) -> dict[str, list[Bought]]:
-    """The answers that train, and those that measure, where there are any; none of a model's."""
+    """The answers that train, and those that measure, where there are any."""
     parts: dict[str, list[Bought]] = {"train": []}
-    for each in (bought for bought in found.answers if bought.row["purpose"] != SOFT):
+    for each in found.answers:
         name = "audit" if each.row["purpose"] == "audit" else "train"
         parts.setdefault(name, []).append(each)
     return parts

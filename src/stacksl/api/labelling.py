@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stacksl.data import Dataset, rows_of
 from stacksl.errors import RunError
-from stacksl.ledger.events import SOFT
 from stacksl.report.wording import MICRO
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
@@ -114,7 +113,7 @@ def bought_answers(run: StoredRun, *, names: bool) -> Answers:
     rest = [row for row in bought if row["item"] not in hidden]
     shown = [row for row in rest if row["state"] == "answered"]
     people = {} if names else _numbers(spec, bought)
-    purposes = {str(r["item"]): str(r["purpose"]) for r in shown if r["purpose"] != SOFT}
+    purposes = {str(row["item"]): str(row["purpose"]) for row in shown}
     return Answers(
         [
             Bought(
@@ -138,7 +137,7 @@ def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, st
     if spec.settings.labeler != FILE:
         return {}
     answered = (row for row in bought if row["state"] == "answered")
-    others = (row["labeler"] for row in answered if row["purpose"] not in ("owned", SOFT))
+    others = (row["labeler"] for row in answered if row["purpose"] != "owned")
     people = dict.fromkeys([*annotators_of(spec.settings.annotators), *others])
     return {name: f"annotator {number}" for number, name in enumerate(people, 1)}
 
@@ -197,7 +196,6 @@ def _human(run: StoredRun, spec: RunSpec) -> dict[str, dict[str, Any]]:
         for row in sorted(ledger.export(), key=lambda row: -int(str(row["slot"]))):
             id, index = str(row["item"]), row["answer"]
             kept = row["state"] == "answered" and row["labeler"] not in aside
-            kept = kept and row["purpose"] != SOFT
             if kept and id in items:  # the first slot is written last
                 found[id] = named(id, index if isinstance(index, int) else None, str(row["said"]))
     return found

@@ -155,7 +155,7 @@ def prepare(
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
     from stacksl.features import make_features
-    from stacksl.runs.session.model_labels import people_labels, with_model_labels
+    from stacksl.runs.session.model_labels import with_model_labels
     from stacksl.runs.session.setup import check_labeler
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
@@ -178,12 +178,9 @@ def prepare(
         resolved = intake.for_file(resolved, dataset, budget.labels)
     if labeler is None:
         check_labeler(resolved.settings, sources)
-    elif resolved.settings.beside is not None:
-        raise SettingsError("labelers names who answers, and so does labeler=: give one of them")
     checks.pool(resolved.settings, dataset, budget.labels)
     checks.said(resolved.settings, dataset)
-    people = people_labels(resolved.settings, budget, dataset.items)
-    audit = checks.audit(resolved.settings, people, sources.test is not None, rounds)
+    audit = checks.audit(resolved.settings, budget.labels, sources.test is not None, rounds)
     checks.until(resolved.settings, dataset)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     data, test_data = _absolute(source) or "", _absolute(test_source)

@@ -43,8 +43,7 @@ class Run(StoredRun):
             data: the data file, if it was moved.
             labeler: the labeler, where the settings name none; needed for a labeler object.
             settings: settings of a language model's training, changed from here on, after a refit
-                that ran out of memory or diverged. The result then differs. Or `labelers`:
-                `people` asks the model beside them no more, the run's own asks it again.
+                that ran out of memory or diverged. The result then differs.
 
         Raises:
             RunLocked: another process holds the run.

@@ -25,7 +25,6 @@ _WHY = {
     "order": "first batch, in the order of the items",
     "drawn": "drawn at random",
     "audit": "audit, drawn at random",
-    "soft": "asked of the model alone",
 }
 _KIND = {"late": "not counted", "corrected": "correction"}
 
@@ -116,9 +115,8 @@ def history_of(session: Session) -> History:
             continue
         if row.event == "round":
             decision = row.decision()
-            if decision.asked:  # maybe after a model was asked of it
-                said = found.pop(item, Asked(0, "soft")).words
-                found[item] = Asked(corpus.row[item], "train", decision, said)
+            if decision.asked:
+                found[item] = Asked(corpus.row[item], "train", decision)
         elif row.event == "reserved":
             found.setdefault(item, Asked(corpus.row[item], str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):

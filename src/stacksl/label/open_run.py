@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future
@@ -16,9 +14,8 @@ from typing import Any, Literal, TypeVar
 from stacksl.errors import LabelerError
 from stacksl.label.pace import Pace
 from stacksl.label.session import PageLabeler, PageSession
-from stacksl.label.view import Person, Silence, View
+from stacksl.label.view import Person, View
 from stacksl.labelers.sheets.rows import Asked, Reply
-from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Handed, Receipt, Skip
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
@@ -28,8 +25,6 @@ Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
 T = TypeVar("T")
 
 LOW = 2  # open rows of an annotator below which more are bought
-FIRST_PAUSE = 60.0  # seconds until a model that does not answer is asked again, doubled each time
-LONGEST_PAUSE = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +64,8 @@ class OpenRun:
     Args:
         session: of a run that people answer.
         people: its annotators.
-        attend: called while a refit or the model's labels are made on another thread, with this
-            and a future that is done after it; enters what arrives until then.
+        attend: called while a refit is made on another thread, with this and a future that is done
+            after it; enters what arrives until then.
     """
 
     def __init__(
@@ -83,11 +78,8 @@ class OpenRun:
         self.session, self.ledger, self.people = session, session.ledger, people
         self.sheets = session.labeler
         session.labeler = self.labeler = PageLabeler(self.sheets)
-        session.trainer.beside = self.labeler.beside = self._beside
+        session.trainer.beside = self._beside
         self._attend = attend
-        self.clock = time.monotonic
-        self._retry, self._pause = 0.0, FIRST_PAUSE
-        self._silence: Silence | None = None
         settings = self.sheets.settings
         people.add(annotators_of(settings.annotators))
         self.away = self.sheets.away
@@ -98,8 +90,7 @@ class OpenRun:
         self._agreement: dict[str, tuple[int, int]] = {}
         self._shown: dict[str, Asked] = {}
         for row in self.ledger.export():
-            by_people = row["purpose"] != SOFT
-            self._answered[str(row["labeler"])] += by_people and row["state"] == "answered"
+            self._answered[str(row["labeler"])] += row["state"] == "answered"
         self.labeler.rows = self.sheets.waiting()  # to answer while the first refit is made
 
     # Answers -----------------------------------------------------------------------------------
@@ -123,7 +114,7 @@ class OpenRun:
     def receive(self, files: Sequence[Path]) -> Received:
         """Enter the answers of sheets."""
         sheets = self.sheets.read(files)
-        receipts = self.ledger.take(self.sheets.from_people())  # a model is not asked now
+        receipts = self.ledger.take(self.sheets.answers())
         self._note(receipts)
         for name in {each.answer.labeler for each in receipts} & {*self.people.names}:
             self.people.pace[name].see()
@@ -190,14 +181,10 @@ class OpenRun:
         Not after each answer: a purchase begins with a refit.
         """
         size, rows = self.sheets.settings.batch, len(self.labeler.rows)
-        open_leases = self.ledger.open_purchases()
-        leases = sum(lease.purpose != SOFT for lease in open_leases)
-        if self.halted:  # then nothing new is bought, but rows may be assigned
-            if self.clock() >= self._retry or rows >= size or leases <= rows:
-                return self.clock() >= self._retry
-        elif not open_leases:
+        leases = len(self.ledger.open_purchases())
+        if not leases:
             return True
-        elif rows >= size or not (self.ledger.left or leases > rows):
+        if rows >= size or not (self.ledger.left or leases > rows):
             return False
         held = Counter(row.annotator for row in self.labeler.rows)
         here = [name for name in self.people.names if name not in self.sheets.away]
@@ -210,38 +197,11 @@ class OpenRun:
         that takes a third of the time, and nobody waits for it.
         """
         self._learn()
-        if self.clock() >= self._retry:
-            self.sheets.again()
-        asks = not self.halted
         self.labeler.assigned = show
         state = self.session.play()
         self.labeler.assigned = lambda: None
-        if asks:
-            self._wait_for_model()
         self._agreement = self._compared()
         return state
-
-    @property
-    def halted(self) -> bool:
-        """Whether labels of a model are awaited that does not answer."""
-        return self.sheets.halted
-
-    def _wait_for_model(self) -> None:
-        """Set the time at which a model that does not answer is asked again.
-
-        One that answered and was stopped, as by an answer that cost too much, is not.
-        """
-        if not self.halted:
-            self._retry, self._pause, self._silence = 0.0, FIRST_PAUSE, None
-            return
-        pause = math.inf if self.sheets.silent_since is None else self._pause
-        self._retry, self._pause = self.clock() + pause, min(2 * self._pause, LONGEST_PAUSE)
-        self._silence = Silence.of(self.sheets, time.time() + pause)
-
-    @property
-    def silence(self) -> Silence | None:
-        """Of a model that is awaited and has given no answer since it fell silent."""
-        return self._silence if self.halted or self.sheets.silent_since else None
 
     def _beside(self, compute: Callable[[], T], /) -> T:
         """The result of `compute`, on another thread; learns what is entered meanwhile after it."""
@@ -301,7 +261,6 @@ class OpenRun:
             compared=self._agreement.get("", none)[1],
             differing=self.session.differing,
             classes=self.sheets.classes,
-            silence=self.silence,
         )
 
     def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:

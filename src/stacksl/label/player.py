@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 IDLE = 1800.0  # seconds without an answer after which somebody's rows go to others
 REMEMBERED = 10_000  # answers whose client key and sequence are kept in memory
-TICK = 5.0  # seconds between two looks at who is idle, and at a model that does not answer
+TICK = 5.0  # seconds between two looks at who is idle
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +241,9 @@ class Player:
         return None
 
     def _attend(self, run: OpenRun, refit: Future[object]) -> None:
-        """Enter what arrives until a refit, or a model's labels, are made; changes are put off."""
-        if any(self.view.rows.values()) or run.labeler.asking:
-            self._started.set()  # there is something to answer, or a server is waited for
+        """Enter what arrives until a refit is made; changes are put off."""
+        if any(self.view.rows.values()):
+            self._started.set()  # there is something to answer
         refit.add_done_callback(lambda _: self._queue.put(None))
         try:
             while not refit.done():

@@ -1,7 +1,4 @@
-"""A session whose refits are made beside the entry of answers, one before each purchase.
-
-And its labeler: people, maybe with a model beside them that is asked beside the entry as well.
-"""
+"""A session whose refits are made beside the entry of answers, one before each purchase."""
 
 from __future__ import annotations
 
@@ -9,9 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stacksl.labelers.protocol import Pending, Request
-from stacksl.ledger.events import SOFT
 from stacksl.ledger.purchases import Answer, Handed
-from stacksl.runs.loop.trainer import Beside, at_once
 from stacksl.runs.session.assignment import SheetLabeler
 from stacksl.runs.session.session import Session
 
@@ -54,35 +49,17 @@ class PageLabeler:
         self.sheets, self.name = sheets, sheets.name
         self.rows: list[Handed] = []
         self.assigned: Callable[[], None] = lambda: None
-        self.beside: Beside = at_once
-        self.asking = False  # the model, on another thread
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the answers of a model beside people gave reason to."""
-        return self.sheets.warnings
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests."""
-        if self.asking:  # what it is asked is its own until it has answered
-            requests = [each for each in requests if each.purpose != SOFT]
         self.sheets.ask(requests)
 
     def answers(self) -> list[Answer]:
-        """None of people: each is entered as it arrives; those of a model beside them.
-
-        The model is asked on another thread, which writes no ledger.
-        """
-        if self.sheets.model is None or not self.sheets.asks_now:
-            return self.sheets.answers()
-        self.asking = True
-        try:
-            return self.beside(self.sheets.model.answers)
-        finally:
-            self.asking = False
+        """None: each answer is entered as it arrives."""
+        return []
 
     def pending(self) -> list[Pending]:
-        """Assign open requests; they are on the page, in no file, but for those of a model."""
+        """Assign open requests; they are on the page, in no file."""
         self.rows = self.sheets.assign()
         self.assigned()
-        return self.sheets.model_pending()
+        return []

@@ -5,17 +5,13 @@ Labels that are reserved but in nobody's rows are left out: they are those of th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Literal
-from urllib.parse import urlsplit
 
 from stacksl.data import Classes
 from stacksl.labelers.sheets.rows import Asked
 from stacksl.report.quality import Differing
-from stacksl.runs.session.assignment import SheetLabeler
 
 State = Literal["open", "finished", "failed"]
 
@@ -45,45 +41,6 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Silence:
-    """A model beside people that is awaited and gives no label.
-
-    Attributes:
-        model: its name.
-        host: where it is asked.
-        since: the time of the first call without an answer; empty where it answered.
-        why: why it is not asked now.
-        again: the time at which it is asked again; empty where it is not.
-    """
-
-    model: str
-    host: str
-    since: str
-    why: str
-    again: str
-
-    @classmethod
-    def of(cls, labeler: SheetLabeler, again: float) -> Silence | None:
-        """The silence of a model that is asked again at `again`, in seconds since the epoch."""
-        model, since = labeler.model, labeler.silent_since
-        assert model is not None  # it is silent
-        for place, _, why in model.pending():
-            begun = _shown(datetime.fromisoformat(since)) if since else ""
-            then = _shown(datetime.fromtimestamp(again, UTC)) if math.isfinite(again) else ""
-            return cls(model.name.partition(":")[2], urlsplit(place).netloc, begun, why, then)
-        return None
-
-
-def _shown(time: datetime) -> str:
-    """A time to the minute.
-
-    >>> _shown(datetime(2026, 5, 4, 7, 8, 9, tzinfo=UTC))
-    '2026-05-04 07:08 UTC'
-    """
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-@dataclass(frozen=True, slots=True)
 class View:
     """A run as the page shows it.
 
@@ -99,7 +56,6 @@ class View:
         differing: annotators who answer in another way than the others.
         classes: the fixed classes, if any.
         sentence: why the run failed.
-        silence: of a model beside people.
     """
 
     state: State = "open"
@@ -113,7 +69,6 @@ class View:
     differing: tuple[Differing, ...] = ()
     classes: Classes | None = None
     sentence: str | None = None
-    silence: Silence | None = None
 
     def of(self, name: str) -> Person:
         """One annotator."""

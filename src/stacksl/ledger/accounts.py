@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from stacksl.ledger.events import SOFT, STANDINGS, Entry
+from stacksl.ledger.events import STANDINGS, Entry
 from stacksl.ledger.purchases import Answer, Purchase, Purpose
 from stacksl.ledger.state import Key, State, expect_known, impossible, price_of, whole_of, word_of
 from stacksl.ledger.store.items import Items
@@ -24,8 +24,7 @@ class Accounts:
         budget: labels; money, price: micro-units (`money` may be None), the price at which a label
             is reserved. A `budget` row changes them.
         asked: labels of purpose `train`, answered and promised.
-        answered, reserved: labels paid for, and labels promised, of the purposes that cost; a
-            model's beside people's are none of them.
+        answered, reserved: labels paid for, and labels promised, of the purposes that cost.
         paid, promised: the same in money, a promise at the most it may cost.
         learnt: labels learnt.
         last_round: the highest round with a certificate.
@@ -78,10 +77,8 @@ class Accounts:
 
     def affords(self, price: int) -> bool:
         """Whether one more label at `price` stays within both budgets."""
-        return self.spent + 1 <= self.budget and self.pays(price)
-
-    def pays(self, price: int) -> bool:
-        """Whether `price` stays within the money."""
+        if self.spent + 1 > self.budget:
+            return False
         return self.money is None or self.spent_money + price <= self.money
 
     def apply(self, entry: Entry) -> None:
@@ -129,8 +126,7 @@ class Accounts:
 
     def teaches(self, state: State) -> bool:
         """Whether an answer can be learnt: it names a candidate, of nobody who is set aside."""
-        apart = state.purpose in ("audit", SOFT)
-        if state.stage != "answered" or state.index is None or apart:
+        if state.stage != "answered" or state.index is None or state.purpose == "audit":
             return False
         return not self.is_aside(state)
 
@@ -249,22 +245,22 @@ class Accounts:
         self.learnt += 1
 
     def _expect_payable(self, entry: Entry, price: int) -> None:
-        """An owned label costs nothing, a model's is no label of the budget; any other must fit."""
+        """An owned label costs nothing; any other must fit."""
         if entry.purpose == "owned":
             if price:
                 raise impossible(entry, "an owned label costs nothing")
-        elif not (self.pays(price) if entry.purpose == SOFT else self.affords(price)):
+        elif not self.affords(price):
             raise impossible(entry, "the budget is spent")
 
     def _promise(self, state: State, sign: int) -> None:
         if state.purpose != "owned":
-            self.reserved += sign * (state.purpose != SOFT)
+            self.reserved += sign
             self.promised += sign * state.price
             self.asked += sign * (state.purpose == "train")
 
     def _pay(self, state: State) -> None:
         if state.purpose != "owned":
-            self.answered += state.purpose != SOFT
+            self.answered += 1
             self.paid += state.price
             self.asked += state.purpose == "train"
 

@@ -31,10 +31,7 @@ EVENTS: Final = (
     "budget",
 )
 STANDINGS: Final = ("set_aside", "kept")
-PURPOSES: Final = ("train", "audit", "owned", "soft")
-SOFT: Final = (
-    "soft"  # a model's label beside people's: it costs money, and is no label of the budget
-)
+PURPOSES: Final = ("train", "audit", "owned")
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
 
@@ -125,10 +122,10 @@ class Row:
         """How many labels the row adds to what is spent: +1, −1 or 0.
 
         A reservation adds one and its release subtracts it; its answer only turns the reservation
-        into a payment, but an answer after the release is charged anew. An owned label and a
-        model's beside people's add nothing.
+        into a payment, but an answer after the release is charged anew. An owned label adds
+        nothing.
         """
-        if self.purpose in ("owned", SOFT):
+        if self.purpose == "owned":
             return 0
         if self.event == "answered":
             return int(bool(self.payload.get("unleased")))

@@ -10,9 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
 from stacksl.ledger.accounts import Pending
-from stacksl.ledger.events import SOFT, canonical
+from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import (
-    SOFT_SLOT,
     Answer,
     Handed,
     Purchase,
@@ -41,28 +40,13 @@ def reserve(pending: Pending, items: Sequence[str], purpose: str) -> list[Purcha
         raise LedgerError(
             f"labels are reserved for 'audit', or as a further slot for 'train', got '{purpose}'"
         )
-    accounts = pending.accounts
-    if len(items) * accounts.price > _money_left(pending) or len(items) > _labels_left(pending):
+    left = pending.accounts.left
+    if len(items) > left:
         raise LedgerError(
-            f"the budget has {accounts.left} labels left, got {len(items)} to reserve for "
+            f"the budget has {left} labels left, got {len(items)} to reserve for "
             f"'{purpose}': reserve fewer, or raise the budget"
         )
     return [_reserve(pending, item, purpose) for item in items]
-
-
-def reserve_soft(pending: Pending, prices: Mapping[str, int]) -> list[Purchase]:
-    """Lease a model's label of each item at its price, or none; see `Ledger.reserve_soft`."""
-    if sum(prices.values()) > _money_left(pending):
-        raise LedgerError(
-            f"the labels of a model may cost {sum(prices.values())} micro-units, but"
-            f" {_money_left(pending)} are left: reserve fewer"
-        )
-    found = []
-    for item, price in prices.items():
-        key = (pending.items.surrogate(item), SOFT_SLOT)
-        reserve_one(pending, key, None, SOFT, whole(price, "the price of a label", _COUNTED))
-        found.append(pending.purchase(key))
-    return [purchase for purchase in found if purchase is not None]
 
 
 def _reserve(pending: Pending, item: str, purpose: str) -> Purchase:
@@ -82,15 +66,6 @@ def _reserve(pending: Pending, item: str, purpose: str) -> Purchase:
     return purchase
 
 
-def _labels_left(pending: Pending) -> int:
-    return pending.accounts.budget - pending.accounts.spent
-
-
-def _money_left(pending: Pending) -> float:
-    money = pending.accounts.money
-    return float("inf") if money is None else money - pending.accounts.spent_money
-
-
 def own(
     pending: Pending, labels: Sequence[tuple[str, int]], source: str
 ) -> list[tuple[str, Label, int]]:
@@ -106,7 +81,7 @@ def _own(pending: Pending, item: str, index: int, code: str) -> tuple[str, Label
     expect_candidate(item, index, size)
     shown = index + 1 if size is None else size
     key = (pending.items.surrogate(item), 0)
-    reserve_one(pending, key, None, "owned", price=0)
+    reserve_one(pending, key, None, "owned")
     pending.record(
         "answered",
         item=key[0],

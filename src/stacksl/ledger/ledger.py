@@ -204,18 +204,6 @@ class Ledger(LedgerReader):
         """
         return self._journal.durably(lambda pending: grants.reserve(pending, items, purpose))
 
-    def reserve_soft(self, prices: Mapping[str, int]) -> list[Purchase]:
-        """Lease a model's label, beside people's, of each item at the most that it may cost.
-
-        Each has a slot of its own (`SOFT_SLOT`) and purpose `soft`: it is paid from the money,
-        counts as no label of the budget, and is never learnt as one.
-
-        Raises:
-            LedgerError: they do not all fit the money, an item is unknown, or was bought before.
-                Nothing was leased then.
-        """
-        return self._journal.durably(lambda pending: grants.reserve_soft(pending, prices))
-
     def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
         """Record labels that are owned already; gives what is to be learnt, in order.
 

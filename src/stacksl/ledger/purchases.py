@@ -12,12 +12,10 @@ from typing import Literal, NamedTuple, get_args
 from stacksl.errors import LabelerError
 from stacksl.types import Decision, Label
 
-Purpose = Literal["train", "audit", "owned", "soft"]
+Purpose = Literal["train", "audit", "owned"]
 Outcome = Literal["accepted", "repeated", "late", "disputed"]
 Said = Literal["label", "none", "ambiguous", "broken"]
 Skip = Literal["unsure", "unfamiliar", "upsetting", "other"]  # why somebody passes a row on
-
-SOFT_SLOT = -1  # of a model's label beside people's, whose slots begin at 0
 
 Word = int | str
 """The content of an answer: the index of a candidate, or one of the other kinds of `Said`."""
@@ -49,7 +47,7 @@ class Purchase:
         token: the fencing token. Every new lease of the same (item, slot) raises it by one.
         round: the round whose certificate justifies it; 0 where there is none, as for all purposes
             but `train`.
-        purpose: `train`, `audit`, `owned` or `soft`.
+        purpose: `train`, `audit` or `owned`.
         price: the most it may cost, in micro-units of money.
     """
 

@@ -162,10 +162,11 @@ class LedgerReader:
         ]
 
     def bought(self, purpose: Purpose | None = None) -> list[str]:
-        """The items bought for one purpose, or for all but `soft`, by their first lease."""
+        """The items bought for one purpose or for all, in the order of the first lease."""
         purchases = self._accounts.purchases.items()
-        kinds = (purpose,) if purpose else (*_CHARGED, "owned")
-        found = dict.fromkeys(key[0] for key, state in purchases if state.purpose in kinds)
+        found = dict.fromkeys(
+            key[0] for key, state in purchases if purpose in (None, state.purpose)
+        )
         return [str(self._journal.items.id(surrogate)) for surrogate in found]
 
     def seen(self, item: str) -> bool:

@@ -10,7 +10,7 @@ from typing import get_args
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.accounts import Pending
-from stacksl.ledger.events import SOFT, canonical, certificate
+from stacksl.ledger.events import canonical, certificate
 from stacksl.ledger.purchases import (
     Answer,
     Outcome,
@@ -95,9 +95,8 @@ def reserve_one(
     key: Key,
     round: int | None,
     purpose: str = "train",
-    price: int | None = None,
 ) -> None:
-    """Record the next lease of a purchase; `price` is the ledger's unless given.
+    """Record the next lease of a purchase, at the ledger's price; an owned label costs nothing.
 
     Where no certificate holds the item's commitment (audit, owned), the lease holds it.
 
@@ -118,7 +117,7 @@ def reserve_one(
         slot=key[1],
         token=1 if state is None else state.token + 1,
         purpose=purpose,
-        price=pending.accounts.price if price is None else price,
+        price=0 if purpose == "owned" else pending.accounts.price,
         payload=canonical(bound),
     )
 
@@ -129,11 +128,9 @@ def lease(pending: Pending, item: str, slot: int) -> Purchase | None:
     if state is None or state.stage != "released":
         was = "was never made" if state is None else f"is {state.stage}"
         raise LedgerError(f"only a released purchase can be leased again, that of '{item}' {was}")
-    soft, accounts = state.purpose == SOFT, pending.accounts
-    price = state.price if soft else accounts.price
-    if not (accounts.pays(price) if soft else accounts.affords(price)):
+    if not pending.accounts.affords(pending.accounts.price):
         return None
-    reserve_one(pending, key, state.round, state.purpose, price)
+    reserve_one(pending, key, state.round, state.purpose)
     return pending.purchase(key)
 
 
@@ -218,9 +215,7 @@ def _accepts(pending: Pending, state: State, answer: Answer) -> bool:
     if state.stage == "answered":
         return False
     expect_price(answer, state.price)  # of a released lease too: its labeler agreed to that price
-    accounts = pending.accounts
-    pays = accounts.pays if state.purpose == SOFT else accounts.affords
-    return state.stage == "open" or pays(answer.price)
+    return state.stage == "open" or pending.accounts.affords(answer.price)
 
 
 def _accept(pending: Pending, state: State, answer: Answer) -> None:

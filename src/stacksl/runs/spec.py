@@ -44,8 +44,6 @@ CHANGEABLE = {
 }  # fmt: skip
 """Settings that may change during a run: how its refits are trained."""
 
-LEFT = "labelers_without_model"  # in `resolved.toml`: the model beside people is asked no more
-PEOPLE = "people"  # in `labelers`
 CLASSES_DIGEST = "classes_sha256"  # in `resolved.toml`: of the file of classes
 
 LIBRARIES = (
@@ -216,9 +214,6 @@ class RunSpec:
         Raises:
             SettingsError: a setting that a run cannot change once it has begun, or a wrong value.
         """
-        if "labelers" in settings:
-            self._expect_labelers(str(settings["labelers"]))
-            settings = {name: each for name, each in settings.items() if name != "labelers"}
         if fixed := sorted(settings.keys() - CHANGEABLE):
             raise SettingsError(
                 f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is"
@@ -240,46 +235,20 @@ class RunSpec:
             SettingsError: see `with_training`.
         """
         values = self.with_training(settings)
-        said = self._with_labelers(str(settings["labelers"])) if "labelers" in settings else []
-        names = [name for name in settings if name != "labelers"]
-        pairs = {name: (getattr(self.settings, name), getattr(values, name)) for name in names}
+        pairs = {name: (getattr(self.settings, name), getattr(values, name)) for name in settings}
         differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if not differ:
-            return self, said
+            return self, []
         table = self.folder.resolved()
         table |= {name: new for name, (_, new) in differ.items()}
         table |= {f"origin_{name}": "resume" for name in differ}
         self.folder.write_resolved(table)
         origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
-        said += [
+        said = [
             f"{name} was {old} until the run was resumed with {new}"
             for name, (old, new) in differ.items()
         ]
         return replace(self, resolved=Resolved(values, origin, self.resolved.preset)), said
-
-    @property
-    def asks_beside(self) -> bool:
-        """Whether a model is asked beside people, as it is until the run goes on without it."""
-        return self.settings.beside is not None and not self.folder.resolved().get(LEFT, False)
-
-    def _expect_labelers(self, wanted: str) -> None:
-        own = self.settings.labelers
-        if own is None or wanted not in (own, PEOPLE):
-            known = "keeps who labels" if own is None else f"has --labelers '{own}' or '{PEOPLE}'"
-            raise SettingsError(
-                f"a run that has begun {known}, got labelers='{wanted}': start a new run for others"
-            )
-
-    def _with_labelers(self, wanted: str) -> list[str]:
-        """Record whether the model beside people is asked from here on; a sentence if that is new.
-
-        The setting stays: what the model has said is still learnt from.
-        """
-        if self.asks_beside == (wanted != PEOPLE):
-            return []
-        self.folder.write_resolved(self.folder.resolved() | {LEFT: wanted == PEOPLE})
-        more = "is asked no more" if wanted == PEOPLE else "is asked again"
-        return [f"the model '{self.settings.beside}' {more} since the run was resumed so"]
 
     def changed_versions(self) -> list[str]:
         """A warning for each library whose version differs from that at the start of the run."""

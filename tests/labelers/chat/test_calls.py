@@ -14,9 +14,8 @@ import pytest
 import stacksl
 from stacksl.errors import LabelerError, SettingsError
 from stacksl.labelers.chat import labeler as chat
-from stacksl.labelers.chat.calls import Calls
-from stacksl.labelers.chat.prompts import Question
 from stacksl.ledger.ledger import Ledger
+from stacksl.runs.changes.forgetting import forget
 
 from .chat_server import (
     Behaviour,
@@ -300,9 +299,27 @@ def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path:
     assert expect_books(run) == {"label": 6}
 
 
-@pytest.mark.parametrize(("why", "silent"), [("HTTP 400", False), ("HTTP 401", True)])
-def test_a_refused_item_is_no_silence_of_the_server(why: str, silent: bool, tmp_path: Path) -> None:
-    calls = Calls(tmp_path / "calls.jsonl")
-    number = calls.sent("i1", 0, Question("letter", (0, 1), (), {}), 0)
-    calls.ended(number, 0, why, b"")
-    assert (calls.silent_since is not None) == silent
+def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    def lost(handler: Handler, body: dict[str, Any], number: int) -> None:
+        if number == 2:
+            raise BrokenPipeError  # it read the request, and never answers
+        if number == 1:
+            right(handler, body, number)
+        else:
+            handler.send(401)
+
+    with serving(lost) as server:
+        run = begin(server, tmp_path / "run", concurrency=1)
+        lines = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+        [call] = [line for line in lines if line.get("cost", 0) > 100 * 100 + 200]
+        with run.ledger as ledger:
+            [lease] = [each for each in ledger.open_purchases() if each.item == call["item"]]
+            before = ledger.spent_money
+        forget(run.path, call["item"])
+        with run.ledger as ledger:
+            ledger.verify()
+            assert ledger.spent_money == before - lease.price + call["cost"]
+        server.behave = right
+        stacksl.Run.open(run.path).resume().replay()

@@ -30,13 +30,8 @@ def bought(pool: Pool, gate: str, count: int, *, coverage: bool) -> list[int]:
     return [row for row, _, _ in game.examples.bought]
 
 
-def game_of(
-    pool: Pool, gate: str, labels: int, folder: Path, money: int | None = None, price: int = 0
-) -> Game:
-    """The game over the rows of a pool, in their order, with the answers at hand.
-
-    Its labels have a `price`, and it a budget of `money`, in micro-units.
-    """
+def game_of(pool: Pool, gate: str, labels: int, folder: Path) -> Game:
+    """The game over the rows of a pool, in their order, with the answers at hand."""
     block, rows = pool.block, range(len(pool.gold))
     settings = pool.settings.model_copy(update={"mode": "pool", "gate": gate})
     learner, _ = build_learner(settings, block, rows, labels)
@@ -45,9 +40,7 @@ def game_of(
     sizes = {n: classes or block[row].size for n, row in zip(ids, rows, strict=True)}
     answers = {name: int(gold) for name, gold in zip(ids, pool.gold, strict=True)}
     records = [ItemRecord(name, name, sizes[name]) for name in ids]
-    ledger = Ledger.create(
-        folder / "ledger.db", run="compare", budget=labels, money=money, price=price, items=records
-    )
+    ledger = Ledger.create(folder / "ledger.db", run="compare", budget=labels, items=records)
     examples = Examples(Corpus.of([Item(name, "", ()) for name in ids]), block)
     return Game(
         ledger=ledger,

@@ -11,11 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, count, dollars, facts, measured, spent, table
+from stacksl.cli.printing import as_json, count, facts, measured, spent, table
 from stacksl.cli.verbs.run import differing_lines, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.laboratory import of_laboratory
-from stacksl.report.wording import MICRO
 
 Kind = Annotated[
     str,
@@ -82,16 +81,7 @@ def _labels(result: Mapping[str, Any]) -> str:
         parts.append(f"{count(result['answered'])} learnt")
     if measuring:
         parts.append(f"{count(measuring)} to measure the model")
-    return ", ".join([*parts, f"{count(result['left'])} left{_by_money(result)}"])
-
-
-def _by_money(result: Mapping[str, Any]) -> str:
-    """What is left in money, where that pays fewer labels than the budget counts."""
-    money = result["money"]
-    if money is None or result["left"] >= result["budget"] - result["spent"]:
-        return ""
-    rest = dollars(round((money["budget"] - money["spent"]) * MICRO))
-    return f" ({rest} at {dollars(round(money['price'] * MICRO))} a label)"
+    return ", ".join([*parts, f"{count(result['left'])} left"])
 
 
 def report(

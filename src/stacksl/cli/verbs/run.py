@@ -150,8 +150,7 @@ def _expected(plan: Plan) -> str:
     from stacksl.models.audit import expected_width
     from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
 
-    alone = plan.settings.beside is None
-    if alone and (asks_model(plan.settings) or asks_local(plan.settings)):
+    if asks_model(plan.settings) or asks_local(plan.settings):
         return NO_AUDIT
     return expected_width(plan.spec.audit, plan.labels)
 
@@ -287,13 +286,7 @@ def _unfinished(result: dict[str, Any], more: str = "") -> str:
 def _waiting(run: Run, result: dict[str, Any]) -> str:
     path = word(run.path)
     lines = _unfinished(result, " for answers")
-    table = run.folder.resolved()
-    if table.get("labelers") and any(sheet.get("why") for sheet in result["sheets"] or ()):
-        lines += (
-            f"\n\nNext, to ask the model again:\n  stacksl resume {path}\nTo go on without it:\n"
-            f"  stacksl resume {path} --set labelers=people"
-        )
-    if table["labeler"] == "file":
+    if run.folder.resolved()["labeler"] == "file":
         lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
         return f"{lines}\nOr answer in the browser:\n  stacksl label {path}"
     return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"

@@ -21,7 +21,6 @@ from stacksl.files.atomic import FILE, write_atomic
 from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, Question, Way
 
 CALLS = "calls.jsonl"
-_OF_ITEM = frozenset(f"HTTP {status}" for status in (400, 413, 415, 422))  # the server answers
 
 
 class Kept(NamedTuple):
@@ -51,7 +50,6 @@ class Calls:
         self._costs: dict[tuple[str, int], dict[int, int]] = {}
         self._sent: dict[int, Mapping[str, Any]] = {}
         self._count = 0
-        self.silent_since: str | None = None  # the first call that failed after the last answer
         self.refused: set[str] = set()  # parameters of requests, as `without` knows them
         self.ways: set[Way] = set()  # in which the server has answered
         for row in read_calls(path):
@@ -103,8 +101,6 @@ class Calls:
             costs[call] = int(row["most"])
             return
         costs[call] = int(row["cost"])
-        silent = "why" in row and row["why"] not in _OF_ITEM
-        self.silent_since = (self.silent_since or row.get("time")) if silent else None
         if "why" not in row and (sent := self._sent.get(call)) is not None:
             over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
             kept = Kept(tuple(sent["order"]), way, str(row["answer"]), over)

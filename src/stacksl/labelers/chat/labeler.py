@@ -101,32 +101,11 @@ class ChatLabeler:
         self._open = {key: each for key, each in self._open.items() if key not in by_key}
         return given
 
-    @property
-    def halted(self) -> bool:
-        """Whether no more calls are made, until `again`."""
-        return self._halt.is_set()
-
-    @property
-    def silent_since(self) -> str | None:
-        """The time of the first call since the last answer; None where there was none."""
-        return self._calls.silent_since
-
-    def left(self, requests: Sequence[Request]) -> list[Answer]:
-        """What calls so far give or cost for requests that are asked no more; no call is made."""
-        self._halt.set()
-        paid = [each for each in requests if self._calls.cost(each.item, each.slot)]
-        return [self._one(each) or self._broken(each, CHARGED) for each in paid]
-
     def _broken(self, request: Request, note: str) -> Answer:
         """The answer that there is none, at what the calls for it cost."""
         key = (request.item, request.slot, request.token)
         price = min(self._calls.cost(request.item, request.slot), request.price)
         return Answer(*key, None, self.name, price, "broken", note=note)
-
-    def again(self) -> None:
-        """Make calls again after the server refused or failed."""
-        self._halt.clear()
-        self._why, self._in_a_row, self._unnamed = "", 0, 0
 
     def pending(self) -> list[Pending]:
         """The requests without an answer, and why they have none."""

@@ -204,8 +204,7 @@ def _begin(case: _Case) -> None:
 
 def _charge_calls(case: _Case, item: str) -> None:
     """Charge what calls about the item may have cost, before its open leases are released."""
-    calls, settings = Calls(case.folder.path / CALLS), case.spec.settings
-    model = settings.beside or settings.labeler
+    calls, model = Calls(case.folder.path / CALLS), case.spec.settings.labeler
     case.ledger.take(
         Answer(item, each.slot, each.token, None, model, min(cost, each.price), "broken")
         for each in case.ledger.open_purchases()

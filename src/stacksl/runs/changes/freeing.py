@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from stacksl.errors import RunError
 from stacksl.labelers.sheets.keys import clean_key, has_form
-from stacksl.ledger.events import SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.report.wording import plural
@@ -164,7 +163,7 @@ def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) ->
 
 def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
     """Of the leases those whose item keeps another slot that is open or answered."""
-    rows = [row for row in ledger.export() if row["purpose"] != SOFT]
+    rows = ledger.export()
     held = Counter(str(row["item"]) for row in rows if row["state"] in ("open", "answered"))
     found = []
     for lease in leases:

@@ -7,7 +7,7 @@ file. What was retrieved is kept in the run's folder: a resumed run encodes noth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -245,31 +245,6 @@ def load_owned(
         raise DataError(f"no row of the file of owned labels {Path(source).name} has a label")
     held = tuple(item for item in owned.items if item.id in owned.answers)
     return replace(owned, items=held)
-
-
-def load_said(
-    source: str, train: Dataset, settings: Settings, items: Sequence[Item]
-) -> NDArray[np.int64]:
-    """The class that a model gave each of the `items`, (n,), −1 for none, by their prompts.
-
-    Args:
-        source: a file with the prompts and the model's labels, read as `train` was.
-        train: the first data set of the run.
-        settings: of the run.
-        items: all items of the run.
-
-    Raises:
-        DataError: it labels none of the items.
-    """
-    found = read_like(source, train, settings, "file of a model's labels")
-    said = {item.prompt: found.answers.get(item.id, -1) for item in found.items}
-    classes = np.array([said.get(item.prompt, -1) for item in items], dtype=np.int64)
-    if not (classes >= 0).any():
-        raise DataError(
-            f"the file of a model's labels {Path(source).name} should have prompts of the data"
-            " with one of its classes each, got none: write it from the same file"
-        )
-    return classes
 
 
 def given_classes(folder: RunFolder | None, settings: Settings) -> Classes | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stacksl.ledger.events import SOFT
 from stacksl.ledger.queries import LedgerReader
 from stacksl.types import Decision
 
@@ -30,7 +29,7 @@ class Batches:
         The places of the audit follow the number of all answers, whatever these were for: what
         an answer was for would show in whether it makes room for a purchase.
         """
-        leases = [each for each in ledger.open_purchases() if each.purpose != SOFT]
+        leases = ledger.open_purchases()
         measuring = sum(lease.purpose == "audit" for lease in leases)
         if not self.measuring or not measuring:
             return self.size - (len(leases) - measuring)

@@ -13,7 +13,7 @@ of an item that nobody was asked about.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.heads.coverage import most_covering
 from stacksl.core.scorers import Head
-from stacksl.ledger.events import SOFT
-from stacksl.models.cascade import best_buys
 from stacksl.runs.loop.batch_selection import margins, rare_picks, share_of, spread_out
 from stacksl.runs.loop.covering import by_margin
 from stacksl.runs.loop.examples import DRAWN
@@ -36,30 +34,15 @@ from stacksl.runs.loop.linear_trainer import (
     draw_keys,
     linear_trainer,
 )
-from stacksl.types import Decision, Item
+from stacksl.types import Decision
 
 _ANY = float("-inf")
 DRAWN_FIRST, DRAWN_SHARE = 25, 0.1  # labels that show how often a model is right
-MOST_OF_THEM = 0.5  # share of the items of which a model has to say more for its price
-PARTS, FEWEST_AT_ONCE = 8, 500  # in which it labels them: prices and doubts are weighed in between
 
 
-def make_chooser(
-    mode: str,
-    *,
-    seed: int,
-    min_per_class: int = 0,
-    coverage: bool = True,
-    price: Callable[[Item], int] | None = None,
-) -> Chooser:
-    """The chooser of a run's `mode`: `stream` or `pool`.
-
-    With the `price` of a model's labels, that labels beside people, it is a cascade.
-    """
-    if mode == "stream":
-        return Stream()
-    pool = Pool(seed, min_per_class, coverage)
-    return pool if price is None else Cascade(pool, price)
+def make_chooser(mode: str, *, seed: int, min_per_class: int = 0, coverage: bool = True) -> Chooser:
+    """The chooser of a run's `mode`: `stream` or `pool`."""
+    return Stream() if mode == "stream" else Pool(seed, min_per_class, coverage)
 
 
 class Stream:
@@ -106,12 +89,11 @@ class Pool:
         self._min_per_class = min_per_class
         self._coverage = coverage
 
-    def next(self, game: Game, most: int | None = None) -> list[Decision]:
-        """A batch of at most `most` purchases; empty where nothing can be bought now."""
+    def next(self, game: Game) -> list[Decision]:
+        """A batch of purchases; empty where nothing can be bought now."""
         ledger = game.ledger
         # less is left than the learner has where items of the audit were bought anew
         count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked, ledger.left)
-        count = count if most is None else min(count, most)
         if (first := _drawn_first(game)) > ledger.asked:
             count = min(count, first - ledger.asked)
         elif first and _answered(game) < first:  # nothing else is bought before that
@@ -177,86 +159,6 @@ class Pool:
         return rare_picks(head, block, rest, labels, classes=classes, wanted=wanted, count=share)
 
 
-class Cascade:
-    """A pool that a model labels as well, where that says more for its price than people do.
-
-    People's first labels are of items drawn at random, and nothing else is asked until they are
-    answered. The model then labels the items of that sample. From then on, as long as its labels
-    say more for their price (`best_buys`) of at least half of the items that nobody has labelled,
-    it labels these, in parts, within the money. People get what is left. While a label of the model
-    is awaited nothing is bought.
-
-    Args:
-        pool: what people are asked.
-        price: the most that the model's label of an item may cost, in micro-units.
-    """
-
-    def __init__(self, pool: Pool, price: Callable[[Item], int]) -> None:
-        self._pool, self._price = pool, price
-
-    def next(self, game: Game) -> list[Decision]:
-        """A batch for people, after the model's labels that come before it."""
-        while wanted := self._wanted(game):
-            game.ledger.reserve_soft(wanted)
-            game.labeler.ask(game.requests())
-            for receipt in game.take_answers():
-                game.learn(receipt)
-            game.refit_if_due()
-        asked, start = game.ledger.asked, min(DRAWN_FIRST, game.learner.budget)
-        if self._awaits(game) or (asked >= start and not self._started(game)):
-            return []
-        return self._pool.next(game, start - asked if asked < start else None)
-
-    def _wanted(self, game: Game) -> dict[str, int]:
-        """The items that the model is asked about next, with their prices; they fit the money."""
-        if self._awaits(game) or not self._started(game) or game.enough():
-            return {}
-        ledger, ids = game.ledger, game.corpus.ids
-        tried = set(ledger.bought(SOFT))
-        sample = [row for row, _ in linear_trainer(game).sample() if ids[row] not in tried]
-        prices: dict[str, int] = {}
-        left = math.inf if ledger.money is None else ledger.money - ledger.spent_money
-        for row in sample or self._rest(game, tried):
-            price = self._price(game.corpus.items[row])
-            if price > left:
-                break
-            left -= price
-            prices[ids[row]] = price
-        return prices
-
-    def _rest(self, game: Game, tried: Set[str]) -> list[int]:
-        """A part, in the random order, of the items that the model should label; often empty."""
-        trainer = linear_trainer(game)
-        found, head = trainer.confusion(), trainer.head
-        if found is None or head is None or not found.tells:
-            return []
-        bought = game.ledger.bought()
-        rest = np.array(game.corpus.unbought([*bought, *tried]), dtype=np.int64)
-        if not len(rest):
-            return []
-        known = np.asarray(head.probabilities(game.examples.block.take(rest.tolist())))
-        prices = [max(game.ledger.price, 1), max(_mean_price(game), 1.0)]
-        matrices = [np.eye(known.shape[1]), found.matrix]
-        buys = best_buys(known.astype(np.float64), matrices, prices)[0] == 1
-        if buys.mean() < MOST_OF_THEM:
-            return []
-        rest = rest[buys]
-        keys = draw_keys(trainer.seed, len(game.corpus.ids))
-        part = max(FEWEST_AT_ONCE, -(-len(game.corpus.order) // PARTS))
-        drawn: list[int] = rest[np.argsort(keys[rest])][:part].tolist()
-        return drawn
-
-    @staticmethod
-    def _awaits(game: Game) -> bool:
-        """Whether a label of the model is open."""
-        return any(lease.purpose == SOFT for lease in game.ledger.open_purchases())
-
-    @staticmethod
-    def _started(game: Game) -> bool:
-        """Whether as many labels as are drawn first have been answered."""
-        return _answered(game) >= min(DRAWN_FIRST, game.learner.budget)
-
-
 def _answered(game: Game) -> int:
     """How many of the training labels asked for have been answered."""
     leases = game.ledger.open_purchases()
@@ -266,15 +168,6 @@ def _answered(game: Game) -> int:
 def _drawn_first(game: Game) -> int:
     """How many labels are drawn before others, to choose how a language model's scores are made."""
     return game.trainer.draws if isinstance(game.trainer, LanguageTrainer) else 0
-
-
-def _mean_price(game: Game) -> float:
-    """What a label of the model has cost on average, in micro-units."""
-    rows = game.ledger.export()
-    paid = [
-        each["price"] for each in rows if each["purpose"] == SOFT and each["state"] == "answered"
-    ]
-    return float(np.mean([int(str(each)) for each in paid])) if paid else 0.0
 
 
 def _without(rows: list[int], taken: Sequence[int]) -> list[int]:

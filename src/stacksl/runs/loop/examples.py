@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from stacksl.core.blocks import Block, Inputs
 from stacksl.runs.items.corpus import Corpus
 from stacksl.types import Decision, Label
@@ -27,8 +24,6 @@ class Examples:
         shown: C_t at the purchase, by row, where it had not all candidates.
         drawn: the rows that were bought at random, not by rank.
         relabelled: how often a label was replaced or withdrawn.
-        said: the class that a model gave each item, (n,), −1 for none; None without such a model.
-        heard: how many of these were bought by this run.
         seen: the row of each round, and how many had been `taken` before it.
         taken: the rows that were bought or have owned labels, in order.
     """
@@ -39,8 +34,6 @@ class Examples:
     shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
     drawn: set[int] = field(default_factory=set)
     relabelled: int = 0
-    said: NDArray[np.int64] | None = None
-    heard: int = 0
     seen: list[tuple[int, int]] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
     _choices: dict[int, int] = field(default_factory=dict)  # of withdrawn labels, by row
@@ -66,12 +59,6 @@ class Examples:
             self.drawn.add(row)
         if len(decision.presented) < self.block[row].size:
             self.shown[row] = decision.presented
-
-    def hear(self, item: str, index: int) -> None:
-        """Note what a model said of an item, beside people."""
-        assert self.said is not None, "only a run with a model beside people buys its labels"
-        self.said[self.corpus.row[item]] = index
-        self.heard += 1
 
     def relabel(self, item: str, index: int | None) -> None:
         """Replace the label of an item, which later refits learn; None withdraws it."""

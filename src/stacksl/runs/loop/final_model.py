@@ -38,7 +38,7 @@ from stacksl.core.heads.spreading import NAME_SEED, Graph, neighbour_graph, rest
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
 from stacksl.files import arrays
-from stacksl.models.cascade import Confusion
+from stacksl.models.confusion import Confusion
 
 Kind = Literal["plain", "names", "names and graph"]
 KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")

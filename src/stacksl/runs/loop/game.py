@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stacksl.core.learner import Learner
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import SOFT_SLOT, Purchase, Receipt
+from stacksl.ledger.purchases import Purchase, Receipt
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.examples import Examples
@@ -70,19 +70,10 @@ class Game:
 
     def learn(self, receipt: Receipt) -> None:
         """Learn from an answer, if its receipt has a label to learn."""
-        answer = receipt.answer
-        if answer.slot == SOFT_SLOT:
-            if receipt.outcome == "accepted" and answer.index is not None:
-                self.hear(answer.item, answer.index)
-        elif receipt.lesson is not None:
+        if receipt.lesson is not None:
             self.teach(*receipt.lesson)
         elif receipt.relabels:
-            self.examples.relabel(answer.item, answer.index)
-
-    def hear(self, item: str, index: int) -> None:
-        """Note what a model said beside people; the next purchase takes it into account."""
-        self.examples.hear(item, index)
-        self.ahead = False
+            self.examples.relabel(receipt.answer.item, receipt.answer.index)
 
     def teach(self, decision: Decision, label: Label) -> None:
         """Learn one label, at the current θ and with the current features.

@@ -17,9 +17,9 @@ from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer, restore_head, widened
 from stacksl.errors import LedgerError
-from stacksl.ledger.events import SOFT, Row
+from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
-from stacksl.models.cascade import Confusion, confusion_of
+from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.runs.loop.covering import EVERY, SHARE, Covering
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
@@ -51,8 +51,9 @@ class LinearTrainer:
         at_end: whether the final model is a refitted head or the last online state.
         report: called with the progress of the last refit.
         kept: the file of the graph of neighbours; None if it is not kept.
+        said: the class that a model gave each item, (n,), −1 for none; None without such labels.
         head: the current head, after `count` refits, the last of them on `labels` labels, when
-            `relabelled` labels had been replaced or withdrawn and `heard` of a model were bought.
+            `relabelled` labels had been replaced or withdrawn.
         final: whether the last refit gave the final model.
         made_by: the kind of that model.
         tried: the cross-validated accuracy of each kind that it was chosen from.
@@ -69,11 +70,11 @@ class LinearTrainer:
     at_end: bool = True
     report: Report = silent
     kept: Path | None = None
+    said: NDArray[np.int64] | None = None
     head: Head | None = None
     count: int = 0
     labels: int = 0
     relabelled: int = 0
-    heard: int = 0
     final: bool = False
     made_by: Kind = "plain"
     tried: Mapping[Kind, float] = field(default_factory=dict)
@@ -95,20 +96,7 @@ class LinearTrainer:
     def _lags(self) -> bool:
         unnamed = self.names is not None and self.count == 0
         revised = self.relabelled != self.examples.relabelled
-        return self.labels < len(self.examples.bought) or revised or unnamed or self._heard_more
-
-    @property
-    def _heard_more(self) -> bool:
-        """Whether a model beside people said more since the last refit, and is believed."""
-        if self.heard >= self.examples.heard:
-            return False
-        found = self.confusion()
-        return found is not None and found.tells
-
-    @property
-    def said(self) -> NDArray[np.int64] | None:
-        """The class that a model gave each item, −1 for none; None without such a model."""
-        return self.examples.said
+        return self.labels < len(self.examples.bought) or revised or unnamed
 
     def refit(self) -> bool:
         """Refit the head on the labels so far."""
@@ -169,7 +157,7 @@ class LinearTrainer:
     def _fit(self, *, tune: bool) -> None:
         """Fit the head on the labels learnt by now."""
         scorer, bought = self.learner.scorer, self.examples.bought
-        learnt, heard = (len(bought), self.examples.relabelled), self.examples.heard
+        learnt = len(bought), self.examples.relabelled
         if not tune:
             made = self.beside(self._on_the_way)
         elif self.names is None:
@@ -180,7 +168,7 @@ class LinearTrainer:
             made = self._on_the_way()
         self.head, self.made_by, self.tried = made.head, made.made_by, made.tried
         self.count += 1
-        (self.labels, self.relabelled), self.heard = learnt, heard
+        self.labels, self.relabelled = learnt
         self.final = tune
 
     def as_if(self, labels: int, untouched: Scorer) -> Head | None:
@@ -218,14 +206,14 @@ class LinearTrainer:
         head = {} if self.head is None else self.head.state()
         tried = [self.tried.get(kind, np.nan) for kind in KINDS]
         return {
-            COUNT: np.array([self.count, self.labels, self.final, self.relabelled, self.heard]),
+            COUNT: np.array([self.count, self.labels, self.final, self.relabelled]),
             MADE: np.array([float(KINDS.index(self.made_by)), *tried]),
             **{PREFIX + k: v for k, v in head.items()},
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
-        self.count, self.labels, final, self.relabelled, self.heard = map(int, arrays[COUNT])
+        self.count, self.labels, final, self.relabelled = map(int, arrays[COUNT])
         self.final = bool(final)
         number, *tried = (float(value) for value in arrays[MADE])
         self.made_by = KINDS[int(number)]
@@ -260,8 +248,7 @@ class LinearTrainer:
     def _unnamed(self) -> frozenset[int]:
         """Rows of items answered with no candidate: no label is spread to them."""
         row = self.examples.corpus.row
-        bought = [each for each in self.ledger.export() if each["purpose"] != SOFT]
-        said = [each for each in bought if each["state"] == "answered"]
+        said = [each for each in self.ledger.export() if each["state"] == "answered"]
         aside = self.ledger.set_aside
         unnamed = [e for e in said if e["said"] != "label" and e["labeler"] not in aside]
         return frozenset(row[str(each["item"])] for each in unnamed)
@@ -288,27 +275,24 @@ class LinearTrainer:
             old.model = self.said, found
         return old
 
-    def sample(self) -> list[tuple[int, int]]:
-        """The (row, label) of people that a model's labels are compared with.
-
-        They are the first rows of a random order of the pool, up to the last one bought at random.
-        Those among them that were bought by rank belong to the sample as well.
-        """
-        examples = self.examples
-        if self.said is None or not examples.drawn:
-            return []
-        keys = draw_keys(self.seed, len(self.said))
-        last = keys[list(examples.drawn)].max()
-        return [(r, label) for r, label, at in examples.bought if at >= 0 and keys[r] <= last]
-
     def confusion(self) -> Confusion | None:
-        """The confusion of the model's labels; None without a label to compare with."""
-        compared = [] if self.said is None else [p for p in self.sample() if self.said[p[0]] >= 0]
-        if self.said is None or not compared:
+        """The confusion of the model's labels; None without such labels, or one to compare with.
+
+        They are compared with people's on the first rows of a random order of the pool, up to the
+        last one that was bought at random. Those among them that were bought by rank count as well.
+        """
+        said, examples = self.said, self.examples
+        if said is None or not examples.drawn:
+            return None
+        keys = draw_keys(self.seed, len(said))
+        last = keys[list(examples.drawn)].max()
+        bought = [(r, label) for r, label, choice in examples.bought if choice >= 0]
+        compared = [pair for pair in bought if keys[pair[0]] <= last and said[pair[0]] >= 0]
+        if not compared:
             return None
         rows, gold = np.array(compared, dtype=np.int64).T
-        assert isinstance(self.examples.block, SharedBlock)
-        return confusion_of(self.said[rows], gold, self.examples.block.classes)
+        assert isinstance(examples.block, SharedBlock)
+        return confusion_of(said[rows], gold, examples.block.classes)
 
 
 def draw_keys(seed: int, count: int) -> Array:

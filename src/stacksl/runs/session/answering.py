@@ -10,7 +10,7 @@ from typing import Any
 
 from stacksl.errors import RunError
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import SOFT_SLOT, Receipt
+from stacksl.ledger.purchases import Receipt
 from stacksl.runs.loop.progress import Report
 from stacksl.runs.session.assignment import FILE, SheetLabeler, Sheets
 from stacksl.runs.session.session import Session
@@ -70,10 +70,9 @@ def received(
 ) -> Received:
     """The result of sheets that were read and entered."""
     first, now = ledger.audited(), ledger.audited(now=True)
-    people = [receipt for receipt in receipts if receipt.answer.slot != SOFT_SLOT]
-    outcomes = Counter(receipt.outcome for receipt in people)
+    outcomes = Counter(receipt.outcome for receipt in receipts)
     return Received(
-        accepted=dict(Counter(r.answer.said for r in people if r.outcome == "accepted")),
+        accepted=dict(Counter(r.answer.said for r in receipts if r.outcome == "accepted")),
         repeated=outcomes["repeated"],
         disputed=outcomes["disputed"],
         late=outcomes["late"],

@@ -15,13 +15,11 @@ from pathlib import Path
 from stacksl.core.rng import generator
 from stacksl.errors import DataError
 from stacksl.files.atomic import make_private
-from stacksl.labelers.chat.labeler import ChatLabeler
-from stacksl.labelers.protocol import Labeler, Pending, Request
+from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
-from stacksl.ledger.events import SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
 from stacksl.ledger.queries import LedgerReader
@@ -53,19 +51,16 @@ class Sheets:
 class SheetLabeler:
     """The labeler of annotators who fill in spreadsheets: each request becomes a row of a sheet.
 
-    A model may label beside them: it gets the requests of purpose `soft`, and only those.
-
     Args:
         spec: the run; its folder says who is away, and gets no new rows.
         ledger: records which row is assigned to whom.
-        model: beside the annotators; it answers at once, or waits for its server.
     """
 
     name = FILE
     repeatable = False
 
-    def __init__(self, spec: RunSpec, ledger: Ledger, model: Labeler | None = None) -> None:
-        self.spec, self.settings, self.ledger, self.model = spec, spec.settings, ledger, model
+    def __init__(self, spec: RunSpec, ledger: Ledger) -> None:
+        self.spec, self.settings, self.ledger = spec, spec.settings, ledger
         self.folder = ask_folder(spec.settings, spec.folder.path)
         self.items, self.classes = spec.dataset.items, spec.sources.classes
         self.row = {item.id: index for index, item in enumerate(self.items)}
@@ -78,10 +73,7 @@ class SheetLabeler:
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests; `pending` assigns them when the run has asked all that it can."""
-        people = requests if self.model is None else [r for r in requests if r.purpose != SOFT]
-        self._asked |= {(r.item, r.slot, r.token): r for r in people}
-        if self.model is not None:
-            self.model.ask([each for each in requests if each.purpose == SOFT])
+        self._asked |= {(r.item, r.slot, r.token): r for r in requests}
 
     def read(self, files: Sequence[Path]) -> Sheets:
         """Read filled-in sheets; `answers` returns their answers.
@@ -112,11 +104,7 @@ class SheetLabeler:
         return Answer(*key, index, who, price, said, reply.text, reply.note)
 
     def answers(self) -> list[Answer]:
-        """People's answers read since the last call, in their order, then the model's."""
-        return [*self.from_people(), *(() if self.model is None else self.model.answers())]
-
-    def from_people(self) -> list[Answer]:
-        """People's answers since the last call; the model is not asked."""
+        """The answers read since the last call, in their order."""
         given, self._answers = self._answers, []
         return given
 
@@ -130,50 +118,7 @@ class SheetLabeler:
             expect_free(self.settings)
         sheets = self._sheets(self.assign())
         self._write(sheets)
-        found = [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
-        return [*found, *self.model_pending()]
-
-    # A model beside the annotators -------------------------------------------------------------
-
-    @property
-    def warnings(self) -> list[str]:
-        """What the model's answers gave reason to."""
-        return list(getattr(self.model, "warnings", ()))
-
-    @property
-    def asks_now(self) -> bool:
-        """Whether the model is asked by the next call of `answers`."""
-        return self._awaited() > 0 and not self.halted
-
-    @property
-    def halted(self) -> bool:
-        """Whether labels of the model are awaited and it is not asked, until `again`."""
-        return getattr(self.model, "halted", False) and self._awaited() > 0
-
-    @property
-    def silent_since(self) -> str | None:
-        """The time since which the model has given no answer; None where it answers."""
-        return getattr(self.model, "silent_since", None)
-
-    def again(self) -> None:
-        """Ask the model again by the next call of `answers`."""
-        if isinstance(self.model, ChatLabeler):
-            self.model.again()
-
-    def left(self, requests: Sequence[Request]) -> list[Answer]:
-        """What was answered or may have been billed of these requests; no call is made."""
-        return self.model.left(requests) if isinstance(self.model, ChatLabeler) else []
-
-    def _awaited(self) -> int:
-        return sum(lease.purpose == SOFT for lease in self.ledger.open_purchases())
-
-    def model_pending(self) -> list[Pending]:
-        """Where the model's answers are awaited, and since when it has given none."""
-        since = f" since {self.silent_since}" if self.silent_since else ""
-        return [
-            each._replace(why=f"the model does not answer{since}: {each.why}") if each.why else each
-            for each in (() if self.model is None else self.model.pending())
-        ]
+        return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
 
     # Rows --------------------------------------------------------------------------------------
 

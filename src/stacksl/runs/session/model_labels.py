@@ -31,7 +31,7 @@ from stacksl.lm.reading import read_config
 from stacksl.report.wording import MICRO, money
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.settings.budget import Budget, micro_units
+from stacksl.runs.settings.budget import micro_units
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved
@@ -49,18 +49,13 @@ CALLS_A_LABEL = 2  # that its price is reserved for: one may be lost
 
 
 def asks_model(settings: Settings) -> bool:
-    """Whether a model on a server answers, alone or beside people."""
-    return _answering(settings).partition(":")[0] == OPENAI
+    """Whether a model on a server answers."""
+    return settings.labeler.partition(":")[0] == OPENAI
 
 
 def asks_local(settings: Settings) -> bool:
-    """Whether a language model in this process answers, alone or beside people."""
-    return _answering(settings).partition(":")[0] == LOCAL
-
-
-def _answering(settings: Settings) -> str:
-    """The labeler, or the model beside it."""
-    return settings.beside or settings.labeler
+    """Whether a language model in this process answers."""
+    return settings.labeler.partition(":")[0] == LOCAL
 
 
 def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
@@ -68,16 +63,11 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
 
     Such a run has no audit: its answers would measure agreement with the model alone. Where tokens
     have prices, the price of a label is what two of the dearest calls cost, unless it was given.
-    Beside people the price is theirs, and so is the audit.
 
     Raises:
         SettingsError: the template cannot be used, or a label may cost more than its price.
     """
     settings = resolved.settings
-    if settings.beside is not None:
-        if asks_model(settings):
-            questions(settings)
-        return resolved
     if asks_local(settings):
         return resolved.with_defaults({"audit": 0}, "labeler")
     if not asks_model(settings):
@@ -110,8 +100,7 @@ def expect_within_price(spec: RunSpec, before: RunSpec) -> None:
     """
     settings = spec.settings
     added = len(spec.dataset.items) > len(before.dataset.items)
-    alone = asks_model(settings) and settings.beside is None
-    if not added or not alone or settings.input_price is None:
+    if not added or not asks_model(settings) or settings.input_price is None:
         return
     asked = questions(settings, spec.folder.resolved().get(TEMPLATE))
     dearest = _dearest(asked, spec.dataset.items, settings.shots)
@@ -133,7 +122,7 @@ def questions(settings: Settings, template: str | None = None) -> Questions:
     if text is None:
         text = DEFAULT if settings.label_template is None else _read(Path(settings.label_template))
     rates = Rates(Decimal(settings.input_price or 0), Decimal(settings.output_price or 0))
-    model = _answering(settings).partition(":")[2]
+    model = settings.labeler.partition(":")[2]
     template = template_of(text, settings.shots)
     return Questions(model, template, settings.seed, rates, settings.answer_tokens)
 
@@ -169,8 +158,7 @@ def consent_needed(spec: RunSpec) -> str | None:
     if spec.settings.allow_send and spec.resolved.origin.get("allow_send") == "flag":
         return None
     count = len(spec.dataset.items) - len(spec.sources.aside)
-    most = spec.budget.labels if spec.settings.beside is None else count
-    return f"{consent(spec.settings)}, of up to {most} of {count} items"
+    return f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
 
 
 def with_consent(spec: RunSpec) -> RunSpec:
@@ -182,7 +170,7 @@ def with_consent(spec: RunSpec) -> RunSpec:
 
 def consent(settings: Settings) -> str:
     """What is sent where: the fields, the model and the host."""
-    model, url = _answering(settings).partition(":")[2], address(str(settings.url))
+    model, url = settings.labeler.partition(":")[2], address(str(settings.url))
     plain = urlsplit(url).scheme == "http" and not is_loopback(url)
     what = "prompts, options and labelled examples" if settings.shots else "prompts and options"
     return f"{what} to the model '{model}' at {url}{' (unencrypted)' * plain}"
@@ -234,7 +222,7 @@ def expect_local(settings: Settings) -> None:
     Raises:
         SettingsError, MissingExtra: it is not, or it cannot be loaded.
     """
-    name = _answering(settings).partition(":")[2]
+    name = settings.labeler.partition(":")[2]
     read_config(name, source_of(name))
 
 
@@ -244,7 +232,7 @@ def local_labeler(spec: RunSpec) -> Labeler:
     The option with the highest mean log-likelihood of its tokens is the answer. The model is
     loaded at the first question, from the folder or name recorded by the run.
     """
-    name = _answering(spec.settings).partition(":")[2]
+    name = spec.settings.labeler.partition(":")[2]
     spec.note({LOADED: str(Path(name).resolve()) if Path(name).is_dir() else name})
     made: list[LanguageModel] = []
 
@@ -254,9 +242,9 @@ def local_labeler(spec: RunSpec) -> Labeler:
         item = Item(request.item, request.prompt, request.candidates)
         return int(np.argmax(made[0].scores([item])["token_mean"][0]))
 
-    answer.__name__ = _answering(spec.settings)
+    answer.__name__ = spec.settings.labeler
     labeler = FunctionLabeler(answer)
-    labeler.warnings += [NO_AUDIT] * (spec.test is None and spec.settings.beside is None)
+    labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 
 
@@ -281,27 +269,8 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     endpoint = Endpoint(str(settings.url), key, settings.timeout)
     calls = Calls(spec.folder.path / CALLS, key)
     labeler = ChatLabeler(endpoint, asked, calls, settings.concurrency, near)
-    labeler.warnings += [NO_AUDIT] * (spec.test is None and spec.settings.beside is None)
+    labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
-
-
-def price_beside(settings: Settings, template: str | None = None) -> Callable[[Item], int]:
-    """The most that a model's label of an item beside people's may cost, in micro-units."""
-    if settings.input_price is None:
-        return lambda item: 0
-    asked = questions(settings, template)
-    return lambda item: CALLS_A_LABEL * asked.dearest(item.prompt, item.candidates)
-
-
-def people_labels(settings: Settings, budget: Budget, items: Sequence[Item]) -> int:
-    """The labels that people are sure to have the money for, out of a budget.
-
-    Beside a model they have what it cannot spend on the items, and half of the money at least.
-    """
-    if settings.beside is None or budget.money is None or not budget.price:
-        return budget.labels
-    most = min(sum(map(price_beside(settings), items)), budget.money // 2)
-    return min(budget.labels, (budget.money - most) // budget.price)
 
 
 def _bytes(text: str) -> int:

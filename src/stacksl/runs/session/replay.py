@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stacksl.errors import RunError
-from stacksl.ledger.events import SOFT, Row
+from stacksl.ledger.events import Row
 from stacksl.runs.loop.choosers import decision_of
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.trainer import BESIDE
@@ -112,9 +112,6 @@ def replay(
             game.examples.note(decision)
         elif row.event == "answered" and row.purpose == "owned":
             certificates[str(row.item)] = row.decision()
-        elif row.event == "answered" and row.purpose == SOFT:
-            if "index" in row.payload and not row.forgotten:
-                game.hear(str(row.item), row.label().index)
         elif row.event == "learnt":
             decision = certificates[str(row.item)]
             if row.forgotten:  # its features were erased, and no refit learns from it again

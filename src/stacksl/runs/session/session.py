@@ -20,7 +20,6 @@ from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Labeler, Pending
-from stacksl.ledger.events import SOFT
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.report.quality import Differing
@@ -34,10 +33,9 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
 from stacksl.runs.loop.trainer import UNUSED
-from stacksl.runs.session.assignment import FILE, SheetLabeler
+from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.comparing import AT_ONCE, differing
 from stacksl.runs.session.language import note_model
-from stacksl.runs.session.model_labels import TEMPLATE, price_beside
 from stacksl.runs.session.replay import UnreplayableRounds, replay
 from stacksl.runs.session.setup import (
     batches_of,
@@ -122,7 +120,6 @@ class Session(Game):
                 session.trainer.ready()
                 record.warn(session.restore())
                 assign_roles(spec, session)
-                session.leave_model()
             try:
                 yield session
             finally:
@@ -237,10 +234,7 @@ class Session(Game):
         """Play what can be played now; False where the time is up before."""
         end = monotonic() + (time_limit(self.spec.settings.until) or inf)
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
-        self.receipts = []
-        if isinstance(self.labeler, SheetLabeler):  # on disk before a server is asked
-            self.receipts = self.ledger.take(self.labeler.from_people())
-        self.receipts += self.take_answers()
+        self.receipts = self.take_answers()
         for receipt in self.receipts:
             self.learn(receipt)
         learn_named(self.spec, self)
@@ -254,13 +248,11 @@ class Session(Game):
         )
         self.forecaster = Forecaster(self.spec, self)
         self.enough = self.forecaster.enough
-        template = self.spec.folder.resolved().get(TEMPLATE)
         chooser = make_chooser(
             settings.mode,
             seed=settings.seed,
             min_per_class=settings.min_per_class,
             coverage=settings.coverage,
-            price=price_beside(settings, template) if self.spec.asks_beside else None,
         )
         purchases = 0
         for posted in play(self, chooser):
@@ -272,23 +264,6 @@ class Session(Game):
         learn_named(self.spec, self)
         self.ledger.flush()
         return True
-
-    def leave_model(self) -> None:
-        """Close the labels that are awaited of a model that is asked no more beside people.
-
-        An answer that was received counts, a call that may have been billed is charged, and the
-        others are released.
-        """
-        labeler = self.labeler
-        if self.spec.asks_beside or not isinstance(labeler, SheetLabeler) or not labeler.model:
-            return
-        awaited = [each for each in self.requests() if each.purpose == SOFT]
-        for receipt in self.ledger.take(labeler.left(awaited)):
-            self.learn(receipt)
-        with self.ledger.together():
-            for lease in self.ledger.open_purchases():
-                if lease.purpose == SOFT:
-                    self.ledger.release(lease, "refused")
 
     def end_purchase(self, posted: bool) -> None:
         """Note that the purchases possible now were made; whether any was `posted`."""

@@ -25,7 +25,6 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.identity import expect_same_items, records_of, seal
-from stacksl.runs.items.reading import load_said
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
@@ -53,6 +52,7 @@ from stacksl.runs.session.model_labels import (
     expect_local,
     local_labeler,
 )
+from stacksl.runs.session.said import load_said
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.checkpoints import anchors
@@ -92,7 +92,6 @@ def trainer_of(
     if settings.adapts:
         model = features if isinstance(features, LanguageModel) else None
         return LanguageTrainer(spec, examples, learner, ledger, model, report)
-    examples.said = said_by_model(spec)
     names = class_names(spec, features)
     covering = Covering.begin(settings, learner, examples, names)
     return LinearTrainer(
@@ -106,21 +105,20 @@ def trainer_of(
         at_end=settings.refit,
         report=report,
         kept=None if features is None else spec.folder.features / GRAPH,
+        said=said_by_model(spec),
     )
 
 
 def said_by_model(spec: RunSpec) -> NDArray[np.int64] | None:
-    """The class that a model gave each item, (n,), −1 for none; None without a file of them.
+    """The class that a model gave each item, (n,), −1 for none; None where none are given.
 
-    They are read from the user's file once, and kept in the run's folder. Items that were added
-    later have none.
+    They are read from the user's file or the model's run once, and kept in this run's folder. Items
+    that were added later have none.
 
     Raises:
-        DataError, RunError: the file, or what was kept of it, cannot be read.
+        DataError, RunError: their source, or what was kept of it, cannot be read.
     """
     source, kept = spec.settings.model_labels, spec.folder.features / SAID
-    if spec.settings.beside is not None:  # the ledger has them
-        return np.full(len(spec.dataset.items), -1, dtype=np.int64)
     if source is None:
         return None
     items = spec.dataset.items
@@ -255,16 +253,15 @@ def check_labeler(settings: Settings, sources: Sources) -> None:
 
 
 def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples, features: FeatureMap) -> Labeler:
-    """The labeler that the settings name: people with the model beside them, if there is one."""
-    model: Labeler | None = None
+    """The labeler that the settings name."""
+    if spec.settings.labeler == FILE:
+        return SheetLabeler(spec, ledger)
     if asks_model(spec.settings):
         names = partial(class_names, spec, features)
-        model = chat_labeler(spec, Near(examples, spec.settings.shots, names))
-    elif asks_local(spec.settings):
-        model = local_labeler(spec)
-    if spec.settings.labeler == FILE:
-        return SheetLabeler(spec, ledger, model)
-    return model or make_labeler(
+        return chat_labeler(spec, Near(examples, spec.settings.shots, names))
+    if asks_local(spec.settings):
+        return local_labeler(spec)
+    return make_labeler(
         spec.settings.labeler,
         answers=spec.sources.revealed,
         sizes=spec.sources.sizes,

@@ -28,7 +28,6 @@ REGULARISED = settings_for("sgd")
 PEOPLE = settings_for("people")
 SERVER = settings_for("server")
 OPENAI = "openai"  # the labeler that is a model on a server
-BESIDE = "people"  # who answer beside a model, in `labelers`
 LOCAL = "hf"  # the labeler that is a language model in this process
 
 
@@ -70,7 +69,6 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
         *_of_sgd(settings, explicit),
         *_of_people(settings, explicit),
         *_of_server(settings, explicit),
-        *_of_cascade(settings),
         *_of_adapting(settings, explicit),
     ]
 
@@ -180,11 +178,10 @@ def _of_people(settings: Settings, explicit: set[str]) -> list[str]:
 
 def _of_server(settings: Settings, explicit: set[str]) -> list[str]:
     """What was given for a model on a server that answers."""
-    name, _, model = (settings.beside or settings.labeler).partition(":")
+    name, _, model = settings.labeler.partition(":")
     given = sorted(explicit.intersection(SERVER))
     found: list[str] = []
-    alone = settings.beside is None
-    if alone and name in (OPENAI, LOCAL) and settings.audit:
+    if name in (OPENAI, LOCAL) and settings.audit:
         found.append(
             "an audit is answered by people, and the labels of this run come from a model: leave"
             " --audit out, and give --test FILE"
@@ -207,41 +204,11 @@ def _of_server(settings: Settings, explicit: set[str]) -> list[str]:
     if (None in prices) != (prices == [None, None]):
         found.append("input_price and output_price go together: give both, 0 where one is free")
     priced = settings.price is not None or settings.budget.startswith("$")
-    if alone and priced and None in prices:
+    if priced and None in prices:
         found.append(
             "a model is paid by the token: give --set input_price=P --set output_price=P, for a"
             " million tokens each; --price is then the most that a label may cost"
         )
-    return found
-
-
-def _of_cascade(settings: Settings) -> list[str]:
-    """What is wrong with a model that labels beside people."""
-    if settings.labelers is None:
-        return []
-    found: list[str] = []
-    model, _, people = settings.labelers.rpartition(",")
-    if people.strip() != BESIDE or model.partition(":")[0].strip() not in (OPENAI, LOCAL):
-        return [
-            "labelers should be a model and people, such as openai:MODEL,people or hf:DIR,people,"
-            f" got '{settings.labelers}'"
-        ]
-    if settings.labeler != "file":
-        found.append(
-            f"labelers names who answers, and so does the labeler '{settings.labeler}': give one of"
-            " them"
-        )
-    if settings.price is None:
-        found.append(
-            "labelers weighs what a label says against its price: give the --price of people's"
-        )
-    if settings.shots:
-        found.append(
-            "shots shows the model people's labels, which say then how often it is right: leave it"
-            " out beside people"
-        )
-    if settings.model_labels is not None:
-        found.append("labelers and --model-labels exclude each other: give one of them")
     return found
 
 

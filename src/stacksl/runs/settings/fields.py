@@ -42,9 +42,6 @@ class Settings(BaseModel):
         "sheets that any spreadsheet opens), openai:MODEL (a model at --url), hf:NAME_OR_DIR (a "
         "language model on this machine) or noisy:P.",
     )
-    labelers: Annotated[str | None, Flag(SPEND, "MODEL,people")] = Field(
-        None, description="Both from one budget: openai:MODEL,people or hf:NAME_OR_DIR,people."
-    )
     url: Annotated[str | None, Flag(SPEND, "URL"), _SERVER] = Field(
         None,
         description="The server of openai:MODEL, such as http://127.0.0.1:8000/v1; its "
@@ -99,9 +96,10 @@ class Settings(BaseModel):
         None,
         description="Items with labels that you hold already: learnt first, outside the budget.",
     )
-    model_labels: Annotated[str | None, Flag(SPEND, "FILE")] = Field(
+    model_labels: Annotated[str | None, Flag(SPEND, "FILE_OR_RUN")] = Field(
         None,
-        description="A model's labels of a pool with classes, weighed by how often people agree.",
+        description="A model's labels of a pool with classes, in a file or bought by another run, "
+        "weighed by how often people agree.",
     )
     min_per_class: Annotated[int, Flag(SPEND, "M")] = Field(
         0,
@@ -376,11 +374,6 @@ class Settings(BaseModel):
         None,
         description="Modules of your own with gates, labelers or features; commas between.",
     )
-
-    @property
-    def beside(self) -> str | None:
-        """The model that labels beside people, such as `openai:MODEL`."""
-        return None if self.labelers is None else self.labelers.rpartition(",")[0].strip()
 
     @property
     def adapts(self) -> bool:

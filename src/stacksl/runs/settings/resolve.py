@@ -22,7 +22,6 @@ from pydantic import Field, ValidationError, create_model
 from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError
 from stacksl.runs.settings.conflicts import (
-    BESIDE,
     conflicts,
     nearest,
     unknown_names,
@@ -132,7 +131,6 @@ def resolve(
         _for_model(merged, origin)
     if merged.get("bank") is not None:
         _for_bank(merged, origin)
-    _for_cascade(merged, origin)
     settings = _validated(merged, mistakes)
     explicit = {name for name, where in origin.items() if where in ("flag", "config")}
     mistakes += [*unknown_names(settings), *conflicts(settings, explicit)]
@@ -179,16 +177,6 @@ def _for_bank(merged: dict[str, Any], origin: dict[str, str]) -> None:
     for name, value in (("follower", "nearest"), ("k", 64)):
         if merged.get(name) is None:
             merged[name], origin[name] = value, "default"
-
-
-def _for_cascade(merged: dict[str, Any], origin: dict[str, str]) -> None:
-    """The labeler of a run that a model labels as well is people; `labelers` names both."""
-    labeler = str(merged.get("labeler", ""))
-    if labeler.rpartition(",")[2].strip() == BESIDE and merged.get("labelers") is None:
-        merged["labelers"], origin["labelers"] = labeler, origin.pop("labeler")
-        del merged["labeler"]
-    if merged.get("labelers") is not None and "labeler" not in merged:
-        merged["labeler"], origin["labeler"] = "file", origin["labelers"]
 
 
 def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:

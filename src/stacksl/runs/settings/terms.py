@@ -23,16 +23,10 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     Raises:
         SettingsError: the text is no budget, or the budget is below what is spent.
     """
-    usable, spent, paid = _usable(spec, ledger), ledger.spent, ledger.spent_money
+    usable, spent = _usable(spec, ledger), ledger.spent
     wanted = parse_budget(text, usable, spec.settings.price)
     if text.strip().startswith("$"):
         wanted = replace(wanted, labels=_affordable(wanted, usable, ledger))
-    short = wanted.money is not None and wanted.money < paid
-    if short and (wanted.labels >= spent or paid > spent * wanted.price):  # a model's are no labels
-        raise SettingsError(
-            f"a budget of '{text}' is {money(wanted.money or 0)}, but {money(paid)} are paid or"
-            f" promised already: give at least '{money(paid).replace(',', '')}'"
-        )
     if wanted.labels < spent:
         raise SettingsError(
             f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
@@ -103,7 +97,7 @@ def _affordable(wanted: Budget, usable: int, ledger: Ledger) -> int:
 
 
 def _paid(ledger: Ledger) -> tuple[int, int]:
-    """The labels with an answer, and the micro-units paid, also to a model beside people."""
+    """The labels with an answer, and the micro-units paid for them."""
     promised = sum(each.price for each in ledger.open_purchases())
     return sum(ledger.said().values()), ledger.spent_money - promised
 

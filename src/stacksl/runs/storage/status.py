@@ -39,7 +39,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         # Until the end of audit and training together: one answer's purpose would show otherwise.
         "answered": counts["learnt" if done else "answered"],
         "spent": counts["spent"],
-        "left": labels if counts["left"] is None else counts["left"],  # by the money as well
+        "left": labels - counts["spent"],
         "money": {
             "price": int(table["price_micro"]) / MICRO,
             "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
@@ -88,7 +88,7 @@ def _counts(folder: RunFolder) -> dict[str, Any]:
     """Rounds, labels asked to learnt, right choices and money, from the ledger."""
     if not folder.ledger.exists():
         counted = ("rounds", "asked", "answered", "spent", "learnt", "right", "money")
-        return {**dict.fromkeys(counted, 0), "left": None}
+        return dict.fromkeys(counted, 0)
     from stacksl.ledger.ledger import Ledger
 
     try:
@@ -112,7 +112,6 @@ def _counted(ledger: LedgerReader) -> dict[str, Any]:
         "asked": ledger.asked,
         "answered": sum(ledger.said().values()),
         "spent": ledger.spent,
-        "left": ledger.left,
         "learnt": learnt,
         "right": right,
         "money": ledger.spent_money,

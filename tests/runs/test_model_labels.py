@@ -1,9 +1,11 @@
-"""Models beside people: confusions, soft labels, and which labeler says most for its price."""
+"""Labels of a model in a run of people: confusions, soft labels, and where they come from."""
 
 from __future__ import annotations
 
 import csv
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from stacksl.core.heads.spreading import neighbour_graph, spread
 from stacksl.data import read
 from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.files import arrays
-from stacksl.models.cascade import best_buys, confusion_of, information
+from stacksl.models.confusion import confusion_of, information
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.choosers import DRAWN_FIRST
 
@@ -81,30 +83,15 @@ def test_a_useless_model_is_ignored() -> None:
     found = confusion_of(said, truth, K)
     assert not found.tells
     assert found.seeds(said).max() < 0.02
-    even = np.full((5, K), 1 / K)
-    chance = np.full((K, K), 1 / K)
-    buys, _ = best_buys(even, [np.eye(K), chance], [1.0, 0.002])
-    assert buys.tolist() == [0] * 5
 
 
-def test_a_perfect_model_takes_over() -> None:
+def test_a_perfect_model_leaves_little_to_say() -> None:
     rng = np.random.default_rng(3)
     said, truth = simulated(rng, np.ones(K), 5000)
     found = confusion_of(said, truth, K)
-    even = np.full((5, K), 1 / K)
-    buys, rates = best_buys(even, [np.eye(K), found.matrix], [1.0, 0.002])
-    assert buys.tolist() == [1] * 5
-    assert rates == pytest.approx(information(even, found.matrix) / 0.002)
     assert found.seeds(said).max(axis=1).min() > 0.7  # nearly the weight of a person's label
     left, _ = found.soft(said)
     assert information(left, np.eye(K)).max() < 0.2  # little is left for people to say
-
-
-def test_the_price_decides() -> None:
-    even = np.full((1, 4), 0.25)
-    noisy = np.full((4, 4), 0.1) + 0.6 * np.eye(4)
-    for price, labeler in ((0.2, 1), (0.5, 0)):
-        assert best_buys(even, [np.eye(4), noisy], [1.0, price])[0] == [labeler]
 
 
 def test_weak_seeds_spread_and_a_persons_label_wins() -> None:
@@ -216,3 +203,122 @@ def test_labels_of_other_texts_are_refused(files: dict[str, str], tmp_path: Path
     files["other"] = write(tmp_path / "other.csv", ["something else", "and more"], [0, 1])
     with pytest.raises(DataError, match="should have prompts of the data"):
         played(files, tmp_path / "run", "other")
+
+
+# A model's run -----------------------------------------------------------------------------------
+
+
+def labelled(files: dict[str, str], out: Path, data: str = "data", **settings: Any) -> stacksl.Run:
+    """A run whose labels come from the model that names the topic in the text, but one in five."""
+
+    def model(request: stacksl.labelers.protocol.Request) -> str | None:
+        word, number = request.prompt.split()[0], int(request.prompt.split(" n")[-1])
+        place = next(n for n, topic in enumerate(TOPICS) if word.startswith(topic[:4]))
+        named = TOPICS[(place + (number % 5 == 0)) % 4]
+        return named if named in request.candidates and number != 7 else None
+
+    given: dict[str, Any] = {"features": "hashing", "mode": "pool", "batch": 200, "audit": 0}
+    given |= {"budget": "all", "labeler": model, "out": out}
+    return stacksl.run(files[data], **(given | settings))
+
+
+def bought(run: stacksl.Run) -> list[tuple[str, str, int | None]]:
+    with run.ledger as ledger:
+        rounds = [row.decision() for row in ledger.rows() if row.event == "round"]
+        return [(e.item, e.reason, ledger.label_of(e.item)) for e in rounds if e.asked]
+
+
+def test_a_models_run_serves_as_its_file_does(files: dict[str, str], tmp_path: Path) -> None:
+    model = labelled(files, tmp_path / "model")
+    rows = [(row["text"], row["label"]) for row in model.labels().rows]
+    assert len(rows) == 160
+    [unnamed] = [text for text, label in rows if label is None]
+    assert unnamed.endswith(" n7")
+    with (tmp_path / "said.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *(row for row in rows if row[1])])
+    files |= {"run": str(model.path), "said": str(tmp_path / "said.csv")}
+    by_run, by_file = (played(files, tmp_path / name, name) for name in ("run", "said"))
+    assert bought(by_run) == bought(by_file)
+    assert facts_of(by_run)["refit"] == facts_of(by_file)["refit"]
+    assert facts_of(by_run)["test"] == facts_of(by_file)["test"]
+    shutil.rmtree(model.path)  # it was read once
+    assert by_run.replay()["labels"] == 40
+
+
+def said_in(run: stacksl.Run) -> list[int]:
+    return [int(c) for c in arrays.load(run.path / "features" / "model-labels.safetensors")["said"]]
+
+
+def test_what_counts_of_a_models_run_is_what_it_bought(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    """In any order of the classes; none of its owned labels, and nothing of a forgotten item."""
+    classes = tmp_path / "classes.txt"
+    classes.write_text("\n".join(TOPICS))
+    texts = [item.prompt for item in read(files["data"]).items]
+    owned = write(tmp_path / "owned.csv", texts[:20], [n % 4 for n in range(20)])
+    model = labelled(files, tmp_path / "model", classes=str(classes), owned=owned, budget=100)
+    with model.ledger as ledger:
+        bought = {item: ledger.label_of(item) for item in ledger.bought("train")}
+    assert len(bought) == 100
+    forgotten = next(item for item, label in bought.items() if label is not None)
+    forget(model.path, forgotten)
+    files["run"] = str(model.path)
+    run = played(files, tmp_path / "run", "run")
+    own = read(files["data"])
+    names = tuple(sorted(TOPICS))
+    assert own.classes == names != TOPICS
+    expected = [bought.get(item.id) for item in own.items if item.id != forgotten]
+    found = [c for c, item in zip(said_in(run), own.items, strict=True) if item.id != forgotten]
+    assert found == [-1 if e is None else names.index(TOPICS[e]) for e in expected]
+    assert said_in(run)[[item.id for item in own.items].index(forgotten)] == -1
+
+
+def without_labels(files: dict[str, str], out: Path) -> None:
+    stacksl.run(files["data"], labeler="file", budget=5, audit=0, out=out, features="hashing")
+
+
+def of_other_classes(files: dict[str, str], out: Path) -> None:
+    classes = out.parent / "classes.txt"
+    classes.write_text("\n".join([*TOPICS, "tickets"]))
+    labelled(files, out, classes=str(classes), budget=5)
+
+
+def of_other_texts(files: dict[str, str], out: Path) -> None:
+    files["other"] = write(out.parent / "other.csv", [f"card n{n}" for n in range(8)], [0, 1] * 4)
+    labelled(files, out, "other")
+
+
+def of_own_options(files: dict[str, str], out: Path) -> None:
+    items = [stacksl.Item(f"q{n}", f"which one {n}", ("a", f"b{n}")) for n in range(9)]
+    stacksl.run(items, labeler=lambda _: 0, budget=4, audit=0, out=out, features="hashing")
+
+
+def with_its_data_gone(files: dict[str, str], out: Path) -> None:
+    files["gone"] = str(shutil.copy(files["data"], out.parent / "gone.csv"))
+    labelled(files, out, "gone", budget=5)
+    Path(files["gone"]).unlink()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda _, out: out.mkdir(), "in the model's run model: .* is not a run's"),
+        (without_labels, "model has no label yet: `stacksl resume .*` first"),
+        (of_other_classes, "has the class 'tickets', which is none of the 4 of the data"),
+        (of_other_texts, "the model's run model should have prompts of the data"),
+        (of_own_options, "should have fixed classes, got options of each item's own"),
+        (with_its_data_gone, "in the model's run model: .*gone.csv"),
+    ],
+)
+def test_a_folder_that_gives_no_labels_is_a_sentence(
+    make: Callable[[dict[str, str], Path], None],
+    sentence: str,
+    files: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    make(files, tmp_path / "model")
+    files["model"] = str(tmp_path / "model")
+    with pytest.raises(DataError, match=sentence):
+        played(files, tmp_path / "run", "model")
+    assert not (tmp_path / "run").exists()

@@ -1,9 +1,9 @@
-"""A cascade of labelers: a cheap one labels a whole pool, people label what is left in doubt.
+"""How a model that labels a pool errs, and what each of its labels says then.
 
-On items drawn at random both answer, which gives the cheap one's confusion matrix: its accuracy
-over all classes, that of each class shrunk towards it, and the errors of a class shrunk towards an
-even spread. People's answers count as the truth there. A label of the cheap one is then a soft
-label, P(class | answer), and what is bought next is what says most for its price.
+On items drawn at random people answer as well, which gives the model's confusion matrix: its
+accuracy over all classes, that of each class shrunk towards it, and the errors of a class shrunk
+towards an even spread. People's answers count as the truth there. A label of the model is then a
+soft label, P(class | answer).
 
 Source: Dawid and Skene, Maximum likelihood estimation of observer error-rates, 1979, with one
 labeler taken as the truth; the shrinkage is that of a beta prior with an estimated mean.
@@ -11,7 +11,6 @@ labeler taken as the truth; the shrinkage is that of a beta prior with an estima
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,21 +102,6 @@ def information(policies: Array, matrix: Array) -> Array:
     """
     said = policies @ matrix
     return _entropy(said) - policies @ _entropy(matrix)
-
-
-def best_buys(
-    policies: Array, matrices: Sequence[Array], prices: Sequence[float]
-) -> tuple[Rows, Array]:
-    """The labeler with the most information per unit of money for each of n items, and that, (n,).
-
-    Args:
-        policies: what is known of the items, (n, K).
-        matrices: the confusion of each labeler, (K, K).
-        prices: of an answer of each, above 0. The first of several wins a tie.
-    """
-    rates = [information(policies, matrix) / p for matrix, p in zip(matrices, prices, strict=True)]
-    table = np.array(rates)
-    return np.argmax(table, axis=0), table.max(axis=0)
 
 
 def _entropy(rows: Array) -> Array:

@@ -1,0 +1,82 @@
+"""What a model says of the items of a run: read from a file, or from a run that it labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.data import Dataset
+from stacksl.errors import DataError, StackslError
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.items.reading import read_like
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
+from stacksl.types import Item
+
+
+def load_said(
+    source: str, train: Dataset, settings: Settings, items: Sequence[Item]
+) -> NDArray[np.int64]:
+    """The class that a model gave each of the `items`, (n,), −1 for none, by their prompts.
+
+    Args:
+        source: the folder of a run that the model labelled, or a file with the prompts and the
+            model's labels, read as `train` was.
+        train: the first data set of the run, which has classes.
+        settings: of the run.
+        items: all items of the run.
+
+    Raises:
+        DataError: it cannot be read, its classes are others, or it labels none of the items.
+    """
+    path = Path(source)
+    said = _bought(path, train) if path.is_dir() else _written(source, train, settings)
+    classes = np.array([said.get(item.prompt, -1) for item in items], dtype=np.int64)
+    if not (classes >= 0).any():
+        what = "model's run" if path.is_dir() else "file of a model's labels"
+        raise DataError(
+            f"the {what} {path.name} should have prompts of the data with one of its classes each,"
+            " got none: make it from the same file"
+        )
+    return classes
+
+
+def _written(source: str, train: Dataset, settings: Settings) -> Mapping[str, int]:
+    """The class of each prompt in a file, −1 for none."""
+    found = read_like(source, train, settings, "file of a model's labels")
+    return {item.prompt: found.answers.get(item.id, -1) for item in found.items}
+
+
+def _bought(path: Path, train: Dataset) -> Mapping[str, int]:
+    """The class of each prompt whose label was bought in the run at `path` and trains its model.
+
+    Owned labels, which the model may have been shown, are none of them.
+    """
+    run = f"the model's run {path.name}"
+    try:
+        spec, labels = RunSpec.open(RunFolder.open(path)), dict[str, int | None]()
+        if spec.folder.ledger.exists():
+            with Ledger.open(spec.folder.ledger, readonly=True) as ledger:
+                labels = {item: ledger.label_of(item) for item in ledger.bought("train")}
+    except StackslError as fault:
+        raise DataError(f"in {run}: {fault}") from None
+    own, classes = spec.dataset.classes, {name: n for n, name in enumerate(train.classes or ())}
+    if own is None:
+        raise DataError(f"{run} should have fixed classes, got options of each item's own")
+    if other := [name for name in own if name not in classes]:
+        raise DataError(
+            f"{run} has the class '{other[0]}', which is none of the {len(classes)} of the data:"
+            " give both runs the same classes"
+        )
+    if not any(label is not None for label in labels.values()):
+        raise DataError(f"{run} has no label yet: `stacksl resume {path}` first")
+    items = {item.id: item for item in spec.dataset.items if item.id not in spec.sources.gone}
+    return {
+        items[item].prompt: classes[own[label]]
+        for item, label in labels.items()
+        if label is not None and item in items
+    }
