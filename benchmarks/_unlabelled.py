@@ -72,13 +72,13 @@ def pretrained(task: Task, rate: float, seed: int) -> tuple[Task, TemporaryDirec
     The pass is causal language modelling of the prompts to label, with all weights at the learning
     rate `rate`: AdamW, a tenth of the steps as warm-up, then a cosine to 0.
     """
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import open_base
 
     folder = TemporaryDirectory()
-    loaded = load("sample", device="cpu")
-    loaded.tokenizer.save_pretrained(folder.name)
-    read_on(loaded.model, loaded.tokenizer, [item.prompt for item in task.items], rate, seed)
-    loaded.model.save_pretrained(folder.name)
+    base = open_base("sample", device="cpu")
+    base.tokenizer.save_pretrained(folder.name)
+    read_on(base.model, base.tokenizer, [item.prompt for item in task.items], rate, seed)
+    base.model.save_pretrained(folder.name)
     pool = model_of({"model": folder.name}, 0).scores(task.items)["pmi"]
     return replace(task, pool=pool), folder
 

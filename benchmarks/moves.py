@@ -14,6 +14,7 @@ some ten times its usual time here.
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import sys
 import tempfile
@@ -87,8 +88,6 @@ def main() -> None:
     data = Path(os.environ["STACKSL_DATA"]) / "banking77" / "train.csv"
     moves = counted(asked.source.resolve(), data)
     with data.open(encoding="utf-8", newline="") as file:
-        import csv
-
         items = sum(1 for _ in csv.DictReader(file))
     total = moves.between.total()
     print(f"moves           {total:,}")

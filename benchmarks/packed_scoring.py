@@ -56,11 +56,11 @@ AGREE = 1e-4  # nats a token; the scores of all jobs are compared before anythin
 Job = Callable[[Any, list[TokenItem]], Any]
 
 
-def naive_kept(model: Any, rows: Any) -> list[Any]:
+def naive_kept(model: Any, items: list[TokenItem]) -> list[Any]:
     """One pass an option, with logits where they are needed."""
     found = []
-    for item in (item for row in rows for item in row):
-        ones = [padded(model, [[_alone(item, option)]])[0] for option in item.options]
+    for item in items:
+        ones = [padded(model, [_alone(item, option)])[0] for option in item.options]
         found.append(torch.cat(ones))
     return found
 
@@ -87,8 +87,7 @@ def lm_eval_path(model: Any, batch_size: int) -> Any:
     tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")
     judge = HFLM(pretrained=model, tokenizer=tokenizer, batch_size=batch_size)
 
-    def path(model: Any, rows: Any) -> list[Any]:
-        items = [item for row in rows for item in row]
+    def path(model: Any, items: list[TokenItem]) -> list[Any]:
         # its cache and its order go by the text, so every request has one of its own
         asked = [((f"{item.id} {item.prompt}", str(option)), list(item.prompt), list(option))
                  for item in items for option in item.options]  # fmt: skip
@@ -111,12 +110,11 @@ def best_lm_eval(
     except ImportError as reason:
         print(f"left out: lm_eval: {reason}")
         return {}, {}
-    rows = [[item] for item in items]
-    found[LM_EVAL_BATCHES[0]](model, rows[:1])  # what only a first call does
+    found[LM_EVAL_BATCHES[0]](model, items[:1])  # what only a first call does
     tried: dict[int, float] = {}
     with torch.no_grad():
         for size, path in found.items():
-            seconds, _ = timed(lambda path=path: path(model, rows), device)
+            seconds, _ = timed(lambda path=path: path(model, items), device)
             tried[size] = seconds * 1e3 / len(items)
     best = min(tried, key=lambda size: tried[size])
     print("lm_eval, ms an item by batch size:", {size: round(ms) for size, ms in tried.items()})
@@ -177,12 +175,12 @@ def jobs(
 
     def forward(path: Any) -> Any:
         with torch.no_grad():
-            return path(model, [[item] for item in items])
+            return path(model, items)
 
     def forward_backward(path: Any) -> None:
         model.zero_grad()
         for item in items:
-            scores = path(model, [[item]])[0] / len(item.options[0])
+            scores = path(model, [item])[0] / len(item.options[0])
             (-scores.log_softmax(0)[0]).backward()
 
     def bound(work: Any, path: Any) -> Callable[[], Any]:
@@ -237,8 +235,8 @@ def measure(
 def largest_gap(model: Any, items: list[TokenItem], paths: dict[str, Any]) -> float:
     """The largest difference from the naive scores over all paths, in nats a token."""
     with torch.no_grad():
-        expected = naive(model, [[items[0]]])[0]
-        found = [path(model, [[items[0]]])[0] for path in paths.values()]
+        expected = naive(model, items[:1])[0]
+        found = [path(model, items[:1])[0] for path in paths.values()]
     return max(float((each - expected).abs().max()) for each in found) / len(items[0].options[0])
 
 

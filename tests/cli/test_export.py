@@ -50,7 +50,7 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     """A run's folder with what `export` reads."""
     from stacksl.lm.export.about import About
     from stacksl.lm.export.folder import write_model
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import open_base
     from stacksl.lm.training.adapters import Adapter
     from stacksl.lm.training.lora import LoraSettings
 
@@ -58,14 +58,14 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     table: dict[str, Any] = {"max_candidates": 2000, "seed": 0}
     run.write_toml("resolved.toml", table, "everything")
     run.write_toml("run.toml", {}, "what differs")
-    loaded = load(str(base), device="cpu", dtype="float32")
+    loaded = open_base(str(base), device="cpu", dtype="float32")
     about: dict[str, Any] = {
         "name": str(base), "source": loaded.source, "fingerprint": loaded.fingerprint,
-        "kind": "lora", "protocol": "option", "template": "{prompt}\nAnswer:",
+        "stamp": "", "protocol": "option", "template": "{prompt}\nAnswer:",
         "normalisation": "sum", "pmi_context": "template", "temperature": 1.0,
         "dtype": "float32", "positions": 64,
     }  # fmt: skip
-    adapter = Adapter.attach(loaded, "lora", LoraSettings(rank=2), seed=0)
+    adapter = Adapter(loaded, LoraSettings(rank=2), seed=0)
     write_model(run.model, adapter, About(**about | changes))
     return folder
 

@@ -16,7 +16,7 @@ from stacksl.cli.options import command_class
 from stacksl.cli.verbs.size import _time, size
 from stacksl.errors import SettingsError
 from stacksl.lm import ModelChoices, TokenItem, TrainSettings
-from stacksl.lm.memory.size import forecast
+from stacksl.lm.size import forecast
 from stacksl.lm.worker import Worker
 
 for name in ("torch", "transformers", "peft"):
@@ -57,7 +57,7 @@ def test_a_size_without_weights_as_json(stories: Path, data: Path) -> None:
     done = said(data, "--model", stories, "--budget", "10", "--no-time", "--json")
     found: dict[str, Any] = json.loads(done.stdout)
     assert (found["items"], found["labels"], found["parameters"]) == (ITEMS, 10, 260_032)
-    assert found["training"]["total"] > found["training"]["weights"] >= 4 * 260_032
+    assert found["training"]["total"] > found["training"]["weights"] == 4 * 260_032
     file = (stories / "model.safetensors").stat().st_size  # which begins with a table of names
     assert found["disk"]["weights"] == pytest.approx(file, rel=0.01)
     assert found["scoring_seconds"] is None
@@ -68,15 +68,15 @@ def test_a_size_without_weights_as_json(stories: Path, data: Path) -> None:
 def test_options_reach_the_plan(stories: Path, data: Path) -> None:
     words: list[str | Path] = [data, "--model", stories, "--budget", "10", "--no-time", "--json"]
     plain = json.loads(said(*words).stdout)
-    full = json.loads(said(*words, "--adapt", "full", "--checkpointing").stdout)
+    again = json.loads(said(*words, "--adapt", "lora", "--checkpointing").stdout)
     other = json.loads(
         said(*words, "--lora-rank", "4", "--dtype", "bfloat16", "--batch-tokens", "64").stdout
     )
-    assert full["moving"] == full["parameters"]
-    assert full["checkpointing"] is True
+    assert again["checkpointing"] is True
+    assert again["training"]["activations"] < plain["training"]["activations"]
     assert other["moving"] * 4 == plain["moving"]
     assert (other["dtype"], other["batch_tokens"]) == ("bfloat16", 64)
-    assert other["training"]["weights"] - 2 * other["parameters"] in range(1, 200)  # rotary table
+    assert other["training"]["weights"] == 2 * other["parameters"]
 
 
 def test_a_size_for_people(stories: Path, data: Path) -> None:

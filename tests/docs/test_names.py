@@ -42,7 +42,7 @@ def test_every_name_is_documented(kind: str, name: str) -> None:
 PLAIN = {  # identifiers on the pages below that are no setting, no name and no value of a setting
     "resume", "predict", "evaluate", "run", "probability", "score", "status", "gate", "must",
     "spent", "order", "drawn", "rank", "class", "always", "clip_quantile", "verify",
-    "lora_learning_rate", "replay", "lora", "full", "letters", "answer",
+    "lora_learning_rate", "replay", "lora", "letters", "answer",
 }  # fmt: skip
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from stacksl.lm.memory.size import Size
 from stacksl.lm.prompt.format import TEMPLATES, template
+from stacksl.lm.size import Size
 from stacksl.runs.session.build_learner import default_scorer
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.settings.fields import Settings
@@ -69,8 +69,6 @@ def test_the_settings_of_a_language_model_are_all_there_with_their_defaults() ->
         assert cell.startswith(wanted), f"{name}: {cell}, resolved {value}"
     assert TEMPLATES["answer"] == template(None, "option")
     assert TEMPLATES["letters"] == template(None, "letter")
-    full = resolve({"model": "sample", "adapt": "full"}).settings
-    assert f"`{full.learning_rate:g}` for `full`" in table["learning_rate"]
 
 
 def test_what_the_studies_fix_is_what_the_page_says() -> None:

@@ -26,7 +26,6 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
-SAVE = f"{LM}.training.checkpoint:TrainingCheckpoint.save"
 SETTINGS = {**QUICK, "budget": 6, "batch_size": 2, "checkpoint_every": 4}
 # refits at 1, 3 and 6 labels; two epochs of steps of two: 2, 4 and 6 steps
 STREAM = {"mode": "stream", "refit_at": "0.1,0.5,1"}
@@ -40,12 +39,6 @@ ROUNDS = {
 REFIT = {
     "before its first step": (f"{LM}.training.steps:TrainingSteps.run", 2, "before"),
     "between two steps": (f"{LM}.training.optimizer:Optimizer.step", 4, "after"),
-    "between a step and its checkpoint": (SAVE, 4, "before"),
-    "when a training checkpoint was written": (
-        SAVE,
-        4,
-        "after",
-    ),
     "before the adapter is saved": (f"{LM}.training.adapters:Adapter.save", 2, "before"),
     "between the adapter and its record": (f"{LM}.training.adapters:Adapter.save", 2, "after"),
     "between its record and the ledger's row": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
@@ -217,7 +210,7 @@ def test_a_run_that_adapts_is_killed_at_every_file(
 
 
 def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: Path) -> None:
-    """In every refit, once more where it went on, and in the epoch that it began."""
+    """In every refit, once more where it was made again, and in the epoch that it began."""
     out = tmp_path / "run"
     for moment in (
         (f"{LM}.training.optimizer:Optimizer.step", 2, "after"),

@@ -97,7 +97,7 @@ def test_the_kl_term_holds_the_policy_near_its_reference(
     for weight in (0.0, 10.0):
         pulled = {"objective": "stacksl", "kl_weight": weight, "clip": "none"}
         model = trained_by(loaded, epochs=3, **pulled)
-        drift[weight] = model.refit(lessons, 12, None, None).kl
+        drift[weight] = model.refit(lessons, 12, None).kl
     assert drift[10.0] < 0.5 * drift[0.0]
 
 
@@ -107,7 +107,7 @@ def test_objectives_train_different_adapters(
     prints, losses, lessons = set(), [], bought(trained_by(loaded), data[0], 8)
     for objective in ("stacksl", "ce", "sft"):
         model = trained_by(loaded, objective=objective, epochs=2)
-        losses.append(model.refit(lessons, 8, None, None).loss)
+        losses.append(model.refit(lessons, 8, None).loss)
         prints.add(model.worker.adapter.fingerprint())
     assert len(prints) == 3
     assert np.isfinite(losses).all()
@@ -121,7 +121,7 @@ def test_accuracy_rises_with_labels(data: tuple[Dataset, Dataset], loaded: Langu
     """
     model = trained_by(loaded, epochs=3)
     before = right(model, data[1], len(data[1].items))
-    model.refit(bought(model, data[0], 500), 500, None, None)
+    model.refit(bought(model, data[0], 500), 500, None)
     after = right(model, data[1], len(data[1].items))
     won, lost = int((after & ~before).sum()), int((before & ~after).sum())
     assert won - lost > 1.96 * (won + lost) ** 0.5

@@ -8,7 +8,6 @@ from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.lora import LoraSettings
 
-KINDS = ("lora", "full")
 SMALL = LoraSettings(rank=4, alpha=8.0)
 
 

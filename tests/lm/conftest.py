@@ -151,10 +151,10 @@ def model_folders(
 @pytest.fixture
 def open_model(model_folders: dict[str, Path]) -> Callable[..., Any]:
     """Loads one of them."""
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import open_base
 
     def opened(kind: str = "qwen3", **settings: Any) -> Any:
-        return load(str(model_folders[kind]), device="cpu", **settings)
+        return open_base(str(model_folders[kind]), device="cpu", **settings)
 
     return opened
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,28 +11,27 @@ from typing import Any
 
 import pytest
 
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import RunError
 from stacksl.lm import TokenItem
 from stacksl.lm.export.atomic import whole_folder
-from stacksl.lm.loading import load
+from stacksl.lm.loading import open_base
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.lora import LoraSettings
 
-from .adapter_cases import KINDS, SMALL, same, scores, train
+from .adapter_cases import SMALL, same, scores, train
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_saved_adapter_scores_as_before(
-    open_model: Any, items: list[TokenItem], tmp_path: Path, kind: str
+    open_model: Any, items: list[TokenItem], tmp_path: Path
 ) -> None:
-    adapter = Adapter.attach(open_model(), kind, SMALL, seed=1)
+    adapter = Adapter(open_model(), SMALL, seed=1)
     train(adapter, items)
     adapter.save(tmp_path / "saved")
     expected = scores(adapter.model, items)
-    other = Adapter.attach(open_model(), kind, SMALL, seed=2)
+    other = Adapter(open_model(), SMALL, seed=2)
     assert other.fingerprint() != adapter.fingerprint()
     other.load(tmp_path / "saved")
     assert float((scores(other.model, items) - expected).abs().max()) == 0.0
@@ -43,7 +41,7 @@ def test_a_saved_adapter_scores_as_before(
 def test_a_folder_loads_by_peft_alone(
     open_model: Any, items: list[TokenItem], tmp_path: Path
 ) -> None:
-    adapter = Adapter.attach(open_model(), "lora", SMALL, seed=1)
+    adapter = Adapter(open_model(), SMALL, seed=1)
     adapter.reference()
     train(adapter, items)
     adapter.save(tmp_path / "saved")
@@ -71,7 +69,7 @@ assert "stacksl" not in sys.modules
 def test_two_saves_are_the_same_bytes(
     open_model: Any, items: list[TokenItem], tmp_path: Path
 ) -> None:
-    adapter = Adapter.attach(open_model(), "lora", SMALL, seed=1)
+    adapter = Adapter(open_model(), SMALL, seed=1)
     train(adapter, items)
     for name in ("one", "two"):
         adapter.save(tmp_path / name)
@@ -82,20 +80,8 @@ def test_two_saves_are_the_same_bytes(
     assert os.path.isabs(config["base_model_name_or_path"])
 
 
-def test_a_full_folder_loads_as_a_model_of_its_own(
-    open_model: Any, items: list[TokenItem], tmp_path: Path
-) -> None:
-    adapter = Adapter.attach(open_model(), "full", seed=1)
-    train(adapter, items)
-    adapter.save(tmp_path / "saved")
-    again = load(str(tmp_path / "saved"), device="cpu")
-    assert torch.equal(scores(again.model, items), scores(adapter.model, items))
-    assert again.tokenizer("a b")["input_ids"] == adapter.loaded.tokenizer("a b")["input_ids"]
-    assert not list((tmp_path / "saved").glob("*.bin"))
-
-
 def test_a_save_replaces_a_model_but_nothing_else(open_model: Any, tmp_path: Path) -> None:
-    adapter = Adapter.attach(open_model(), "lora", SMALL, seed=1)
+    adapter = Adapter(open_model(), SMALL, seed=1)
     (tmp_path / "saved").mkdir()
     adapter.save(tmp_path / "saved")
     (tmp_path / "saved" / "left over").write_text("x")
@@ -133,11 +119,11 @@ def test_a_folder_is_whole_or_not_there(tmp_path: Path) -> None:
 
 
 def test_real_weights_are_adapted_saved_and_reset(stories: Path, tmp_path: Path) -> None:
-    loaded = load(str(stories), device="cpu")
+    loaded = open_base(str(stories), device="cpu")
     tokens = loaded.tokenizer("Once upon a time there was a little girl")["input_ids"]
     item = TokenItem("a", tuple(tokens[:-2]), ((tokens[-2],), (tokens[-1],)), (3, 4))
     before = scores(loaded.model, [item])
-    adapter = Adapter.attach(loaded, "lora", LoraSettings(rank=2), seed=3)
+    adapter = Adapter(loaded, LoraSettings(rank=2), seed=3)
     train(adapter, [item])
     adapter.save(tmp_path / "saved")
     moved = scores(adapter.model, [item])
@@ -150,17 +136,14 @@ def test_real_weights_are_adapted_saved_and_reset(stories: Path, tmp_path: Path)
 
 def test_folders_of_other_adapters_are_refused(open_model: Any, tmp_path: Path) -> None:
     good = tmp_path / "good"
-    adapter = Adapter.attach(open_model(), "lora", SMALL, seed=1)
+    adapter = Adapter(open_model(), SMALL, seed=1)
     adapter.save(good)
-    other = Adapter.attach(open_model(), "lora", LoraSettings(rank=2, alpha=8.0), seed=1)
+    other = Adapter(open_model(), LoraSettings(rank=2, alpha=8.0), seed=1)
     with pytest.raises(RunError, match="LORA of rank 4 and alpha 8, and LORA of rank 2"):
         other.load(good)
     fewer = LoraSettings(rank=4, alpha=8.0, targets=("q_proj",))
     with pytest.raises(RunError, match="24 of 4 tensors differ"):
-        Adapter.attach(open_model(), "lora", fewer, seed=1).load(good)
-    full = Adapter.attach(open_model(), "full", seed=1)
-    with pytest.raises(RunError, match="is an adapter, not a model"):
-        full.load(good)
+        Adapter(open_model(), fewer, seed=1).load(good)
     weights = good / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
     with pytest.raises(RunError, match="absent or damaged, so put back a copy"):
@@ -168,17 +151,10 @@ def test_folders_of_other_adapters_are_refused(open_model: Any, tmp_path: Path) 
     (good / "adapter_config.json").write_text("{")
     with pytest.raises(RunError, match="holds no LoRA adapter"):
         adapter.load(good)
-    full.save(tmp_path / "full")
-    other = Adapter.attach(open_model("gpt2"), "full", seed=1)
-    with pytest.raises(RunError, match="not of this adapter's shape"):
-        other.load(tmp_path / "full")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_weights_that_are_not_finite_are_not_taken(
-    open_model: Any, tmp_path: Path, kind: str
-) -> None:
-    adapter = Adapter.attach(open_model(), kind, SMALL, seed=1)
+def test_weights_that_are_not_finite_are_not_taken(open_model: Any, tmp_path: Path) -> None:
+    adapter = Adapter(open_model(), SMALL, seed=1)
     before = adapter.state()
     with torch.no_grad():
         adapter.parameters()[-1].view(-1)[0] = float("nan")
@@ -187,17 +163,3 @@ def test_weights_that_are_not_finite_are_not_taken(
     with pytest.raises(RunError, match="are not all finite: put back a good copy"):
         adapter.load(tmp_path / "saved")
     assert same(adapter.state(), before)
-
-
-def test_a_source_that_changed_is_not_reset_from(
-    model_folders: dict[str, Path], make_model: Any, tmp_path: Path
-) -> None:
-    source = tmp_path / "model"
-    shutil.copytree(model_folders["qwen3"], source)
-    adapter = Adapter.attach(load(str(source), device="cpu"), "full", seed=1)
-    changed = make_model("qwen3", vocab_size=400)
-    with torch.no_grad():
-        changed.model.norm.weight[0] += 1
-    changed.save_pretrained(source)
-    with pytest.raises(SettingsError, match="are not the ones that were loaded"):
-        adapter.reset()

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
 from stacksl.files import formats
 from stacksl.lm import Likelihood, Tokenizing
 from stacksl.lm.export.about import About, model_arguments
 from stacksl.lm.export.card import card_text
-from stacksl.lm.export.folder import merge, read_about, tokenizer_of, write_model
+from stacksl.lm.export.folder import merge, read_about, write_model
 from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item
 
@@ -40,37 +39,37 @@ FACTS: dict[str, Any] = {
 }
 
 
-def about_of(loaded: Any, kind: str = "lora", **changes: Any) -> About:
+def about_of(base: Any, **changes: Any) -> About:
     facts: dict[str, Any] = {
-        "name": loaded.name,
-        "source": loaded.source,
-        "revision": loaded.revision,
-        "fingerprint": loaded.fingerprint,
-        "licence": loaded.licence,
-        "kind": kind,
+        "name": base.name,
+        "source": base.source,
+        "revision": base.revision,
+        "fingerprint": base.fingerprint,
+        "stamp": base.weights.stamp,
+        "licence": base.licence,
         "protocol": "option",
         "template": "{prompt}\nAnswer:",
         "normalisation": "token_mean",
         "pmi_context": "last_line",
         "temperature": 0.25,
-        "positions": loaded.positions,
-        "dtype": loaded.dtype,
+        "positions": base.positions,
+        "dtype": base.dtype,
         "classes": ("no", "yes"),
         "columns": {"prompt": "text"},
     }
     return About(**facts | changes)
 
 
-def adapter_of(folder: Path, kind: str = "lora") -> Any:
+def adapter_of(folder: Path) -> Any:
     """An adapter whose weights have moved, on the model in `folder`."""
     torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
     pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import open_base
     from stacksl.lm.training.adapters import Adapter
     from stacksl.lm.training.lora import LoraSettings
 
-    loaded = load(str(folder), device="cpu", dtype="float32")
-    adapter = Adapter.attach(loaded, kind, LoraSettings(rank=4, alpha=8.0), seed=1)
+    base = open_base(str(folder), device="cpu", dtype="float32")
+    adapter = Adapter(base, LoraSettings(rank=4, alpha=8.0), seed=1)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for each in adapter.parameters():
@@ -99,10 +98,10 @@ def gap(found: Any, ours: Any) -> float:
 def handed(stories: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, About, Any]:
     """A model's folder, what is said about it, and its option likelihoods before it was written."""
     adapter = adapter_of(stories)
-    about = about_of(adapter.loaded)
+    about = about_of(adapter.base)
     folder = tmp_path_factory.mktemp("run") / "model"
     write_model(folder, adapter, about, FACTS)
-    return folder, about, sums_of(adapter.model, rows_of(adapter.loaded.tokenizer, about))
+    return folder, about, sums_of(adapter.model, rows_of(adapter.base.tokenizer, about))
 
 
 def test_what_was_written_is_read_again(handed: tuple[Path, About, Any]) -> None:
@@ -122,12 +121,14 @@ def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, About, Any]) -> N
     import torch
     from peft import AutoPeftModelForCausalLM
 
+    from stacksl.lm.loading import open_base
+
     folder, about, ours = handed
     with warnings.catch_warnings():  # peft asks transformers by a name that is on its way out
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
     found = []
-    for row in rows_of(tokenizer_of(folder, about), about):
+    for row in rows_of(open_base(about.source).tokenizer, about):
         for option in row.options:
             ids = torch.tensor([[*row.prompt, *option]])
             with torch.no_grad():
@@ -138,14 +139,14 @@ def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, About, Any]) -> N
 
 
 def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_path: Path) -> None:
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import open_base
 
     folder, about, ours = handed
     out = merge(folder, tmp_path / "merged")
-    alone = load(str(out), device="cpu", dtype="float32")
+    alone = open_base(str(out), device="cpu", dtype="float32")
     rows = rows_of(alone.tokenizer, about)
     assert gap(sums_of(alone.model, rows), ours) <= 1e-5
-    base = load(about.source, device="cpu", dtype="float32")
+    base = open_base(about.source, device="cpu", dtype="float32")
     assert gap(sums_of(base.model, rows), ours) > 0.01, "the adapter changes something"
     texts = [path for path in out.iterdir() if path.suffix != ".safetensors"]
     assert not any(about.source in path.read_text(encoding="utf-8") for path in texts)
@@ -153,26 +154,6 @@ def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_p
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "library_name: transformers" in card
     assert "| 0 | 4,000 | 625 | 12.35 |" in card
-
-
-def test_all_weights_leave_as_one_model(stories: Path, tmp_path: Path) -> None:
-    adapter = adapter_of(stories, "full")
-    about = about_of(adapter.loaded, "full")
-    test = Dataset("toy", "jsonl:native", tuple(ITEMS), {"a": 1, "b": 0})
-    write_model(tmp_path / "model", adapter, about, FACTS, test)
-    rows = rows_of(tokenizer_of(tmp_path / "model", about), about)
-    ours = sums_of(adapter.model, rows)
-
-    from stacksl.lm.loading import load
-
-    for folder in (tmp_path / "model", merge(tmp_path / "model", tmp_path / "merged")):
-        again = load(str(folder), device="cpu", dtype="float32")
-        assert gap(sums_of(again.model, rows), ours) <= 1e-5
-    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
-    assert "library_name: transformers" in card
-    assert "adapter_config.json" not in card
-    assert "--tasks stacksl_toy,stacksl_toy_token_mean --include_path lm_eval" in card
-    assert (tmp_path / "model" / "lm_eval" / "stacksl_toy.yaml").is_file()
 
 
 def test_a_folder_that_holds_something_is_left_alone(
@@ -193,7 +174,7 @@ def test_another_base_is_refused(handed: tuple[Path, About, Any], tmp_path: Path
     for path in folder.iterdir():
         (other / path.name).write_bytes(path.read_bytes())
     table = formats.from_json((other / "lm.json").read_bytes())
-    (other / "lm.json").write_text(formats.to_json(table | {"fingerprint": "0" * 64}))
+    (other / "lm.json").write_text(formats.to_json(table | {"fingerprint": "0" * 64, "stamp": ""}))
     with pytest.raises(RunError, match="trained on the weights 000000000000, but .* now: restore"):
         merge(other, tmp_path / "merged")
     (other / "lm.json").write_text(formats.to_json(table | {"source": str(tmp_path / "gone")}))
@@ -237,8 +218,8 @@ TOY = About(
     source="Org/Base-1B",
     revision="0123abc",
     fingerprint="f" * 64,
+    stamp="e" * 64,
     licence="apache-2.0",
-    kind="lora",
     protocol="letter",
     template="```\n{prompt}\n{options}\nAnswer:",
     normalisation="sum",
@@ -292,5 +273,5 @@ def test_what_lm_eval_is_told() -> None:
     assert model_arguments(LOCAL, "m") == {
         "pretrained": "/models/base", "peft": "m", "dtype": "bfloat16",
     }  # fmt: skip
-    chat = model_arguments(replace(TOY, kind="full", chat=True), "m")
-    assert chat == {"pretrained": "m", "dtype": "bfloat16", "add_bos_token": False}
+    chat = model_arguments(replace(LOCAL, chat=True), "m")
+    assert chat["add_bos_token"] is False

@@ -18,10 +18,9 @@ from stacksl.types import Item
 torch = pytest.importorskip("torch")
 
 PACKINGS = {
-    "an item a row": Packing(),
     "an item a batch": Packing(batch_tokens=1),
-    "several items a row": Packing(row_tokens=64, batch_tokens=200),
-    "all in one row": Packing(row_tokens=10_000),
+    "some items a batch": Packing(batch_tokens=90),
+    "all in one batch": Packing(),
 }
 
 
@@ -107,8 +106,7 @@ def test_gradients_are_the_naive_ones(
     model.train()  # no dropout in these: training mode is what turns checkpointing on
     expected = gradients(model, items, "naive")
     for path in ("packed", "padded"):
-        for packing in (Packing(), Packing(row_tokens=64)):
-            assert_same(gradients(model, items, path, packing=packing), expected)
+        assert_same(gradients(model, items, path), expected)
 
 
 def test_adapter_changes_scores_and_is_scored(
@@ -244,7 +242,7 @@ def test_eager_with_a_boolean_mask_is_wrong_without_a_word(
         monkeypatch.setattr("stacksl.lm.scoring.paths.attention", lambda model: "sdpa")
         from stacksl.lm.scoring.paths import packed
 
-        got = torch.cat(packed(model, [[item] for item in items]))
+        got = torch.cat(packed(model, items))
     assert (got - expected).abs().max() > 0.1
 
 
@@ -290,7 +288,7 @@ def test_a_wrong_path_is_caught_on_the_first_batch(
     import stacksl.lm.scoring.likelihood as module
 
     right = module.packed
-    wrong = lambda model, rows: [value + 0.01 for value in right(model, rows)]  # noqa: E731
+    wrong = lambda model, items: [value + 0.01 for value in right(model, items)]  # noqa: E731
     monkeypatch.setattr(module, "packed", wrong)
     model = make_model("qwen3")
     likelihood = Likelihood(model)
@@ -305,7 +303,7 @@ def test_a_wrong_path_is_caught_on_the_first_batch(
 def test_a_path_that_breaks_is_left_with_a_warning(
     make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(model: Any, rows: Any) -> Any:
+    def broken(model: Any, items: Any) -> Any:
         raise RuntimeError("no kernel")
 
     monkeypatch.setattr("stacksl.lm.scoring.likelihood.packed", broken)
@@ -339,11 +337,62 @@ def test_an_encoder_decoder_and_unknown_paths_are_refused(make_model: Any) -> No
 
 
 def test_batches_cover_every_item_once(make_model: Any, items: list[TokenItem]) -> None:
-    likelihood = Likelihood(make_model("llama"), packing=Packing(row_tokens=40, batch_tokens=90))
+    likelihood = Likelihood(make_model("llama"), packing=Packing(batch_tokens=90))
     groups = likelihood.batches(items)
     assert sorted(index for group in groups for index in group) == list(range(len(items)))
     assert len(groups) > 1
     assert likelihood.sums([]) == []
+
+
+def without_room(model: Any, rows: int, error: Exception) -> Any:
+    """Let passes of more than so many rows fail."""
+
+    def check(module: Any, given: Any) -> None:
+        if given[0].shape[0] > rows:
+            raise error
+
+    return model.get_input_embeddings().register_forward_pre_hook(check)
+
+
+@pytest.mark.parametrize("path", ["packed", "padded"])
+@pytest.mark.parametrize("states", [False, True])
+def test_a_batch_without_room_is_halved(
+    make_model: Any, items: list[TokenItem], path: str, states: bool
+) -> None:
+    """Scores and states are those of the whole batch, and later batches are smaller."""
+    model = make_model("qwen3")
+    likelihood = Likelihood(model, path=path, packing=Packing(batch_tokens=256))
+
+    def read() -> list[Any]:
+        with torch.no_grad():
+            if not states:
+                return [*likelihood.sums(items)]
+            return [each for both in likelihood.sums_and_states(items) for each in both]
+
+    expected = read()
+    most = max(len(item.options) for item in items) if path == "padded" else 1
+    errors = (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory"))
+    for error in errors:
+        likelihood.packing = Packing(batch_tokens=256)
+        handle = without_room(model, most, error)
+        assert_same(read(), expected)
+        assert likelihood.packing.batch_tokens < 256
+        handle.remove()
+        handle = without_room(model, 0, error)
+        with pytest.raises(type(error)):
+            read()
+        handle.remove()
+    assert likelihood.used == {"states" if states else "without": path}
+
+
+def test_other_faults_are_not_halved(make_model: Any, items: list[TokenItem]) -> None:
+    likelihood = Likelihood(make_model("qwen3"), path="packed")
+    with torch.no_grad():
+        likelihood.sums(items)
+        without_room(likelihood.model, 1, RuntimeError("no kernel"))
+        with pytest.raises(RuntimeError, match="no kernel"):
+            likelihood.sums(items)
+    assert likelihood.packing == Packing()
 
 
 def test_a_real_model_prefers_what_it_was_trained_on(with_lora: Any, stories: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_refit_moves_the_features_and_the_fingerprint_and_reset_brings_them_ba
     model.fit(ITEMS)
     before, mark = model.transform(ITEMS), model.fingerprint
     told: list[tuple[int, int]] = []
-    trained = model.refit(bought(model), 1, None, lambda *step: told.append(step))
+    trained = model.refit(bought(model), 1, lambda *step: told.append(step))
     assert (trained.steps, told) == (2, [(1, 2), (2, 2)])
     kept = model.save(tmp_path / "kept")
     after = model.transform(ITEMS)
@@ -150,7 +150,7 @@ def test_pmi_takes_away_what_an_option_is_worth_alone(folder: Path) -> None:
     still = replace(TRAINING, learning_rate=1e-30, batch_size=3)
     frozen = opened(folder, normalisation="pmi", training=still)
     frozen.restore(model.state())
-    assert frozen.refit(bought(frozen), 1, None, None).loss == pytest.approx(
+    assert frozen.refit(bought(frozen), 1, None).loss == pytest.approx(
         float(np.mean(losses)), abs=1e-4
     )
 

@@ -16,16 +16,16 @@ ITEMS = st.builds(
     st.lists(TOKENS, min_size=1, max_size=5),
     st.lists(st.lists(TOKENS, min_size=1, max_size=4), min_size=1, max_size=4),
 )
-ROWS = st.lists(st.lists(ITEMS, min_size=1, max_size=3), min_size=1, max_size=3)
+SOME = st.lists(ITEMS, min_size=1, max_size=3)
 
 
-@given(ROWS, st.booleans())
-def test_what_a_column_sees_is_its_own_sequence(rows: list[list[TokenItem]], last: bool) -> None:
+@given(SOME, st.booleans())
+def test_what_a_column_sees_is_its_own_sequence(items: list[TokenItem], last: bool) -> None:
     """The predictor of token l of an option sees the prompt and the option's first l tokens."""
-    packed = pack(rows, with_last=last)
-    pairs = [(row, item.prompt, option) for row, items in enumerate(rows) for item in items
+    packed = pack(items, with_last=last)
+    pairs = [(row, item.prompt, option) for row, item in enumerate(items)
              for option in item.options]  # fmt: skip
-    assert packed.counts == tuple(len(item.options) for items in rows for item in items)
+    assert packed.counts == tuple(len(item.options) for item in items)
     for number, (row, prompt, option) in enumerate(pairs):
         assert packed.rows[number] == row
         assert packed.targets[number][packed.valid[number]].tolist() == list(option)
@@ -37,68 +37,62 @@ def test_what_a_column_sees_is_its_own_sequence(rows: list[list[TokenItem]], las
             assert sorted(packed.positions[row, seen]) == list(range(len(prompt) + step))
 
 
-@given(ROWS, st.booleans())
-def test_options_carry_their_tokens_but_the_last(rows: list[list[TokenItem]], last: bool) -> None:
-    packed = pack(rows, with_last=last)
-    options = [option for items in rows for item in items for option in item.options]
+@given(SOME, st.booleans())
+def test_options_carry_their_tokens_but_the_last(items: list[TokenItem], last: bool) -> None:
+    packed = pack(items, with_last=last)
+    options = [option for item in items for option in item.options]
     for number, option in enumerate(options):
         columns = packed.carried[number]
         held = packed.ids[packed.rows[number], columns[columns >= 0]].tolist()
         assert held == list(option if last else option[:-1])
-    prompts = [item.prompt for items in rows for item in items for _ in item.options]
+    prompts = [item.prompt for item in items for _ in item.options]
     for number, prompt in enumerate(prompts):
         head = packed.heads[number]
         held = packed.ids[packed.rows[number], head : head + len(prompt)]
         assert held.tolist() == list(prompt)
-    longest = max(sum(len(item.prompt) for item in items) for items in rows)
-    tails = [sum(len(o) - (not last) for i in items for o in i.options) for items in rows]
-    assert packed.ids.shape == (len(rows), longest + max(tails))
+    longest = max(len(item.prompt) for item in items)
+    tails = [sum(len(o) - (not last) for o in item.options) for item in items]
+    assert packed.ids.shape == (len(items), longest + max(tails))
 
 
-@given(ROWS)
-def test_every_query_sees_something(rows: list[list[TokenItem]]) -> None:
-    assert pack(rows).mask.any(axis=-1).all()
+@given(SOME)
+def test_every_query_sees_something(items: list[TokenItem]) -> None:
+    assert pack(items).mask.any(axis=-1).all()
 
 
 def test_only_the_columns_that_predict_are_kept() -> None:
     item = TokenItem("a", (1, 2, 3), ((4, 5, 6), (7, 8, 9)), (1, 1))
-    packed = pack([[item], [item]])
+    packed = pack([item, item])
     assert packed.keep.tolist() == [2, 3, 4, 5, 6]  # the prompt's last, and two an option
     assert packed.ids.shape == (2, 7)
-    assert pack([[item]], with_last=True).ids.shape == (1, 9)  # P + kL
+    assert pack([item], with_last=True).ids.shape == (1, 9)  # P + kL
 
 
-@given(st.lists(ITEMS, max_size=12), st.integers(0, 40), st.integers(1, 60))
+@given(st.lists(ITEMS, max_size=12), st.integers(1, 60))
 def test_batches_hold_every_item_once_within_their_bounds(
-    items: list[TokenItem], row_tokens: int, batch_tokens: int
+    items: list[TokenItem], batch_tokens: int
 ) -> None:
-    batches = Packing(row_tokens, batch_tokens).batches(items)
-    flat = [index for batch in batches for row in batch for index in row]
-    assert sorted(flat) == list(range(len(items)))
-
-    def width(row: list[int]) -> int:
-        each = (items[index] for index in row)
-        return sum(len(i.prompt) + sum(len(o) - 1 for o in i.options) for i in each)
-
+    batches = Packing(batch_tokens).batches(items)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(items)))
+    widths = [len(i.prompt) + sum(len(o) - 1 for o in i.options) for i in items]
     for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(map(width, batch)) <= batch_tokens
-        assert all(len(row) == 1 or width(row) <= row_tokens for row in batch)
+        widest = max(widths[index] for index in batch)
+        assert len(batch) == 1 or len(batch) * widest <= batch_tokens
 
 
 @given(st.lists(ITEMS, max_size=24), st.integers(1, 60), st.integers(1, 5))
-def test_every_process_has_a_batch_where_there_are_rows_enough(
+def test_every_process_has_a_batch_where_there_are_items_enough(
     items: list[TokenItem], batch_tokens: int, processes: int
 ) -> None:
     packing = Packing(batch_tokens=batch_tokens)
     plain, shared = packing.batches(items), packing.shared(items, processes)
     assert packing.shared(items, 1) == plain
-    flat = [index for batch in shared for row in batch for index in row]
-    assert sorted(flat) == list(range(len(items)))
+    assert sorted(index for batch in shared for index in batch) == list(range(len(items)))
     assert len(shared) >= min(processes, len(items))
     assert len(shared) % processes == 0 or len(shared) == len(items)
     widths = [len(i.prompt) + sum(len(o) - 1 for o in i.options) for i in items]
     for batch in shared:
-        widest = max(widths[index] for row in batch for index in row)
+        widest = max(widths[index] for index in batch)
         assert len(batch) == 1 or len(batch) * widest <= batch_tokens
 
 

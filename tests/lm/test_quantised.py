@@ -3,7 +3,6 @@ is installed, what comes out of it on the CPU."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -14,17 +13,16 @@ from typing import Any
 import pytest
 
 from stacksl.errors import SettingsError
-from stacksl.lm import Likelihood, ModelChoices, TokenItem
+from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.export.about import model_arguments
 from stacksl.lm.export.card import card_text
-from stacksl.lm.loading import fingerprint_of, load
-from stacksl.lm.memory.size import plan
+from stacksl.lm.loading import open_base
+from stacksl.lm.memory import estimate
 from stacksl.lm.quantised import QUANTISED, computed_in, linear_bytes, quantisation
 from stacksl.lm.training.adapters import Adapter
-from stacksl.runs.settings.resolve import resolve
 
 from .test_handover import about_of
-from .test_size import DUE, choices, config, rows
+from .test_size import choices, config, rows
 from .training_cases import moved
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -49,7 +47,7 @@ def test_a_missing_library_is_named(
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     said = rf"dtype '{dtype}' needs the library bitsandbytes, which is not installed: install it"
     with pytest.raises(SettingsError, match=said):
-        load(str(model_folders["qwen3"]), device="cpu", dtype=dtype)
+        _ = open_base(str(model_folders["qwen3"]), device="cpu", dtype=dtype).model
 
 
 def test_a_run_without_the_library_writes_nothing(
@@ -101,28 +99,7 @@ def test_quantised_weights_are_not_quantised_again(
 
     monkeypatch.setattr(loading, "read_config", told)
     with pytest.raises(SettingsError, match="are quantised already, and dtype 'nf4' would"):
-        load(str(model_folders["qwen3"]), device="cpu", dtype="nf4")
-
-
-def test_all_weights_cannot_move(open_model: Any) -> None:
-    with pytest.raises(SettingsError, match=r"in dtype 'nf4' are frozen: take adapt 'lora'"):
-        Adapter.attach(replace(open_model(), dtype="nf4"), "full", seed=0)
-    with pytest.raises(SettingsError, match=r"in dtype 'int8' are frozen: give --adapt lora"):
-        resolve({"model": "sample", "adapt": "full", "dtype": "int8"})
-    assert resolve({"model": "sample", "dtype": "nf4"}).settings.dtype == "nf4"
-
-
-def test_the_hash_is_of_the_files(model_folders: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "moved"
-    shutil.copytree(model_folders["qwen3"], folder)
-    mark = fingerprint_of(str(model_folders["qwen3"]), "nf4")
-    assert fingerprint_of(str(folder), "int8") == mark
-    assert fingerprint_of(str(folder), "float32") != mark
-    weights = folder / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[-1] ^= 1
-    weights.write_bytes(content)
-    assert fingerprint_of(str(folder), "nf4") != mark
+        _ = open_base(str(model_folders["qwen3"]), device="cpu", dtype="nf4").model
 
 
 def test_card_and_command_say_what_the_scores_are_of(open_model: Any) -> None:
@@ -139,31 +116,29 @@ def test_card_and_command_say_what_the_scores_are_of(open_model: Any) -> None:
 def test_the_estimate_has_the_base_in_fewer_bytes(dtype: str) -> None:
     items, of = rows(), config(hidden_size=128, intermediate_size=512)
     half, small = (
-        plan(of, items, choices(dtype=name, batch_tokens=200), DUE) for name in ("bfloat16", dtype)
+        estimate(of, items, choices(dtype=name, batch_tokens=200)) for name in ("bfloat16", dtype)
     )
     shapes = [(64, 128), (32, 128), (32, 128), (128, 64), (512, 128), (512, 128), (128, 512)]
     saved = sum(2 * r * c - linear_bytes(r, c, dtype) for r, c in shapes)
     assert small.training.weights == half.training.weights - 4 * saved
-    transient = 2 * 128 * 512  # the largest layer, made anew for its pass
-    assert small.scoring.activations == half.scoring.activations + transient
+    transient = 2 * 128 * 512  # the largest layer, made whole for its pass
     assert small.training.activations == half.training.activations + transient
     assert small.parameters == half.parameters
-    assert small.dtype == dtype
 
 
 @with_library
 @pytest.mark.parametrize("dtype", QUANTISED)
-def test_weights_take_the_bytes_of_the_estimate(dtype: str, model_folders: Any) -> None:
-    loaded = load("sample", device="cpu", dtype=dtype)
-    size = plan(loaded.model.config, rows(), ModelChoices("sample", dtype=dtype), DUE)
-    assert loaded.model.get_memory_footprint() == pytest.approx(size.training.weights, rel=0.05)
+def test_weights_take_the_bytes_of_the_estimate(dtype: str) -> None:
+    model = open_base("sample", device="cpu", dtype=dtype).model
+    found = estimate(model.config, rows(), choices(model="sample", dtype=dtype))
+    assert model.get_memory_footprint() == pytest.approx(found.training.weights, rel=0.05)
 
 
 @with_library
 def test_gradients_are_those_over_the_weights_made_whole_again(items: list[TokenItem]) -> None:
     from bitsandbytes.functional import dequantize_4bit
 
-    small, whole = (load("sample", device="cpu", dtype=name) for name in ("nf4", "bfloat16"))
+    small, whole = (open_base("sample", device="cpu", dtype=name) for name in ("nf4", "bfloat16"))
     layers = dict(small.model.named_modules())
     with torch.no_grad():
         for name, module in whole.model.named_modules():
@@ -173,7 +148,7 @@ def test_gradients_are_those_over_the_weights_made_whole_again(items: list[Token
         Likelihood(small.model).sums(items)  # a pass without gradients, as before every refit
     found = []
     for loaded in (small, whole):
-        adapter = moved(Adapter.attach(loaded, "lora", seed=1))
+        adapter = moved(Adapter(loaded, seed=1))
         sums = Likelihood(adapter.model).sums(items)
         torch.stack([each.log_softmax(-1)[0] for each in sums]).sum().backward()
         found.append([torch.cat(sums), *(each.grad for each in adapter.parameters())])
@@ -197,6 +172,7 @@ def test_a_run_over_a_quantised_base(tmp_path: Path, dtype: str) -> None:
     assert made.status()["state"] == "finished"
     table = made.folder.read_toml("resolved.toml")
     assert table["lm_dtype"] == dtype
-    assert table["lm_base"] == fingerprint_of("sample", dtype)
+    assert table["lm_base"] == open_base("sample").fingerprint
     merge(made.path / "model", tmp_path / "merged")
-    assert load(str(tmp_path / "merged"), device="cpu", dtype="bfloat16").dtype == "bfloat16"
+    merged = open_base(str(tmp_path / "merged"), device="cpu", dtype="bfloat16").model
+    assert merged.dtype is torch.bfloat16

@@ -11,8 +11,9 @@ import pytest
 
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.training.objectives import Example
-from stacksl.lm.worker import BLOCK, Worker
+from stacksl.lm.worker import Worker
 
 from .conftest import make_items
 
@@ -80,13 +81,13 @@ def test_every_refit_begins_at_the_initial_weights(folder: Path, tmp_path: Path)
     stage = opened(folder)
     start = stage.adapter.fingerprint()
     settings = TrainSettings(objective="ce", epochs=1, batch_size=3, learning_rate=1e-2)
-    stage.train(examples(), settings, 0, 1, None)
+    stage.train(examples(), settings, 0, 1)
     once = stage.adapter.fingerprint()
     assert once != start
     stage.adapter.save(tmp_path / "kept")
-    stage.train(examples()[:3], settings, 0, 2, None)
+    stage.train(examples()[:3], settings, 0, 2)
     assert stage.adapter.fingerprint() != once
-    stage.train(examples(), settings, 0, 1, None)
+    stage.train(examples(), settings, 0, 1)
     assert stage.adapter.fingerprint() == once, "what was trained before left no trace"
     stage.reset()
     assert stage.adapter.fingerprint() == start
@@ -97,7 +98,7 @@ def test_every_refit_begins_at_the_initial_weights(folder: Path, tmp_path: Path)
 def test_how_far_a_refit_is_is_told_on_the_first_process(folder: Path) -> None:
     stage, told = opened(folder), []
     stage.progress = lambda done, total: told.append((done, total))
-    stage.train(examples(), TrainSettings(objective="ce", epochs=2, batch_size=3), 0, 1, None)
+    stage.train(examples(), TrainSettings(objective="ce", epochs=2, batch_size=3), 0, 1)
     assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
@@ -110,3 +111,22 @@ def test_threads_are_set_only_where_they_are_given(
     assert asked == []
     opened(folder, threads=3)
     assert asked == [3]
+
+
+def test_opening_reads_no_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read where a pass needs them; what was recorded of them is not computed again."""
+    from stacksl.lm import loading, weights
+
+    base, read = opened(folder).base, []
+    known = base.weights
+    real = loading.read_weights
+    monkeypatch.setattr(loading, "read_weights", lambda *a, **b: read.append(1) or real(*a, **b))
+    stage = Worker()
+    stage.open(ModelChoices(str(folder), device="cpu"), 0, known)
+    stage.reset()
+    assert (stage.moved, stage.used, stage.base.weights) == (False, {}, known)
+    assert not read
+    assert stage.base.known is known
+    stage.sums(many(1))
+    assert (len(read), stage.used) == (1, {"without": "packed"})
+    assert weights.identify(folder, base.config) == known

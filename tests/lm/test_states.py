@@ -18,9 +18,9 @@ from stacksl.types import Item
 torch = pytest.importorskip("torch")
 
 PACKINGS = {
-    "an item a row": Packing(),
     "an item a batch": Packing(batch_tokens=1),
-    "several items a row": Packing(row_tokens=64, batch_tokens=200),
+    "some items a batch": Packing(batch_tokens=90),
+    "all in one batch": Packing(),
 }
 
 
@@ -134,8 +134,8 @@ def test_wrong_states_are_caught_on_the_first_batch(
 
     right = module.packed_states
 
-    def wrong(model: Any, rows: Any) -> Any:
-        return [(sums, states + 0.05) for sums, states in right(model, rows)]
+    def wrong(model: Any, items: Any) -> Any:
+        return [(sums, states + 0.05) for sums, states in right(model, items)]
 
     monkeypatch.setattr(module, "packed_states", wrong)
     model = make_model("qwen3")

@@ -187,18 +187,18 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
     pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
     import torch
 
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import open_base
     from stacksl.lm.training.adapters import Adapter
     from stacksl.lm.training.lora import LoraSettings
 
-    loaded = load(str(base), device="cpu", dtype="float32")
-    adapter = Adapter.attach(loaded, "lora", LoraSettings(rank=4), seed=1)
+    loaded = open_base(str(base), device="cpu", dtype="float32")
+    adapter = Adapter(loaded, LoraSettings(rank=4), seed=1)
     torch.manual_seed(3)
     with torch.no_grad():
         for each in adapter.parameters():
             each += 0.1 * torch.randn_like(each)
     about = About(
-        name=str(base), source=loaded.source, fingerprint=loaded.fingerprint, kind="lora",
+        name=str(base), source=loaded.source, fingerprint=loaded.fingerprint, stamp="",
         protocol="letter", template="{prompt}\n{options}\nAnswer:", normalisation="sum",
         temperature=1.0, dtype=loaded.dtype, pmi_context="empty",
     )  # fmt: skip

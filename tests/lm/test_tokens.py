@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,15 +125,13 @@ def test_the_opening_token_is_the_tokenizers_own(stories: Path) -> None:
     import transformers as tf
 
     tokenizer = tf.AutoTokenizer.from_pretrained(stories)
-    opens = tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
-    by_default = Tokenizing(tokenizer).items([prompt_of("Once upon", " a", " the")])[0]
-    assert (by_default.prompt[0] == tokenizer.bos_token_id) == opens
-    with_one = Tokenizing(tokenizer, Limits(max_len_prompt=2), opening=True)
-    row = with_one.items([prompt_of("Once upon a time there was", " a", " the")])[0]
+    assert tokenizer("a")["input_ids"][0] == tokenizer.bos_token_id
+    whole = Tokenizing(tokenizer).items([prompt_of("Once upon", " a", " the")])[0]
+    assert whole.prompt[0] == tokenizer.bos_token_id
+    short = Tokenizing(tokenizer, Limits(max_len_prompt=2))
+    row = short.items([prompt_of("Once upon a time there was", " a", " the")])[0]
     assert row.prompt[0] == tokenizer.bos_token_id  # kept when the prompt is cut
     assert len(row.prompt) == 2
-    without = Tokenizing(tokenizer, opening=False).items([prompt_of("Once", " a", " the")])[0]
-    assert without.prompt[0] != tokenizer.bos_token_id
 
 
 def test_a_chat_prompt_gets_no_second_opening(stories: Path) -> None:
@@ -140,7 +139,7 @@ def test_a_chat_prompt_gets_no_second_opening(stories: Path) -> None:
 
     tokenizer = tf.AutoTokenizer.from_pretrained(stories)
     prompt = Prompt("q", "<s>Once", (" a", " the"), (1, 3), opened=True)
-    row = Tokenizing(tokenizer, opening=True).items([prompt])[0]
+    row = Tokenizing(tokenizer).items([prompt])[0]
     assert row.prompt.count(tokenizer.bos_token_id) == 1
 
 
@@ -215,11 +214,11 @@ def test_spans_count_the_opening_token(stories: Path) -> None:
     prompt = PromptFormat(template(None, "letter"), "letter").render(
         Item("q", "Once upon a time there was a girl", ("Lily", "the big dog"))
     )
-    opened = Tokenizing(tokenizer, opening=True).items([prompt])[0]
-    bare = Tokenizing(tokenizer, opening=False).items([prompt])[0]
+    opened = Tokenizing(tokenizer).items([prompt])[0]
+    bare = Tokenizing(tokenizer).items([replace(prompt, opened=True)])[0]
     assert opened.spans == tuple((a + 1, b + 1) for a, b in bare.spans or ())
     room = len(opened.prompt) - 3
-    cut = Tokenizing(tokenizer, Limits(max_len_prompt=room), opening=True).items([prompt])[0]
+    cut = Tokenizing(tokenizer, Limits(max_len_prompt=room)).items([prompt])[0]
     assert cut.prompt[0] == tokenizer.bos_token_id
     assert read(tokenizer, cut) == read(tokenizer, opened) == ["Lily", "the big dog"]
 

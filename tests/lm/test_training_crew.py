@@ -1,4 +1,4 @@
-"""A refit shared by two processes, and one that is cut off and goes on: as one process has it.
+"""A refit shared by two processes, and one made again after it was cut off: as one process has it.
 
 This file is also the program that the processes run: `main` below.
 """
@@ -32,12 +32,12 @@ class Refits:
 
         self.processes = processes
         self.adapter = attached(random_model("qwen3"), dropout=0.2)
-        self.settings = replace(FAST, batch_size=5, learning_rate=1e-3, save_every=2)
+        self.settings = replace(FAST, batch_size=5, learning_rate=1e-3)
         self.examples = made(self.adapter, make_items(), self.settings, skips={2})
         # several micro-batches a step, so that both processes have some
         self.likelihood = Likelihood(self.adapter.model, packing=Packing(batch_tokens=30))
 
-    def refit(self, folder: str | None, until: int) -> list[Any]:
+    def refit(self, until: int) -> list[Any]:
         """Train from the start; give up after `until` steps. What came out."""
         from stacksl.errors import RunError
         from stacksl.lm.training.refit import train
@@ -47,10 +47,9 @@ class Refits:
                 raise RunError("cut off")
 
         self.adapter.reset()
-        place = None if folder is None else Path(folder)
         found = train(
             self.adapter, self.likelihood, self.examples, self.settings,
-            seed=0, key=1, folder=place, progress=tell, processes=self.processes,
+            seed=0, key=1, progress=tell, processes=self.processes,
         )  # fmt: skip
         return self._result(found, self.adapter)
 
@@ -86,13 +85,13 @@ def main(folder: Path) -> None:
     if mine.rank:
         serve(mine, target)
         return
-    whole = mine.together(target, "refit", None, -1)
+    whole = mine.together(target, "refit", -1)
     try:
-        mine.together(target, "refit", str(folder / "part"), 3)
+        mine.together(target, "refit", 3)
         said = ""
     except RunError as error:
         said = str(error)
-    again = mine.together(target, "refit", str(folder / "part"), -1)
+    again = mine.together(target, "refit", -1)
     even = mine.together(target, "evenly")
     found = {"size": mine.size, "whole": whole, "said": said, "again": again, "even": even}
     (folder / "found.json").write_text(json.dumps(found), encoding="utf-8")

@@ -9,23 +9,22 @@ from stacksl.lm.training.recipe import TrainSettings
 FAST = TrainSettings(objective="stacksl", learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
 
 
-def attached(model, kind="lora", dropout=0.0, seed=0):
-    from stacksl.lm.loading import Loaded
+def attached(model, dropout=0.0, seed=0):
+    from stacksl.lm.loading import Base
     from stacksl.lm.training.adapters import Adapter
 
-    loaded = Loaded(
-        model=model,
+    base = Base(
+        config=model.config,
         tokenizer=None,
         name="tiny",
         source="tiny",
         revision=None,
-        fingerprint="0",
-        licence=None,
         positions=256,
         device="cpu",
         dtype=str(model.dtype).removeprefix("torch."),
     )
-    return Adapter.attach(loaded, kind, LoraSettings(rank=4, alpha=8.0, dropout=dropout), seed=seed)
+    base.model = model
+    return Adapter(base, LoraSettings(rank=4, alpha=8.0, dropout=dropout), seed=seed)
 
 
 def moved(adapter, size=0.05):

@@ -87,7 +87,7 @@ def adapted() -> Facts:
 
 
 def adapted_badly() -> Facts:
-    """All weights, no test file, no label learnt, and names that hold markup and fences."""
+    """No test file, no label learnt, and names that hold markup and fences."""
     model = language()
     base = BaseModel(SCRIPT, SCRIPT, "00", 1, "<b>", None)
     return replace(
@@ -100,7 +100,6 @@ def adapted_badly() -> Facts:
         language=replace(
             model,
             base=base,
-            kind="full",
             scoring=replace(model.scoring, template=f"```\n{SCRIPT}\n````", temperature=1.0),
             computed=replace(model.computed, device="cuda:0", on_device=True, seconds=None),
             normalisations=(),

@@ -39,7 +39,6 @@ QUICK: dict[str, Any] = {
     "epochs": 2,
     "batch_size": 4,
     "learning_rate": 1e-2,  # of a model this small: choices must change
-    "training_checkpoint_every": 1,
     "device": "cpu",
     "max_candidates": 10,
 }

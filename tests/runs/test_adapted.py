@@ -138,23 +138,6 @@ def test_a_damaged_adapter_is_one_sentence(place: Path, tmp_path: Path, corpus: 
         Run.open(tmp_path / "copy").predict(corpus[0])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_full_fine_tuning_is_read_back_as_it_ended(
-    place: Path, tmp_path: Path, corpus: Corpus, dtype: str
-) -> None:
-    given = {name: value for name, value in SHORT.items() if not name.startswith("lora")}
-    given |= {"learning_rate": 1e-3, "dtype": dtype, "model": str(place / "base"), "adapt": "full"}
-    made = run(*questions(20), out=tmp_path / "run", **given)
-    with made.ledger as ledger:
-        (last,) = [row.payload for row in ledger.rows() if row.event == "refit"]
-    model = made.model
-    assert isinstance(model, AdaptedModel)
-    adapter = model.model.worker.adapter
-    assert adapter.fingerprint() == last["weights"], "nothing that was learnt is rounded"
-    assert {str(each.dtype) for each in adapter.parameters()} == {"torch.float32"}
-    assert made.evaluate(*corpus)["n"] == 12
-
-
 def test_verify_hashes_the_weights_anew(place: Path) -> None:
     from safetensors.torch import load_file, save_file
 

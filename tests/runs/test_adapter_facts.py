@@ -71,8 +71,6 @@ def test_the_training_facts_are_those_of_the_settings() -> None:
 
 def test_unused_settings_are_left_out() -> None:
     recipe = TrainSettings(objective="sft", kl_weight=0.3, clip="scale")
-    told = training_of(ModelChoices("m", adapt="full", training=recipe))
-    assert "LoRA rank" not in told
-    assert told["Adapted layers"] == "all weights"
+    told = training_of(ModelChoices("m", training=recipe))
     assert "Reference" not in told
     assert told["Clipping"] == "none", "only the objective stacksl clips"

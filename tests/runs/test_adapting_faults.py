@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, SettingsError, StackslError
 
 from .lm_cases import QUICK, questions, tiny_model, written
+from .people_cases import answer_all
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -133,6 +135,39 @@ def test_another_base_at_resume_is_refused_and_the_right_one_goes_on(
     assert made.resume().status()["asked"] == 4
 
 
+def test_answers_are_taken_without_reading_the_weights(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that were touched are hashed again, and noted; only a refit reads them into a model."""
+    from stacksl.lm import loading
+
+    items, answers = questions(12)
+    texts = {item.prompt: item.candidates[answers[item.id]] for item in items}
+    more = {"labeler": "file", "sheets": "csv", "mode": "pool", "batch": 2, "audit": 0}
+    made = run(items, out=tmp_path / "run", model=str(model), **{**SHORT, **more})
+    recorded = made.folder.resolved()
+    weights = model / "model.safetensors"
+
+    def answered() -> str:
+        answer_all(made, lambda row: texts[row["prompt"]])
+        return str(made.status()["state"])
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the weights were read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "read_weights", refuse)
+        os.utime(weights, ns=(0, weights.stat().st_mtime_ns + 10**9))
+        assert answered() == "waiting"
+        touched = made.folder.resolved()
+        assert touched["lm_weights"] != recorded["lm_weights"]
+        assert {**touched, "lm_weights": ""} == {**recorded, "lm_weights": ""}
+        with pytest.raises(AssertionError, match="were read"):
+            answered()
+    made.resume()
+    assert made.status()["state"] == "finished"
+
+
 def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> None:
     made = run(*questions(12), out=tmp_path / "run", model=str(model), **SHORT)
     (made.path / "adapters" / "01.json").write_text("{")
@@ -154,12 +189,9 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
         ({"model": "m", "scorer": "ridge"}, "the gate's head is 'newton', not 'ridge'"),
         ({"model": "m", "objective": "ce-hard"}, "give --set follower=hard"),
         ({"model": "m", "objective": "ce", "kl_weight": 0.2}, "belongs to the objective 'stacksl'"),
-        ({"model": "m", "adapt": "full", "lora_rank": 4}, "lora_rank need --adapt lora"),
-        (
-            {"model": "m", "adapt": "full", "objective": "stacksl", "reference": "ema"},
-            "does not have: give --adapt lora",
-        ),
-        ({"model": "m", "shard": True, "dtype": "nf4"}, "shard divides a frozen base"),
+        ({"model": "m", "adapt": "full"}, "adapt must be 'lora'"),
+        ({"model": "m", "shard": True}, "unknown setting 'shard'"),
+        ({"model": "m", "training_checkpoint_every": 1}, "unknown setting"),
         ({"model": "m", "refit_at": "1,0.5"}, "refit_at should be shares"),
         ({"model": "m", "refit_at": "0"}, "refit_at should be shares"),
         ({"model": "m", "protocol": "leter"}, "protocol must be 'option' or 'letter'"),

@@ -164,22 +164,9 @@ def test_a_flag_replaces_the_preset_s_other_way_to_clip() -> None:
     assert (settings.clip_level, settings.clip_multiple) == (None, 3.0)
 
 
-def test_a_pool_with_the_kl_step_only_predicts_once_the_budget_is_gone(tmp_path) -> None:
-    from stacksl.core.scorers.gradient import GradientScorer
-
+def test_a_pool_refuses_the_step_on_skipped_rounds(tmp_path) -> None:
     items, answers = class_items(40)
-    calls = []
-    step = GradientScorer.step
-
-    def counted(self, inputs, presented, choice, feedback) -> None:
-        calls.append(feedback)
-        step(self, inputs, presented, choice, feedback)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GradientScorer, "step", counted)
-        run(
-            items, answers, budget=10, out=tmp_path / "run", mode="pool", scorer="sgd",
-            kl_on_skips=True,
-        )  # fmt: skip
-    assert len(calls) == 10
-    assert None not in calls
+    settings = {"mode": "pool", "scorer": "sgd", "kl_on_skips": True}
+    with pytest.raises(SettingsError, match="a pool has none: leave it out, or give --mode stream"):
+        run(items, answers, budget=10, out=tmp_path / "run", **settings)
+    assert not (tmp_path / "run").exists()

@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def rounds(self) -> int:
-        """The items to be seen."""
+        """The items to be seen, or to choose from."""
         return _rounds(self.spec.sources)
 
     @property

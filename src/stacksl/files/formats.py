@@ -17,7 +17,7 @@ from stacksl.errors import RunError
 RUN = 2  # of a run's folder, in its `resolved.toml`
 CHECKPOINT = 2
 MODEL = 3  # of a linear model's folder, in its `model.json`
-LANGUAGE_MODEL = 3  # of an adapted language model's folder, in its `lm.json`
+LANGUAGE_MODEL = 4  # of an adapted language model's folder, in its `lm.json`
 
 DIGEST = "sha256"
 FORMAT = "format_number"

@@ -113,20 +113,6 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Dispute:
-    """An answer that was not charged, and the accepted one that it differs from.
-
-    Attributes:
-        accepted: the purchase's accepted answer; None where it has none (the answer was too late
-            to be paid).
-        uncharged: the answer that was kept and not charged.
-    """
-
-    accepted: Answer | None
-    uncharged: Answer
-
-
-@dataclass(frozen=True, slots=True)
 class Handed:
     """One lease as handed out to a person: a row of a sheet.
 

@@ -13,7 +13,6 @@ from stacksl.ledger.events import Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
-    Dispute,
     Handed,
     Head,
     ItemRecord,
@@ -208,26 +207,21 @@ class LedgerReader:
             if (answer.text is not None or answer.note is not None) and item in (None, answer.item)
         ]
 
-    def disputes(self) -> list[Dispute]:
+    def disputes(self) -> list[Answer]:
         """Answers that were kept uncharged and differ from the accepted one.
 
         They contradict it, or were too late to be paid where there is none. The same answer of
         the same labeler is listed once.
         """
-        accepted: dict[tuple[str, int], Answer] = {}
-        uncharged: list[Answer] = []
-        for row, answer in self._answers(with_texts=True):
-            if row.event == "answered":
-                accepted[answer.item, answer.slot] = answer
-            else:
-                uncharged.append(answer)
-        found: dict[tuple[object, ...], Dispute] = {}
-        for answer in uncharged:
-            first, state = accepted.get((answer.item, answer.slot)), self._state(answer)
-            if first is None or state is None or state.word != answer.word:
-                own = None if first is None else _corrected(first, state)
+        answers = list(self._answers(with_texts=True))
+        accepted = {(each.item, each.slot) for row, each in answers if row.event == "answered"}
+        found: dict[tuple[object, ...], Answer] = {}
+        for answer in (each for row, each in answers if row.event == "late"):
+            state = self._state(answer)
+            agrees = state is not None and state.word == answer.word
+            if not (agrees and (answer.item, answer.slot) in accepted):
                 key = (answer.item, answer.slot, answer.labeler, answer.word)
-                found.setdefault(key, Dispute(own, answer))
+                found.setdefault(key, answer)
         return list(found.values())
 
     def audited(self, *, now: bool = False) -> dict[str, Answer]:
@@ -374,12 +368,6 @@ class LedgerReader:
             self.close()
         else:
             self._store.close()  # pending entries may be lost; a second error would hide the first
-
-
-def _corrected(answer: Answer, state: State | None) -> Answer:
-    """An accepted answer after its corrections."""
-    word = None if state is None or not state.corrections else state.word
-    return answer if word is None else _as(answer, word)
 
 
 def _as(answer: Answer, word: Word) -> Answer:

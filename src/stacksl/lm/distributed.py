@@ -27,14 +27,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from stacksl import errors
 from stacksl.errors import MissingExtra, RunError, StackslError
 from stacksl.lm.scoring.paths import load_torch
-
-if TYPE_CHECKING:
-    from stacksl.lm.sharded import Lockstep
 
 Tensor: TypeAlias = Any
 Call: TypeAlias = tuple[str, tuple[Any, ...]]
@@ -61,7 +58,6 @@ class Distributed:
         self.size = size
         self.device = device
         self._link = link
-        self._lockstep: Lockstep | None = None
         self._inside = False
         self._owing = True  # the others still wait for the outcome of this rank
         self._midway = False  # in a call that the ranks have not left together
@@ -104,26 +100,6 @@ class Distributed:
         self._settle(None)
         if tensors:
             self._link.total(tensors)
-
-    def divide(self, model: Any, moving: Sequence[Tensor], device: str) -> None:
-        """Divide all of `model` but what is `moving` among the ranks; see `sharded`."""
-        from stacksl.lm.sharded import Lockstep, divide
-
-        if self._link is not None:
-            divide(model, moving, device, self.size)
-            self._lockstep = Lockstep(model, self._link.most)
-
-    def backward(self, loss: Tensor) -> None:
-        """`loss.backward()`, over a divided model together with the other ranks."""
-        if self._lockstep is None:
-            loss.backward()
-        else:
-            self._lockstep.backward(loss)
-
-    @property
-    def lost(self) -> bool:
-        """Whether the others wait for numbers that this rank can no longer give."""
-        return self._lockstep is not None and self._lockstep.lost
 
     def together(self, target: Any, method: str, *args: Any) -> Any:
         """Run ``target.method(*args)`` on every rank, each on its own target; rank 0's result.
@@ -171,7 +147,7 @@ class Distributed:
         for numbers, and the lost connection ends them.
         """
         link, self._link = self._link, None
-        if link is not None and not self.lost:
+        if link is not None:
             link.close(send_end=self.rank == 0 and not self._midway)
 
     def _agreed(self, target: Any, method: str, args: tuple[Any, ...]) -> Any:
@@ -180,7 +156,7 @@ class Distributed:
             self._settle(None)
             return result
         except Exception as error:
-            if self._owing and not self.lost:
+            if self._owing:
                 self._settle(error)
             raise
 
@@ -188,11 +164,6 @@ class Distributed:
         """Exchange the outcome of every rank, and leave the call where any rank has failed."""
         if self._link is None or not self._owing:
             raise RunError("a shared call has failed on this rank: start the run again") from error
-        if self._lockstep is not None:
-            try:
-                self._lockstep.finish()
-            except RunError as lost:
-                raise error or lost from None  # what went wrong first
         try:
             faults = self._link.faults(None if error is None else self._fault(error))
         except StackslError:
@@ -263,11 +234,8 @@ def serve(processes: Distributed, target: Any) -> None:
     with warnings.catch_warnings(), suppress(StackslError):
         warnings.simplefilter("ignore")
         while (call := processes.receive()) is not None:
-            try:
+            with suppress(Exception):
                 processes.run(target, *call)
-            except Exception as error:
-                if processes.lost:  # the others wait: torchrun ends them when this one ends
-                    raise SystemExit(f"process {processes.rank + 1}: {error}") from None
     processes.close()
 
 
@@ -309,14 +277,6 @@ class _Link:
         with _linked():
             self._dist.all_reduce(flag, group=self._objects)
         return self.gather(fault) if flag.item() else []
-
-    def most(self, number: int) -> int:
-        """The largest of every rank's number."""
-        torch = load_torch()
-        mine = torch.tensor([number], dtype=torch.int32)
-        with _linked():
-            self._dist.all_reduce(mine, op=self._dist.ReduceOp.MAX, group=self._objects)
-        return int(mine.item())
 
     def gather(self, mine: T) -> list[T]:
         """Every rank's object, by rank."""

@@ -1,22 +1,18 @@
-"""A causal language model ready to score: from a folder, the hub, or the sample in this package."""
+"""A causal language model: from a folder, the hub, or the sample in this package."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.laboratory import of_laboratory
-from stacksl.lm.hashes import recall, remember, stamp
 from stacksl.lm.quantised import (
     QUANTISED,
     computed_in,
-    files_fingerprint,
     keep_gradients,
     not_quantised,
     quantisation,
@@ -28,67 +24,102 @@ from stacksl.lm.reading import (
     read_tokenizer,
     read_weights,
 )
-from stacksl.lm.scoring.paths import Tensor, load_torch
-
-"""The folder of the model named `sample`."""
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.weights import Weights, identify, weight_files
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTISED)
 """What weights may be in; `auto` is bfloat16 on a GPU that has it, else float32."""
 
-_UNSAID = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
 
+@dataclass(eq=False)
+class Base:
+    """A causal language model as its files are, before it is adapted.
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Loaded:
-    """A causal language model, its tokenizer, and what is known about both.
+    Opening it reads configuration and tokenizer. The weights are read where `model` is first asked
+    for, and hashed where `weights` is, unless they are those that were `known`.
 
     Attributes:
-        model: of transformers, on `device`, frozen, without dropout.
+        config: of transformers.
         tokenizer: its tokenizer; it needs no pad token, since padding here is by mask.
         name: as it was asked for.
         source: the absolute folder or the hub name that transformers was given.
         revision: the commit on the hub, None for a folder.
-        fingerprint: hex BLAKE2b of the configuration and every tensor; the folder it is in and
-            a dtype that holds the same numbers change nothing. Of a quantised model, of the files.
-        licence: as the model's README or configuration names it, None where neither does.
         positions: tokens it reads at once, None where its configuration has no bound.
         device: `cpu`, or `cuda:` and a number.
         dtype: of `DTYPES`, but for `auto`.
+        known: what was recorded of the weights before.
     """
 
-    model: Any
+    config: Any
     tokenizer: Any
     name: str
     source: str
     revision: str | None
-    fingerprint: str
-    licence: str | None
     positions: int | None
     device: str
     dtype: str
+    known: Weights | None = None
+
+    @cached_property
+    def model(self) -> Any:
+        """The model of transformers, on `device`, frozen, without dropout.
+
+        Raises:
+            SettingsError: weights that are damaged, not all there or another tokenizer's, or
+                another kind of model.
+        """
+        torch, name = load_torch(), self.name
+        if self.dtype in QUANTISED:
+            not_quantised(name, self.config, self.dtype)
+            computing = computed_in(self.dtype, self.device)
+            how = {"quantization_config": quantisation(self.dtype, computing)}
+            how["device_map"] = {"": self.device}
+            kind = getattr(torch, computing)
+            model = read_weights(name, self.source, kind, self.revision, quantised=how)
+            keep_gradients(model)
+        else:
+            kind = getattr(torch, self.dtype)
+            model = read_weights(name, self.source, kind, self.revision)
+            model = _moved(torch, name, model, self.device)
+        _check_vocabulary(name, model, self.tokenizer)
+        _check_causal(torch, name, model)
+        return model
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The hash of the weights, and their stamp."""
+        folder = _folder(self.source)
+        if not weight_files(folder):
+            _ = self.model  # reading it brings the files from the hub
+            folder = _folder(self.source)
+        return identify(folder, self.config, self.known)
+
+    @cached_property
+    def licence(self) -> str | None:
+        """The licence that the model's README or configuration names, None where neither does."""
+        return read_licence(self.source, self.config, self.revision)
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of configuration and weights, in hex: the folder they are in changes nothing."""
+        return self.weights.fingerprint
 
 
-def load(
-    name: str,
-    *,
-    device: str = "auto",
-    dtype: str = "auto",
-    anew: bool = False,
-    moved: bool = True,
-) -> Loaded:
-    """The causal language model called `name`.
+def open_base(
+    name: str, *, device: str = "auto", dtype: str = "auto", known: Weights | None = None
+) -> Base:
+    """The causal language model called `name`, whose weights are not read yet.
 
     Args:
         name: a folder with config.json, weights and tokenizer; a name on the Hugging Face hub,
-            which goes through its own cache; or `sample`, the small model in this package.
+            which goes through its own cache; or `sample`, the laboratory's small model.
         device: `cpu`, `cuda`, `cuda:N`, or `auto` for CUDA where there is some.
         dtype: one of `DTYPES`.
-        anew: whether weights are hashed though the hash of these files is known (`hashes`).
-        moved: whether the weights go to the device; if not, they stay on the CPU.
+        known: what was recorded of its weights before.
 
     Raises:
-        SettingsError: no such model, device or dtype; no tokenizer; another kind of model;
-            weights that are damaged or not all there; code of its own.
+        SettingsError: no such model, device or dtype; no tokenizer; another kind of model; code of
+            its own.
         MissingExtra: torch or transformers is not installed.
     """
     torch = load_torch()
@@ -98,87 +129,17 @@ def load(
     source = source_of(name)
     config = read_config(name, source)
     revision = None if os.path.isabs(source) else _commit(source)
-    tokenizer = read_tokenizer(name, source, revision)
-    if number in QUANTISED:
-        model = _quantised(name, source, number, revision, place, config)
-        fingerprint = files_fingerprint(_folder(source), config, anew=anew)
-    else:
-        model, fingerprint = hashed_weights(name, source, number, revision, anew=anew)
-        model = _moved(torch, name, model, place) if moved else model
-    _check_vocabulary(name, model, tokenizer)
-    _check_causal(torch, name, model)
-    return Loaded(
-        model=model,
-        tokenizer=tokenizer,
+    return Base(
+        config=config,
+        tokenizer=read_tokenizer(name, source, revision),
         name=name,
         source=source,
         revision=revision,
-        fingerprint=fingerprint,
-        licence=read_licence(source, config, revision),
         positions=_positions(config),
         device=place,
         dtype=number,
+        known=known,
     )
-
-
-def fingerprint_of(name: str, dtype: str, *, anew: bool = False) -> str:
-    """`Loaded.fingerprint` of a model in `dtype`; of a quantised one without loading it.
-
-    Raises:
-        SettingsError, MissingExtra: as `load`.
-    """
-    if dtype not in QUANTISED:
-        return load(name, device="cpu", dtype=dtype, anew=anew).fingerprint
-    source = source_of(name)
-    return files_fingerprint(_folder(source), read_config(name, source), anew=anew)
-
-
-def _quantised(
-    name: str, source: str, dtype: str, revision: str | None, place: str, config: Any
-) -> Any:
-    """The model with its linear layers in a quantised dtype, on `place`."""
-    not_quantised(name, config, dtype)
-    computing = computed_in(dtype, place)
-    how = {"quantization_config": quantisation(dtype, computing), "device_map": {"": place}}
-    dtype_of_rest = getattr(load_torch(), computing)
-    model = read_weights(name, source, dtype_of_rest, revision, quantised=how)
-    keep_gradients(model)
-    return model
-
-
-def hashed_weights(
-    name: str, source: str, dtype: str, revision: str | None = None, *, anew: bool = False
-) -> tuple[Any, str]:
-    """The model with every weight read, and `Loaded.fingerprint` of it; see `read_weights`.
-
-    Files that were hashed before, by their size, inode and times, are not hashed again.
-
-    Args:
-        name, source, revision: as `read_weights` takes them.
-        dtype: a name of `DTYPES`.
-        anew: whether they are hashed all the same.
-
-    Raises:
-        SettingsError: as `read_weights`.
-    """
-    folder = _folder(source)
-    key = stamp(folder, dtype)  # before the files are read, and again after
-    model = read_weights(name, source, getattr(load_torch(), dtype), revision)
-    fingerprint = None if anew else recall(key)
-    if fingerprint is None:
-        fingerprint = model_fingerprint(model)
-        if stamp(folder, dtype) == key:
-            remember(key, fingerprint)
-    return model, fingerprint
-
-
-def hash_tensors(named: Iterable[tuple[str, Tensor]], start: str = "") -> str:
-    """Hex BLAKE2b of `start` and of the names, shapes and float32 values of the tensors."""
-    digest = hashlib.blake2b(start.encode(), digest_size=32)
-    for name, tensor in named:
-        digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().float().contiguous().numpy())
-    return digest.hexdigest()
 
 
 def source_of(name: str) -> str:
@@ -265,23 +226,6 @@ def _moved(torch: Any, name: str, model: Any, place: str) -> Any:
             f"model '{name}' does not fit in the memory of {place}: give a smaller one, another "
             "dtype, or device 'cpu'"
         ) from None
-
-
-def model_fingerprint(model: Any) -> str:
-    """Hex BLAKE2b of a model's configuration and every tensor; see `Loaded`."""
-    facts = {k: v for k, v in model.config.to_diff_dict().items() if k not in _UNSAID}
-    start = json.dumps(facts, sort_keys=True, default=str)
-    return hash_tensors(_tensors(model), start)
-
-
-def _tensors(model: Any) -> Iterable[tuple[str, Tensor]]:
-    """Every tensor the model keeps, by name; of two that are tied the first."""
-    seen = set()
-    for name, tensor in sorted(model.state_dict().items()):
-        key = (tensor.data_ptr(), tuple(tensor.shape))
-        if key not in seen:
-            seen.add(key)
-            yield name, tensor
 
 
 def _positions(config: Any) -> int | None:

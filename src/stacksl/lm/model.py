@@ -21,7 +21,7 @@ from stacksl.core.losses import softmax
 from stacksl.errors import FeatureError
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt, PromptFormat
-from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
+from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap, to_fit_on
 from stacksl.lm.scoring.normalise import (
     NORMALISATIONS,
@@ -30,15 +30,18 @@ from stacksl.lm.scoring.normalise import (
     divisors,
     prior_temperature,
 )
+from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.settings import Lesson, ModelChoices
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.refit import Trained
-from stacksl.lm.worker import BLOCK, Worker
+from stacksl.lm.weights import Weights
+from stacksl.lm.worker import Worker
 from stacksl.types import Item, copied
 
 Progress = Callable[[int, int], None]
 
+WEIGHTS = "lm_weights"  # the fact that is the stamp of the base's weights
 _REMEMBERED = 50_000  # items whose token rows are kept
 _CHUNK = 8 * BLOCK  # items between two calls of `progress`
 
@@ -50,6 +53,7 @@ class LanguageModel:
         choices: which model, how it is asked and trained.
         seed: of the adapter's initial weights and of every refit's order.
         processes: the processes of the run.
+        known: what was recorded of the base's weights before.
 
     Raises:
         SettingsError, FeatureError, MissingExtra: the model cannot be loaded or used.
@@ -60,19 +64,24 @@ class LanguageModel:
     reads_text = True
 
     def __init__(
-        self, choices: ModelChoices, *, seed: int = 0, processes: Distributed = ALONE
+        self,
+        choices: ModelChoices,
+        *,
+        seed: int = 0,
+        processes: Distributed = ALONE,
+        known: Weights | None = None,
     ) -> None:
         self.seed = seed
         self._processes = processes
         self._worker = Worker(processes)
-        processes.together(self._worker, "open", choices, seed)
-        loaded = self._worker.loaded
+        processes.together(self._worker, "open", choices, seed, known)
+        base = self._worker.base
         self._ask(choices)
-        limits = Limits(choices.max_len_prompt, choices.max_len_choice, loaded.positions)
-        self._tokenizing = Tokenizing(loaded.tokenizer, limits)
+        limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
+        self._tokenizing = Tokenizing(base.tokenizer, limits)
         self._map = StateMap(choices.state_dim)
         self._initial = self._temperature = choices.temperature
-        self._cut: dict[str, TokenItem] = {}
+        self._cut: set[str] = set()  # ids of items
         self._tokens: dict[Item, TokenItem] = {}
 
     def choose(
@@ -149,13 +158,16 @@ class LanguageModel:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the base weights, the adapter, how items are put, and what was fitted."""
+        """A hash of the base weights, the adapter, how items are put, and what was fitted.
+
+        Of an adapter that has not moved there is no hash: the model is the base then.
+        """
         same: dict[str, Any] = {"device": "auto", "path": "auto", "threads": None}
         same |= {"model": "", "batch_tokens": 1, "training": TrainSettings()}
-        asked = replace(self.choices, dtype=self._worker.loaded.dtype, **same)
+        asked = replace(self.choices, dtype=self._worker.base.dtype, **same)
         parts = (
             self.base_fingerprint,
-            self._worker.adapter.fingerprint(),
+            self._worker.adapter.fingerprint() if self._worker.moved else "",
             repr(asked),
             repr(self._temperature),
             self._map.fingerprint,
@@ -165,17 +177,12 @@ class LanguageModel:
     @property
     def base_fingerprint(self) -> str:
         """A hash of the base weights alone."""
-        return self._worker.loaded.fingerprint
+        return self._worker.base.fingerprint
 
     @property
     def truncated(self) -> int:
         """How many items lost text to the limits so far."""
         return len(self._cut)
-
-    @property
-    def cuts(self) -> Cuts:
-        """What the limits cut, of the items that were cut."""
-        return Cuts.of(list(self._cut.values()))
 
     def fit(self, items: Sequence[Item]) -> None:
         """Fix the temperature, and the directions of states, on unlabelled `items`."""
@@ -247,21 +254,18 @@ class LanguageModel:
 
     # --- the adapter -------------------------------------------------------------------------
 
-    def refit(
-        self, bought: Sequence[Lesson], key: int, folder: Path | None, progress: Progress | None
-    ) -> Trained:
+    def refit(self, bought: Sequence[Lesson], key: int, progress: Progress | None) -> Trained:
         """Train the adapter from its initial weights on `bought`; `key` with the seed fixes all.
 
         Args:
             bought: labels, in their order, and terms without a label.
             key: of this refit's order and dropout.
-            folder: where training checkpoints go; called again it goes on from the last.
             progress: called with (done, total) optimiser steps.
         """
         examples = self._examples(bought)
         self._worker.progress = progress
         trained: Trained = self._processes.together(
-            self._worker, "train", examples, self._training, self.seed, key, folder
+            self._worker, "train", examples, self._training, self.seed, key
         )
         return trained
 
@@ -293,13 +297,14 @@ class LanguageModel:
         """How it was computed: what a resumed run must have alike, for `resolved.toml`."""
         from stacksl.lm.scoring.paths import load_torch
 
-        loaded, used = self._worker.loaded, self._worker.likelihood.used
+        base, used = self._worker.base, self._worker.used
         path = {"lm_path": used["states"]} if "states" in used else {}
         return {
             "lm_base": self.base_fingerprint,
-            "lm_source": loaded.source,
-            "lm_device": loaded.device,
-            "lm_dtype": loaded.dtype,
+            WEIGHTS: base.weights.stamp,
+            "lm_source": base.source,
+            "lm_device": base.device,
+            "lm_dtype": base.dtype,
             **path,
             "lm_threads": load_torch().get_num_threads(),
             "lm_processes": self._processes.size,
@@ -313,7 +318,7 @@ class LanguageModel:
 
     def _ask(self, choices: ModelChoices) -> None:
         """Put items as `choices` say from here on."""
-        chat = self._worker.loaded.tokenizer if choices.chat else None
+        chat = self._worker.base.tokenizer if choices.chat else None
         self.choices, self._format = choices, copied(PromptFormat, choices, chat=chat)
         self._premises: dict[Item, TokenItem] = {}
 
@@ -331,7 +336,7 @@ class LanguageModel:
 
     def _rows(self, items: Iterable[Item]) -> list[TokenItem]:
         rows = self._tokenised(self._tokens, items, self._format.render)
-        self._cut.update({row.id: row for row in rows if row.cut or row.options_cut})
+        self._cut.update(row.id for row in rows if row.cut or row.options_cut)
         return rows
 
     def _alone(self, items: Iterable[Item]) -> list[TokenItem]:

@@ -7,15 +7,11 @@ embeddings and norms to float32, and with them every activation between the laye
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from stacksl.errors import SettingsError
-from stacksl.lm.hashes import recall, remember, stamp, weight_files
 from stacksl.lm.reading import load_transformers
 from stacksl.lm.scoring.paths import load_torch
 
@@ -27,7 +23,6 @@ Source: Dettmers et al. (2023), "QLoRA"; Dettmers et al. (2022), "LLM.int8()".
 
 _BLOCK = 64  # weights of nf4 that share a scale, itself of 8 bits
 _SCALES = 256  # such scales that share a scale of 32 bits
-_CHUNK = 1 << 22
 
 
 def computed_in(dtype: str, device: str) -> str:
@@ -92,29 +87,6 @@ def keep_gradients(model: Any) -> None:
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
-
-
-def files_fingerprint(folder: Path, config: Any, *, anew: bool = False) -> str:
-    """Hex BLAKE2b of a model's configuration and weight files as they are on disk.
-
-    It is of the files since quantised tensors depend on the device and the library. Files that
-    were hashed before, by their size, inode and times, are not hashed again unless `anew`.
-    """
-    key = stamp(folder, "files")
-    known = None if anew else recall(key)
-    if known is not None:
-        return known
-    facts = {k: v for k, v in config.to_diff_dict().items() if k != "_name_or_path"}
-    digest = hashlib.blake2b(json.dumps(facts, sort_keys=True, default=str).encode())
-    for path in weight_files(folder):
-        digest.update(f"\n{path.name} {path.stat().st_size}\n".encode())
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-    found = digest.hexdigest()[:64]
-    if stamp(folder, "files") == key:
-        remember(key, found)
-    return found
 
 
 def linear_bytes(rows: int, columns: int, dtype: str) -> int:

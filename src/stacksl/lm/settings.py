@@ -19,7 +19,6 @@ class ModelChoices:
 
     Attributes:
         model: a folder, a name on the hub, or `sample`.
-        adapt: what moves: `lora` weights, or all of them (`full`).
         protocol, template, chat: how an item is put (`prompts.PromptFormat`); the template's text,
             not its name.
         system, chat_arguments: of the chat form (`prompts.PromptFormat`).
@@ -31,14 +30,12 @@ class ModelChoices:
         device, dtype: as `loading.load` takes them.
         path: how options are scored (`likelihood.PATHS`), or `auto`.
         batch_tokens: tokens of one forward pass, at most.
-        shard: whether processes divide the frozen base (`sharded`), on which last bits depend.
         threads: torch's on the CPU, since sums are cut by their number; None leaves them.
         state_dim: the directions of option states that are kept.
         lora, training: of the adapter, and of its refits.
     """
 
     model: str
-    adapt: Literal["lora", "full"] = "lora"
     protocol: Protocol = "option"
     template: str = "{prompt}\nAnswer:"
     chat: bool = False
@@ -53,7 +50,6 @@ class ModelChoices:
     dtype: str = "auto"
     path: str = "auto"
     batch_tokens: int = 4096
-    shard: bool = field(default=False, repr=False)
     threads: int | None = None
     state_dim: int = 128
     lora: LoraSettings = field(default_factory=LoraSettings)

@@ -7,6 +7,7 @@ and with them its last bits, are the same for any number of processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,52 +15,70 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.lm.distributed import ALONE, Distributed, blocks
-from stacksl.lm.loading import Loaded, load
-from stacksl.lm.memory.errors import within_memory
+from stacksl.lm.loading import Base, open_base
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.likelihood import Likelihood
-from stacksl.lm.scoring.packing import Packing
+from stacksl.lm.scoring.likelihood import Likelihood, Use
+from stacksl.lm.scoring.packing import BLOCK, Packing
 from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.scoring.room import within_memory
 from stacksl.lm.settings import ModelChoices
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.refit import Trained, train
+from stacksl.lm.weights import Weights
 
 T = TypeVar("T")
-
-BLOCK = 32  # items scored side by side
 
 
 class Worker:
     """One process's model with its adapter; every method is run by all processes at once.
 
+    Weights are read where a pass needs them: a run that is opened to take answers makes none.
+
     Attributes:
         processes: the processes.
+        base: the model as its files are.
         progress: called with (done, total) steps of a refit, on the first process alone.
     """
 
     def __init__(self, processes: Distributed = ALONE) -> None:
         self.processes = processes
         self.progress: Callable[[int, int], None] | None = None
-        self.loaded: Loaded
-        self.adapter: Adapter
-        self.likelihood: Likelihood
+        self.base: Base
+        self._choices: ModelChoices
+        self._seed = 0
 
-    def open(self, choices: ModelChoices, seed: int) -> None:
-        """Load the model and attach what is to be trained."""
+    def open(self, choices: ModelChoices, seed: int, known: Weights | None = None) -> None:
+        """Open the model; `known` is what was recorded of its weights before."""
         device = choices.device
         if device != "cpu" and self.processes.device is not None:
             device = self.processes.device
         if choices.threads is not None:
             load_torch().set_num_threads(choices.threads)
-        divided = choices.shard and self.processes.size > 1
-        self.loaded = load(choices.model, device=device, dtype=choices.dtype, moved=not divided)
-        self.adapter = Adapter.attach(self.loaded, choices.adapt, choices.lora, seed=seed)
-        if divided:
-            self.processes.divide(self.adapter.model, self.adapter.parameters(), self.loaded.device)
-        packing = Packing(batch_tokens=choices.batch_tokens)
-        self.likelihood = Likelihood(self.adapter.model, path=choices.path, packing=packing)
+        self.base = open_base(choices.model, device=device, dtype=choices.dtype, known=known)
+        self._choices, self._seed = choices, seed
+
+    @cached_property
+    def adapter(self) -> Adapter:
+        """What is trained, attached to the weights."""
+        return Adapter(self.base, self._choices.lora, seed=self._seed)
+
+    @cached_property
+    def likelihood(self) -> Likelihood:
+        """The model as a scorer of options."""
+        packing = Packing(batch_tokens=self._choices.batch_tokens)
+        return Likelihood(self.adapter.model, path=self._choices.path, packing=packing)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the adapter has left its initial weights, which score as the base does."""
+        return "adapter" in vars(self) and not self.adapter.initial
+
+    @property
+    def used(self) -> dict[Use, str]:
+        """The scoring paths taken so far."""
+        return self.likelihood.used if "likelihood" in vars(self) else {}
 
     def sums(self, items: Sequence[TokenItem]) -> list[Array]:
         """Log p(option | prompt) of every option: a float64 array (k,) an item."""
@@ -71,22 +90,17 @@ class Worker:
 
     def _block_sums(self, block: Sequence[TokenItem]) -> list[Array]:
         """`sums` of one block."""
-        with load_torch().no_grad(), within_memory("score a batch of items"):
+        with load_torch().no_grad(), within_memory("score an item"):
             return [_numbers(value) for value in self.likelihood.sums(block)]
 
     def _block_states(self, block: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
         """`states` of one block."""
-        with within_memory("read the states of a batch of items"):
+        with within_memory("read the states of an item"):
             sums, states = self.likelihood.sums_and_states(block)
         return [(_numbers(a), _numbers(b)) for a, b in zip(sums, states, strict=True)]
 
     def train(
-        self,
-        examples: Sequence[Example],
-        settings: TrainSettings,
-        seed: int,
-        key: int,
-        folder: Path | None,
+        self, examples: Sequence[Example], settings: TrainSettings, seed: int, key: int
     ) -> Trained:
         """Train from the initial weights on `examples`; see `training.train`."""
         self.adapter.reset()
@@ -98,14 +112,14 @@ class Worker:
             settings,
             seed=seed,
             key=key,
-            folder=folder,
             progress=self.progress if first else None,
             processes=self.processes,
         )
 
     def reset(self) -> None:
         """Take the initial weights, which score as the base model does."""
-        self.adapter.reset()
+        if self.moved:
+            self.adapter.reset()
 
     def take(self, folder: Path) -> None:
         """Take the weights of a refit that was saved in `folder`."""

@@ -30,11 +30,10 @@ def is_adapted(folder: Path) -> bool:
 def _lora_of(folder: Path) -> LoraSettings:
     """The shape of the adapter in `folder`, from its configuration, whose digest was checked."""
     table = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-    targets = table["target_modules"]
     return LoraSettings(
         rank=int(table["r"]),
         alpha=float(table["lora_alpha"]),
-        targets=(targets,) if isinstance(targets, str) else tuple(sorted(targets)),
+        targets=tuple(sorted(table["target_modules"])),
     )
 
 
@@ -88,18 +87,18 @@ class AdaptedModel:
 
     def about(self) -> About:
         """Its base, settings and classes, for its `lm.json`."""
-        choices, loaded = self.model.choices, self.model.worker.loaded
+        choices, base = self.model.choices, self.model.worker.base
         of_base = ("source", "revision", "fingerprint", "licence", "positions", "dtype")
         return copied(
             About,
             choices,
             name=choices.model,
-            kind=choices.adapt,
             chat_arguments=dict(choices.chat_arguments),
             temperature=self.model.temperature,
             classes=self.classes,
             columns=dict(self.columns),
-            **{name: getattr(loaded, name) for name in of_base},
+            stamp=base.weights.stamp,
+            **{name: getattr(base, name) for name in of_base},
         )
 
     def save(self, folder: Path, facts: Mapping[str, Any], test: Dataset | None = None) -> None:
@@ -115,23 +114,15 @@ class AdaptedModel:
         """
         about = read_about(folder)
         expect_whole(folder)
-        lora = about.kind == "lora"
         choices = copied(
-            ModelChoices,
-            about,
-            model=about.base if lora else str(folder),
-            adapt=about.kind,
-            device=device,
-            dtype=about.dtype if lora else "float32",  # trained in float32
-            lora=_lora_of(folder) if lora else LoraSettings(),
+            ModelChoices, about, model=about.base, device=device, lora=_lora_of(folder)
         )
-        model = LanguageModel(choices)
-        if lora:
-            if model.base_fingerprint != about.fingerprint:
-                raise RunError(
-                    f"the adapter was trained on the weights {about.fingerprint[:12]}, but"
-                    f" {about.name} is {model.base_fingerprint[:12]} here: restore those weights,"
-                    " or run again"
-                )
-            model.take(folder)
+        model = LanguageModel(choices, known=about.weights)
+        if model.base_fingerprint != about.fingerprint:
+            raise RunError(
+                f"the adapter was trained on the weights {about.fingerprint[:12]}, but"
+                f" {about.name} is {model.base_fingerprint[:12]} here: restore those weights,"
+                " or run again"
+            )
+        model.take(folder)
         return cls(model, about.classes, about.columns)

@@ -97,7 +97,6 @@ def change(facts: Facts) -> str:
 def model_rows(model: LanguageModel) -> tuple[Named, ...]:
     """The base, the adapter, how items are presented to it and on what it was computed."""
     base, scoring, computed = model.base, model.scoring, model.computed
-    kind = "a LoRA adapter" if model.kind == "lora" else "all weights"
     limits = (
         _limit(scoring.max_len_prompt, "a prompt", "as many as the model takes"),
         _limit(scoring.max_len_choice, "an option", "no limit"),
@@ -108,7 +107,7 @@ def model_rows(model: LanguageModel) -> tuple[Named, ...]:
         ("Revision", base.revision or "none recorded"),
         ("Licence", base.licence or "not stated"),
         ("Parameters", count(base.parameters)),
-        ("Trained by a refit", f"{count(model.trained)} ({kind})"),
+        ("Trained by a refit", f"{count(model.trained)} (a LoRA adapter)"),
         ("Protocol", scoring.protocol),
         ("Chat form", "the base tokenizer's" if scoring.chat else "none"),
         ("Normalisation", scoring.normalisation),

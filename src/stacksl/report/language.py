@@ -173,7 +173,6 @@ class LanguageModel(Fact):
     """The language model that a run adapted.
 
     Attributes:
-        kind: `lora` for an adapter, `full` for all weights.
         trained: how many numbers a refit moves.
         training: the adapter's shape and what fixes a refit.
         cuts: what the limits cut, for the items to label and for the test items.
@@ -182,7 +181,6 @@ class LanguageModel(Fact):
     """
 
     base: BaseModel
-    kind: str
     trained: int
     scoring: Scoring
     computed: Computed

@@ -231,7 +231,7 @@ def contested_meaning(facts: Facts) -> str:
         return start + across * (facts.language is not None)
     by = "the scores that ranked the items last" if facts.language else "the final model"
     return (
-        f"Of the items that nobody was asked about, those whose two best answers are closest by"
+        "Of the items that nobody was asked about, those whose two best answers are closest by"
         f" {by}. The score is minus the difference of their probabilities: 0 is a tie."
     )
 

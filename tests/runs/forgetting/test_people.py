@@ -26,6 +26,7 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
     data, made = asked_by_people(tmp_path, until="finished")
     path = made.path
     made.report(text=False)
+    rounds = made.status()["rounds"]
     keep = (path / "ask" / "0001-ben.csv").read_bytes()
     before = holding(path)
     assert {"ledger.db", "rounds.parquet", "0001-anna.csv", "0001-ben.csv"} <= before
@@ -49,7 +50,7 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
     for state in ("the row still there", "the row deleted"):
         verify(path)
         again = made.replay()
-        assert again["rounds"] == 24, state
+        assert again["rounds"] == rounds, state
         assert made.resume().status()["state"] == "finished"
         assert len([*made.predict(data)]) in (23, 24)
         if "still" in state:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,6 @@ from stacksl.files.atomic import write_atomic
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.likelihood import Use
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.settings import ModelChoices
 from stacksl.lm.worker import Worker
 
 Read: TypeAlias = list[tuple[Array, ...]]
@@ -57,23 +57,14 @@ class KeepingWorker(Worker):
 
     kept_in: Path
 
-    def open(self, choices: ModelChoices, seed: int) -> None:
-        """See `Worker.open`."""
-        super().open(choices, seed)
-        self._computed = repr(
-            (self.loaded.fingerprint, self.loaded.dtype, self.loaded.device, choices.path,
-             choices.batch_tokens, load_torch().get_num_threads())
+    @cached_property
+    def _computed(self) -> str:
+        """What the numbers of the base depend on besides the items."""
+        base, choices = self.base, self._choices
+        return repr(
+            (base.fingerprint, base.dtype, base.device, choices.path, choices.batch_tokens,
+             load_torch().get_num_threads())
         )  # fmt: skip
-        self._still = self._versions()
-
-    def reset(self) -> None:
-        """See `Worker.reset`."""
-        super().reset()
-        self._still = self._versions()
-
-    def _versions(self) -> list[int]:
-        """How often each trained parameter was written to, as torch counts."""
-        return [int(parameter._version) for parameter in self.adapter.parameters()]
 
     def _block_sums(self, block: Sequence[TokenItem]) -> list[Array]:
         read = super()._block_sums
@@ -87,7 +78,7 @@ class KeepingWorker(Worker):
 
     def _once(self, use: Use, block: Sequence[TokenItem], work: Callable[[], Read]) -> Read:
         """What `work` gives of a block, computed or, under base weights, loaded."""
-        if self._versions() != self._still:
+        if self.moved:
             return work()
         rows = repr([(i.prompt, i.options, i.spans, i.lost) for i in block])
         name = blake2b(f"{use} {self._computed} {rows}".encode(), digest_size=16).hexdigest()

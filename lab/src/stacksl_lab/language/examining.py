@@ -14,7 +14,7 @@ from stacksl_lab.language.cells import Result
 
 if TYPE_CHECKING:
     from stacksl.lm import Likelihood, Prompt, PromptFormat, TokenItem
-    from stacksl.lm.loading import Loaded
+    from stacksl.lm.loading import Base
 
 
 _USUAL = "token_mean"
@@ -35,21 +35,21 @@ def examine(
     from stacksl.models.metrics import macro_f1
 
     start = time.monotonic()
-    loaded, likelihood = _model(
+    base, likelihood = _model(
         str(settings["model"]), str(settings.get("device", "auto")),
         str(settings.get("dtype", "auto")), str(settings.get("path", "auto")),
         int(settings.get("batch_tokens", 4096)),
     )  # fmt: skip
     put = _format(settings)
     limit = None if examples else settings.get("max_len_prompt")
-    limits = Limits(limit, settings.get("max_len_choice"), loaded.positions)
-    tokenizing = Tokenizing(loaded.tokenizer, limits)
+    limits = Limits(limit, settings.get("max_len_choice"), base.positions)
+    tokenizing = Tokenizing(base.tokenizer, limits)
     rows = tokenizing.items([with_examples(put, item, examples) for item in test.items])
     long = sum(row.cut > 0 for row in rows)
     if examples and long:
         return Result(
             reason=f"{len(examples)}-shot prompts do not fit: {long} of {len(rows)} exceed the"
-            f" {loaded.positions} tokens that the model reads"
+            f" {base.positions} tokens that the model reads"
         )
     alone = None
     if settings.get("normalisation") == "pmi":
@@ -87,14 +87,14 @@ def _format(settings: Mapping[str, Any]) -> PromptFormat:
 @lru_cache(maxsize=1)
 def _model(
     name: str, device: str, dtype: str, path: str, batch_tokens: int
-) -> tuple[Loaded, Likelihood]:
+) -> tuple[Base, Likelihood]:
     """One model a process: the base rows of a table follow each other."""
     from stacksl.lm import Likelihood, Packing
-    from stacksl.lm.loading import load
+    from stacksl.lm.loading import open_base
 
-    loaded = load(name, device=device, dtype=dtype)
+    base = open_base(name, device=device, dtype=dtype)
     packing = Packing(batch_tokens=batch_tokens)
-    return loaded, Likelihood(loaded.model, path=path, packing=packing)
+    return base, Likelihood(base.model, path=path, packing=packing)
 
 
 def _predicted(

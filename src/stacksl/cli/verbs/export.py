@@ -107,13 +107,13 @@ def _task(
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
     from stacksl.lm.export.about import model_arguments
-    from stacksl.lm.export.folder import tokenizer_of
     from stacksl.lm.export.tasks import command, write_task
+    from stacksl.lm.reading import read_tokenizer
     from stacksl.runs.items.reading import read_again
 
     file, out = wanted
     dataset = read_again(opened.folder, about, file, given)
-    tokenizer = tokenizer_of(opened.folder.model, about)
+    tokenizer = read_tokenizer(about.name, about.source, about.revision)
     written = write_task(
         out.absolute(),
         dataset.name,

@@ -42,7 +42,7 @@ def verify(
     Every row carries the hash of the one before. Checkpoints, facts, report and card of the run
     carry the ledger's length and last hash, and so does its head, which is printed: keep it
     elsewhere, since whoever rewrites the whole folder is found by it alone. The weights of a base
-    model are hashed anew, which a run does only where their files have changed.
+    model are hashed again, which a run does only where size, time or header of a file has changed.
     """
     from stacksl.runs.storage.checkpoints import RECORDS, anchors
 
@@ -70,9 +70,9 @@ def verify(
 
 
 def _weights(run: Run) -> tuple[str | None, str | None]:
-    """The hash of the base weights of a run that adapts a language model, computed anew.
+    """The hash of the base weights of a run that adapts a language model, computed again.
 
-    Where the model cannot be loaded here, the ledger can be verified all the same: then the second
+    Where the model cannot be opened here, the ledger can be verified all the same: then the second
     value says why there is no hash.
 
     Raises:
@@ -82,11 +82,11 @@ def _weights(run: Run) -> tuple[str | None, str | None]:
     if "lm_base" not in table:
         return None, None
     from stacksl.errors import RunError, StackslError
-    from stacksl.lm.loading import fingerprint_of
+    from stacksl.lm.loading import open_base
 
     name = str(table["model"])
     try:
-        found = fingerprint_of(name, str(table["lm_dtype"]), anew=True)
+        found = open_base(name, device="cpu").fingerprint
     except StackslError as fault:
         return None, str(fault)
     if found != table["lm_base"]:

@@ -12,7 +12,7 @@ from stacksl.cli.printing import as_json, count, facts
 
 if TYPE_CHECKING:
     from stacksl.api import Plan
-    from stacksl.lm.memory.size import Size
+    from stacksl.lm.size import Size
 
 _GIGA, _MEGA = 1e9, 1e6
 
@@ -39,21 +39,21 @@ def size(
     ] = None,
     set_: options.Set = None,
     no_time: Annotated[
-        bool, typer.Option("--no-time", help="Load no weights and leave the times out.")
+        bool, typer.Option("--no-time", help="Read no weights and leave the times out.")
     ] = False,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """Say how much memory, disk and time a run with a language model would take.
 
-    Memory is counted without loading a weight. The times come from trying out a few batches on
-    this device, for ten seconds at most once the weights are loaded.
+    Memory is estimated without reading a weight. The times come from trying out a few batches on
+    this device, for ten seconds at most once the weights are read.
     """
     from stacksl.api import prepare
     from stacksl.cli.verbs.run import setting_of
     from stacksl.labelers.oracle import OracleLabeler
     from stacksl.lm.loading import place_of
-    from stacksl.lm.memory.size import CALIBRATION, forecast, free_bytes
+    from stacksl.lm.size import CALIBRATION, forecast, free_bytes
     from stacksl.runs.settings.conflicts import due_at
     from stacksl.runs.settings.language import choices_of
     from stacksl.runs.settings.resolve import resolve
@@ -81,7 +81,7 @@ def _shown(plan: Plan, found: Size, free: int, refits: int) -> str:
     parts = {name: n for name, n in asdict(found.training).items() if n}
     rows: list[tuple[str, object]] = [
         ("Model", f"{plan.settings.model}, {count(found.parameters)} parameters, {found.dtype}"),
-        ("Trained", f"{count(found.moving)} parameters ({plan.settings.adapt})"),
+        ("Trained", f"{count(found.moving)} parameters (a LoRA adapter)"),
         ("Items", f"{count(found.items)}, {count(found.tokens)} tokens a pass ({found.path})"),
         ("Labels", f"{count(found.labels)}, {refits} refits"),
         ("Memory to score", _bytes(found.scoring.total)),

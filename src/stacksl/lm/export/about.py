@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from stacksl import __version__
 from stacksl.lm.prompt.format import PmiContext, PromptFormat, Protocol
 from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.quantised import unquantised
 from stacksl.lm.scoring.normalise import Normalisation
+from stacksl.lm.weights import Weights
 from stacksl.types import copied
 
 
@@ -22,9 +23,8 @@ class About:
     Attributes:
         name, source, revision: the base as it was named, and where `from_pretrained` finds it: a
             hub name or an absolute folder.
-        fingerprint: of the base's weights, in hex.
+        fingerprint, stamp: of the base's weights, in hex (`lm.weights.Weights`).
         licence: the base's, where it says one.
-        kind: `lora` for an adapter beside the base, `full` for a whole model.
         protocol, template, chat: how an item is put to the model; `template` is the text itself.
         system, chat_arguments: of the chat form.
         pmi_context: the premise of `pmi`.
@@ -39,7 +39,7 @@ class About:
     name: str
     source: str
     fingerprint: str
-    kind: Literal["lora", "full"]
+    stamp: str
     protocol: Protocol
     template: str
     normalisation: Normalisation
@@ -64,6 +64,11 @@ class About:
         return self.name if self.name == "sample" else self.source
 
     @property
+    def weights(self) -> Weights:
+        """What identifies the base's weights."""
+        return Weights(self.fingerprint, self.stamp)
+
+    @property
     def limits(self) -> Limits:
         """How long token rows may be."""
         return Limits(self.max_len_prompt, self.max_len_choice, self.positions)
@@ -75,11 +80,9 @@ class About:
 
 def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
     """What lm-eval's `--model_args` takes to score with the adapted model of `folder`."""
-    found: dict[str, str | bool] = {"pretrained": str(folder)}
-    if about.kind == "lora":
-        found = {"pretrained": about.source, "peft": str(folder)}
-        if about.revision is not None:
-            found["revision"] = about.revision
+    found: dict[str, str | bool] = {"pretrained": about.source, "peft": str(folder)}
+    if about.revision is not None:
+        found["revision"] = about.revision
     found["dtype"] = unquantised(about.dtype)
     if about.chat:  # the chat template has written every special token
         found["add_bos_token"] = False

@@ -52,12 +52,12 @@ def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -
 
 
 def _front_matter(about: About, merged: bool) -> list[str]:
-    library = "transformers" if merged or about.kind == "full" else "peft"
+    library = "transformers" if merged else "peft"
     lines = ["---", f"base_model: {json.dumps(_base(about))}", f"library_name: {library}"]
     if about.licence is not None:
         lines.append(f"license: {json.dumps(about.licence)}")
-    tags = ["label-budget", "active-learning", "multiple-choice", "stacksl"]
-    return [*lines, "tags:", *(f"- {tag}" for tag in (*_lora(about), *tags)), "---"]
+    tags = ["lora", "label-budget", "active-learning", "multiple-choice", "stacksl"]
+    return [*lines, "tags:", *(f"- {tag}" for tag in tags), "---"]
 
 
 def _base(about: About) -> str:
@@ -65,14 +65,8 @@ def _base(about: About) -> str:
     return Path(about.source).name if Path(about.source).is_absolute() else about.name
 
 
-def _lora(about: About) -> tuple[str, ...]:
-    return ("lora",) if about.kind == "lora" else ()
-
-
 def _opening(about: About, facts: Mapping[str, Any], merged: bool) -> list[str]:
-    what = "A LoRA adapter for" if about.kind == "lora" else "All weights, trained anew, of"
-    if merged and about.kind == "lora":
-        what = "A LoRA adapter added into the weights of"
+    what = "A LoRA adapter added into the weights of" if merged else "A LoRA adapter for"
     base = f"{_code(_base(about))}, revision {_code(about.revision)}" if about.revision else None
     data = facts.get("data")
     lines = [
@@ -87,10 +81,9 @@ def _opening(about: About, facts: Mapping[str, Any], merged: bool) -> list[str]:
 
 
 def _loading(about: About, merged: bool) -> list[str]:
-    whole = merged or about.kind == "full"
-    library, name = ("transformers", "AutoModelForCausalLM")
-    if not whole:
-        library, name = ("peft", "AutoPeftModelForCausalLM")
+    library, name = ("peft", "AutoPeftModelForCausalLM")
+    if merged:
+        library, name = ("transformers", "AutoModelForCausalLM")
     lines = [
         "## Load",
         "",
@@ -102,7 +95,7 @@ def _loading(about: About, merged: bool) -> list[str]:
         f'model = {name}.from_pretrained(".", dtype="{unquantised(about.dtype)}")',
         "```",
     ]
-    if whole:
+    if merged:
         return lines
     lines += ["", "The tokenizer is the base's."]
     if Path(about.source).is_absolute():

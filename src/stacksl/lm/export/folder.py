@@ -9,23 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.errors import MissingExtra, RunError
+from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import replace_file
 from stacksl.lm.export.about import About
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.export.card import card_text
 from stacksl.lm.export.tasks import write_task
-from stacksl.lm.quantised import QUANTISED, unquantised
-from stacksl.lm.reading import quiet, read_tokenizer
+from stacksl.lm.quantised import unquantised
+from stacksl.lm.reading import quiet
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
-    from stacksl.lm.loading import Loaded
     from stacksl.lm.training.adapters import Adapter
 
 ABOUT = "lm.json"
@@ -56,7 +55,7 @@ def write_model(
     adapter.save(folder)
     facts = dict(facts or {})
     if test is not None:
-        tokenizer = adapter.loaded.tokenizer
+        tokenizer = adapter.base.tokenizer
         facts["tasks"] = write_task(
             folder / "lm_eval",
             test.name,
@@ -66,8 +65,7 @@ def write_model(
             tokenizer,
         ).names
     try:
-        if about.kind == "lora":
-            _name_base(folder / "adapter_config.json", about)
+        _name_base(folder / "adapter_config.json", about)
         replace_file(folder / "README.md", card_text(about, facts).encode())
         replace_file(folder / FACTS, _as_json(facts))
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
@@ -150,11 +148,11 @@ def merge(folder: Path, out: Path) -> Path:
     about = read_about(folder)
     expect_whole(folder)
     expect_empty(out)
-    loaded = _whole(folder, about)
+    model, tokenizer = _whole(folder, about)
     facts = _facts(folder)
     with whole_folder(out) as draft, quiet():
-        loaded.model.save_pretrained(draft)
-        loaded.tokenizer.save_pretrained(draft)
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
         card = card_text(about, facts, merged=True)
         (draft / "README.md").write_text(card, encoding="utf-8", newline="\n")
         _even_bits(draft)
@@ -169,41 +167,21 @@ def _even_bits(folder: Path) -> None:
             path.chmod(bits)
 
 
-def tokenizer_of(folder: Path, about: About) -> Any:
-    """The tokenizer of the adapted model in `folder`: the base's own.
+def _whole(folder: Path, about: About) -> tuple[Any, Any]:
+    """The model with the adapter added into its weights, and its tokenizer."""
+    from stacksl.lm.loading import open_base
+    from stacksl.lm.training.lora import load_peft
 
-    Raises:
-        SettingsError: it cannot be loaded.
-        MissingExtra: transformers is not installed.
-    """
-    if about.kind == "full":
-        return read_tokenizer(str(folder), str(folder.absolute()))
-    return read_tokenizer(about.name, about.source, about.revision)
-
-
-def _whole(folder: Path, about: About) -> Loaded:
-    """The model with the adapter added into its weights."""
-    from stacksl.lm.loading import fingerprint_of, load
-
-    if about.kind == "full":
-        return load(str(folder), device="cpu", dtype=about.dtype)
-    try:
-        from peft import PeftModel
-    except ImportError:
-        raise MissingExtra.of("an adapted language model", "lm") from None
-
-    base = load(about.base, device="cpu", dtype=unquantised(about.dtype))
-    found = base.fingerprint
-    if about.dtype in QUANTISED:
-        found = fingerprint_of(about.base, about.dtype)
-    if found != about.fingerprint:
+    peft, dtype = load_peft(), unquantised(about.dtype)
+    base = open_base(about.base, device="cpu", dtype=dtype, known=about.weights)
+    if base.fingerprint != about.fingerprint:
         raise RunError(
             f"the adapter was trained on the weights {about.fingerprint[:12]}, but {about.name} is"
-            f" {found[:12]} now: restore those weights, or run again"
+            f" {base.fingerprint[:12]} now: restore those weights, or run again"
         )
     with quiet():
-        merged = PeftModel.from_pretrained(base.model, folder).merge_and_unload()
-    return replace(base, model=merged)
+        merged = peft.PeftModel.from_pretrained(base.model, folder).merge_and_unload()
+    return merged, base.tokenizer
 
 
 def _name_base(path: Path, about: About) -> None:

@@ -106,21 +106,18 @@ class Tokenizing:
     Args:
         tokenizer: of transformers.
         limits: how long rows may be.
-        opening: whether a prompt begins with the tokenizer's beginning-of-text token; None for
-            what the tokenizer does by default. An empty prompt always has that token, or the
-            end-of-text token where there is no other, since the first token needs a context.
+
+    A prompt begins with the beginning-of-text token where the tokenizer adds one by default. An
+    empty prompt always has that token, or the end-of-text token where there is no other, since the
+    first token needs a context.
     """
 
-    def __init__(
-        self, tokenizer: Any, limits: Limits | None = None, *, opening: bool | None = None
-    ) -> None:
+    def __init__(self, tokenizer: Any, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self._tokenizer = tokenizer
         bos = tokenizer.bos_token_id
         added = bos is not None and list(tokenizer("a")["input_ids"])[:1] == [bos]
-        if opening and bos is None:
-            raise SettingsError("an opening token was asked for, and this tokenizer has none")
-        self._opening = (bos,) if (added if opening is None else opening) else ()
+        self._opening = (bos,) if added else ()
         self._lone = bos if bos is not None else tokenizer.eos_token_id
 
     def items(self, prompts: Sequence[Prompt]) -> list[TokenItem]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from stacksl.errors import FeatureError, SettingsError, unknown_name
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import Packing
 from stacksl.lm.scoring.paths import (
-    Rows,
+    Items,
     Tensor,
     accepts,
     attention,
@@ -25,10 +26,14 @@ from stacksl.lm.scoring.paths import (
     packed,
     padded,
 )
+from stacksl.lm.scoring.room import out_of_memory
 from stacksl.lm.scoring.states import Read, naive_states, packed_states, padded_states
 
 Path: TypeAlias = Literal["packed", "padded", "naive"]
 Use: TypeAlias = Literal["without", "with", "states"]
+T = TypeVar("T")
+R = TypeVar("R")
+
 PATHS: tuple[Path, ...] = ("packed", "padded", "naive")
 """Every path, the fastest first."""
 
@@ -48,7 +53,7 @@ class Likelihood:
         model: of transformers, with or without a PEFT adapter. Its attention is set to `sdpa`
             where it can be, since a tree mask is only right there.
         path: one of `PATHS`, or `auto`. A named path is used or refused, never replaced.
-        packing: how items share rows and rows share batches.
+        packing: how items share batches.
 
     Passes compute in the model's dtype. Where that is half precision and what is trained is
     float32, as LoRA's weights are, they run under `torch.autocast`.
@@ -123,26 +128,40 @@ class Likelihood:
     def _read(self, items: Sequence[TokenItem], use: Use) -> list[Read]:
         found: list[Any] = [None] * len(items)
         for batch in self.packing.batches(items, with_last=use == "states"):
-            rows = [[items[index] for index in row] for row in batch]
-            order = [index for row in batch for index in row]
-            for index, value in zip(order, self._batch(rows, use), strict=True):
+            some, work = [items[index] for index in batch], partial(self._batch, use=use)
+            # with gradients the graphs of both halves would be alive: the trainer halves
+            values = work(some) if use == "with" else self.in_memory(work, some)
+            for index, value in zip(batch, values, strict=True):
                 found[index] = value
         return found
+
+    def in_memory(self, work: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
+        """What `work` gives of each part of a batch, in halves where all of it does not fit.
+
+        `batch_tokens` is halved as well, so that later batches are smaller.
+        """
+        try:
+            return work(batch)
+        except (RuntimeError, MemoryError) as error:
+            if len(batch) < 2 or not out_of_memory(error):
+                raise
+        self.packing = replace(self.packing, batch_tokens=max(1, self.packing.batch_tokens // 2))
+        middle = len(batch) // 2
+        return self.in_memory(work, batch[:middle]) + self.in_memory(work, batch[middle:])
 
     def batches(self, items: Sequence[TokenItem], processes: int = 1) -> list[list[int]]:
         """Indices of `items` in groups that one forward pass takes, the longest first.
 
         Cut further where several `processes` are to have work (`Packing.shared`).
         """
-        cut = self.packing.shared(items, processes)
-        return [[i for row in batch for i in row] for batch in cut]
+        return self.packing.shared(items, processes)
 
-    def _batch(self, rows: Rows, use: Use) -> list[Read]:
+    def _batch(self, items: Sequence[TokenItem], use: Use) -> list[Read]:
         while True:
             path = self.path
-            if (path, use == "states") in self._checked or self._holds(path, rows, use):
+            if (path, use == "states") in self._checked or self._holds(path, items, use):
                 self.used[use] = path
-                return self.reader(path, use)(self.model, rows)
+                return self._reader(path, use)(self.model, items)
 
     @property
     def path(self) -> Path:
@@ -159,42 +178,42 @@ class Likelihood:
             reasons.append(reason)
         raise SettingsError(f"scoring path '{self._left[0]}' does not fit: {reasons[0]}")
 
-    def reader(self, path: Path, use: Use) -> Callable[[Any, Rows], list[Read]]:
-        """The function of (model, rows) that takes a path, unchecked; states are None but for
+    def _reader(self, path: Path, use: Use) -> Callable[[Any, Items], list[Read]]:
+        """The function of (model, items) that takes a path, unchecked; states are None but for
         `states`.
         """
         most = self.packing.batch_tokens
         if use == "states":
-            states: dict[Path, Callable[[Any, Rows], list[Read]]] = {
+            states: dict[Path, Callable[[Any, Items], list[Read]]] = {
                 "packed": packed_states,
                 "padded": partial(padded_states, batch_tokens=most),
                 "naive": naive_states,
             }
             return self._cast(states[path])
-        runs: dict[Path, Callable[[Any, Rows], list[Tensor]]] = {
+        runs: dict[Path, Callable[[Any, Items], list[Tensor]]] = {
             "packed": packed,
             "padded": partial(padded, batch_tokens=most),
             "naive": naive,
         }
         run = self._cast(runs[path])
-        return lambda model, rows: [(value, None) for value in run(model, rows)]
+        return lambda model, items: [(value, None) for value in run(model, items)]
 
     def _cast(self, run: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
         """`run` in half precision over weights of float32, where there are any."""
 
-        def cast(model: Any, rows: Rows, **more: Any) -> list[Any]:
+        def cast(model: Any, items: Items, **more: Any) -> list[Any]:
             torch = load_torch()
             kept = torch.is_grad_enabled()  # copies of weights are of use to a backward pass alone
             with torch.autocast(model.device.type, dtype=model.dtype, cache_enabled=kept):
-                return run(model, rows, **more)
+                return run(model, items, **more)
 
         return cast if self._mixed else run
 
-    def _holds(self, path: Path, rows: Rows, use: Use) -> bool:
+    def _holds(self, path: Path, items: Items, use: Use) -> bool:
         """Check a path against the naive one; drop it where it fails."""
-        some = _first(rows, _HALF_CHECKED if self._half else _CHECKED)
+        some = items[: _HALF_CHECKED if self._half else _CHECKED]
         with load_torch().no_grad(), evaluating(self.model):
-            expected = self.reader("naive", use)(self.model, some)
+            expected = self._reader("naive", use)(self.model, some)
             if not all(
                 each.isfinite().all() for both in expected for each in both if each is not None
             ):
@@ -216,16 +235,16 @@ class Likelihood:
         )
         return False
 
-    def _fault(self, path: Path, rows: Rows, use: Use, expected: list[Read]) -> str | None:
+    def _fault(self, path: Path, items: Items, use: Use, expected: list[Read]) -> str | None:
         try:
-            got = self.reader(path, use)(self.model, rows)
-        except load_torch().OutOfMemoryError:
-            raise
+            got = self._reader(path, use)(self.model, items)
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
+            if out_of_memory(error):
+                raise
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         half = self._half
-        again = self._widened(use, rows) if half else expected
-        off, noise = (_nats_off(each, expected, rows, half) for each in (got, again))
+        again = self._widened(use, items) if half else expected
+        off, noise = (_nats_off(each, expected, items, half) for each in (got, again))
         most = max(_HALF_TOLERANCE if half else _TOLERANCE, _OF_ROUNDING * noise)
         if not off <= most:
             return f"{off:.2g} nats a token off, {most:.2g} allowed"
@@ -235,18 +254,18 @@ class Likelihood:
         most = max(_STATE_HALF_TOLERANCE if half else _STATE_TOLERANCE, _OF_ROUNDING * noise)
         return None if off <= most else f"states {off:.2g} of their size off, {most:.2g} allowed"
 
-    def _widened(self, use: Use, rows: Rows) -> list[Read]:
+    def _widened(self, use: Use, items: Items) -> list[Read]:
         """The naive path by other kernels."""
         masked = unfit(self.model, "packed") is None
         run = self._cast(naive_states if use == "states" else naive)
-        found = run(self.model, rows, widened=True, masked=masked)
+        found = run(self.model, items, widened=True, masked=masked)
         return found if use == "states" else [(value, None) for value in found]
 
 
-def _nats_off(got: list[Read], expected: list[Read], rows: Rows, half: bool) -> float:
+def _nats_off(got: list[Read], expected: list[Read], items: Items, half: bool) -> float:
     """The largest difference of a sum in nats a token; the mean one in half precision."""
     torch = load_torch()
-    tokens = torch.tensor([len(o) for row in rows for item in row for o in item.options])
+    tokens = torch.tensor([len(option) for item in items for option in item.options])
     one, other = (torch.cat([value for value, _ in each]) for each in (got, expected))
     gaps = (one - other).abs().cpu() / tokens
     return float(gaps.mean() if half else gaps.max())
@@ -301,13 +320,3 @@ def _use_sdpa(model: Any) -> None:
         model.set_attn_implementation("sdpa")
     except (ValueError, ImportError):
         return  # the model has none: the configuration then rules the packed path out
-
-
-def _first(rows: Rows, count: int) -> list[list[TokenItem]]:
-    """The first items of the rows, those of a row still side by side."""
-    found: list[list[TokenItem]] = []
-    for row in rows:
-        room = count - sum(map(len, found))
-        if room > 0:
-            found.append(list(row[:room]))
-    return found

@@ -1,9 +1,9 @@
 """Several options, one prompt, one row: the tree of an item as arrays for one forward pass.
 
-A row is `[padding | prompts | options]`, every option without its last token, which predicts
-nothing. Positions restart at P for every option, and a boolean mask lets a token see its own item's
-prompt and its own option. Prompts end, and so options begin, in the same column of every row of a
-batch: the columns whose logits are needed are then nearly the same, which `logits_to_keep` wants.
+A row is `[padding | prompt | options]`, every option without its last token, which predicts
+nothing. Positions restart at P for every option, and a boolean mask lets a token see the prompt and
+its own option. Prompts end, and so options begin, in the same column of every row of a batch: the
+columns whose logits are needed are then nearly the same, which `logits_to_keep` wants.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from stacksl.lm.prompt.tokens import TokenItem
 
 Ints = NDArray[np.int64]
+BLOCK = 32  # items scored side by side
 _PADDING = 0  # any id: no token sees it, and it is not scored
 
 
 @dataclass(frozen=True)
 class Packed:
-    """R rows of S columns that hold n options in all, item by item in the order given.
+    """R rows of S columns, an item each in the order given, that hold n options in all.
 
     Attributes:
         ids: (R, S) tokens.
@@ -54,50 +55,31 @@ class Packed:
 
 @dataclass(frozen=True)
 class Packing:
-    """How items share rows, and rows batches.
+    """How items share batches.
 
     Args:
-        row_tokens: items of like length share a row as long as it holds at most so many tokens;
-            0 for one item a row. Attention costs the square of a row.
-        batch_tokens: rows of like length share a batch as long as rows x longest row is at most
+        batch_tokens: items of like length share a batch as long as rows x longest row is at most
             this; a row that is longer is alone.
     """
 
-    row_tokens: int = 0
     batch_tokens: int = 2048
 
-    def batches(
-        self, items: Sequence[TokenItem], *, with_last: bool = False
-    ) -> list[list[list[int]]]:
-        """Batches of rows of indices into `items`, the longest first."""
+    def batches(self, items: Sequence[TokenItem], *, with_last: bool = False) -> list[list[int]]:
+        """Batches of indices into `items`, the longest first."""
         sizes = [len(item.prompt) + _tail(item, with_last) for item in items]
-        order = sorted(range(len(items)), key=lambda index: (-sizes[index], index))
-        rows: list[list[int]] = []
-        for index in order:
-            if rows and sum(sizes[i] for i in rows[-1]) + sizes[index] <= self.row_tokens:
-                rows[-1].append(index)
+        found: list[list[int]] = []
+        for index in sorted(range(len(items)), key=lambda index: (-sizes[index], index)):
+            if found and (len(found[-1]) + 1) * sizes[found[-1][0]] <= self.batch_tokens:
+                found[-1].append(index)
             else:
-                rows.append([index])
-        return self._batched(rows, sizes)
+                found.append([index])
+        return found
 
-    def _batched(self, rows: list[list[int]], sizes: list[int]) -> list[list[list[int]]]:
-        batches: list[list[list[int]]] = []
-        widest = 0
-        for row in rows:
-            width = sum(sizes[index] for index in row)
-            if batches and (len(batches[-1]) + 1) * max(widest, width) <= self.batch_tokens:
-                batches[-1].append(row)
-                widest = max(widest, width)
-            else:
-                batches.append([row])
-                widest = width
-        return batches
-
-    def shared(self, items: Sequence[TokenItem], processes: int) -> list[list[list[int]]]:
+    def shared(self, items: Sequence[TokenItem], processes: int) -> list[list[int]]:
         """`batches`, cut so that each of `processes` has as many, of about the same size.
 
         The fewest batches are taken whose number is a multiple of the processes, each as small as
-        that number allows; with fewer rows than processes each is a row. One process has `batches`.
+        that number allows; with fewer items than processes each is one. One process has `batches`.
         """
         found = self.batches(items)
         if processes < 2 or not found:
@@ -118,29 +100,29 @@ class Packing:
         return found
 
 
-def pack(rows: Sequence[Sequence[TokenItem]], *, with_last: bool = False) -> Packed:
-    """One batch of packed rows, each holding the items given for it.
+def pack(items: Sequence[TokenItem], *, with_last: bool = False) -> Packed:
+    """One batch of packed rows, one an item.
 
     Args:
-        rows: the items of each row.
+        items: one at least.
         with_last: carry the last token of every option too (P + Σ L_i columns instead of
             P + Σ (L_i - 1)), for those who need its hidden state.
 
     >>> item = TokenItem("a", (7, 8), ((1, 2), (3,)), (1, 1))
-    >>> packed = pack([[item]])
+    >>> packed = pack([item])
     >>> packed.ids.tolist(), packed.positions.tolist(), packed.slots.tolist()
     ([[7, 8, 1]], [[0, 1, 2]], [[0, 1], [0, 0]])
     """
-    start = max(sum(len(item.prompt) for item in row) for row in rows)
-    width = start + max(sum(_tail(item, with_last) for item in row) for row in rows)
-    options = [option for row in rows for item in row for option in item.options]
-    sheet = _Sheet.empty(len(rows), width, len(options), max(map(len, options)))
+    start = max(len(item.prompt) for item in items)
+    width = start + max(_tail(item, with_last) for item in items)
+    options = [option for item in items for option in item.options]
+    sheet = _Sheet.empty(len(items), width, len(options), max(map(len, options)))
     done = 0
-    for number, row in enumerate(rows):
-        done = sheet.fill(number, row, start, done, with_last)
+    for number, item in enumerate(items):
+        done = sheet.fill(number, item, start, done, with_last)
     keep = np.unique(sheet.predictors[sheet.valid])
     slots = np.where(sheet.valid, np.searchsorted(keep, sheet.predictors), 0)
-    counts = tuple(len(item.options) for row in rows for item in row)
+    counts = tuple(len(item.options) for item in items)
     return Packed(sheet.ids, sheet.positions, sheet.mask(), keep, sheet.rows, sheet.heads, slots,
                   sheet.targets, sheet.valid, sheet.carried, counts)  # fmt: skip
 
@@ -151,12 +133,11 @@ def _tail(item: TokenItem, with_last: bool) -> int:
 
 @dataclass
 class _Sheet:
-    """The arrays while they are filled; `owner` and `branch` say whose token a column holds."""
+    """The arrays while they are filled; `branch` says whose token a column holds."""
 
     ids: Ints
     positions: Ints
-    owner: Ints  # number of the item in its row, -1 for padding
-    branch: Ints  # 0 for the prompt, else the option's number from 1
+    branch: Ints  # -1 for padding, 0 for the prompt, else the option's number from 1
     rows: Ints
     heads: Ints
     predictors: Ints
@@ -173,7 +154,6 @@ class _Sheet:
             full((rows, width), _PADDING),
             full((rows, width), 0),
             full((rows, width), -1),
-            full((rows, width), 0),
             full((options,), 0),
             full((options,), 0),
             full((options, longest), 0),
@@ -182,32 +162,26 @@ class _Sheet:
             np.zeros((options, longest), np.bool_),
         )
 
-    def fill(
-        self, row: int, items: Sequence[TokenItem], start: int, done: int, with_last: bool
-    ) -> int:
+    def fill(self, row: int, item: TokenItem, start: int, done: int, with_last: bool) -> int:
         """Write a row whose options begin in column `start`; the number of options so far."""
-        head = start - sum(len(item.prompt) for item in items)
-        tail = start
-        for number, item in enumerate(items):
-            self._write(row, head, item.prompt, 0, number, 0)
-            self.heads[done : done + len(item.options)] = head
-            head += len(item.prompt)
-            for branch, option in enumerate(item.options, 1):
-                body = option if with_last else option[:-1]
-                self._write(row, tail, body, len(item.prompt), number, branch)
-                columns = np.arange(tail, tail + len(body))
-                self._option(done, row, option, np.array([head - 1, *columns]), columns)
-                tail += len(body)
-                done += 1
+        tail, length = start, len(item.prompt)
+        self._write(row, start - length, item.prompt, 0, 0)
+        self.heads[done : done + len(item.options)] = start - length
+        for branch, option in enumerate(item.options, 1):
+            body = option if with_last else option[:-1]
+            self._write(row, tail, body, length, branch)
+            columns = np.arange(tail, tail + len(body))
+            self._option(done, row, option, np.array([start - 1, *columns]), columns)
+            tail += len(body)
+            done += 1
         return done
 
     def _write(
-        self, row: int, column: int, ids: tuple[int, ...], position: int, owner: int, branch: int
+        self, row: int, column: int, ids: tuple[int, ...], position: int, branch: int
     ) -> None:
         where = (row, slice(column, column + len(ids)))
         self.ids[where] = ids
         self.positions[where] = np.arange(position, position + len(ids))
-        self.owner[where] = owner
         self.branch[where] = branch
 
     def _option(
@@ -222,8 +196,6 @@ class _Sheet:
 
     def mask(self) -> NDArray[np.bool_]:
         """Padding sees the padding before it: a query that sees nothing would be NaN."""
-        owner, branch = self.owner, self.branch
-        same = owner[:, :, None] == owner[:, None, :]
-        above = (branch[:, None, :] == 0) | (branch[:, :, None] == branch[:, None, :])
-        before = np.tri(owner.shape[1], dtype=np.bool_)
-        return np.asarray(same & above & before)
+        seeing, seen = self.branch[:, :, None], self.branch[:, None, :]
+        above = (seen == seeing) | ((seen == 0) & (seeing > 0))
+        return np.asarray(above & np.tri(self.branch.shape[1], dtype=np.bool_))

@@ -20,7 +20,7 @@ from stacksl.lm.scoring.packing import Ints, Packed, pack
 from stacksl.telemetry import refuse_telemetry
 
 Tensor: TypeAlias = Any
-Rows: TypeAlias = Sequence[Sequence[TokenItem]]
+Items: TypeAlias = Sequence[TokenItem]
 Pair: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # a prompt and one of its options
 
 _BEHIND = 8  # tokens behind an option in a widened pass
@@ -40,9 +40,9 @@ def load_torch() -> Any:
     return torch
 
 
-def packed(model: Any, rows: Rows) -> list[Tensor]:
+def packed(model: Any, items: Items) -> list[Tensor]:
     """One forward pass over packed rows under a tree mask; see `packing` and `packed_batch`."""
-    return packed_batch(model, pack(rows))
+    return packed_batch(model, pack(items))
 
 
 def packed_batch(model: Any, batch: Packed) -> list[Tensor]:
@@ -70,29 +70,28 @@ def packed_batch(model: Any, batch: Packed) -> list[Tensor]:
     return split(_sums(logits, flat, batch.targets, batch.valid), batch.counts)
 
 
-def padded(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[Tensor]:
+def padded(model: Any, items: Items, *, batch_tokens: int = 2048) -> list[Tensor]:
     """Every option behind its own copy of the prompt, padded on the right, in batches.
 
     No mask is given: in a causal model of any kind, what stands to the right reaches nothing.
 
     Args:
         model: the model.
-        rows: the items; how they share rows has no effect here.
+        items: the items.
         batch_tokens: sequences x longest sequence of a batch is at most this.
     """
     torch = load_torch()
-    items = [item for row in rows for item in row]
     pairs = [(item.prompt, option) for item in items for option in item.options]
     sums = [padded_batch(model, chunk) for chunk in chunks(pairs, batch_tokens)]
     return split(torch.cat(sums), tuple(len(item.options) for item in items))
 
 
-def naive(model: Any, rows: Rows, *, widened: bool = False, masked: bool = False) -> list[Tensor]:
+def naive(model: Any, items: Items, *, widened: bool = False, masked: bool = False) -> list[Tensor]:
     """One plain forward pass an option: the reference the other paths are held to.
 
     Args:
         model: the model.
-        rows: the items.
+        items: the items.
         widened: with tokens behind the option, which nothing before them sees.
         masked: with the causal mask given, which a model of full attention alone takes. Either way
             the numbers are the same but for rounding, since other kernels make them: the
@@ -100,7 +99,7 @@ def naive(model: Any, rows: Rows, *, widened: bool = False, masked: bool = False
     """
     torch = load_torch()
     found = []
-    for item in (item for row in rows for item in row):
+    for item in items:
         sums = []
         for option in item.options:
             whole = [*item.prompt, *option]

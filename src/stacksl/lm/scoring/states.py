@@ -19,7 +19,7 @@ from stacksl.errors import FeatureError
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import Ints, pack
 from stacksl.lm.scoring.paths import (
-    Rows,
+    Items,
     Tensor,
     chunks,
     inner,
@@ -34,20 +34,19 @@ Read: TypeAlias = tuple[Tensor, Tensor]
 """What is read of an item: log p(option | prompt) (k,) and the pooled states (k, hidden)."""
 
 
-def packed_states(model: Any, rows: Rows) -> list[Read]:
+def packed_states(model: Any, items: Items) -> list[Read]:
     """One forward pass over packed rows of P + Σ L_i columns; see `paths.packed`.
 
     Raises:
         SettingsError: the model's attention is not `sdpa`.
         FeatureError: the model's decoder gives no hidden states.
     """
-    batch = pack(rows, with_last=True)
+    batch = pack(items, with_last=True)
     with _watched(model) as seen:
         sums = packed_batch(model, batch)
     spans = [
         None if item.spans is None else np.arange(*item.spans[option])
-        for row in rows
-        for item in row
+        for item in items
         for option in range(len(item.options))
     ]
     columns = [
@@ -58,10 +57,9 @@ def packed_states(model: Any, rows: Rows) -> list[Read]:
     return list(zip(sums, split(states, batch.counts), strict=True))
 
 
-def padded_states(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[Read]:
+def padded_states(model: Any, items: Items, *, batch_tokens: int = 2048) -> list[Read]:
     """Every option whole behind its own copy of the prompt, in batches; see `paths.padded`."""
     torch = load_torch()
-    items = [item for row in rows for item in row]
     pairs = [(item.prompt, option) for item in items for option in item.options]
     columns = [each for item in items for each in _columns(item)]
     sums, states, done = [], [], 0
@@ -77,14 +75,14 @@ def padded_states(model: Any, rows: Rows, *, batch_tokens: int = 2048) -> list[R
 
 
 def naive_states(
-    model: Any, rows: Rows, *, widened: bool = False, masked: bool = False
+    model: Any, items: Items, *, widened: bool = False, masked: bool = False
 ) -> list[Read]:
     """One plain forward pass an option: the reference the other ways are held to; see `naive`."""
     torch = load_torch()
     found = []
-    for item in (item for row in rows for item in row):
+    for item in items:
         with _watched(model) as seen:
-            sums = naive(model, [[item]], widened=widened, masked=masked)[0]
+            sums = naive(model, [item], widened=widened, masked=masked)[0]
         pairs = zip(seen, _columns(item), strict=True)
         found.append((sums, torch.cat([_pooled(state, [(0, own)]) for state, own in pairs])))
     return found

@@ -1,1 +1,1 @@
-"""Refits of an adapter: objectives, optimizer, steps and their checkpoint."""
+"""Refits of an adapter: objectives, optimizer and steps."""

@@ -1,23 +1,20 @@
-"""What moves when a language model is adapted: LoRA weights beside it, or all of its own."""
+"""What moves when a language model is adapted: LoRA weights beside it."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from stacksl.errors import RunError, SettingsError
 from stacksl.lm.export.atomic import whole_folder
-from stacksl.lm.loading import Loaded, hash_tensors, hashed_weights
-from stacksl.lm.quantised import QUANTISED
-from stacksl.lm.reading import quiet, read_config, read_weights, still_random
+from stacksl.lm.loading import Base
+from stacksl.lm.reading import quiet, still_random
 from stacksl.lm.scoring.paths import Tensor, checkpoints, load_torch
 from stacksl.lm.training.lora import POLICY, LoraSettings, lora_model
 from stacksl.lm.training.reference import SecondAdapter
-
-Kind: TypeAlias = Literal["lora", "full"]
-"""What can move: a low-rank adapter, or every weight of a small model."""
 
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
@@ -25,56 +22,41 @@ _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 class Adapter:
     """The trainable part of a language model: it can be kept, restored, saved and reset.
 
-    Made by `attach`. All that is trained is float32, in every dtype of the base.
+    All that is trained is float32, in every dtype of the base, whose model is changed in place; its
+    scores are still exactly its own.
+
+    Args:
+        base: what is adapted.
+        lora: the shape of the low-rank adapter.
+        seed: what the initial weights come from; the global generator is not used.
 
     Attributes:
-        kind: `lora` or `full`.
-        model: what to call; a PeftModel for `lora`.
-        loaded: the base.
+        model: what to call, a PeftModel.
+        base: as it was given.
+
+    Raises:
+        SettingsError: a target that the model lacks.
+        MissingExtra: peft is not installed.
     """
 
-    def __init__(self, loaded: Loaded, kind: Kind, model: Any) -> None:
-        self.loaded = loaded
-        self.kind: Kind = kind
-        self.model = model
+    def __init__(self, base: Base, lora: LoraSettings | None = None, *, seed: int) -> None:
+        self.base = base
+        self.model = lora_model(base, lora or LoraSettings(), seed)
         self._moving: dict[str, Any] = {
-            n: p for n, p in model.named_parameters() if p.requires_grad
+            n: p for n, p in self.model.named_parameters() if p.requires_grad
         }
-        self._initial = self.state() if kind == "lora" else {}
-
-    @classmethod
-    def attach(
-        cls, loaded: Loaded, kind: Kind = "lora", lora: LoraSettings | None = None, *, seed: int
-    ) -> Adapter:
-        """The model made trainable, in place; its scores are still exactly the base's.
-
-        Args:
-            loaded: the base.
-            kind: `lora`, or `full` for every weight, which is then float32.
-            lora: the shape of the low-rank adapter.
-            seed: what the initial LoRA weights come from; the global generator is not used.
-
-        Raises:
-            SettingsError: an unknown target, or `full` with a quantised model.
-            MissingExtra: peft is not installed.
-        """
-        if kind == "lora":
-            return cls(loaded, "lora", lora_model(loaded, lora or LoraSettings(), seed))
-        if loaded.dtype in QUANTISED:
-            raise SettingsError(
-                f"full fine-tuning trains every weight, and those in dtype '{loaded.dtype}' are "
-                "frozen: take adapt 'lora', or dtype 'bfloat16'"
-            )
-        return cls(loaded, "full", loaded.model.float().requires_grad_(True))
+        self._initial = self.state()
+        self._still = self._versions()
 
     def reset(self) -> None:
-        """Back to the initial weights, bit for bit.
+        """Back to the initial weights, bit for bit."""
+        self.restore(self._initial)
+        self._still = self._versions()
 
-        Raises:
-            SettingsError: `full`, and the weights at the source are no longer the same or cannot
-                be read.
-        """
-        self.restore(self._initial if self.kind == "lora" else self._source_state())
+    @property
+    def initial(self) -> bool:
+        """Whether nothing has moved: the scores are the base's."""
+        return self._versions() == self._still
 
     @property
     def drops(self) -> bool:
@@ -105,8 +87,12 @@ class Adapter:
         return list(self._moving.values())
 
     def fingerprint(self) -> str:
-        """Hex BLAKE2b of everything that moves."""
-        return hash_tensors(sorted(self._moving.items()))
+        """Hex BLAKE2b of everything that moves: names, shapes and values."""
+        digest = hashlib.blake2b(digest_size=32)
+        for name, tensor in sorted(self._moving.items()):
+            digest.update(f"\n{name} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.detach().cpu().contiguous().numpy())
+        return digest.hexdigest()
 
     def checkpointing(self, on: bool) -> None:
         """Whether training drops activations and computes them again, for less memory.
@@ -114,7 +100,7 @@ class Adapter:
         Raises:
             SettingsError: the model cannot.
         """
-        inner = self.model.get_base_model() if self.kind == "lora" else self.model
+        inner = self.model.get_base_model()
         if not on and not checkpoints(inner):
             return
         new = hasattr(inner, "activation_checkpointing_enable")  # transformers renamed it
@@ -127,33 +113,29 @@ class Adapter:
                     getattr(inner, f"{stem}disable")()
         except (ValueError, AttributeError) as error:
             raise SettingsError(
-                f"model '{self.loaded.name}' cannot recompute its activations: leave "
+                f"model '{self.base.name}' cannot recompute its activations: leave "
                 "checkpointing off"
             ) from error
 
     def reference(self) -> SecondAdapter:
-        """A second adapter beside that of `lora`, started at the present weights."""
+        """A second adapter beside this one, started at its present weights."""
         return SecondAdapter(self.model, self._moving)
 
     def save(self, folder: Path) -> None:
         """Leave a folder that loads without this package, whole or not at all; safetensors only.
 
-        For `lora` what PEFT's AutoPeftModelForCausalLM reads, which names the base by its hub name
-        or by the absolute path of its folder; for `full` the whole model with its tokenizer.
+        PEFT's AutoPeftModelForCausalLM reads it; it names the base by its hub name or by the
+        absolute path of its folder.
 
         Raises:
             RunError: the folder cannot be written, or holds something that is no model.
         """
         with whole_folder(folder) as draft, quiet(), still_random():
-            if self.kind == "full":
-                self.model.save_pretrained(draft)
-                self.loaded.tokenizer.save_pretrained(draft)
-            else:
-                self.model.save_pretrained(
-                    str(draft), selected_adapters=[POLICY], save_embedding_layers=False
-                )
-                (draft / "README.md").unlink(missing_ok=True)  # PEFT's, which says nothing
-                _settle(draft / _CONFIG)
+            self.model.save_pretrained(
+                str(draft), selected_adapters=[POLICY], save_embedding_layers=False
+            )
+            (draft / "README.md").unlink(missing_ok=True)  # PEFT's, which says nothing
+            _settle(draft / _CONFIG)
 
     def load(self, folder: Path) -> None:
         """Take the weights of a folder that `save` left.
@@ -164,31 +146,12 @@ class Adapter:
         folder = Path(folder)
         if not folder.is_dir():
             raise RunError(f"there is no folder {folder} to read weights from: check the path")
-        state = self._lora_state(folder) if self.kind == "lora" else self._full_state(folder)
+        state = self._stored(folder)
         if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
             raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
         self.restore(state)
 
-    def _source_state(self) -> dict[str, Tensor]:
-        own = self.loaded
-        model, fingerprint = hashed_weights(own.name, own.source, own.dtype, own.revision)
-        if fingerprint != own.fingerprint:
-            raise SettingsError(
-                f"the weights of model '{own.name}' in {own.source} are not the ones that were "
-                "loaded: put those back"
-            )
-        return dict(model.named_parameters())
-
-    def _full_state(self, folder: Path) -> dict[str, Tensor]:
-        name, source = str(folder), str(folder.absolute())
-        try:
-            read_config(name, source)
-            model = read_weights(name, source, load_torch().float32)
-        except SettingsError as error:
-            raise RunError(str(error)) from error
-        return dict(model.named_parameters())
-
-    def _lora_state(self, folder: Path) -> dict[str, Tensor]:
+    def _stored(self, folder: Path) -> dict[str, Tensor]:
         from safetensors.torch import load_file
 
         _check_shape(folder, self.model.peft_config[POLICY])
@@ -211,6 +174,10 @@ class Adapter:
                 f"{what} is not of this adapter's shape ({len(wrong)} of {len(self._moving)} "
                 f"tensors differ, first {wrong[0]}): it belongs to another model or other settings"
             )
+
+    def _versions(self) -> list[int]:
+        """How often each parameter was written to, as torch counts."""
+        return [int(parameter._version) for parameter in self._moving.values()]
 
 
 def _settle(path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.lm.loading import Loaded
+from stacksl.lm.loading import Base
 from stacksl.lm.reading import first_line, quiet, still_random
 from stacksl.lm.scoring.paths import Tensor, load_torch
 
@@ -62,13 +62,32 @@ def linear_layers(model: Any) -> dict[str, Any]:
     }
 
 
-def stacked(model: Any) -> int:
-    """Numbers in stacks of matrices, such as the experts of a mixture, which get no adapter."""
-    stacks = (each for name, each in model.named_parameters() if "lora_" not in name)
-    return sum(int(each.numel()) for each in stacks if each.ndim > 2)
+def width_of(layer: Any) -> int:
+    """How many numbers a linear layer gives."""
+    return int(layer.nf if hasattr(layer, "nf") else layer.out_features)
 
 
-def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
+def stacks(model: Any) -> list[Tensor]:
+    """Stacks of matrices, such as the experts of a mixture, which get no adapter."""
+    named = (each for name, each in model.named_parameters() if "lora_" not in name)
+    return [each for each in named if each.ndim > 2]
+
+
+def adapted_layers(model: Any, asked: tuple[str, ...] | None) -> dict[str, Any]:
+    """The linear layers that get an adapter, by dotted name.
+
+    Raises:
+        SettingsError: a target that no linear layer has.
+    """
+    ends = _targets(model, asked)
+    return {
+        name: layer
+        for name, layer in linear_layers(model).items()
+        if any(name == end or name.endswith(f".{end}") for end in ends)
+    }
+
+
+def lora_model(base: Base, settings: LoraSettings, seed: int) -> Any:
     """The model within PEFT, with an adapter that changes nothing yet.
 
     A is uniform on ±1/sqrt(in), drawn for each layer from (seed, its name) alone, so that it is the
@@ -83,26 +102,26 @@ def lora_model(loaded: Loaded, settings: LoraSettings, seed: int) -> Any:
         MissingExtra: peft is not installed.
     """
     peft = load_peft()
-    targets = _targets(loaded.model, settings.targets)
+    targets = _targets(base.model, settings.targets)
     config = peft.LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=targets,
         task_type="CAUSAL_LM",
-        base_model_name_or_path=loaded.source,
-        revision=loaded.revision,
+        base_model_name_or_path=base.source,
+        revision=base.revision,
     )
     try:
         with quiet(), still_random():
-            model = peft.get_peft_model(loaded.model, config)
+            model = peft.get_peft_model(base.model, config)
     except ValueError as error:
         raise SettingsError(
-            f"peft cannot adapt these layers of model '{loaded.name}' ({first_line(error)}): "
+            f"peft cannot adapt these layers of model '{base.name}' ({first_line(error)}): "
             "choose others by lora_targets"
         ) from error
     _begin(model, seed)
-    if loaded.model.dtype != load_torch().float32:
+    if base.model.dtype != load_torch().float32:
         for module in model.modules():
             if hasattr(module, "cast_input_dtype_enabled"):
                 module.cast_input_dtype_enabled = False

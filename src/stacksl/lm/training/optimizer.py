@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from stacksl.errors import RunError
@@ -13,9 +13,8 @@ Tensor: TypeAlias = Any
 
 NOT_FINITE = (
     "training gave {what} that is not finite at step {step} of {total}: take a lower learning_rate "
-    "or dtype float32; the labels and the last checkpoint are kept"
+    "or dtype float32; the labels are kept"
 )
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def rate(step: int, total: int, warmup_share: float) -> float:
@@ -41,9 +40,8 @@ def rate(step: int, total: int, warmup_share: float) -> float:
 class Optimizer:
     """AdamW (Loshchilov and Hutter 2019) over the parameters.
 
-    Weight decay is on matrices alone: with LoRA on A and B, whose product it draws to 0 and so the
-    model to its base; with full fine-tuning on every matrix, embeddings included, and neither on
-    biases nor on the scales of norms.
+    Weight decay draws LoRA's A and B, whose product changes the model, to 0 and so the model to its
+    base.
 
     Args:
         parameters: what moves, in a fixed order; float32, since half precision would lose most
@@ -51,7 +49,7 @@ class Optimizer:
         total: the steps in all.
         learning_rate: the peak.
         warmup_share: see `rate`.
-        weight_decay: the decay of a matrix in a step is learning rate x this.
+        weight_decay: the decay of a parameter in a step is learning rate x this.
         max_grad_norm: longer gradients (over all parameters) are scaled to this length.
     """
 
@@ -70,18 +68,13 @@ class Optimizer:
         self._warmup = warmup_share
         self._most = max_grad_norm
         self._moving = list(parameters)
-        matrices = [each for each in self._moving if each.ndim > 1]
-        others = [each for each in self._moving if each.ndim <= 1]
-        groups = [
-            {"params": matrices, "weight_decay": weight_decay},
-            {"params": others, "weight_decay": 0.0},
-        ]
         # one kernel a step on a GPU; on the CPU the numbers stay those of every release
-        self._fused = all(each.device.type == "cuda" for each in self._moving)
+        fused = all(each.device.type == "cuda" for each in self._moving)
         self._adam = load_torch().optim.AdamW(
-            [group for group in groups if group["params"]],
+            self._moving,
             lr=learning_rate,
-            fused=self._fused or None,
+            weight_decay=weight_decay,
+            fused=fused or None,
         )
 
     def gradients(self) -> list[Tensor]:
@@ -110,21 +103,3 @@ class Optimizer:
     def drop(self) -> None:
         """Forget the gradients and free their memory."""
         self._adam.zero_grad(set_to_none=True)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """What a step changes besides the parameters, as copies on the CPU."""
-        return {
-            f"{number}.{name}": self._adam.state[parameter][name].detach().cpu().clone()
-            for number, parameter in enumerate(self._moving)
-            for name in _MOMENTS
-        }
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore what `tensors` gave; the parameters are restored separately."""
-        for number, parameter in enumerate(self._moving):
-            moments = {name: tensors[f"{number}.{name}"].clone() for name in _MOMENTS}
-            self._adam.state[parameter] = {
-                # the fused kernel counts its steps on the device
-                name: value.to("cpu" if name == "step" and not self._fused else parameter.device)
-                for name, value in moments.items()
-            }

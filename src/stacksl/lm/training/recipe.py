@@ -34,10 +34,9 @@ class TrainSettings:
         batch_size: examples of an optimiser step.
         learning_rate: the peak of AdamW's.
         warmup_share: the share of the steps in which it rises to the peak.
-        weight_decay: AdamW's, on matrices alone.
+        weight_decay: AdamW's.
         max_grad_norm: longer gradients are scaled to this length.
         checkpointing: whether activations are computed again instead of kept.
-        save_every: steps between two training checkpoints; 0 leaves none.
 
     Raises:
         SettingsError: a `kl_target` with the reference `previous`. Ranges are those of the run's
@@ -61,7 +60,6 @@ class TrainSettings:
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
     checkpointing: bool = False
-    save_every: int = 0
 
     def __post_init__(self) -> None:
         if self.kl_target is not None and self.reference == "previous":

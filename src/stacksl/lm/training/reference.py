@@ -31,9 +31,11 @@ class SecondAdapter:
             with quiet(), still_random():
                 model.add_adapter(REFERENCE, model.peft_config[POLICY])
         own = dict(model.named_parameters())
-        names = {name: name.replace(f".{POLICY}.", f".{REFERENCE}.") for name in policy}
-        self._pairs = {name: (own[names[name]], tensor) for name, tensor in policy.items()}
-        for mine, theirs in self._pairs.values():
+        self._pairs = [
+            (own[name.replace(f".{POLICY}.", f".{REFERENCE}.")], tensor)
+            for name, tensor in policy.items()
+        ]
+        for mine, theirs in self._pairs:
             mine.data = mine.data.to(theirs.dtype)
         self._train_policy_alone()
         self.move(0.0)
@@ -41,7 +43,7 @@ class SecondAdapter:
     def move(self, decay: float) -> None:
         """Take the step; `decay` 0 copies the policy, 1 leaves the reference where it is."""
         with load_torch().no_grad():
-            for mine, policy in self._pairs.values():
+            for mine, policy in self._pairs:
                 if decay == 0:
                     mine.copy_(policy)
                 else:
@@ -58,18 +60,8 @@ class SecondAdapter:
             self._model.set_adapter(POLICY)
             self._train_policy_alone()
 
-    def state(self) -> dict[str, Tensor]:
-        """Copies of the tensors on the CPU, under the policy's names."""
-        return {name: mine.detach().cpu().clone() for name, (mine, _) in self._pairs.items()}
-
-    def restore(self, state: dict[str, Tensor]) -> None:
-        """Take a state back."""
-        with load_torch().no_grad():
-            for name, (mine, _) in self._pairs.items():
-                mine.copy_(state[name])
-
     def _train_policy_alone(self) -> None:
         """Gradients for the policy alone: PEFT gives them to whichever adapter is active."""
-        for mine, policy in self._pairs.values():
+        for mine, policy in self._pairs:
             mine.requires_grad_(False)
             policy.requires_grad_(True)

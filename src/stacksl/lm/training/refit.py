@@ -1,17 +1,15 @@
-"""A refit of the adapter, which goes on from its last checkpoint where it was cut off."""
+"""A refit of the adapter: one that was cut off is made again from its start."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.training.checkpoint import TrainingCheckpoint
 from stacksl.lm.training.objectives import Example, part
 from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.steps import TrainingSteps
@@ -32,7 +30,7 @@ class Trained:
             was not seen (`sft`, no reference scores, or an unused `ema` or `previous`).
         clipped: share of all losses that were above the clip level.
         kl_weight: λ at the end.
-        seconds: of wall clock, those before an interruption included.
+        seconds: of wall clock.
         tokens: of packed rows that went through the model with gradients.
         largest: the largest loss of a label in the last epoch, before clipping, nats.
         loss_clipped, largest_clipped: mean and largest of the same losses after clipping.
@@ -59,7 +57,6 @@ def train(
     *,
     seed: int,
     key: int,
-    folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
     processes: Distributed | None = None,
 ) -> Trained:
@@ -80,14 +77,11 @@ def train(
         settings: the rest.
         seed: of the run.
         key: the number of the refit.
-        folder: where training checkpoints go. Called again with the same arguments and the same
-            weights to begin with, the refit goes on from the last one, bit for bit on the CPU.
         progress: called with (steps done, steps in all) after every step.
-        processes: those that share the work, each with the same arguments; every one reads
-            `folder`, the first writes it.
+        processes: those that share the work, each with the same arguments.
 
     Raises:
-        RunError: numbers that are not finite, or no memory left; the last checkpoint is kept.
+        RunError: numbers that are not finite, or no memory left.
     """
     parts = [
         part(each, settings.objective, pmi=settings.normalisation == "pmi")
@@ -98,9 +92,7 @@ def train(
     if not parts:
         return _trained(steps)
     with _training(adapter, settings.checkpointing):
-        checkpoint = TrainingCheckpoint(folder, steps.arguments())
-        steps.begin(checkpoint.last())
-        steps.run(checkpoint, progress)
+        steps.run(progress)
     return _trained(steps)
 
 

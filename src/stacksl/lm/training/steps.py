@@ -1,11 +1,10 @@
-"""The training steps of a refit: order, gradient, clip window, KL weight, checkpoints."""
+"""The training steps of a refit: order, gradient, clip window, KL weight."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from hashlib import blake2b
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,11 +15,10 @@ from stacksl.core.losses import clip as clip_value
 from stacksl.core.rng import generator
 from stacksl.errors import RunError
 from stacksl.lm.distributed import Distributed
-from stacksl.lm.memory.errors import within_memory
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.normalise import normalised
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.training.checkpoint import TrainingCheckpoint
+from stacksl.lm.scoring.room import within_memory
 from stacksl.lm.training.objectives import ClipWindow, Part, clip, cross_entropy, kl
 from stacksl.lm.training.optimizer import NOT_FINITE, Optimizer
 from stacksl.lm.training.recipe import TrainSettings
@@ -37,7 +35,7 @@ _LEAST_WEIGHT = 1e-6  # of an adjusted KL weight: 0 could not grow
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a refit besides its tensors; plain numbers, which JSON keeps exactly."""
+    """The state of a refit besides its tensors."""
 
     step: int = 0
     kl_weight: float = 0.0
@@ -45,7 +43,6 @@ class Progress:
     tokens: int = 0
     labels: int = 0
     clipped: int = 0
-    window: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)  # of this epoch, before clipping
     cut: list[float] = field(default_factory=list)  # the same after it
     kls: list[float] = field(default_factory=list)  # of this epoch
@@ -79,14 +76,9 @@ class TrainingSteps:
         self.window = ClipWindow(settings.clip_level, settings.clip_multiple)
         self.moving = settings.pulls and settings.reference != "frozen"
 
-    def arguments(self) -> str:
-        """A fingerprint of everything that the result depends on."""
-        whole = (asdict(self.settings), self.keys, self.adapter.fingerprint(), list(self.parts))
-        return blake2b(repr(whole).encode(), digest_size=16).hexdigest()
-
-    def begin(self, last: tuple[dict[str, Tensor], dict[str, Any]] | None) -> None:
-        """Set up optimiser and reference, and restore the last checkpoint if there is one."""
-        given = self.settings
+    def run(self, progress: Callable[[int, int], None] | None) -> None:
+        """Take all steps."""
+        given, started = self.settings, monotonic()
         self.optimizer = Optimizer(
             self.adapter.parameters(),
             self.total,
@@ -97,31 +89,15 @@ class TrainingSteps:
         )
         if self.moving:
             self.second = self.adapter.reference()
-        if last is None:
-            return
-        tensors, facts = last
-        self.now = Progress(**facts)
-        self.window.add(self.now.window)
-        if self.moving:
-            self.second.restore(_under("reference", tensors))
-        self.adapter.restore(_under("adapter", tensors))
-        self.optimizer.restore(_under("descent", tensors))
-
-    def run(
-        self, checkpoint: TrainingCheckpoint, progress: Callable[[int, int], None] | None
-    ) -> None:
-        """Take the remaining steps."""
-        started = monotonic() - self.now.seconds
         while self.now.step < self.total:
             what = f"take step {self.now.step + 1} of the training"
-            with within_memory(what, checkpointing=self.settings.checkpointing):
+            with within_memory(what, checkpointing=given.checkpointing):
                 self._step()
             self.now.seconds = monotonic() - started
-            every = self.settings.save_every
-            if every and self.now.step % every == 0 and self.processes.rank == 0:
-                self._save(checkpoint)
             if progress is not None:
                 progress(self.now.step, self.total)
+        if not all(bool(each.isfinite().all()) for each in self.adapter.parameters()):
+            raise RunError(NOT_FINITE.format(what="a weight", step=self.now.step, total=self.total))
 
     def _step(self) -> None:
         chosen, level = self._chosen(), self.window.level()
@@ -139,12 +115,19 @@ class TrainingSteps:
 
     def _add_gradients(self, chosen: Sequence[Part], level: float) -> list[Seen]:
         """Add the gradients of some parts, in micro-batches; what was seen, in their order."""
+        packing = self.likelihood.packing
+        most = min(self.processes.gather([packing.batch_tokens]))  # one without room has halved it
+        self.likelihood.packing = replace(packing, batch_tokens=most)
         groups = self.likelihood.batches([each.item for each in chosen], self._shares)
         mine = []
         for number in self.processes.share(len(groups)):
-            self._reseed(number)
+
+            def work(group: Sequence[Part], number: int = number) -> list[Seen]:
+                self._reseed(number)
+                return self._backward(group, level, len(chosen))
+
             group = [chosen[index] for index in groups[number]]
-            mine.append(self._backward(group, level, len(chosen)))
+            mine.append(self.likelihood.in_memory(work, group))
         found = self.processes.gather(mine)
         order = [index for group in groups for index in group]
         flat = [seen for group in found for seen in group]
@@ -171,14 +154,22 @@ class TrainingSteps:
                 torch.cuda.manual_seed(key)
 
     def _backward(self, group: Sequence[Part], level: float, share: int) -> list[Seen]:
-        """Add the gradient of a micro-batch's part of the step's mean; what was seen."""
+        """Add the gradient of a micro-batch's part of the step's mean; what was seen.
+
+        All of it or, where there is no memory for it, nothing.
+        """
         anchors = self._anchors(group)
         terms, seen = [], []
         for each, scores, anchor in zip(group, self._scores(group), anchors, strict=True):
             term, pair = self._term(each, scores, anchor, level)
             terms.append(term)
             seen.append(pair)
-        self.processes.backward(load_torch().stack(terms).sum() / share)
+        torch, moving = load_torch(), self.adapter.parameters()
+        whole = torch.stack(terms).sum() / share
+        gradients = torch.autograd.grad(whole, moving, allow_unused=True)
+        for parameter, own in zip(moving, gradients, strict=True):
+            if own is not None:
+                parameter.grad = own if parameter.grad is None else parameter.grad.add_(own)
         return seen
 
     def _term(
@@ -241,7 +232,6 @@ class TrainingSteps:
             self.now.clipped += sum(loss > level for loss in losses)
         self.now.labels += len(losses)
         self.window.add(losses)
-        self.now.window = self.window.losses
         self.now.losses += losses
         flat = np.zeros(0)  # of the game's clip, the value alone
         self.now.cut += [clip_value(loss, flat, level, self.settings.clips)[0] for loss in losses]
@@ -253,21 +243,3 @@ class TrainingSteps:
             self.now.kl_weight = adjusted_kl_weight(
                 self.now.kl_weight, max(0.0, observed), target, most=most
             )
-
-    def _save(self, checkpoint: TrainingCheckpoint) -> None:
-        weights = self.adapter.state()
-        if not all(bool(each.isfinite().all()) for each in weights.values()):
-            place = {"step": self.now.step, "total": self.total}
-            raise RunError(NOT_FINITE.format(what="a weight", **place))  # never go on from these
-        tensors = {f"adapter/{name}": each for name, each in weights.items()}
-        tensors |= {f"descent/{name}": each for name, each in self.optimizer.tensors().items()}
-        if self.moving:
-            kept = self.second.state()
-            tensors |= {f"reference/{name}": each for name, each in kept.items()}
-        checkpoint.save(tensors, asdict(self.now))
-
-
-def _under(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors below a name, without it."""
-    start = f"{name}/"
-    return {each[len(start) :]: value for each, value in tensors.items() if each.startswith(start)}

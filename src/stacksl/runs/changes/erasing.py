@@ -9,7 +9,6 @@ import io
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from csv import Error as TornCells
@@ -93,8 +92,6 @@ def erase_features(
         classes = arrays.load(said)["said"].copy()
         classes[row : row + 1] = -1
         arrays.save(said, {"said": classes})
-    for training in folder.adapters.glob("*.part"):
-        shutil.rmtree(training, ignore_errors=True)
 
 
 def erase_state(folder: RunFolder, marks: Marks) -> list[str]:

@@ -11,7 +11,7 @@ from stacksl.features import FeatureMap
 from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, ModelChoices
-from stacksl.lm.training.lora import stacked
+from stacksl.lm.training.lora import stacks
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.evaluation import Evaluation, Point, Tested, judge_scores, point
 from stacksl.runs.loop.adapters import history
@@ -99,8 +99,8 @@ def _accuracies(found: Mapping[str, Evaluation]) -> dict[str, float]:
 
 
 def uncovered(model: LanguageModel) -> int:
-    """Numbers of the base that no adapter can be for (`training.lora.stacked`)."""
-    return 0 if model.choices.adapt == "full" else stacked(model.worker.adapter.model)
+    """Numbers of the base that no adapter can be for (`training.lora.stacks`)."""
+    return sum(int(each.numel()) for each in stacks(model.worker.adapter.model))
 
 
 def training_of(choices: ModelChoices, without: int = 0) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def training_of(choices: ModelChoices, without: int = 0) -> dict[str, Any]:
         "Reference": recipe.reference,
     }
     return {
-        **(shape if choices.adapt == "lora" else {"Adapted layers": "all weights"}),
+        **shape,
         "Objective": recipe.objective,
         **(pull if recipe.pulls else {}),
         "Clipping": recipe.clips,

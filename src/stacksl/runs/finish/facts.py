@@ -207,12 +207,10 @@ def _refit_of_adapter(language: LanguageFacts) -> f.Refit:
             "There was no refit, since no label was learnt: the final model is the base.", False
         )
     last = language.refits[-1]
-    what = "adapter" if language.kind == "lora" else "weights"
-    start = "initial adapter" if language.kind == "lora" else "weights of the base"
     labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
     return f.Refit(
-        f"The final model is the language model with the {what} of refit {last.number}, trained"
-        f" from the {start} on {labels}.",
+        f"The final model is the language model with the adapter of refit {last.number}, trained"
+        f" from the initial adapter on {labels}.",
         True,
     )
 

@@ -43,8 +43,7 @@ def language_facts(
         if f".{REFERENCE}." not in name  # the second adapter of `ema` and `previous`
     )
     return f.LanguageModel(
-        base=_base(about, total - trained if about.kind == "lora" else total),
-        kind=about.kind,
+        base=_base(about, total - trained),
         trained=trained,
         scoring=copied(f.Scoring, about, temperature=float(about.temperature)),
         computed=_computed(spec, model, state),
@@ -104,7 +103,7 @@ def _shown(value: Any) -> str:
 
 def _cuts(spec: RunSpec, model: LanguageModel, about: About) -> tuple[f.Cut, ...]:
     """Counted over all items, since a resumed run has read only a part of them."""
-    tokenizer = model.worker.loaded.tokenizer
+    tokenizer = model.worker.base.tokenizer
     form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
     named, found = {"items to label": spec.dataset, "test items": spec.test}, []
     for where, dataset in named.items():

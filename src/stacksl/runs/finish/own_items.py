@@ -21,6 +21,7 @@ from stacksl.models.own_items import class_totals, labelled_share
 from stacksl.report.codec import Named
 from stacksl.report.facts import Contested
 from stacksl.report.quality import ClassTotal, Disagreement, Gain, OwnItems
+from stacksl.runs.finish import rounds
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
@@ -29,9 +30,8 @@ from stacksl.runs.spec import RunSpec
 WANTED = (0.9, 0.95)  # accuracies
 MORE = 100  # labels
 CHUNK = 4096  # items whose probabilities are held at a time
-LISTED = 8  # disagreements, contested items
+LISTED = 8  # disagreements
 EXCERPT = 280  # characters of a prompt
-CONTESTED_EXCERPT = 400
 
 Policies = Callable[[Sequence[int]], list[Array]]
 
@@ -72,12 +72,12 @@ def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:
     found = []
     in_pool = game.corpus.roles[rest.rows] == Role.POOL
     places = np.flatnonzero(in_pool & np.isfinite(rest.lead))
-    for place in places[np.argsort(rest.lead[places], kind="stable")][:LISTED]:
+    for place in places[np.argsort(rest.lead[places], kind="stable")][: rounds.SHOWN]:
         item = game.corpus.items[rest.rows[place]]
         found.append(
             Contested(
                 item=item.id,
-                prompt=item.prompt[:CONTESTED_EXCERPT],
+                prompt=item.prompt[: rounds.EXCERPT],
                 choice=item.candidates[rest.said[place]],
                 label=None,
                 statistic=-float(rest.lead[place]),

@@ -132,7 +132,7 @@ def gate_score(spec: RunSpec, game: Game, seen: Rounds) -> f.GateScore | None:
 
 
 def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, ...]:
-    """The rounds of the second half with the largest gate score (statistic without a matrix).
+    """The rounds in a stream's second half with the largest gate score, or statistic without one.
 
     In the first half every width is large, so that being early would count as being hard.
     """

@@ -1,13 +1,12 @@
 """The adapters of a run on disk, one for each refit.
 
-Refit NN has three paths in `adapters/`: `NN.part`, the training checkpoint of a refit in progress;
-`NN`, the adapter; and `NN.json`, written last, the record of what it was trained on.
+Refit NN has two paths in `adapters/`: `NN`, the adapter, and `NN.json`, written last, the record of
+what it was trained on. A refit that was interrupted is made again from its start.
 """
 
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -113,20 +112,14 @@ class Adapters:
             self._current = number
             return before
         place = _place(self.folder, number)
-        part = place.with_suffix(".part")
-        make_private(part)
+        make_private(self.folder)
         self._current = -1  # none, until training has finished
-        trained = self.model.refit(examples, labels, part, on_progress)
+        trained = self.model.refit(examples, labels, on_progress)
         fingerprint = self.model.save(place)
         self._current = number
         record = Refitted(number, labels, labels_hash, fingerprint, asdict(trained))
         write_atomic(place.with_suffix(".json"), formats.to_json(asdict(record)))
         return record
-
-    def tidy(self, count: int) -> None:
-        """Delete the training checkpoints of the first `count` refits, which have finished."""
-        for number in range(1, count + 1):
-            shutil.rmtree(_place(self.folder, number).with_suffix(".part"), ignore_errors=True)
 
 
 def history(folder: Path, count: int) -> list[Refitted]:

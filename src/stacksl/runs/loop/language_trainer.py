@@ -168,7 +168,6 @@ class LanguageTrainer:
         if self.examples.bought and self._news:
             self._refit()
         self.adapters.take(self.refits)
-        self.adapters.tidy(self.refits)
 
     def ready(self) -> None:
         """Compute the features of items that were added since, of the epochs that are in use."""
@@ -243,7 +242,6 @@ class LanguageTrainer:
         detail |= {"weights": made.fingerprint, "temperature": temperature}
         self.ledger.note_refit(labels, detail)
         self.refits, self.trained_on = number, labels
-        self.adapters.tidy(number)
 
     def _as_now(self) -> Examples:
         """The labels learnt by now; those learnt later are not added to it."""

@@ -9,6 +9,8 @@ from itertools import islice
 from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
+from stacksl.lm.model import WEIGHTS
+from stacksl.lm.weights import Weights
 from stacksl.runs.settings.conflicts import due_at
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
@@ -36,7 +38,9 @@ def language_model(spec: RunSpec) -> LanguageModel:
     """
     recorded = spec.folder.resolved()
     choices = choices_of(spec.settings, recorded)
-    model = LanguageModel(choices, seed=spec.settings.seed, processes=current_processes())
+    known = Weights(str(recorded.get("lm_base", "")), str(recorded.get(WEIGHTS, "")))
+    processes = current_processes()
+    model = LanguageModel(choices, seed=spec.settings.seed, processes=processes, known=known)
     owned = spec.sources.owned
     enough = len(owned) >= CHOOSE_BY or spec.settings.mode == "stream"
     if choices.normalisation == "auto" and "lm_normalisation" not in recorded and enough:
@@ -50,26 +54,28 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
     """Record how a language model computes; a warning for each fact that has changed."""
     if not isinstance(model, LanguageModel):
         return []
-    table = spec.folder.resolved()
+    table, facts = spec.folder.resolved(), model.facts()
     changed = [
         f"this run began with {what} {table[name]} and continues with {now}: its numbers may differ"
         " from an undisturbed run's"
-        for name, now in model.facts().items()
+        for name, now in facts.items()
         if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
     ]
-    spec.note(model.facts())
+    spec.note(facts)
+    if table.get(WEIGHTS, facts[WEIGHTS]) != facts[WEIGHTS]:  # the same bytes, written again
+        spec.folder.write_resolved(spec.folder.resolved() | {WEIGHTS: facts[WEIGHTS]})
     return changed
 
 
 def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
-    """Hold the plan's memory against what is free on its device; no weight is loaded for it.
+    """Hold the plan's memory against what is free on its device; no weight is read for it.
 
     Raises:
         SettingsError: on the CPU, it needs more than nine tenths of what is free (a warning on a
             GPU); the sentence says what to set, or the model cannot be had.
     """
     from stacksl.lm.loading import place_of
-    from stacksl.lm.memory.size import expect_fit, free_bytes
+    from stacksl.lm.size import expect_fit, free_bytes
 
     processes, choices = current_processes(), choices_of(settings, {})
     device = processes.device if settings.device != "cpu" else None
@@ -78,4 +84,4 @@ def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
     if place == "cpu":
         free //= processes.size  # every process holds a whole model
     chosen = replace(choices, device=place)
-    expect_fit(chosen, items, due_at(settings.refit_at, labels), free, processes.size)
+    expect_fit(chosen, items, due_at(settings.refit_at, labels), free)

@@ -260,34 +260,10 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
         if wrong:
             owner = f"the objective 'stacksl', and the objective is '{settings.objective}'"
             found.append(_belong(wrong, owner))
-    if settings.adapt == "full":
-        found += _of_full(settings, explicit)
-    if settings.shard and (settings.adapt == "full" or settings.dtype in ("nf4", "int8")):
-        found.append(
-            "shard divides a frozen base of whole numbers among processes: it needs --adapt lora,"
-            " without dtype nf4 or int8"
-        )
     if refit_shares(settings.refit_at) is None:
         found.append(
             "refit_at should be shares of the budget above 0 and up to 1, rising, with commas"
             f" between, such as 0.25,1, not '{settings.refit_at}'"
-        )
-    return found
-
-
-def _of_full(settings: Settings, explicit: set[str]) -> list[str]:
-    found = []
-    if wrong := sorted(name for name in explicit if name.startswith("lora_")):
-        found.append(f"{', '.join(wrong)} need --adapt lora, and it is full: leave them out")
-    if settings.dtype in ("nf4", "int8"):
-        found.append(
-            f"full fine-tuning trains every weight, and those in dtype '{settings.dtype}' are"
-            " frozen: give --adapt lora, or another dtype"
-        )
-    if settings.reference != "frozen" and settings.objective == "stacksl":
-        found.append(
-            f"the reference '{settings.reference}' is a second adapter, which full fine-tuning"
-            " does not have: give --adapt lora, or the reference frozen"
         )
     return found
 

@@ -230,7 +230,7 @@ class Settings(BaseModel):
 
     # the update of sgd, and of a language model's refits
     learning_rate: Annotated[float, _SGD] = Field(
-        0.1, gt=0, description="η of sgd; 2e-4 for LoRA, 2e-5 for full fine-tuning."
+        0.1, gt=0, description="η of sgd; 2e-4 for a language model."
     )
     kl_weight: Annotated[float, _SGD] = Field(0.1, ge=0, description="λ of the KL term.")
     kl_target: Annotated[float | None, _SGD] = Field(
@@ -263,10 +263,10 @@ class Settings(BaseModel):
         None,
         description="The causal language model to adapt: a folder, a name on the hub, or sample.",
     )
-    adapt: Annotated[Literal["lora", "full"] | None, Flag(MODEL, "HOW", common=True)] = Field(
+    adapt: Annotated[Literal["lora"] | None, Flag(MODEL, "HOW", common=True)] = Field(
         None,
-        description="What moves: lora (an adapter, the default with a model) or full (all "
-        "weights). With neither DATA nor a model: the sample model on its own questions.",
+        description="Adapt a language model through lora. With neither DATA nor a model: the "
+        "sample model on its own questions.",
     )
     template: Annotated[str | None, Flag(MODEL, "NAME|FILE", common=True), _MODEL] = Field(
         None,
@@ -362,10 +362,6 @@ class Settings(BaseModel):
     weight_decay: Annotated[float, _MODEL] = Field(0.01, ge=0, description="Of AdamW.")
     checkpointing: Annotated[bool, _MODEL] = Field(
         False, description="Drop activations and compute them again."
-    )
-    shard: Annotated[bool, _MODEL] = Field(False, description="Divide the base among processes.")
-    training_checkpoint_every: Annotated[int, _MODEL] = Field(
-        200, ge=0, description="Steps between checkpoints of a refit; 0 for none."
     )
 
     # the run itself

@@ -24,7 +24,6 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         ModelChoices,
         settings,
         model=settings.model or "sample",
-        adapt=settings.adapt or "lora",
         template=template(settings.template, settings.protocol) if text is None else str(text),
         chat_arguments=chat_arguments(settings.chat_arguments),
         pmi_context=recorded.get("lm_pmi_context", settings.pmi_context),
@@ -36,7 +35,6 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         training=copied(
             TrainSettings,
             settings,
-            save_every=settings.training_checkpoint_every,
             normalisation=TrainSettings().normalisation,
             temperature=TrainSettings().temperature,
         ),

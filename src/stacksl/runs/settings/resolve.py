@@ -160,11 +160,7 @@ def _for_model(merged: dict[str, Any], origin: dict[str, str]) -> None:
     for name in ("scorer", "learning_rate", "refit"):
         if origin.get(name) == "preset":
             del merged[name], origin[name]
-    rates = {"lora": 2e-4, "full": 2e-5}
-    for name, value in (
-        ("adapt", "lora"),
-        ("learning_rate", rates.get(str(merged.get("adapt")), 2e-4)),
-    ):
+    for name, value in (("adapt", "lora"), ("learning_rate", 2e-4)):
         if name not in merged or merged[name] is None:
             merged[name], origin[name] = value, "default"
 
