@@ -65,6 +65,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     from stacksl.features import make_features
     from stacksl.features.store import save_block
     from stacksl.files import arrays
+    from stacksl.runs.session.setup import begin
     from stacksl.runs.storage.folder import RunFolder
 
     generator = np.random.default_rng(0)
@@ -80,7 +81,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     plan = prepare(items, gold, out=folder, settings={"budget": BUDGET})
     run = RunFolder.create(plan.out)
     spec = replace(plan.spec, folder=run, data="memory", audit=0)
-    spec.write()
+    begin(spec, (), None)
     features = make_features("hashing", classes=None, seed=0)
     features.fit(items[:500])
     arrays.save(run.features / "map.safetensors", features.state())
@@ -99,17 +100,8 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
     spec = job_of(rounds, folder)
     gc.collect()
 
-    from stacksl.ledger.ledger import Ledger
     from stacksl.runs.session.session import Session
 
-    ledgers: list[Ledger] = []
-    create = Ledger.create
-
-    def remembering(*arguments: Any, **named: Any) -> Ledger:
-        ledgers.append(create(*arguments, **named))
-        return ledgers[-1]
-
-    Ledger.create = remembering  # type: ignore[method-assign]
     phases: dict[str, list[float]] = {}
 
     def told(progress: Any) -> None:
@@ -119,8 +111,8 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
     peak, start, cpu = Peak(), time.perf_counter(), time.process_time()
     with Session.open(spec, told) as session:
         session.play()
+        ledger = session.ledger
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    ledger = ledgers[0]
     return {
         "rounds": rounds, "seconds": seconds, "cpu_seconds": cpu, "phases": phases,
         "labels": ledger.asked, "budget": ledger.budget, "ledger_rows": ledger.head.count,

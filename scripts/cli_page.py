@@ -64,7 +64,7 @@ def table(head: str, rows: dict[str, str]) -> Iterator[str]:
     yield f"| {head} | |"
     yield "|---|---|"
     for name, what in rows.items():
-        yield f"| {name} | {what} |".replace("NAME|FILE", "NAME\\|FILE")
+        yield f"| {name} | {what} |".replace("|FILE", "\\|FILE")
 
 
 def has_flag(name: str) -> bool:

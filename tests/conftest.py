@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import socket
-import tomllib
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -133,20 +130,6 @@ def _subspaces_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         folder = shared_folder(tmp_path_factory) / "subspaces"
         folder.mkdir(exist_ok=True)
         patch.setattr(hashing, "leading_subspace", remember_subspaces(folder))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _settings_parsed_once() -> Iterator[None]:
-    """A run's settings are read dozens of times, a tenth of what a test of a run takes."""
-    original = tomllib.loads
-
-    @lru_cache(maxsize=64)
-    def parsed(text: str) -> bytes:
-        return pickle.dumps(original(text))  # five times as fast to read as a copy is made
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tomllib, "loads", lambda text: pickle.loads(parsed(text)))
         yield
 
 

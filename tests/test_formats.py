@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
+import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 
 from stacksl.errors import RunError
 from stacksl.files import arrays, formats
-from stacksl.runs.storage.folder import RunFolder
 
 TABLE: dict[str, Any] = {
     "state": "finished", "n": 12, "share": 0.1, "on": True, "name": 'a "b" é\n', "none": -0.0,
@@ -48,16 +46,13 @@ def test_a_json_file() -> None:
     expect_found_or_harmless(text.encode(), formats.from_json, same)
 
 
-def test_a_toml_file(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    folder.write_toml("resolved.toml", TABLE, "settings")
-    path = tmp_path / "resolved.toml"
+def test_a_json_file_of_a_format() -> None:
+    text = json.dumps(formats.with_digest({formats.FORMAT: 3, **TABLE}), indent=1)
 
     def read(data: bytes) -> dict[str, Any]:
-        table = tomllib.loads(data.decode())
-        return formats.of_format(table, "resolved.toml", formats.RUN)
+        return formats.of_format(formats.parsed(data), "the file", 3)
 
-    expect_found_or_harmless(path.read_bytes(), read, TABLE)
+    expect_found_or_harmless(text.encode(), read, TABLE)
 
 
 def test_a_file_of_arrays() -> None:

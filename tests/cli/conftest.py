@@ -75,7 +75,7 @@ class FakeApi:
     def start(self, progress: Callable[[Any], None] | None = None, **_: Any) -> Any:
         self.asked.append(("start", progress))
         self.out.mkdir()
-        (self.out / "run.toml").write_text("")
+        (self.out / "run.db").write_text("")
         for step in self.steps:
             if progress is not None:
                 progress(step)

@@ -106,9 +106,9 @@ def test_an_oracle_needs_every_answer(stacksl, home) -> None:
 
 def test_a_folder_is_never_two_runs_and_never_a_file(stacksl, home) -> None:
     assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
-    before = (home / "one" / "ledger.db").read_bytes()
+    before = (home / "one" / "run.db").read_bytes()
     refused(stacksl("run", "good.csv", "--out", "one", "--quiet"), "another run")
-    assert (home / "one" / "ledger.db").read_bytes() == before
+    assert (home / "one" / "run.db").read_bytes() == before
     refused(stacksl("run", "good.csv", "--out", "good.csv", "--quiet"), "good.csv")
     (home / "mine").mkdir()
     (home / "mine" / "thesis.txt").write_text("years of work")
@@ -197,7 +197,7 @@ def test_a_ledger_that_was_tampered_with_is_found(stacksl, home, change: str) ->
 
     assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
     assert stacksl("ledger", "verify", "one").code == 0
-    with closing(sqlite3.connect(home / "one" / "ledger.db")) as database:
+    with closing(sqlite3.connect(home / "one" / "run.db")) as database:
         assert database.execute(change).rowcount == 1
         database.commit()
     refused(stacksl("ledger", "verify", "one"))

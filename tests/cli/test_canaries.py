@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import logging
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,9 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     for asked in (
         ["status", "r"],
         ["status", "r", "--json"],
+        ["status", "r", "--settings"],
+        ["status", "r", "--settings", "--json"],
+        ["status", "r", "--settings", "--toml"],
         ["ledger", "verify", "r"],
         ["ledger", "verify", "r", "--json"],
         ["ls", "--folder", "."],
@@ -167,8 +172,10 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     assert OPTION in forwarded
     assert PROMPT not in forwarded
     assert said("report", "r", "--class-names").code == 2
-    for file in ("state.json", "metrics.jsonl", "run.toml", "resolved.toml"):
-        expect_silence((tmp_path / "r" / file).read_text(encoding="utf-8"))
+    expect_silence((tmp_path / "r" / "metrics.jsonl").read_text(encoding="utf-8"))
+    with closing(sqlite3.connect(tmp_path / "r" / "run.db")) as database:
+        for table_ in ("state", "settings", "classes", "events"):
+            expect_silence(repr(database.execute(f"SELECT * FROM {table_}").fetchall()))
 
 
 def test_an_item_is_forgotten_without_a_word_of_it(said, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from stacksl.runs.storage.folder import RunFolder
+
 from .test_contract import KEYS, write
 
 RUN = "runs/people"
@@ -66,7 +68,9 @@ def test_one_class_more_and_what_it_would_cost_to_ask_again(stacksl, waiting: Pa
     assert "the run has 3 classes now" in said.out
     assert "2 answers named it and are learnt, for nothing" in said.out
     assert f"buys 2 more labels for $1.00: stacksl change {RUN} --reopen" in said.out
-    assert "night" in (waiting / "classes.csv").read_text(encoding="utf-8")
+    classes = RunFolder(waiting).classes()
+    assert classes is not None
+    assert "night" in classes.names
 
 
 def test_the_contract_of_its_json(stacksl, waiting: Path) -> None:
@@ -82,12 +86,12 @@ def test_asking_once_more_shows_the_price_first(stacksl, waiting: Path) -> None:
     said = stacksl("change", RUN, "--reopen", "--json")
     assert said.code == 2, "the labels of the budget are out: 9 answered, 7 more on a sheet"
     assert "has 0 labels left: raise it as well with --budget" in said.err
-    before = waiting.joinpath("resolved.toml").read_bytes()
+    before = RunFolder(waiting).settings()
     said = stacksl("change", RUN, "--reopen", "--budget", "20", "--dry-run", "--json")
     told = json.loads(said.out)
     assert set(told) == KEYS["change"] | {"run", "budget"}
     assert (told["budget"], told["cost"], told["reopened"]) == (20, 2.0, 2)
-    assert waiting.joinpath("resolved.toml").read_bytes() == before, "nothing was written"
+    assert RunFolder(waiting).settings() == before, "nothing was written"
     said = stacksl("change", RUN, "--reopen", "--budget", "20", "--json")
     assert "4 more labels, 20 in all, for $2.00 more at most" in said.err
     assert "2 more labels for $1.00 at most, within the budget" in said.err

@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from stacksl.api import Run
 from stacksl.cli.entry import call
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -239,13 +241,61 @@ def test_a_file_that_a_run_would_refuse_is_refused_by_the_check(stacksl, folder)
     assert said.err.startswith("stacksl: ")
 
 
-def test_an_earlier_run_is_played_again_from_its_config(stacksl, folder) -> None:
-    words = ("--config", "runs/first/run.toml", "--out", "runs/again", "--yes", "--quiet")
+def bought(stacksl, run: str) -> list[list[str]]:
+    """Item, slot, state and answer of each purchase of a run, in their order."""
+    return [line.split(",")[:4] for line in stacksl("ledger", "export", run).out.splitlines()]
+
+
+def test_an_earlier_run_is_played_again_from_its_folder(stacksl, folder) -> None:
+    words = ("--config", "runs/first", "--out", "runs/again", "--yes", "--quiet")
     told = printed(stacksl, "run", *words)
     assert isinstance(told, dict)
-    mine = stacksl("ledger", "export", "runs/again").out.splitlines()
-    first = stacksl("ledger", "export", "runs/first").out.splitlines()
-    assert [line.split(",")[:4] for line in mine] == [line.split(",")[:4] for line in first]
+    assert bought(stacksl, "runs/again") == bought(stacksl, "runs/first")
+    assert told["test"] == printed(stacksl, "status", "runs/first")["test"]  # type: ignore[index]
+
+
+def test_a_run_is_played_again_from_its_settings_as_a_file(stacksl, folder) -> None:
+    text = stacksl("status", "runs/first", "--settings", "--toml").out
+    assert tomllib.loads(text) == Run.open("runs/first").folder.config()
+    (folder / "first.toml").write_text(text, encoding="utf-8")
+    words = ("--config", "first.toml", "--out", "runs/third", "--yes", "--quiet")
+    assert stacksl("run", *words).code == 0
+    assert bought(stacksl, "runs/third") == bought(stacksl, "runs/first")
+    again = stacksl("status", "runs/third", "--settings", "--toml").out
+    assert tomllib.loads(again) == tomllib.loads(text)
+    told = printed(stacksl, "status", "runs/third", "--settings")
+    assert isinstance(told, dict)
+    assert told["budget"] == {"value": "30", "origin": "config"}
+
+
+def test_a_flag_goes_before_the_settings_of_another_run(stacksl, folder) -> None:
+    words = ("--config", "runs/first", "--budget", "4", "--dry-run")
+    told = printed(stacksl, "run", *words)
+    assert isinstance(told, dict)
+    assert told["labels"] == 4
+
+
+def test_what_a_run_is_made_with_is_shown_with_where_it_came_from(stacksl, folder) -> None:
+    told = printed(stacksl, "status", "runs/first", "--settings")
+    assert isinstance(told, dict)
+    assert told["budget"] == {"value": "30", "origin": "flag"}
+    assert told["gate"]["origin"] not in (None, "flag")
+    assert told["data"] == {"value": str(folder / "data.csv"), "origin": None}
+    assert told["labels"]["value"] == 30
+    lines = stacksl("status", "runs/first", "--settings").out.splitlines()
+    assert lines[0].split() == ["name", "value", "from"]
+    assert ["budget", '"30"', "flag"] in [line.split() for line in lines]
+    assert len(lines) >= 1 + len(told)
+    said = stacksl("status", "runs/first", "--toml")
+    assert (said.code, said.out) == (2, "")
+    assert "--toml is the form of --settings: give both" in said.err
+
+
+def test_the_settings_of_what_is_no_run(stacksl, folder) -> None:
+    (folder / "empty").mkdir(exist_ok=True)
+    said = stacksl("run", "--config", "empty")
+    assert (said.code, said.out) == (2, "")
+    assert "has no run.db" in said.err
 
 
 @pytest.mark.parametrize("verb", ["status", "report", "resume", "ledger verify"])

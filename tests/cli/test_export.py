@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from stacksl.ledger.journal import Beginning
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage.folder import RunFolder
 
 ROWS = [
@@ -46,6 +49,15 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def made_with(folder: Path, **settings: Any) -> RunFolder:
+    """A run's folder with some settings and no item."""
+    run = RunFolder.create(folder)
+    given = {name: Setting(value) for name, value in {"seed": 0, **settings}.items()}
+    terms: dict[str, Any] = {"run": folder.name, "budget": 1, "items": []}
+    Ledger.create(run.database, **terms, beginning=Beginning(given)).close()
+    return run
+
+
 def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     """A run's folder with what `export` reads."""
     from stacksl.lm.export.about import About
@@ -54,10 +66,7 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     from stacksl.lm.training.adapters import Adapter
     from stacksl.lm.training.lora import LoraSettings
 
-    run = RunFolder.create(folder)
-    table: dict[str, Any] = {"max_candidates": 2000, "seed": 0}
-    run.write_toml("resolved.toml", table, "everything")
-    run.write_toml("run.toml", {}, "what differs")
+    run = made_with(folder, max_candidates=2000)
     loaded = open_base(str(base), device="cpu", dtype="float32")
     about: dict[str, Any] = {
         "name": str(base), "source": loaded.source, "fingerprint": loaded.fingerprint,
@@ -153,9 +162,7 @@ def test_what_cannot_be_done_is_one_sentence(stacksl, run, tmp_path) -> None:
 
 
 def test_a_run_without_a_language_model_is_refused(stacksl, tmp_path) -> None:
-    other = RunFolder.create(tmp_path / "other")
-    other.write_toml("run.toml", {}, "what differs")
-    other.write_toml("resolved.toml", {"max_candidates": 9, "seed": 0}, "everything")
+    made_with(tmp_path / "other", max_candidates=9)
     said = stacksl("export", tmp_path / "other", "--merge", tmp_path / "out")
     assert said.code == 2
     assert "holds no adapted language model" in said.err

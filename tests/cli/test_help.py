@@ -98,11 +98,7 @@ def test_the_help_of_run_is_short_and_help_all_has_every_flag(stacksl) -> None:
     }
     assert common < shown(short.out) < shown(full.out)
     assert len(shown(short.out)) < 30
-    flags = {
-        flag.word or name
-        for name, field in Settings.model_fields.items()
-        if (flag := marked(field, Flag))
-    }
+    flags = {name for name, field in Settings.model_fields.items() if marked(field, Flag)}
     seen = {word.removeprefix("--").replace("-", "_") for word in shown(full.out)}
     assert flags <= seen
     assert not seen & (Settings.model_fields.keys() - flags)

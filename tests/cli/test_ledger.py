@@ -65,7 +65,7 @@ def test_a_chain_made_anew_is_found_by_each_file_that_names_its_head(stacksl, ru
     for name in {"facts.json", "report.html", "README.md"} - {keeper}:
         (run / name).unlink()
     assert stacksl("ledger", "verify", run).code == 0
-    chained_again(run / "ledger.db")
+    chained_again(run / "run.db")
     said = stacksl("ledger", "verify", run)
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert f"as {keeper} says" in said.err
@@ -78,7 +78,7 @@ def test_a_head_kept_elsewhere_finds_what_nothing_in_the_folder_does(stacksl, ru
     shutil.rmtree(run / "checkpoints")
     for name in ("facts.json", "report.html", "README.md"):
         (run / name).unlink()
-    chained_again(run / "ledger.db")
+    chained_again(run / "run.db")
     assert stacksl("ledger", "verify", run).code == 0
     said = stacksl("ledger", "verify", run, "--head", head)
     assert (said.code, said.out) == (2, "")
@@ -94,11 +94,44 @@ def test_what_is_no_head_is_one_sentence(stacksl, run, head) -> None:
 
 @pytest.mark.parametrize("verb", ["verify", "export", "replay"])
 def test_a_flipped_bit_in_the_file_is_one_sentence(stacksl, run, verb) -> None:
-    file = run / "ledger.db"
+    file = run / "run.db"
     file.write_bytes(file.read_bytes().replace(b"CREATE TABLE items", b"CREATE TABLE \xe9tems"))
     said = stacksl("ledger", verb, run)
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
     assert "damaged" in said.err
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE settings SET value = '9' WHERE name = 'labels'",
+        "UPDATE settings SET origin = 'config' WHERE name = 'budget'",
+        "DELETE FROM settings WHERE name = 'seed'",
+        "INSERT INTO classes VALUES (0, 'c', '', '[]')",
+    ],
+)
+def test_an_edited_setting_or_class_is_told_by_every_command(stacksl, run, edit) -> None:
+    with closing(sqlite3.connect(run / "run.db")) as database:
+        assert database.execute(edit).rowcount == 1
+        database.commit()
+    words = [["ledger", "verify"], ["ledger", "replay"], ["resume"], ["status"], ["report"]]
+    words += [["change", "--budget", "9"], ["run", "--out", run.parent / "new", "--config"]]
+    for verb in words:
+        said = stacksl(*verb, run)
+        assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), verb
+        assert "the settings or classes in" in said.err
+        assert "were edited or damaged" in said.err
+    assert not (run.parent / "new").exists()
+
+
+def test_an_edited_state_is_told(stacksl, run) -> None:
+    with closing(sqlite3.connect(run / "run.db")) as database:
+        database.execute("UPDATE state SET record = replace(record, 'finished', 'stopped')")
+        database.commit()
+    for verb in (["ledger", "verify"], ["resume"], ["status"]):
+        said = stacksl(*verb, run)
+        assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), verb
+        assert "the state in" in said.err
 
 
 def test_no_cell_of_an_export_is_a_formula(stacksl, tmp_path, monkeypatch) -> None:

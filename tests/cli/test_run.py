@@ -29,7 +29,7 @@ def test_flags_are_passed_on_as_typed(stacksl, api) -> None:
 
 
 def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tmp_path) -> None:
-    config = tmp_path / "run.toml"
+    config = tmp_path / "other.toml"
     config.write_text('seed = 1\nridge = 0.5\ndelta = 0.1\nbudget = "7"\n')
     words = ("--config", config, "--set", "ridge=0.25", "--set", "seed=2", "--seed", "3")
     assert stacksl("run", "--quiet", *words).code == 0
@@ -39,7 +39,7 @@ def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tm
 
 
 def test_three_mistakes_of_a_config_are_named_at_once(stacksl, api, tmp_path) -> None:
-    config = tmp_path / "run.toml"
+    config = tmp_path / "other.toml"
     config.write_text('bugdet = 5\nridge = -1\nmode = "lake"\n')
     said = stacksl("run", "--config", config)
     assert said.code == 2
@@ -66,7 +66,7 @@ def test_a_wrong_setting_is_refused_before_anything_is_read(stacksl, api, words,
 
 
 def test_a_config_that_is_no_toml(stacksl, api, tmp_path) -> None:
-    config = tmp_path / "run.toml"
+    config = tmp_path / "other.toml"
     config.write_bytes(b"\xff\xfe = 1")
     said = stacksl("run", "--config", config)
     assert said.code == 2

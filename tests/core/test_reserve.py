@@ -34,7 +34,7 @@ def a_view(gap: float, information: float, volume: float, radius: float = 1.0) -
     """Two candidates in 4 columns whose contested score is `gap`."""
     half, width = np.array([0.5, 0.5]), np.array([0.0, 1.0])
     scores = np.array([0.0, gap - radius])
-    return Bounds((0, 1), scores, half, width, width, radius, 4, 0, information, None, volume, 1.0)
+    return Bounds((0, 1), scores, half, width, width, radius, 4, 0, information, volume, 1.0)
 
 
 def test_the_level_the_reserve_and_the_price_by_hand() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.data import Classes, read_classes, write_classes
+from stacksl.data import Classes, read_classes
 from stacksl.errors import DataError
 from stacksl.types import Item
 
@@ -47,16 +47,6 @@ def test_examples_without_descriptions_and_classes_without_examples(tmp_path) ->
 def test_files_without_examples_are_read_as_before(tmp_path) -> None:
     found = read_classes(made(tmp_path, "a, one | two, three\nb\n"))
     assert found == Classes(("a", "b"), ("one | two, three", ""))
-    assert write_classes(found) == 'name,description\na,"one | two, three"\nb,\n'
-
-
-@pytest.mark.parametrize(
-    "examples",
-    [EXAMPLES, (("a|b", "c"), ()), (("[x]",), ('["x"]', 'é, "q"'))],
-)
-def test_what_is_written_is_read_again(tmp_path, examples) -> None:
-    classes = Classes(NAMES, SAID, examples)
-    assert read_classes(made(tmp_path, write_classes(classes))) == classes
 
 
 @pytest.mark.parametrize(

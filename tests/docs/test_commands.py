@@ -80,7 +80,7 @@ def check_values(given: dict[str, Any]) -> None:
         # people and servers are in no registry
         named = {*known, FILE, OPENAI, LOCAL} if kind == "labeler" else known
         assert value is None or str(value).partition(":")[0] in named, f"no {kind} {value}"
-    for assignment in given.get("settings") or given.get("set_") or given.get("set") or ():
+    for assignment in given.get("set_") or given.get("set") or ():
         name = assignment.partition("=")[0]
         assert name in known_settings(), f"no setting {name}"
 

@@ -85,7 +85,7 @@ def test_every_module_of_the_page_is_tested() -> None:
 def test_a_gate_with_a_setting_is_one_module(modules: Path, tmp_path: Path, mode: str) -> None:
     own = {"gate": "unsure", "plugins": write(modules, "A gate"), "mode": mode}
     run = play(tmp_path / "run", **own, level=0.25)
-    assert run.folder.read_toml("resolved.toml")["level"] == 0.25
+    assert run.folder.resolved()["level"] == 0.25
     if mode == "stream":
         with run.ledger as ledger:
             thresholds = {row.decision().threshold for row in ledger.rows() if row.event == "round"}

@@ -20,6 +20,7 @@ from stacksl.api import Run
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
 from stacksl.runs.storage.checkpoints import heads
+from stacksl.runs.storage.folder import RunFolder
 
 WORKER = Path(__file__).with_name("worker.py")
 TIMES = ("created", "finished", "interruptions", "sha256")  # and a digest of them
@@ -181,10 +182,11 @@ def kinds(tmp_path_factory: pytest.TempPathFactory, worker: Worker) -> dict[str,
 
 def chain(path: Path) -> list[dict[str, Any]]:
     """The ledger's rows without clock times, salted hashes and random surrogates."""
+    salted = ("item", "digest")
     found = []
-    with Ledger.open(path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(path / "run.db", readonly=True) as ledger:
         for row in ledger.rows():
-            payload = {k: v for k, v in row.payload.items() if k != "item"}
+            payload = {k: v for k, v in row.payload.items() if k not in salted}
             found.append(
                 {
                     name: getattr(row, name)
@@ -200,9 +202,9 @@ def chain(path: Path) -> list[dict[str, Any]]:
 
 def expect_sound(path: Path, budget: int) -> None:
     """What must hold at any moment: the budget, the chain, one answer a purchase."""
-    if not (path / "ledger.db").exists():
+    if not (path / "run.db").exists():
         return
-    with Ledger.open(path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(path / "run.db", readonly=True) as ledger:
         ledger.verify(Head(*mark) for mark in heads(path / "checkpoints"))
         assert ledger.spent <= budget
         rows = list(ledger.rows())
@@ -228,7 +230,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def ended(path: Path, test: Path) -> dict[str, Any]:
     """What two runs that ended alike have in common."""
+    folder = RunFolder.open(path)
     return {
+        "settings": (folder.settings(), folder.classes()),
         "chain": chain(path),
         "model": files(path / "model"),
         "features": files(path / "features"),

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.runs.storage.folder import RunFolder
 
@@ -126,7 +127,7 @@ def test_a_run_that_cannot_be(refused, words, hint) -> None:
 def test_an_encoder_that_is_not_there(home, refused) -> None:
     words = ("--features", "sentences:/nowhere/at-all", "--out", "new", "--quiet")
     assert "/nowhere/at-all" in refused("run", "good.csv", *words, changes=True)
-    assert not (home / "new" / "ledger.db").exists(), "nothing was bought"
+    assert not (home / "new" / "run.db").exists(), "nothing was bought"
 
 
 def test_three_mistakes_of_a_config_are_named_at_once(home, refused) -> None:
@@ -162,7 +163,7 @@ def test_features_that_are_not_numbers(home, refused, monkeypatch, value) -> Non
     monkeypatch.setattr(HashingEncoder, "encode", spoilt)
     said = refused("run", "good.csv", "--out", "new", "--quiet", changes=True)
     assert "the features of item 'row-000004' should be finite" in said
-    assert not (home / "new" / "ledger.db").exists(), "nothing was bought"
+    assert Run.open(home / "new").status()["spent"] == 0, "nothing was bought"
 
 
 def unfinish(home: Path, name: str = "one") -> Path:
@@ -172,7 +173,7 @@ def unfinish(home: Path, name: str = "one") -> Path:
 
 
 def edit(home: Path, statement: str) -> None:
-    with closing(sqlite3.connect(home / "one" / "ledger.db")) as database:
+    with closing(sqlite3.connect(home / "one" / "run.db")) as database:
         database.execute(statement)
         database.commit()
 
@@ -232,7 +233,7 @@ def test_a_full_disk(home, refused, monkeypatch) -> None:
     monkeypatch.setattr(os, "fsync", full)
     said = refused("run", "good.csv", "--out", "new", "--quiet", changes=True)
     assert "No space left on device" in said
-    assert not any(p.is_file() for p in (home / "new").rglob("*") if p.name != ".lock")
+    assert not any((home / "new" / "features").iterdir())
 
 
 def test_a_read_only_folder(home, refused, monkeypatch) -> None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from stacksl.api import Run
 from stacksl.cli.entry import call
-from stacksl.files import formats
+from stacksl.ledger.store.schema import FORMAT
 from stacksl.runs.storage.folder import RunFolder
 
 from .conftest import write_classes
 
 PREDICT, STATUS = "predict one good.csv", "status one --json"
-REPLAY = "ledger replay one --json"
+REPLAY, VERIFY = "ledger replay one --json", "ledger verify one --json"
 FLIPS = 8  # of each file; tests/test_formats.py flips every bit of small ones
 READ_BY = {  # the commands that read a file of the run
     "model/model.json": [PREDICT],
@@ -26,9 +28,6 @@ READ_BY = {  # the commands that read a file of the run
     "model/online.safetensors": [PREDICT],
     "model/features.safetensors": [PREDICT],
     "facts.json": [STATUS, "report one"],
-    "state.json": [STATUS],
-    "resolved.toml": [STATUS],
-    "classes.csv": [REPLAY],
     "forgotten.json": [REPLAY],
     "features/features.json": [REPLAY],
     "checkpoints/*.json": [REPLAY],
@@ -82,7 +81,7 @@ def expect_a_sentence(code: int, out: str, err: str, path: Path) -> None:
     assert "Traceback" not in err
     lines = [line for line in err.splitlines() if line.startswith("stacksl: ")]
     assert len(lines) == 1, err
-    assert path.stem in lines[0], "the sentence names the file"
+    assert path.stem in lines[0] or "ledger" in lines[0], "the sentence names the file"
 
 
 @pytest.mark.parametrize("name", READ_BY)
@@ -103,8 +102,50 @@ def test_a_flipped_bit_is_harmless_or_refused(home: Path, said: Said, name: str)
 
 
 @pytest.mark.parametrize(
-    "name", ["model/head.safetensors", "model/model.json", "facts.json", "state.json"]
+    ("command", "tables"),
+    [(STATUS, ("settings", "classes", "state")), (VERIFY, ("events", "items", "terms"))],
 )
+def test_a_flipped_bit_of_the_database_is_harmless_or_refused(
+    home: Path, said: Said, command: str, tables: tuple[str, ...]
+) -> None:
+    """Of what each command must find: the chain is walked by `verify` and not by `status`."""
+    path = home / "one" / "run.db"
+    whole, before, rng = path.read_bytes(), said(command), random.Random(command)
+    places = written(path, tables)
+    assert before[0] == 0
+    refused = 0
+    for place in rng.sample(places, 5 * FLIPS):
+        path.write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
+        )
+        found = said(command)
+        if found != before:
+            expect_a_sentence(*found, path)
+            refused += 1
+    assert refused > FLIPS, "hardly a bit mattered"
+
+
+def written(path: Path, tables: tuple[str, ...]) -> list[int]:
+    """Where the pages of some tables of a database hold something."""
+    marks = ", ".join("?" for _ in tables)
+    with closing(sqlite3.connect(path)) as database:
+        (size,) = next(database.execute("PRAGMA page_size"))
+        query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name IN ({marks})"
+        roots = [root for (root,) in database.execute(query, tables)]
+    data = path.read_bytes()
+    pages = list(roots)
+    for root in pages:  # grows: an interior page names those below it
+        start = (root - 1) * size
+        if data[start] == 5:
+            cells = int.from_bytes(data[start + 3 : start + 5])
+            spots = [int.from_bytes(data[start + 12 + 2 * n :][:2]) for n in range(cells)]
+            pages += [int.from_bytes(data[start + spot :][:4]) for spot in spots]
+            pages.append(int.from_bytes(data[start + 8 : start + 12]))
+    inside = (n for page in pages for n in range((page - 1) * size, page * size))
+    return [place for place in inside if data[place]]
+
+
+@pytest.mark.parametrize("name", ["model/head.safetensors", "model/model.json", "facts.json"])
 def test_a_finished_run_makes_again_what_was_deleted(home: Path, said: Said, name: str) -> None:
     """What the refusal advises: the folder of the model is deleted as a whole."""
     run = home / "one"
@@ -119,8 +160,7 @@ def test_a_finished_run_makes_again_what_was_deleted(home: Path, said: Said, nam
     assert said("resume one --quiet")[0] == 0
     after = [said(PREDICT), said(STATUS)]
     assert after[0] == before[0]
-    if name != "state.json":  # which knew when the run began
-        assert scores(after[1]) == scores(before[1])
+    assert scores(after[1]) == scores(before[1])
 
 
 def scores(found: tuple[int, str, str]) -> dict[str, object]:
@@ -145,22 +185,22 @@ def test_an_edited_model_is_refused(
 @pytest.mark.parametrize("command", [PREDICT, STATUS, REPLAY, "resume one", "report one"])
 @pytest.mark.parametrize("step", [-1, 1])
 def test_a_run_of_another_format_is_refused(
-    home: Path, said: Said, monkeypatch: pytest.MonkeyPatch, command: str, step: int
+    home: Path, said: Said, command: str, step: int
 ) -> None:
-    table = RunFolder(home / "one").read_toml("resolved.toml")
-    with monkeypatch.context() as patch:
-        patch.setattr(formats, "RUN", formats.RUN + step)
-        RunFolder(home / "one").write_toml("resolved.toml", table, "of another version")
+    path = home / "one" / "run.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"UPDATE format SET number = {FORMAT + step}")
+        database.commit()
     code, out, err = said(command)
-    expect_a_sentence(code, out, err, home / "one" / "resolved.toml")
-    assert f"number {formats.RUN}, " in err
-    assert f"number {formats.RUN + step}: " in err
+    expect_a_sentence(code, out, err, path)
+    assert f"has format {FORMAT + step}, " in err
+    assert f"reads format {FORMAT}: " in err
 
 
 def test_forgotten_items_without_a_whole_checkpoint(home: Path, said: Said) -> None:
     (path,) = (home / "one" / "checkpoints").glob("*.safetensors")
     path.write_bytes(path.read_bytes()[:-9])
-    RunFolder(home / "one").write_state("stopped", began=True)
+    RunFolder(home / "one").write_state("stopped")
     code, out, err = said("resume one --quiet")
     assert (code, out) == (2, "")
     assert "checkpoints has none: restore that folder" in err

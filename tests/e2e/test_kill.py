@@ -23,7 +23,7 @@ from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound,
 RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 FOLDER, COMMIT = f"{RUNS}.storage.folder", f"{LABELS}.store.database:Store.commit"
 PURCHASE = {
-    "before its reservation is on disk": (COMMIT, 4, "before"),
+    "before its reservation is on disk": (COMMIT, 8, "before"),
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),
     "before it is asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "before"),
     "when it was asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "after"),
@@ -36,19 +36,15 @@ DISK = {
     "when the waiting rows were flushed": (f"{LABELS}.ledger:Ledger.flush", 4, "after"),
     "between a checkpoint's two files": (f"{RUNS}.storage.checkpoints:write_atomic", 3, "after"),
     "when a checkpoint was written": (f"{RUNS}.storage.checkpoints:save", 2, "after"),
-    "between an atomic write and its rename": ("os:replace", 20, "before"),
+    "between an atomic write and its rename": ("os:replace", 15, "before"),
 }
 START = {
-    "before the settings are written": (f"{FOLDER}:RunFolder.write_toml", 1, "before"),
-    "between the two files of settings": (
-        f"{FOLDER}:RunFolder.write_toml",
-        1,
-        "after",
-    ),
+    "before the database is committed": (COMMIT, 1, "before"),
+    "before the database has its name": (f"{LABELS}.journal:place_file", 1, "before"),
+    "when the database is there": (f"{LABELS}.journal:place_file", 1, "after"),
+    "when the run counts as running": (f"{FOLDER}:RunFolder.write_state", 1, "after"),
     "between the files of the features": ("stacksl.features.store:write_atomic", 1, "after"),
     "before the features count as frozen": ("stacksl.features.store:write_atomic", 2, "after"),
-    "before the ledger has its name": (f"{LABELS}.journal:place_file", 1, "before"),
-    "when the ledger is there": (f"{LABELS}.journal:place_file", 1, "after"),
 }
 END = {
     "before the refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 1, "before"),
@@ -59,8 +55,8 @@ END = {
     "between table and facts": (f"{RUNS}.finish.finish:write_metrics", 1, "after"),
     "before the report": (f"{RUNS}.finish.finish:write_pages", 1, "before"),
     "between report and card": (f"{RUNS}.finish.finish:write_atomic", 2, "after"),
-    "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 4, "before"),
-    "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 4, "after"),
+    "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 3, "before"),
+    "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 3, "after"),
 }
 ALIKE = (  # to the one before it: between the same two files, or of the same row
     "before the refit is noted",
@@ -208,7 +204,7 @@ PAID = {
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 9, "after"),
     "when it was asked and paid": ("__main__:PaidLabeler.ask", 9, "after"),
     "when the answer was heard": ("__main__:PaidLabeler.answers", 9, "after"),
-    "before the answer is on disk": (COMMIT, 9, "before"),
+    "before the answer is on disk": (COMMIT, 11, "before"),
     "when the answer is on disk": (f"{LABELS}.ledger:Ledger.take", 9, "after"),
     "when the answer was learnt": ("stacksl.core.learner:Learner.learn", 5, "after"),
 }
@@ -300,7 +296,7 @@ import signal, sys
 sys.path.insert(0, sys.argv.pop(1))
 import worker
 from stacksl.cli import main
-worker.arm("stacksl.ledger.ledger:Ledger.post", 2, "before", signal.SIGSTOP)
+worker.arm("stacksl.ledger.ledger:Ledger.post", 1, "before", signal.SIGSTOP)
 main()
 """
 

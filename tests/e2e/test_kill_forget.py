@@ -71,7 +71,7 @@ class Planted:
 
     def files(self, path: Path) -> dict[str, bytes]:
         """The files that hold the item, but those that a run writes by itself."""
-        own = ("checkpoints", "ledger.db", "ledger.db-wal", "ledger.db-shm", ".lock")
+        own = ("checkpoints", "run.db", "run.db-wal", "run.db-shm", ".lock")
         found = {each.relative_to(path): each for each in path.rglob("*") if each.is_file()}
         kept = {name: each for name, each in found.items() if name.parts[0] not in own}
         return {str(name): each.read_bytes() for name, each in kept.items()}
@@ -99,9 +99,11 @@ def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     made = run(with_canary(items, CANARY), answers, out=out, **settings)
     warned = replace(read_facts(made.folder), warnings=(f"see the item '{ID}'",))
     write_atomic(out / "facts.json", warned.to_json())
+    state = made.folder.read_state()
+    made.folder.write_state(**{**state, "warnings": [f"see the item '{ID}'"]})
     made.report()
     made.report(text=False)
-    assert {"facts.json", "report.html", "data.jsonl", "ledger.db"} <= holding(out)
+    assert {"facts.json", "report.html", "data.jsonl", "run.db"} <= holding(out)
     assert len(list((out / "checkpoints").glob("*.json"))) == 3
     return Planted.of(out)
 

@@ -20,6 +20,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.ledger.ledger import Ledger
+from stacksl.runs.storage.folder import RunFolder
 
 from ..runs.lm_cases import questions, tiny_model
 from .conftest import chain, expect_sound
@@ -184,7 +185,7 @@ def _alive(mark: str) -> list[int]:
 def story(path: Path) -> list[dict[str, Any]]:
     """The ledger's rows without numbers that the last bits of a score reach."""
     rows = []
-    with Ledger.open(path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(path / "run.db", readonly=True) as ledger:
         for row, known in zip(ledger.rows(), chain(path), strict=True):
             known["payload"] = None
             if row.event == "round":
@@ -222,9 +223,7 @@ def expect_alike(path: Path, other: Path) -> None:
 
 
 def processes_of(path: Path) -> int:
-    import tomllib
-
-    return int(tomllib.loads((path / "resolved.toml").read_text())["lm_processes"])
+    return int(RunFolder(path).resolved()["lm_processes"])
 
 
 @pytest.fixture(scope="module")

@@ -93,7 +93,7 @@ def play(order: dict[str, Any]) -> None:
     labeler = None
     if order.get("paid"):
         labeler = PaidLabeler(Path(order["paid"]), order["answers"])
-    if (out / "run.toml").exists():
+    if (out / "run.db").exists():
         api.Run.open(out).resume(labeler=labeler)
     else:
         api.run(

@@ -89,7 +89,7 @@ class Buying(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
-        self.path = Path(self.folder.name) / "ledger.db"
+        self.path = Path(self.folder.name) / "run.db"
         self.round = 0
         self.lessons: list[tuple[str, int]] = []
         self.heads: list = []

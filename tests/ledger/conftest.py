@@ -107,7 +107,7 @@ def slow() -> SlowLabeler:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger.db"
+    return tmp_path / "run.db"
 
 
 @pytest.fixture

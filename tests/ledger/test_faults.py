@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
+from stacksl.ledger.store.settings import ClassRow, Setting
 
 from .fault_cases import fill, state
 
@@ -80,6 +82,8 @@ def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
             lambda: reader.set_budget(9, None, {}),
             lambda: reader.add_items([ItemRecord("new", "")]),
             lambda: reader.add_class("more", 5),
+            lambda: reader.change_settings({"seed": Setting(1)}),
+            lambda: reader.write_state("waiting", {}),
             lambda: reader.hand_out([Handed("k", "q0", 0, 1, "Ann", 1, (0,))]),
             lambda: reader.forget("q0"),
         ):
@@ -109,7 +113,7 @@ def test_missing_foreign_and_empty_files(tmp_path: Path):
         (tmp_path / "nothing.db", "no ledger at"),
         (text, "SQLite file, got something else"),
         (empty, "is empty, it was cut"),
-        (other, "got a database without its tables"),
+        (other, "got one without its tables"),
     ):
         for readonly in (True, False):
             with pytest.raises(LedgerError, match=words) as caught:
@@ -200,6 +204,11 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
     ("table", "change"),
     [
         ("terms", "price = 'dear'"),
+        ("terms", "settings = x'ff'"),
+        ("settings", "value = x'ff'"),
+        ("settings", "origin = 0.5"),
+        ("classes", "examples = x'ff'"),
+        ("state", "record = x'ff'"),
         ("items", "id = CAST('x' || rowid AS BLOB)"),
         ("items", "size = 'four'"),
         ("items", "salt = 'no salt'"),
@@ -216,7 +225,7 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
     ],
 )
 def test_values_of_another_type_are_one_sentence(book, decision, path, records, table, change):
-    ledger = book()
+    ledger = book(beginning=Beginning({"seed": Setting(1)}, [ClassRow("a")]))
     ledger.post([decision(1)])
     ledger.hand_out([Handed("k1", "q0", 0, 1, "Ann", 1, (0, 1, 2, 3))])
     ledger.take([Answer("q0", 0, 1, 2, "Ann", note="a note")])
@@ -232,9 +241,9 @@ def test_values_of_another_type_are_one_sentence(book, decision, path, records, 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("UPDATE format SET number = 4", "has format 4, .* reads format 3: use the version"),
-        ("UPDATE format SET number = 2", "has format 2, .* reads format 3: use the version"),
-        ("DROP TABLE format", "has format 0, .* reads format 3: use the version"),
+        ("UPDATE format SET number = 5", "has format 5, .* reads format 4: use the version"),
+        ("UPDATE format SET number = 3", "has format 3, .* reads format 4: use the version"),
+        ("DROP TABLE format", "has format 0, .* reads format 4: use the version"),
     ],
 )
 @pytest.mark.parametrize("readonly", [True, False])
@@ -276,7 +285,7 @@ def test_what_failed_twice_is_counted_anew_before_it_is_taken_again(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit fails, and so does the reading after it: the answer is not on disk."""
-    path = tmp_path / "ledger.db"
+    path = tmp_path / "run.db"
     ledger = Ledger.create(path, run="r", budget=5, price=10, items=[ItemRecord("a", "x", 2)])
     ledger.reserve(["a"])
     answer = Answer("a", 0, 1, 1, "anna", 10)

@@ -15,11 +15,11 @@ from stacksl.ledger.store import items as register
 @pytest.fixture
 def large(tmp_path: Path) -> Ledger:
     records = [ItemRecord(f"i{n}", f"text {n}", 2 + n % 3) for n in range(40)]
-    ledger = Ledger.create(tmp_path / "ledger.db", run="r", budget=9, items=records)
+    ledger = Ledger.create(tmp_path / "run.db", run="r", budget=9, items=records)
     ledger.reserve(["i7", "i8"])
     ledger.forget("i8")
     ledger.close()
-    return Ledger.open(tmp_path / "ledger.db")
+    return Ledger.open(tmp_path / "run.db")
 
 
 def known(ledger: Ledger) -> int:

@@ -40,7 +40,7 @@ def test_an_answer_is_in_the_file_and_not_in_its_log(book, decision, path, tmp_p
         with Ledger.open(alone, readonly=True) as copy:
             copy.verify([ledger.head])
             assert copy.export()[-2:] == ledger.export()[-2:]
-        assert path.with_name("ledger.db-wal").stat().st_size == 0
+        assert path.with_name("run.db-wal").stat().st_size == 0
 
 
 def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):

@@ -35,7 +35,7 @@ def test_a_run_on_a_mixture_of_experts(tmp_path: Path, dtype: str) -> None:
         dtype=dtype, **QUICK,
     )  # fmt: skip
     assert made.status()["state"] == "finished"
-    table = made.folder.read_toml("resolved.toml")
+    table = made.folder.resolved()
     assert table["lm_path"] == "packed"
     card = (made.path / "model" / "README.md").read_text()
     assert f"| Without an adapter | {experts:,} numbers in stacks, such as experts |" in card

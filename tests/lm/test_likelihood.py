@@ -180,9 +180,9 @@ def test_rounding_of_a_sharp_model_is_no_fault_of_a_path(make_model: Any, states
 def test_a_second_naive_pass_differs_by_rounding_alone(
     make_model: Any, kind: str, items: list[TokenItem]
 ) -> None:
-    likelihood, rows = Likelihood(make_model(kind)), [[item] for item in items]
+    likelihood = Likelihood(make_model(kind))
     with torch.no_grad():
-        again = [value for value, _ in likelihood._widened("without", rows)]
+        again = [value for value, _ in likelihood._widened("without", items)]
         assert_same([torch.cat(again)], [scores(likelihood.model, items, "naive")])
 
 
@@ -190,7 +190,7 @@ def test_a_wrong_mask_of_a_sharp_model_is_caught(
     make_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def leaking(sheet: Any) -> Any:  # an option sees those before it
-        rows, size = sheet.owner.shape
+        rows, size = sheet.branch.shape
         return np.broadcast_to(np.tri(size, dtype=np.bool_), (rows, size, size)).copy()
 
     monkeypatch.setattr("stacksl.lm.scoring.packing._Sheet.mask", leaking)

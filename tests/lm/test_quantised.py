@@ -170,7 +170,7 @@ def test_a_run_over_a_quantised_base(tmp_path: Path, dtype: str) -> None:
         dtype=dtype, **QUICK,
     )  # fmt: skip
     assert made.status()["state"] == "finished"
-    table = made.folder.read_toml("resolved.toml")
+    table = made.folder.resolved()
     assert table["lm_dtype"] == dtype
     assert table["lm_base"] == open_base("sample").fingerprint
     merge(made.path / "model", tmp_path / "merged")

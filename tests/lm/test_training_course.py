@@ -145,14 +145,10 @@ def test_order_and_dropout_come_from_seed_and_key_alone(make_model, items):
     assert not same(found["a"], found["d"])
 
 
-@pytest.mark.parametrize(
-    ("peak", "epochs", "what"), [(1e30, 4, "a loss .* step 2 of 12"), (3.4e38, 1, "a weight .*")]
-)
-def test_numbers_that_are_not_finite_end_in_one_sentence(adapter, items, peak, epochs, what):
-    settings = replace(FAST, learning_rate=peak, max_grad_norm=1e30, warmup_share=0.0)
-    settings = replace(settings, epochs=epochs, batch_size=2 if epochs > 1 else 5, weight_decay=0.5)
-    examples = made(moved(adapter), items, settings)
-    with pytest.raises(RunError, match=f"{what}: take a lower learning_rate"):
+def test_numbers_that_are_not_finite_end_in_one_sentence(adapter, items):
+    settings = replace(FAST, learning_rate=1e30, max_grad_norm=1e30, warmup_share=0.0)
+    examples = made(adapter, items, settings)
+    with pytest.raises(RunError, match="a loss .* at step 2 of 12: take a lower learning_rate"):
         train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
     assert not adapter.model.training
 

@@ -34,7 +34,6 @@ def language() -> LanguageModel:
     """A LoRA adapter after two refits, with 500 test items."""
     return LanguageModel(
         base=BaseModel("tiny-base", "/models/tiny-base", "c0ffee" * 5, 4_218_880, None, "mit"),
-        kind="lora",
         trained=92_480,
         scoring=Scoring("option", "{prompt}\nAnswer:", False, "char_mean", 0.125, 512, None, 1024),
         computed=Computed("cpu", "float32", "packed", 2, 1, 3 * 2**29, seconds=754.0),

@@ -76,7 +76,7 @@ def facts(made: Run) -> Facts:
 def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     model = facts.language
     assert model is not None
-    assert (model.kind, model.base.name, model.base.licence) == ("lora", "tiny", "apache-2.0")
+    assert (model.base.name, model.base.licence) == ("tiny", "apache-2.0")
     assert (model.scoring.protocol, model.scoring.max_len_prompt) == ("option", 40)
     assert (model.computed.device, model.computed.dtype) == ("cpu", "float32")
     assert (model.computed.threads, model.computed.processes) == (1, 1)

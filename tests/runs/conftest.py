@@ -151,7 +151,7 @@ def game_of(
         follower=follower or make_follower("given", None),
     )
     ledger = Ledger.create(
-        folder / "ledger.db",
+        folder / "run.db",
         run="test",
         budget=budget,
         items=[ItemRecord(i.id, i.prompt, len(i.candidates)) for i in items],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +141,7 @@ def test_verify_hashes_the_weights_anew(place: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     made = Run.open(place / "run")
-    assert _weights(made) == (made.folder.read_toml("resolved.toml")["lm_base"], None)
+    assert _weights(made) == (made.folder.resolved()["lm_base"], None)
     path = place / "base" / "model.safetensors"
     before = path.read_bytes()
     tensors = load_file(path)
@@ -163,7 +162,7 @@ def test_verify_hashes_the_weights_anew(place: Path) -> None:
 
 
 def test_how_it_was_computed_is_on_record(place: Path) -> None:
-    table = Run.open(place / "run").folder.read_toml("resolved.toml")
+    table = Run.open(place / "run").folder.resolved()
     assert table["lm_path"] == "packed"
     assert table["lm_dtype"] == "float32"
     assert table["lm_device"] == "cpu"
@@ -208,18 +207,16 @@ def cut_off(place: Path, tmp_path: Path) -> tuple[Run, OracleLabeler]:
     return Run.open(tmp_path / "run"), OracleLabeler(answers, sizes)
 
 
-def recorded(made: Run, name: str, value: str) -> None:
-    table = made.folder.read_toml("resolved.toml")
-    assert name in table
-    value = tomllib.loads(f"value = {value}")["value"]
-    made.folder.write_toml("resolved.toml", {**table, name: value}, "all")
+def recorded(made: Run, name: str, value: int) -> None:
+    assert name in made.folder.resolved()
+    made.folder.change_settings({name: value})
 
 
 def test_a_resumed_run_takes_the_recorded_number_of_threads(
     cut_off: tuple[Run, OracleLabeler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, labeler = cut_off
-    recorded(made, "lm_threads", "3")
+    recorded(made, "lm_threads", 3)
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     monkeypatch.setattr(torch, "get_num_threads", lambda: [1, *asked][-1])
@@ -232,10 +229,10 @@ def test_a_resumed_run_says_where_it_computes_otherwise(
     cut_off: tuple[Run, OracleLabeler], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, labeler = cut_off
-    recorded(made, "lm_threads", "3")
+    recorded(made, "lm_threads", 3)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # it cannot
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     made.resume(labeler=labeler)
     (told,) = [each for each in made.status()["warnings"] if "torch" in each]
     assert told.startswith("this run began with torch's threads at 3 and continues with 1")
-    assert made.folder.read_toml("resolved.toml")["lm_threads"] == 3, "what was stays on record"
+    assert made.folder.resolved()["lm_threads"] == 3, "what was stays on record"

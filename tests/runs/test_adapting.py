@@ -198,7 +198,7 @@ def test_refits_come_at_their_shares_and_begin_epochs(finished: Run, corpus: Cor
 def test_each_refit_has_a_temperature_of_the_labels_before_it(
     finished: Run, corpus: Corpus
 ) -> None:
-    first = finished.folder.read_toml("resolved.toml")["lm_temperature"]
+    first = finished.folder.resolved()["lm_temperature"]
     base, place = next(blocks(finished, corpus)), {item.id: n for n, item in enumerate(corpus[0])}
     scores, gold, seen = [], [], []
     for row in rows_of(finished):

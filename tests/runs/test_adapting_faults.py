@@ -75,7 +75,7 @@ def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: P
     status = made.status()
     assert (status["state"], status["asked"]) == ("finished", status["budget"])
     assert any("learning_rate was 1e+30" in said for said in status["warnings"])
-    assert made.folder.read_toml("resolved.toml")["learning_rate"] == 1e-4
+    assert made.folder.resolved()["learning_rate"] == 1e-4
     assert made.replay()["labels"] == status["budget"]
 
 

@@ -173,7 +173,7 @@ def test_heads_that_earlier_versions_refitted_are_passed_over(model: Path, tmp_p
     with pytest.raises(LabelerError, match="gone home"):
         adapt(model, corpus, tmp_path / "run", Refusing(corpus, 8), **settings)
     made = Run.open(tmp_path / "run")
-    with Ledger.open(made.folder.ledger) as ledger:
+    with Ledger.open(made.folder.database) as ledger:
         ledger.note_refit(8, {"tune": False})
     made.resume(labeler=told_labels(corpus))
     assert last_weights(made) == last_weights(adapt(model, corpus, tmp_path / "new", **settings))

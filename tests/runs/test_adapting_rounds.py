@@ -93,7 +93,7 @@ def test_skipped_items_since_the_last_refit_are_held_where_they_were(
         elif row.event == "round" and not row.decision().asked:
             skipped[-1] += [row.decision().item] if row.decision().reason != "spent" else []
     assert all(skipped[:2]), "both refits have some"
-    first = made.folder.read_toml("resolved.toml")["lm_temperature"]
+    first = made.folder.resolved()["lm_temperature"]
     fitted = [row.payload["temperature"] for row in rows_of(made, "refit")]
     for each, expected, temperature in zip(refitted, skipped, fitted, strict=False):
         held = [b for b in each if b.label is None]

@@ -295,7 +295,7 @@ def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> No
     from stacksl.ledger.ledger import Ledger
 
     waiting = begin(tmp_path, audit=6, batch=12)
-    with Ledger.open(waiting.folder.ledger) as ledger:
+    with Ledger.open(waiting.folder.database) as ledger:
         for lease in ledger.open_purchases():
             if lease.purpose == "audit":
                 ledger.release(lease, "refused")

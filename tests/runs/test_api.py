@@ -38,8 +38,8 @@ def test_a_run_of_items_made_in_python(request, which) -> None:
     assert bought.items() <= finished.answers.items()
     names = {p.name for p in done.path.iterdir()}
     assert names >= {
-        "run.toml", "resolved.toml", "ledger.db", "metrics.jsonl", "checkpoints", "features",
-        "model", "report.html", "README.md", "rounds.parquet", "facts.json",
+        "run.db", "metrics.jsonl", "checkpoints", "features", "model",
+        "report.html", "README.md", "rounds.parquet", "facts.json",
     }  # fmt: skip
     done.ledger.verify()
 
@@ -129,7 +129,7 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_lost(tmp_path, monkeypatch, st
     monkeypatch.undo()
     assert "\n" not in str(caught.value)
     assert not list(out.rglob(".tmp-*"))
-    if (out / "run.toml").exists():
+    if (out / "run.db").exists():
         done = Run.open(out).resume()
     else:
         done = run(items, answers, budget=6, out=out, checkpoint_every=10)
@@ -164,7 +164,7 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
     second = run(items, answers, budget=3).path
     assert first.parent == second.parent == Path("runs")
     assert first != second
-    os.utime(first / "run.toml", (1, 1))
+    os.utime(second / "run.db", (1, 1))  # of the file, which is not asked
     (tmp_path / "runs" / "notes").mkdir()
     found = list_runs("runs")
     assert [row["run"] for row in found] == [str(second), str(first)]
@@ -188,8 +188,8 @@ def test_status_before_the_first_round(tmp_path, monkeypatch) -> None:
     assert (status["state"], status["rounds"], status["asked"], status["left"]) == (
         "stopped", 0, 0, 4,
     )  # fmt: skip
-    with pytest.raises(RunError, match="no ledger yet"):
-        _ = stopped.ledger
+    with stopped.ledger as ledger:
+        assert (ledger.last_round, ledger.spent) == (0, 0)
     with pytest.raises(RunError, match="it is stopped.*stacksl resume"):
         stopped.report()
     assert stopped.resume().status()["state"] == "finished"
@@ -236,13 +236,13 @@ def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -
     settings = {"preset": "paper", "noise": 0.0, "norm_bound": 0.0, "width_scale": 1.0}
     with pytest.raises(StackslError, match="no c would open it"):
         run(items, answers, out=tmp_path / "run", budget=5, **settings)
-    assert not RunFolder(tmp_path / "run").ledger.exists()
+    with Run.open(tmp_path / "run").ledger as ledger:
+        assert not list(ledger.rows())
 
 
 def test_a_library_that_changed_is_told(classes, spoil) -> None:
     again = spoil(classes)
-    table = again.folder.read_toml("resolved.toml")
-    again.folder.write_toml("resolved.toml", {**table, "version_numpy": "1.0"}, "all")
+    again.folder.change_settings({"version_numpy": "1.0"})
     again.resume()
     said = [w for w in again.status()["warnings"] if "numpy 1.0" in w]
     assert len(said) == 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from stacksl.api import run
+from stacksl.api import Run, run
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.runs.changes.forgetting import forget
@@ -60,13 +61,13 @@ def test_a_budget_lowered_on_the_way_is_kept(tmp_path: Path, mode: str) -> None:
 def test_a_budget_is_never_below_what_is_spent(tmp_path: Path) -> None:
     waiting = begin(tmp_path, price="2")
     answer_all(waiting)  # 6 are answered, and 6 more are out
-    table = (waiting.path / "resolved.toml").read_text()
+    table = waiting.folder.settings()
     for text in ("11", "$22", "0.1"):
         with pytest.raises(SettingsError, match="12"):
             waiting.change(budget=text, later=True)
     with pytest.raises(SettingsError, match="not 'much'"):
         waiting.change(budget="much", later=True)
-    assert (waiting.path / "resolved.toml").read_text() == table
+    assert waiting.folder.settings() == table
     waiting.change(budget="$24", later=True)
     done = play(waiting.resume())
     assert done.status()["money"] == {"price": 2.0, "budget": 24.0, "spent": 24.0}
@@ -175,7 +176,7 @@ def test_more_items_without_more_money_are_asked_about_by_nobody(tmp_path: Path)
 
 def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path) -> None:
     done = finished(tmp_path, count=40)
-    table = (done.path / "resolved.toml").read_text()
+    table = done.folder.settings()
     taken = labelled(tmp_path / "taken.csv", ids=True, first=5, count=3)
     with pytest.raises(DataError, match="ids of their own"):
         done.change(items=taken, later=True)
@@ -183,7 +184,7 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
         done.change(items=write_pool(tmp_path, 5, first=700), later=True)
     with pytest.raises(DataError):
         done.change(items=tmp_path / "gone.csv", later=True)
-    assert (done.path / "resolved.toml").read_text() == table
+    assert done.folder.settings() == table
     assert done.status()["state"] == "finished"
     new = labelled(tmp_path / "new.csv", ids=True, first=700, count=5)
     done.change(items=new, later=True)
@@ -262,8 +263,21 @@ def test_a_finished_run_with_nothing_to_do_is_left_alone(tmp_path: Path) -> None
         finished(tmp_path)
 
 
-def test_a_run_that_has_not_begun_cannot_change(tmp_path: Path) -> None:
-    done = finished(tmp_path)
-    done.folder.ledger.unlink()
-    with pytest.raises(RunError, match="asked nothing yet"):
-        done.change(budget=50, later=True)
+def test_a_run_that_has_not_begun_cannot_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        cut = Mock(side_effect=KeyboardInterrupt)
+        patch.setattr("stacksl.runs.session.session.Session.open", cut)
+        with pytest.raises(KeyboardInterrupt):
+            finished(tmp_path)
+    begun = Run.open(tmp_path / "run")
+    for use in (
+        lambda: begun.change(budget=50, later=True),
+        lambda: forget(begun.path, "i3"),
+        begun.replay,
+    ):
+        with pytest.raises(RunError, match="asked nothing yet: `stacksl resume"):
+            use()
+    assert begun.resume().status()["state"] == "finished"
+    begun.change(budget=50, later=True)

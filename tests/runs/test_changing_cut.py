@@ -1,10 +1,10 @@
-"""A change of a run that is killed between its writes, and one that adds annotators."""
+"""A change of a run that is killed at its commit, and one that adds annotators."""
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,6 @@ from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.errors import RunError, SettingsError, StackslError
 from stacksl.ledger.store.database import Store
-from stacksl.runs.changes import pending
-from stacksl.runs.storage import folder
 from stacksl.runs.storage.checkpoints import latest
 
 from .changing_cases import finished, labelled
@@ -33,8 +31,8 @@ from .people_cases import (
     write_pool,
 )
 
-WRITES = 7
-"""`resolved.toml`, the classes, the ledger, the state of a finished run, `resolved.toml`; none."""
+CUTS = pytest.mark.parametrize("cut", ["before", "after", None])
+"""When the process is killed: before a change is committed, when it just was, or not at all."""
 
 
 def grudging(row: Row) -> str:
@@ -80,59 +78,58 @@ def learner_of(made: Run) -> dict[str, Any]:
     return dict(saved.arrays)
 
 
-def cut_before(number: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Kill the process before its write of this number; gives how many writes there were."""
-    count = itertools.count(1)
-    last = 0
+def cut_at(cut: str | None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Kill the process at its first commit; gives how many commits there were."""
+    commits = 0
+    commit = Store.commit
 
-    def counted(write: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*args: Any, **more: Any) -> Any:
-            nonlocal last
-            last = next(count)
-            if last == number:
-                raise KeyboardInterrupt
-            return write(*args, **more)
+    def counted(store: Store) -> None:
+        nonlocal commits
+        commits += 1
+        if cut == "before":
+            raise KeyboardInterrupt
+        commit(store)
+        if cut == "after":
+            raise KeyboardInterrupt
 
-        return step
-
-    whole = counted(folder.write_atomic)
-    monkeypatch.setattr(folder, "write_atomic", whole)
-    monkeypatch.setattr(pending, "write_atomic", whole)
-    monkeypatch.setattr(Store, "commit", counted(Store.commit))
-    return lambda: last
+    monkeypatch.setattr(Store, "commit", counted)
+    return lambda: commits
 
 
-@pytest.mark.parametrize("number", range(1, WRITES + 1))
-def test_a_change_that_is_killed_has_not_happened_or_is_finished(
-    played: Run, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+def change_cut(made: Run, change: dict[str, Any], cut: str | None) -> None:
+    """Change a run, killed at the commit where `cut` says so."""
+    with pytest.MonkeyPatch.context() as patch:
+        commits = cut_at(cut, patch)
+        with nullcontext() if cut is None else pytest.raises(KeyboardInterrupt):
+            made.change(**change, later=True)
+        assert commits() == 1, "a change is one transaction"
+
+
+@CUTS
+def test_a_change_that_is_killed_has_happened_whole_or_not_at_all(
+    played: Run, tmp_path: Path, cut: str | None
 ) -> None:
     for name in ("run", "twin"):
         shutil.copytree(played.path, tmp_path / name)
     made, twin, change = Run(tmp_path / "run"), Run(tmp_path / "twin"), wanted(tmp_path)
-    before, status = purchases(made), made.status()
+    before, status = standing(made), made.status()
     expected = twin.change(**change)
-    with monkeypatch.context() as patch:
-        writes = cut_before(number, patch)
-        if number == WRITES:
-            made.change(**change, later=True)
-            assert writes() == WRITES - 1, "each write was cut"
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                made.change(**change, later=True)
-    if number <= 4:
-        assert purchases(made) == before, "the ledger has all of it or nothing"
-    if number == 1:
-        assert made.status() == status
-        assert made.change(**change, later=True) == expected
+    change_cut(made, change, cut)
     with made.ledger as ledger:
         ledger.verify()
+    if cut == "before":
+        assert standing(made) == before
+        assert made.status() == status
+        assert made.change(**change, later=True) == expected
+    assert made.status()["state"] == "stopped"
     made.resume()
     assert purchases(made) == purchases(twin)
     ours, theirs = learner_of(made), learner_of(twin)
     assert ours.keys() == theirs.keys()
     for name, array in ours.items():
         assert np.array_equal(array, theirs[name], equal_nan=True), name
-    assert not [name for name in made.folder.read_toml("resolved.toml") if "pending" in name]
+    assert made.folder.settings() == twin.folder.settings()
+    assert made.folder.classes() == twin.folder.classes()
     expect_sound(play(made, gold_or_none))
     assert made.model.classes == ("bread", "sea", "night")
 
@@ -144,8 +141,7 @@ def gold_or_none(row: Row) -> str:
 
 def test_a_change_that_is_refused_in_part_is_refused_whole(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna,ben", price="anna=3,ben=2")
-    before = {path: path.read_bytes() for path in waiting.path.glob("*.toml")}
-    rows, state = purchases(waiting), waiting.folder.read_state()
+    before, rows = standing(waiting), purchases(waiting)
     more = write_pool(tmp_path, 10, seed=2, first=500)
     for wrong in (
         {"budget": 2},
@@ -158,8 +154,8 @@ def test_a_change_that_is_refused_in_part_is_refused_whole(tmp_path: Path) -> No
     ):
         with pytest.raises(StackslError):
             waiting.change(**{"budget": 30, "items": more} | wrong)
-    assert {path: path.read_bytes() for path in waiting.path.glob("*.toml")} == before
-    assert (purchases(waiting), waiting.folder.read_state()) == (rows, state)
+    assert standing(waiting) == before
+    assert purchases(waiting) == rows
 
 
 def test_a_setting_that_is_refused_leaves_the_state_as_it_was(tmp_path: Path) -> None:
@@ -208,10 +204,13 @@ def test_an_annotator_who_cannot_join_is_a_sentence(
 
 
 def standing(made: Run) -> list[object]:
-    """What a refusal leaves as it is: state, settings, ledger and sheets."""
-    files = [*made.path.glob("*.json"), *made.path.glob("*.toml"), *(made.path / "ask").glob("*")]
+    """What a refusal leaves as it is: state, settings, classes, ledger and sheets."""
+    files = [*made.path.glob("*.json"), *(made.path / "ask").glob("*")]
+    folder = made.folder
     with made.ledger as ledger:
-        return [ledger.head, {path: path.read_bytes() for path in files}]
+        head = ledger.head
+    tables = [folder.settings(), folder.classes(), folder.read_state()]
+    return [head, *tables, {path: path.read_bytes() for path in files}]
 
 
 def test_who_joins_is_paid_of_what_is_promised_already(tmp_path: Path) -> None:
@@ -287,27 +286,20 @@ def test_the_same_money_buys_fewer_labels_of_who_is_dearer(tmp_path: Path) -> No
     expect_sound(done)
 
 
-@pytest.mark.parametrize("number", range(1, 5))
+@CUTS
 def test_a_price_that_is_killed_on_its_way_holds_or_does_not(
-    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cut: str | None
 ) -> None:
     waiting = begin(tmp_path, price="2", budget=12, batch=4, audit=4)
     answer_all(waiting)
     shutil.copytree(waiting.path, tmp_path / "twin")
     twin, change = Run(tmp_path / "twin"), {"annotators": {"carol": "3"}, "budget": 11}
     twin.change(**change)
-    with monkeypatch.context() as patch:
-        writes = cut_before(number, patch)
-        if number == 4:
-            waiting.change(**change, later=True)
-            assert writes() == 3, "each write was cut"
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                waiting.change(**change, later=True)
+    change_cut(waiting, change, cut)
     with waiting.ledger as ledger:
-        assert ledger.price == (3_000_000 if number > 2 else 2_000_000)
+        assert ledger.price == (2_000_000 if cut == "before" else 3_000_000)
         ledger.verify()
-    if number == 1:
+    if cut == "before":
         waiting.change(**change)
     for made in (waiting, twin):
         play(made.resume())

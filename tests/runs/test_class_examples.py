@@ -50,7 +50,8 @@ def test_a_class_is_the_mean_of_its_name_and_examples(tmp_path) -> None:
 
 def test_examples_stay_with_a_run_to_its_end(tmp_path) -> None:
     waiting = begin(tmp_path, classes=listed(tmp_path), names=True)
-    given = read_classes(waiting.path / "classes.csv")
+    given = waiting.folder.classes()
+    assert given == read_classes(listed(tmp_path))
     assert given.examples == (
         ("a loaf from the oven", "crust and crumb"), ("waves at the shore",), (),
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import LedgerCorrupt, RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
+from stacksl.ledger.store.database import Store
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.checkpoints import heads, latest
@@ -72,7 +74,7 @@ def made(first_batch: Run, tmp_path: Path) -> Run:
 
 
 def verify(made: Run) -> None:
-    with Ledger.open(made.path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(made.path / "run.db", readonly=True) as ledger:
         ledger.verify(Head(*mark) for mark in heads(made.path / "checkpoints"))
 
 
@@ -224,7 +226,7 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
     shutil.copytree(made.path, tmp_path / "twin" / "run")
     twin = Run(tmp_path / "twin" / "run")
     twin.change(classes=NEW)
-    theirs = learner_of(twin)
+    theirs, kept = learner_of(twin), made.folder.classes()
 
     def cut(*args: object, **more: object) -> None:
         raise Cut
@@ -236,11 +238,14 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
         with pytest.raises(Cut):
             made.change(classes=NEW)
     verify(made)
-    if step == "before the event":  # nothing has happened, and what is there plays again
-        assert made.replay()["labels"] == told(made, lambda ledger: ledger.learnt)
+    if step == "before the sheets":
         with pytest.raises(SettingsError, match="there already"):
             made.change(classes="  NIGHT")
-    made.resume()
+        made.resume()
+    else:  # nothing has happened, and what is there plays again
+        assert made.folder.classes() == kept
+        assert made.replay()["labels"] == told(made, lambda ledger: ledger.learnt)
+        made.change(classes=NEW)
     assert purchases(made) == purchases(twin)
     ours = learner_of(made)
     assert ours.keys() == theirs.keys()
@@ -310,7 +315,7 @@ def test_more_items_and_forgotten_ones_go_with_it(made: Run, tmp_path: Path) -> 
 def test_what_cannot_be_added_is_refused_before_anything_changes(
     made: Run, pairs: Finished, tmp_path: Path
 ) -> None:
-    table = (made.path / "resolved.toml").read_bytes()
+    table = made.folder.settings(), made.folder.classes()
     for name in ("bread", " Bread ", "BREAD"):
         with pytest.raises(SettingsError, match="there already, as number 1 of 2"):
             made.change(classes=name)
@@ -318,13 +323,12 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(
         made.change(classes="  ")
     with pytest.raises(RunError, match="no item to ask for once more"):
         made.change(reopen=True)
-    assert (made.path / "resolved.toml").read_bytes() == table
+    assert (made.folder.settings(), made.folder.classes()) == table
     with pytest.raises(RunError, match="bring their own options"):
         pairs.run.change(classes=NEW)
     shutil.copytree(pairs.run.path, tmp_path / "lm")
     adapted = Run(tmp_path / "lm")
-    rows = adapted.folder.read_toml("resolved.toml")
-    adapted.folder.write_toml("resolved.toml", {**rows, "model": "sample", "adapt": "lora"}, "")
+    adapted.folder.change_settings({"model": "sample", "adapt": "lora"})
     with pytest.raises(RunError, match="language model's features"):
         adapted.change(classes=NEW)
 
@@ -358,12 +362,11 @@ def plainly_or_none(row: Row) -> str:
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_a_kill_between_the_settings_and_the_classes_loses_nothing(
+def test_classes_that_are_killed_on_their_way_are_not_there(
     classes: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
-    """The digest is written first; until the file follows, the one before it counts as well."""
 
-    def cut(*words: object) -> None:
+    def cut(store: Store) -> None:
         raise Cut
 
     if given:
@@ -371,26 +374,39 @@ def test_a_kill_between_the_settings_and_the_classes_loses_nothing(
     else:
         shutil.copytree(classes.run.path, tmp_path / "run")
         made = Run(tmp_path / "run")
-    before = RunSpec.open(made.folder).dataset.classes or ()
+    before, kept = RunSpec.open(made.folder).dataset.classes or (), made.folder.classes()
     with monkeypatch.context() as patch:
-        patch.setattr("stacksl.runs.changes.pending.write_atomic", cut)
+        patch.setattr(Store, "commit", cut)
         with pytest.raises(Cut):
             made.change(classes="dusk", later=True)
-    assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk"), "it was announced"
+    assert RunSpec.open(made.folder).dataset.classes == before
+    assert made.folder.classes() == kept
+    made.change(classes="dusk", later=True)
     made.change(classes="dawn", later=True)
     assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk", "dawn")
     verify(made)
 
 
-def test_an_edited_file_of_classes_is_refused(tmp_path: Path) -> None:
+def test_an_edited_class_is_refused(tmp_path: Path) -> None:
     made = started(tmp_path)
-    path = made.path / "classes.csv"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text.replace("sea", "see"), encoding="utf-8")
-    with pytest.raises(RunError, match=r"classes\.csv .* does not match its SHA-256.*from a copy"):
-        made.resume()
-    path.unlink()
-    with pytest.raises(RunError, match=r"classes\.csv .* deleted"):
-        made.resume()
-    path.write_text(text, encoding="utf-8")
+    whole = made.folder.database.read_bytes()
+    said = r"the settings or classes in .*run\.db were edited or damaged .*from a copy"
+    for edit in ("UPDATE classes SET name = 'see' WHERE name = 'sea'", "DELETE FROM classes"):
+        with sqlite3.connect(made.folder.database) as connection:
+            assert connection.execute(edit).rowcount > 0
+        connection.close()
+        for use in (
+            made.resume,
+            made.replay,
+            lambda: made.change(classes=NEW),
+            lambda: made.ledger,
+        ):
+            with pytest.raises(LedgerCorrupt, match=said):
+                use()
+        ledger = Ledger.open(made.path / "run.db", readonly=True)
+        with ledger, pytest.raises(LedgerCorrupt, match=said):
+            ledger.verify()
+        (made.path / "run.db").write_bytes(whole)
+        for suffix in ("-wal", "-shm"):  # of the edit
+            (made.path / f"run.db{suffix}").unlink(missing_ok=True)
     assert made.resume().status()["state"] == "waiting"

@@ -179,7 +179,7 @@ def test_answers_that_are_set_aside_make_no_pairs(tmp_path: Path) -> None:
     items = [Item(f"q{n}", f"question {n}", ("yes it is", "no", f"other {n}")) for n in range(20)]
     more: dict[str, Any] = {"labeler": "file", "annotators": "anna,ben", "sheets": "csv"}
     waiting = run(items, budget=8, audit=0, batch=8, mode="pool", out=tmp_path / "run", **more)
-    with Ledger.open(waiting.path / "ledger.db") as ledger:
+    with Ledger.open(waiting.path / "run.db") as ledger:
         ledger.stand("set_aside", "ben")
     waiting.answer(*[fill(path, lambda _: "A") for path in sheets(waiting)])
     assert len(bought(waiting, state="answered", labeler="ben")) == 4

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -14,11 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.errors import RunError, RunLocked
-from stacksl.files import formats
+from stacksl.data import Classes
+from stacksl.errors import LedgerCorrupt, LedgerError, RunError, RunLocked
 from stacksl.files.atomic import write_atomic
+from stacksl.ledger.journal import Beginning
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.schema import FORMAT
+from stacksl.ledger.store.settings import ClassRow, Setting
 from stacksl.runs.storage import folder as folders
-from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
+from stacksl.runs.storage.folder import RunFolder, claim_folder, class_rows, new_folder_name
 
 
 @contextmanager
@@ -41,8 +45,14 @@ with RunFolder(Path(sys.argv[1])).locked():
 
 @pytest.fixture
 def made(tmp_path: Path) -> RunFolder:
-    folder = RunFolder.create(tmp_path / "run")
-    folder.write_toml("run.toml", {}, "nothing")
+    return made_of(tmp_path / "run")
+
+
+def made_of(path: Path, beginning: Beginning | None = None) -> RunFolder:
+    """A run's folder whose run has no item."""
+    folder = RunFolder.create(path)
+    terms = {"run": path.name, "budget": 1, "items": [], "beginning": beginning}
+    Ledger.create(folder.database, **terms).close()
     return folder
 
 
@@ -132,10 +142,24 @@ def test_a_file_is_no_folder(tmp_path) -> None:
 def test_an_empty_folder_and_a_start_that_was_cut_off_are_taken(tmp_path) -> None:
     (tmp_path / "run").mkdir()
     RunFolder.create(tmp_path / "run")
-    (tmp_path / "run" / "resolved.toml").write_text("half = true")
+    (tmp_path / "run" / "run.db.new").write_text("half a database")
     folder = RunFolder.create(tmp_path / "run")
     assert folder.checkpoints.is_dir()
-    assert not (folder.path / "run.toml").exists(), "only a job makes the folder a run"
+    assert not folder.database.exists(), "only its database makes the folder a run"
+    assert made_of(tmp_path / "run").read_state()["state"] == "interrupted"
+    assert not (tmp_path / "run" / "run.db.new").exists()
+
+
+def test_a_run_that_lost_its_database_is_left_alone(made) -> None:
+    """Labels may have been bought for it, and its model is somebody's."""
+    (made.path / "facts.json").touch()
+    made.database.unlink()
+    before = sorted(path.name for path in made.path.iterdir())
+    with pytest.raises(RunError, match=r"another run without its run\.db, or one of an older"):
+        RunFolder.create(made.path)
+    with pytest.raises(RunError, match=r"has no run\.db.*restore the file from a copy"):
+        RunFolder.open(made.path)
+    assert sorted(path.name for path in made.path.iterdir()) == before
 
 
 def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch) -> None:
@@ -157,23 +181,23 @@ def test_a_read_only_folder(tmp_path) -> None:
 def test_no_run_is_named(tmp_path) -> None:
     with pytest.raises(RunError, match="stacksl ls"):
         RunFolder.open(tmp_path / "nowhere")
-    with pytest.raises(RunError, match=r"has no run\.toml"):
+    with pytest.raises(RunError, match=r"has no run\.db"):
         RunFolder.open(tmp_path)
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, step) -> None:
-    path = tmp_path / "state.json"
+    path = tmp_path / "facts.json"
     write_atomic(path, "old")
 
     def full(*words: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, step, full)
-    with pytest.raises(RunError, match=r"cannot write state\.json in .*No space left.*resume"):
+    with pytest.raises(RunError, match=r"cannot write facts\.json in .*No space left.*resume"):
         write_atomic(path, "new")
     assert path.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["state.json"]
+    assert [p.name for p in tmp_path.iterdir()] == ["facts.json"]
 
 
 def test_an_atomic_write_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch) -> None:
@@ -191,7 +215,7 @@ def _kind(handle: int) -> str:
 
 
 def test_states_and_the_one_that_is_read_off_the_lock(made) -> None:
-    assert made.read_state()["state"] == "interrupted", "nothing recorded, nobody there"
+    assert made.read_state()["state"] == "interrupted", "nobody there"
     for state in ("waiting", "finished", "stopped", "failed"):
         made.write_state(state, sentence="so")
         assert made.read_state() == {"state": state, "sentence": "so"}
@@ -201,51 +225,72 @@ def test_states_and_the_one_that_is_read_off_the_lock(made) -> None:
         assert made.read_state()["state"] == "running"
 
 
+def edit(made: RunFolder, statement: str) -> None:
+    with sqlite3.connect(made.database) as connection:
+        assert connection.execute(statement).rowcount > 0
+    connection.close()
+
+
 @pytest.mark.parametrize("text", ["", "{half", "[]", '{"state": "finished"}', "[" * 100_000])
 def test_a_damaged_state_is_refused(made, text) -> None:
-    (made.path / "state.json").write_text(text)
-    with pytest.raises(RunError, match=r"state\.json .* cannot be read .* delete it and `stacksl"):
+    edit(made, f"UPDATE state SET record = '{text}'")
+    with pytest.raises(LedgerCorrupt, match=r"the state in .*run\.db was edited or damaged .*copy"):
         made.read_state()
 
 
-def test_toml_comes_back_as_it_went(made) -> None:
-    table = {"a": 1, "b": 0.1, "c": True, "d": 'say "é\x7f\\\n\t', "e": -0.0, "f": 1e-300, "g": ""}
-    made.write_toml("t.toml", table, "all sorts")
-    assert made.read_toml("t.toml") == table
-    (made.path / "t.toml").write_text("a = ")
-    with pytest.raises(RunError, match="cannot read t.toml"):
-        made.read_toml("t.toml")
-    with pytest.raises(RunError, match="cannot read nowhere.toml"):
-        made.read_toml("nowhere.toml")
+def test_settings_come_back_as_they_went(tmp_path) -> None:
+    table = {"a": 1, "b": 0.1, "c": True, "d": 'say "é\x7f\\\n\t', "e": -0.0, "f": 1e-300, "g": "",
+             "h": [["pool", "a.csv"]]}  # fmt: skip
+    given = {name: Setting(value, "flag") for name, value in table.items()}
+    made = made_of(tmp_path / "run", Beginning({**given, "data": Setting("a.csv")}))
+    assert made.settings() == {**given, "data": Setting("a.csv")}
+    assert made.resolved() == table | {"data": "a.csv"}
+    made.change_settings({"a": 2}, "resume")
+    made.change_settings({"more": 3})
+    changed = {"a": Setting(2, "resume"), "more": Setting(3)}
+    assert made.settings() == given | {"data": Setting("a.csv")} | changed
 
 
-def test_settings_edited_by_hand_are_refused_but_for_run_toml(made) -> None:
-    for name in ("resolved.toml", "run.toml"):
-        made.write_toml(name, {"budget": 100, "gate": "margin"}, "settings")
-        path = made.path / name
-        path.write_text(path.read_text().replace("100", "101"))
-    assert made.read_toml("run.toml") == {"budget": 101, "gate": "margin"}
-    with pytest.raises(RunError, match=r"resolved\.toml .* was edited or damaged .* --config"):
-        RunFolder.open(made.path)
-    path = made.path / "resolved.toml"
-    path.write_text(path.read_text().replace("101", "100") + "# a comment changes nothing\n\n")
-    assert RunFolder.open(made.path).read_toml("resolved.toml")["budget"] == 100
+def test_what_somebody_chose_is_what_another_run_takes(tmp_path) -> None:
+    origins = ("default", "preset", "automatic", "flag", "config", "installed", "environment")
+    given = {origin: Setting(n, origin) for n, origin in enumerate(origins)}
+    named = {"data": "a.csv", "test": "b.csv", "preset": "paper"}
+    facts = {**named, "labels": 40, "version_numpy": "2", "features": "hashing"}
+    given |= {name: Setting(value) for name, value in facts.items()}
+    chosen = {"flag": 3, "config": 4, "installed": 5, "environment": 6}
+    made = made_of(tmp_path / "run", Beginning(given))
+    assert made.config() == chosen | named | {"features": "hashing"}
+    given["model"] = Setting("tiny", "flag")
+    adapting = made_of(tmp_path / "lm", Beginning(given))
+    assert adapting.config() == chosen | named | {"model": "tiny"}
 
 
-@pytest.mark.parametrize(
-    ("found", "has"),
-    [
-        (None, "has no format number"),
-        (formats.RUN - 1, f"has the format number {formats.RUN - 1}"),
-        (formats.RUN + 1, f"has the format number {formats.RUN + 1}"),
-    ],
-)
-def test_a_folder_of_another_format_is_refused(made, found, has) -> None:
-    table = {"budget": 100} if found is None else {formats.FORMAT: found, "budget": 100}
-    table = formats.with_digest(table)
-    text = "\n".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
-    (made.path / "resolved.toml").write_text(text)
-    with pytest.raises(RunError, match=f"format number {formats.RUN}, .*{has}: use the stacksl"):
+def test_classes_come_back_as_they_went(tmp_path) -> None:
+    for number, examples in enumerate([(), (("one", "two"), ())]):
+        given = Classes(("a", "b"), ("the first", ""), examples)
+        made = made_of(tmp_path / str(number), Beginning(classes=class_rows(given)))
+        assert made.classes() == given
+    assert made_of(tmp_path / "without").classes() is None
+
+
+def test_settings_and_classes_edited_by_hand_are_refused(tmp_path) -> None:
+    beginning = Beginning({"budget": Setting(100, "flag")}, [ClassRow("a")])
+    made = made_of(tmp_path / "run", beginning)
+    edit(made, "UPDATE settings SET value = 101 WHERE name = 'budget'")
+    for read in (
+        made.settings, made.resolved, made.config, made.classes, lambda: RunFolder.open(made.path)
+    ):  # fmt: skip
+        with pytest.raises(LedgerCorrupt, match=r"settings or classes in .*run\.db were edited"):
+            read()
+    edit(made, "UPDATE settings SET value = 100 WHERE name = 'budget'")
+    assert RunFolder.open(made.path).resolved()["budget"] == 100
+
+
+@pytest.mark.parametrize("step", [-1, 1])
+def test_a_folder_of_another_format_is_refused(made, step) -> None:
+    edit(made, f"UPDATE format SET number = {FORMAT + step}")
+    said = f"has format {FORMAT + step}, this version of stacksl reads format {FORMAT}: use the"
+    with pytest.raises(LedgerError, match=said):
         RunFolder.open(made.path)
 
 

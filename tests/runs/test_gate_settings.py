@@ -57,7 +57,7 @@ def test_a_run_with_a_new_gate_s_setting_is_played_and_read_again(unsure, tmp_pa
     learner, _ = build_learner(plan.settings, _block(), list(range(10)), 4)
     assert learner.gate == Unsure(level=0.25, ridge=0.5)
     run = plan.start()
-    assert Run.open(run.path).folder.read_toml("run.toml")["level"] == 0.25
+    assert Run.open(run.path).folder.config()["level"] == 0.25
     again = RunSpec.open(run.folder)
     assert again.settings == plan.settings
     assert again.resolved.origin["level"] == "flag"

@@ -242,7 +242,7 @@ def test_without_names_the_first_batch_covers_too(tmp_path) -> None:
 
 def test_another_gate_or_a_huge_pool_is_ranked_as_before(tmp_path, monkeypatch) -> None:
     names = np.eye(3, 8, dtype=np.float32)
-    game = game_of(tmp_path, class_items(40), budget=6, names=names, ranks=True, gate="entropy")
+    game = game_of(tmp_path, class_items(40), budget=6, names=names, ranks=True, gate="contested")
     assert {d.reason for d in next(pooled(game))} == {"rank"}
     monkeypatch.setattr(final, "ITEMS", 5)
     (tmp_path / "b").mkdir()

@@ -263,7 +263,7 @@ def test_a_crash_between_record_and_sheet_loses_no_row(
 def test_a_run_waits_for_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = begin(tmp_path)
     later = time.time() + 400 * 24 * 3600
-    with Ledger.open(waiting.folder.ledger, clock=lambda: later) as ledger:
+    with Ledger.open(waiting.folder.database, clock=lambda: later) as ledger:
         assert len(ledger.open_purchases()) == 6
     monkeypatch.setattr(time, "time", lambda: later)
     answer_all(waiting.resume())

@@ -14,6 +14,7 @@ from stacksl.api import Run, run
 from stacksl.features.cache import VectorCache, text_key
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
+from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage.folder import RunFolder, claim_folder
 
 pytestmark = pytest.mark.usefixtures("generous")
@@ -60,7 +61,7 @@ def test_a_run_of_the_sample_and_its_resume(tmp_path: Path) -> None:
 
     with pytest.raises(Stopped):
         run(None, budget=30, out=out, progress=watch, checkpoint_every=100)
-    assert {"ledger.db", "ledger.db-wal", "ledger.db-shm", "checkpoints"} <= seen
+    assert {"run.db", "run.db-wal", "run.db-shm", "checkpoints"} <= seen
     expect_private(out)
     Run.open(out).resume()
     assert {"report.html", "README.md", "model/model.json", "rounds.parquet"} <= set(modes(out))
@@ -85,11 +86,17 @@ def test_what_others_wrote_is_made_private_and_nothing_is_granted(tmp_path: Path
 
 
 def test_an_older_run_is_closed_to_others_when_it_is_held(tmp_path: Path) -> None:
-    path = RunFolder.create(tmp_path / "run").path
-    path.chmod(0o755)
-    (path / "run.toml").touch(0o644)
-    with RunFolder.open(path).locked():
-        expect_private(path)
+    folder = RunFolder.create(tmp_path / "run")
+    Ledger.create(folder.database, run="r", budget=1, items=[]).close()
+    folder.path.chmod(0o755)
+    folder.database.chmod(0o644)
+    with RunFolder.open(folder.path).locked():
+        expect_private(folder.path)
+        folder.write_state("waiting")
+        with Ledger.open(folder.database) as ledger:
+            ledger.change_settings({"seed": Setting(1)})
+            assert {"run.db", "run.db-wal", "run.db-shm"} <= set(modes(folder.path))
+            expect_private(folder.path)
 
 
 def test_a_claimed_folder_and_one_that_was_there(tmp_path: Path) -> None:
@@ -101,8 +108,8 @@ def test_a_claimed_folder_and_one_that_was_there(tmp_path: Path) -> None:
 def test_a_ledger_with_its_log(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir(0o700)
     items = [ItemRecord("a", "b", 2)]
-    ledger = Ledger.create(tmp_path / "made" / "ledger.db", run="r", budget=1, items=items)
-    assert "ledger.db-wal" in modes(tmp_path / "made")
+    ledger = Ledger.create(tmp_path / "made" / "run.db", run="r", budget=1, items=items)
+    assert "run.db-wal" in modes(tmp_path / "made")
     expect_private(tmp_path / "made")
     ledger.close()
 

@@ -20,7 +20,7 @@ class Cut(BaseException):
 def killed_as_soon_as_it_is_a_run(
     corpus: Any, out: Path, monkeypatch: pytest.MonkeyPatch, **given: Any
 ) -> Run:
-    """A run of `corpus` of which `run.toml` was the last thing written."""
+    """A run of `corpus` of which `run.db` was the last thing written."""
 
     def cut(*_: Any, **__: Any) -> None:
         raise Cut

@@ -84,7 +84,8 @@ def test_a_decision_that_differs_is_named(played, tmp_path, edit) -> None:
         value = (rows[spot].payload["choice"] + 1) % 3
     rows[spot] = replace(rows[spot], payload={**rows[spot].payload, name: value})
     other = fresh(played, tmp_path / "b", budget=9)
-    with pytest.raises(RunError, match=r"round 17 was .* but the replay got .*resolved\.toml"):
+    said = "round 17 was .* but the replay got .*status RUN --settings"
+    with pytest.raises(RunError, match=said):
         replay(rows, other, after=0, compare=True)
 
 
@@ -189,7 +190,7 @@ def test_an_edited_ledger_stops_a_resume(classes, spoil) -> None:
     from contextlib import closing
 
     again = spoil(classes)
-    with closing(sqlite3.connect(again.path / "ledger.db")) as database:
+    with closing(sqlite3.connect(again.path / "run.db")) as database:
         database.execute("update events set payload = replace(payload, '1', '2') where seq = 8")
         database.commit()
     with pytest.raises(LedgerCorrupt, match="8"):
@@ -202,7 +203,7 @@ def test_a_cut_ledger_stops_a_resume(classes, spoil) -> None:
     from contextlib import closing
 
     again = spoil(classes)
-    with closing(sqlite3.connect(again.path / "ledger.db")) as database:
+    with closing(sqlite3.connect(again.path / "run.db")) as database:
         database.execute("delete from events where seq = (select max(seq) from events)")
         database.commit()
     with pytest.raises(LedgerCorrupt):

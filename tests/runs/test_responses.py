@@ -20,7 +20,7 @@ PRICE = 2_500_000
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     items = [ItemRecord(f"item-{n}", f"prompt {n}", 3) for n in range(12)]
     made = Ledger.create(
-        tmp_path / "ledger.db", run="r", budget=10, price=PRICE, money=10 * PRICE, items=items
+        tmp_path / "run.db", run="r", budget=10, price=PRICE, money=10 * PRICE, items=items
     )
     with made:
         yield made

@@ -40,11 +40,13 @@ def cut_off(tmp_path, monkeypatch) -> Run:
 
 
 def test_a_lost_ledger_is_never_made_anew(cut_off) -> None:
-    for path in cut_off.path.glob("ledger.db*"):
+    for path in cut_off.path.glob("run.db*"):
         path.unlink()
-    with pytest.raises(LedgerError, match="is missing"):
+    with pytest.raises(RunError, match=r"has no run\.db.*restore the file from a copy"):
         cut_off.resume()
-    assert not (cut_off.path / "ledger.db").exists()
+    with pytest.raises(RunError, match=r"another run without its run\.db"):
+        run(*class_items(60), budget=12, out=cut_off.path)
+    assert not (cut_off.path / "run.db").exists()
 
 
 def test_rows_in_another_order_are_refused(cut_off) -> None:
@@ -69,8 +71,9 @@ def test_changed_answers_are_refused(cut_off) -> None:
 def test_warnings_survive_a_kill(tmp_path, monkeypatch, phase) -> None:
     monkeypatch.setattr("stacksl.runs.loop.progress.OFTEN", 0.0)
     items, answers = class_items(60)
-    plan = prepare(items, answers, out=tmp_path / "run", settings={"budget": 20, "ridge": 50.0})
-    assert any("ridge" in warning for warning in plan.warnings)
+    test = (items[:3], {item.id: answers[item.id] for item in items[:3]})
+    plan = prepare(items, answers, test=test, out=tmp_path / "run", settings={"budget": 20})
+    assert any("3 of 3 test prompts" in warning for warning in plan.warnings)
 
     def cut(progress) -> None:
         if progress.phase == phase:
@@ -79,7 +82,7 @@ def test_warnings_survive_a_kill(tmp_path, monkeypatch, phase) -> None:
     with pytest.raises(Cut):
         plan.start(cut)
     done = Run(tmp_path / "run").resume()
-    assert any("ridge" in warning for warning in done.status()["warnings"])
+    assert any("3 of 3 test prompts" in warning for warning in done.status()["warnings"])
 
 
 def test_the_curve_knows_nothing_of_later_labels(tmp_path) -> None:
@@ -120,7 +123,7 @@ def test_one_broken_run_hides_no_other(tmp_path) -> None:
     items, answers = class_items(40)
     run(items, answers, budget=4, out=tmp_path / "a")
     run(items, answers, budget=4, out=tmp_path / "b")
-    (tmp_path / "a" / "resolved.toml").write_text("not = [toml")
+    (tmp_path / "a" / "run.db").write_text("no database")
     states = {Path(row["run"]).name: row["state"] for row in list_runs(tmp_path)}
     assert states == {"a": "unreadable", "b": "finished"}
 

@@ -23,7 +23,6 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
-from stacksl.runs.storage.status import begin
 
 if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
@@ -108,7 +107,7 @@ class Plan:
         """
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.session import Session
-        from stacksl.runs.session.setup import keep_rows
+        from stacksl.runs.session.setup import begin, keep_rows
 
         if not self.fits:
             return self.claimed().start(progress)
@@ -122,10 +121,9 @@ class Plan:
             spec = replace(self.spec, data=data, test_source=source)
             if self.dataset.rejected:
                 write_rejected(self.dataset, folder.path / "rejected.jsonl")
-            begin(folder, self.warnings, self.labeler)
             if self.rows is not None:
                 keep_rows(spec, self.rows)
-            spec.write()  # run.toml last: with it the folder is a run
+            begin(spec, self.warnings, self.labeler)  # last: with run.db the folder is a run
         with Session.open(spec, progress or silent, labeler=self.labeler) as session:
             session.play()
         return Run(folder.path)
@@ -209,7 +207,7 @@ def _read_sources(
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
     source, held = _sources(data, test, settings)
-    classes = given_classes(None, settings)
+    classes = given_classes(settings)
     if source is not None:
         sources = load(source, held, settings, classes=classes)
     else:

@@ -67,9 +67,7 @@ class StoredRun:
         """The run's ledger, to read."""
         from stacksl.ledger.ledger import Ledger
 
-        if not self.folder.ledger.exists():
-            raise RunError(f"the run {self.path} has no ledger yet: it stopped before round 1")
-        return Ledger.open(self.folder.ledger, readonly=True)
+        return Ledger.open(self.folder.database, readonly=True)
 
     def status(self) -> dict[str, Any]:
         """The status of the run, as `stacksl status --json` prints it."""

@@ -11,7 +11,7 @@ from stacksl.api.reading import StoredRun
 from stacksl.errors import RunError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
-from stacksl.runs.spec import PENDING, RunSpec
+from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.status import expect_labeler
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Run(StoredRun):
                 return self
             spec = RunSpec.open(self.folder, None if data is None else str(data))
             wanted = spec.with_training(settings or {})
-            if data is not None and self.folder.ledger.exists():
+            if data is not None:
                 with self.ledger as ledger:  # before the state is written
                     ledger.check_items(records_of(spec))
             if spec.settings.adapts:
@@ -73,8 +73,7 @@ class Run(StoredRun):
 
     def _finished(self, settings: Mapping[str, Any] | None) -> bool:
         """Whether the run has finished and all its results are on disk."""
-        pending = PENDING in self.folder.resolved()
-        finished = self.folder.read_state()["state"] == "finished" and not pending
+        finished = self.folder.read_state()["state"] == "finished"
         if finished and settings:
             raise RunError(f"the run {self.path} has finished: no setting of it can change")
         return bool(finished) and self.folder.has_results()

@@ -79,6 +79,7 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("report", "Look", ls.report),
     ("ls", "Look", ls.ls),
     ("data check", "Look", data.check),
+    ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
     ("ledger replay", "Look", ledger.replay),

@@ -24,7 +24,7 @@ Rank the answers of a bank, of which each question names one by id or text:
 The paper's Algorithm 2:
     stacksl run train.jsonl --preset paper
 An earlier run again, with another seed:
-    stacksl run --config runs/first/run.toml --seed 1
+    stacksl run --config runs/first --seed 1
 
 Take what a colleague filled in:
     stacksl answer runs/first sheets/0001.xlsx
@@ -145,6 +145,11 @@ A file without labels:
     stacksl data check questions.csv --classes classes.txt
 Is the test set really unseen?
     stacksl data check train.csv --against test.csv
+
+Where the database of a run is:
+    stacksl ledger path runs/first
+For a script:
+    stacksl ledger path runs/first --json
 
 Was any row edited or cut?
     stacksl ledger verify runs/first

@@ -194,9 +194,9 @@ Preset = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE",
+        metavar="RUN|FILE",
         rich_help_panel=LEARN,
-        help="Settings from a TOML file, such as another run's run.toml; flags go before it.",
+        help="The settings of another run, by its folder, or of a TOML file; flags go before them.",
     ),
 ]
 Set = Annotated[

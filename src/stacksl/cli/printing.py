@@ -44,6 +44,21 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
+def as_toml(value: object) -> str:
+    r"""A number, a text or a list of these as TOML writes it.
+
+    >>> as_toml(["a\x7f", 1, True])
+    '["a\\u007f", 1, true]'
+    """
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_toml, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def visible(text: str) -> str:
     r"""`text` with control characters escaped, so that no text of a file commands the terminal.
 

@@ -1,7 +1,7 @@
 """Files and hubs to (items, answers), and back."""
 
 from stacksl.data.checking import check, overlap
-from stacksl.data.classes import Bank, Classes, read_bank, read_classes, write_classes
+from stacksl.data.classes import Bank, Classes, read_bank, read_classes
 from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.reading import as_written, read, rows_of
 from stacksl.data.sample import sample
@@ -25,7 +25,6 @@ __all__ = [
     "sample",
     "table_of",
     "write",
-    "write_classes",
     "write_rejected",
     "write_table",
 ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,17 +169,6 @@ def _answers_of(columns: Iterable[str], place: Path) -> str:
     return found[0]
 
 
-def write_classes(classes: Classes) -> str:
-    """The text that `read_classes` reads again."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    given = classes.examples
-    writer.writerow([*_HEADER, _EXAMPLES] if given else _HEADER)
-    for row, pair in enumerate(zip(classes.names, classes.descriptions, strict=True)):
-        writer.writerow([*pair, _cell(given[row] if row < len(given) else ())] if given else pair)
-    return buffer.getvalue()
-
-
 def _text(path: Path) -> str:
     with reading(path):
         raw = path.read_bytes()
@@ -228,7 +216,7 @@ def _lines(text: str, place: Path) -> Iterator[_Line]:
         else:
             named = dict(zip(columns, cells, strict=False))
             said = named.get("description", "").strip()
-            yield _Line(number, cells[0], said, _examples(named.get(_EXAMPLES, "")))
+            yield _Line(number, cells[0], said, _tidy(named.get(_EXAMPLES, "").split("|")))
 
 
 def _json_lines(text: str, place: Path) -> Iterator[_Line]:
@@ -261,24 +249,6 @@ def _object(line: str) -> dict[str, Any] | None:
 
 def _are_texts(values: Iterable[object]) -> bool:
     return all(isinstance(value, str) for value in values)
-
-
-def _examples(cell: str) -> tuple[str, ...]:
-    """The examples in a cell: with `|` between them, or a JSON list as `_cell` writes it."""
-    if cell.startswith("["):
-        try:
-            listed = json.loads(cell)
-        except (ValueError, RecursionError):
-            listed = None
-        if isinstance(listed, list) and _are_texts(listed):
-            return _tidy(listed)
-    return _tidy(cell.split("|"))
-
-
-def _cell(examples: Sequence[str]) -> str:
-    """The examples as one cell."""
-    bare = "|".join(examples)
-    return bare if _examples(bare) == tuple(examples) else json.dumps(list(examples))
 
 
 def _tidy(examples: Iterable[str]) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def load_block(
     if fingerprint is not None and about["fingerprint"] != fingerprint:
         raise FeatureError(
             f"the run's features were made by {about['fingerprint'][:12]}, but the feature map here"
-            f" is {fingerprint[:12]}: resume with the versions and weights in resolved.toml"
+            f" is {fingerprint[:12]}: resume with the versions and weights that it began with"
         )
     rows = _load(folder, about, "rows")
     gathered = about.get("gathered") or {}

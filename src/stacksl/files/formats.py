@@ -1,7 +1,7 @@
 """Format numbers and digests of the files that a run keeps and reads again.
 
 A file that decides a prediction or a number carries the SHA-256 of its own content, so that one
-write holds both: a JSON or TOML table under the key `sha256`, a safetensors file in its header.
+write holds both: a JSON table under the key `sha256`, a safetensors file in its header.
 The content is hashed, not its layout: a table may be indented differently.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 
 from stacksl.errors import RunError
 
-RUN = 2  # of a run's folder, in its `resolved.toml`
 CHECKPOINT = 2
 MODEL = 3  # of a linear model's folder, in its `model.json`
 LANGUAGE_MODEL = 4  # of an adapted language model's folder, in its `lm.json`

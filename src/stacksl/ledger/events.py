@@ -29,6 +29,7 @@ EVENTS: Final = (
     "refreshed",
     "class_added",
     "budget",
+    "settings",
 )
 STANDINGS: Final = ("set_aside", "kept")
 PURPOSES: Final = ("train", "audit", "owned")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.accounts import Accounts, Pending
-from stacksl.ledger.events import Row, read_certificate
+from stacksl.ledger.events import Row, canonical, read_certificate
 from stacksl.ledger.grants import release_all
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.store.chain import Heads, Link, chain, genesis, walk
@@ -18,6 +18,17 @@ from stacksl.ledger.store.database import Store, place_file, remove_file
 from stacksl.ledger.store.items import Items
 from stacksl.ledger.store.private import PrivateTables
 from stacksl.ledger.store.schema import TERMS, make_tables
+from stacksl.ledger.store.settings import (
+    ClassRow,
+    Setting,
+    digest_of,
+    expect_digest,
+    make_salt,
+    read_state,
+    write_classes,
+    write_settings,
+    write_state,
+)
 from stacksl.types import Decision
 
 T = TypeVar("T")
@@ -27,18 +38,38 @@ _MOST_PENDING: Final = 1024  # entries that may be kept in memory
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a run may spend: labels, and micro-units of money in all and a label."""
+    """What a run may spend: labels, and micro-units of money in all and a label.
+
+    `created` is in microseconds since the epoch, `settings` the digest of settings and classes as
+    the run begins.
+    """
 
     run: str
     budget: int
     money: int | None
     price: int
-    created: int  # microseconds since the epoch
+    created: int
+    settings: str = ""
 
     @property
     def genesis(self) -> str:
         """The hash that row 1 of the chain follows."""
-        return genesis(self.run, self.budget, self.money, self.price, self.created)
+        return genesis(astuple(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a run has before its first row, besides its terms and items.
+
+    Attributes:
+        settings: what it is made with.
+        classes: those that were given.
+        state: of the run, `running`, with the `facts` beside it.
+    """
+
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    classes: Sequence[ClassRow] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Journal:
@@ -78,8 +109,8 @@ class Journal:
         return self._pending
 
     @staticmethod
-    def create(path: Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
-        """Write the terms and the items of a new run; a file appears whole or not at all.
+    def create(path: Path, terms: Terms, items: Iterable[ItemRecord], beginning: Beginning) -> None:
+        """Write the database of a new run; the file appears whole or not at all.
 
         Raises:
             LedgerError: the terms are invalid, or the path exists or cannot be written.
@@ -94,7 +125,7 @@ class Journal:
         draft = path.with_name(path.name + ".new")
         remove_file(draft)  # left by a process that was killed here
         try:
-            _write_new(draft, terms, items)
+            _write_new(draft, terms, items, beginning)
             place_file(draft, path)
         except BaseException:
             remove_file(draft)
@@ -162,6 +193,23 @@ class Journal:
         if self.pending.entries:
             self.durably(lambda pending: None)
 
+    def change_settings(
+        self, changes: Mapping[str, Setting | None], classes: Sequence[ClassRow] | None
+    ) -> None:
+        """Change settings and, where they are given, replace the classes; see `Ledger`."""
+        with self.together():
+            expect_digest(self._store)  # an edit by hand must not get a digest of its own
+            write_settings(self._store, changes)
+            if classes is not None:
+                write_classes(self._store, classes)
+            payload = canonical({"digest": digest_of(self._store)})
+            self.pending.record("settings", payload=payload)
+
+    def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
+        """Replace the state of the run."""
+        with self.together():
+            write_state(self._store, state, facts)
+
     def add_items(self, records: Iterable[ItemRecord]) -> int:
         """Add the records that are new; gives how many those were."""
         records = list(records)
@@ -212,6 +260,8 @@ class Journal:
             if link.entry.event == "round":
                 accounts.expect_epoch(link.entry)
             accounts.apply(link.entry)
+        expect_digest(self._store)
+        read_state(self._store)
 
     def _check_beside(self, link: Link) -> None:
         """Compare the tables beside the chain with the hashes in a row."""
@@ -292,12 +342,16 @@ class Journal:
         return Pending(accounts, self.items, self.private, self._clock)
 
 
-def _write_new(path: Path, terms: Terms, items: Iterable[ItemRecord]) -> None:
+def _write_new(path: Path, terms: Terms, items: Iterable[ItemRecord], beginning: Beginning) -> None:
     store = Store(path)
     try:
         with store.writing():
             make_tables(store.connection)
-            store.insert(TERMS, [asdict(terms)])
+            make_salt(store)
+            write_settings(store, beginning.settings)
+            write_classes(store, beginning.classes)
+            write_state(store, "running", beginning.facts)
+            store.insert(TERMS, [asdict(replace(terms, settings=digest_of(store)))])
             Items.write(store, items)
             store.commit()
     finally:

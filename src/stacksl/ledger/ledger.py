@@ -9,15 +9,16 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from stacksl.ledger import grants
 from stacksl.ledger.events import Row, canonical, owned_decision
-from stacksl.ledger.journal import Journal, Terms
+from stacksl.ledger.journal import Beginning, Journal, Terms
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt, Said
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.database import Store, expect_file
 from stacksl.ledger.store.schema import expect_format
+from stacksl.ledger.store.settings import ClassRow, Setting
 from stacksl.ledger.transactions import lease, post, received, release, renewal, settle
 from stacksl.types import Decision, Label
 
@@ -39,7 +40,7 @@ class Ledger(LedgerReader):
     Example:
         >>> import tempfile
         >>> ledger = Ledger.create(
-        ...     tempfile.mkdtemp() + "/ledger.db", run="demo", budget=1,
+        ...     tempfile.mkdtemp() + "/run.db", run="demo", budget=1,
         ...     items=[ItemRecord("q1", "Is it so?\\nyes\\nno", 2)])
         >>> ledger.budget, ledger.spent, ledger.left
         (1, 0, 1)
@@ -61,9 +62,10 @@ class Ledger(LedgerReader):
         money: int | None = None,
         price: int = 0,
         items: Iterable[ItemRecord],
+        beginning: Beginning | None = None,
         clock: Clock = time.time,
     ) -> Ledger:
-        """Create the ledger of a run.
+        """Create the database of a run.
 
         Args:
             path: the file.
@@ -72,13 +74,14 @@ class Ledger(LedgerReader):
             money: the most it may spend, in micro-units; None for no limit.
             price: the most one label may cost, in micro-units.
             items: all items of the run.
+            beginning: settings, classes and state of the run.
             clock: gives seconds since the epoch.
 
         Raises:
             LedgerError: the file exists, or the database cannot be written.
         """
         terms = Terms(run, budget, money, price, created=int(clock() * 1e6))
-        Journal.create(Path(path), terms, items)
+        Journal.create(Path(path), terms, items, beginning or Beginning())
         return cls(Store(Path(path)), clock)
 
     @classmethod
@@ -288,6 +291,23 @@ class Ledger(LedgerReader):
             LedgerError: below what is spent or reserved.
         """
         self._journal.durably(lambda pending: grants.set_budget(pending, labels, money, detail))
+
+    def change_settings(
+        self,
+        changes: Mapping[str, Setting | None],
+        classes: Sequence[ClassRow] | None = None,
+    ) -> None:
+        """Change what the run is made with, as a `settings` row with the new digest.
+
+        Args:
+            changes: the settings to set or, with None, to remove.
+            classes: all classes from here on; None leaves them as they are.
+        """
+        self._journal.change_settings(changes, classes)
+
+    def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
+        """Replace the state of the run, with the `facts` beside it (JSON values)."""
+        self._journal.write_state(state, facts)
 
     def add_items(self, records: Iterable[ItemRecord]) -> int:
         """Add items to the run; gives how many were new. Items that are there already are ignored.

@@ -65,9 +65,13 @@ def expect_known(event: str, purpose: str | None) -> None:
         LedgerCorrupt: no version writes such an event or purpose.
     """
     if event not in EVENTS:
-        raise LedgerCorrupt(f"a ledger has the events {', '.join(EVENTS)}; got '{event}'")
+        raise LedgerCorrupt(
+            f"the ledger of a run has the events {', '.join(EVENTS)}; got '{event}'"
+        )
     if purpose not in _KNOWN:
-        raise LedgerCorrupt(f"a ledger has the purposes {', '.join(PURPOSES)}; got another")
+        raise LedgerCorrupt(
+            f"the ledger of a run has the purposes {', '.join(PURPOSES)}; got another"
+        )
 
 
 def price_of(entry: Entry) -> int:

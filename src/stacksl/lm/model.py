@@ -294,7 +294,7 @@ class LanguageModel:
         return self._worker
 
     def facts(self) -> dict[str, Any]:
-        """How it was computed: what a resumed run must have alike, for `resolved.toml`."""
+        """How it was computed: what a resumed run must have alike."""
         from stacksl.lm.scoring.paths import load_torch
 
         base, used = self._worker.base, self._worker.used

@@ -249,7 +249,7 @@ def decisions(facts: Facts) -> str:
     """What the ledger holds of each decision."""
     kind = "question" if facts.method.mode == "pool" else "round"
     return (
-        f"`ledger.db` records {plural(facts.budget.rounds, 'decision')}, one for each {kind}: the"
+        f"`run.db` records {plural(facts.budget.rounds, 'decision')}, one for each {kind}: the"
         " choice, the statistic, the threshold and the reason."
     )
 

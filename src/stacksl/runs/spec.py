@@ -1,7 +1,6 @@
 """The specification of a run: all that is known before its first round.
 
-`run.toml` has the settings that differ from the defaults; `resolved.toml` has every setting with
-its origin, the place of the data, and the versions.
+The run's database has every setting with its origin, the place of the data, and the versions.
 """
 
 from __future__ import annotations
@@ -10,15 +9,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from stacksl.data import Classes, Dataset, write_classes
+from stacksl.data import Classes, Dataset
 from stacksl.errors import RunError, SettingsError
-from stacksl.files.atomic import write_atomic
-from stacksl.runs.items.reading import CLASSES, Kept, given_classes, keep_retrieved
+from stacksl.ledger.store.settings import Setting
+from stacksl.runs.items.reading import Kept
 from stacksl.runs.items.sources import More, Sources, load, with_more
 from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.fields import Settings
@@ -34,17 +32,12 @@ from stacksl.runs.storage.tombstones import as_it_was
 from stacksl.types import Item
 from stacksl.version import __version__
 
-PENDING = "pending"  # prefix in `resolved.toml` of a change that is not in the ledger yet
-REOPEN = "pending_reopen"
-PENDING_CLASSES = "pending_classes"
-
 CHANGEABLE = {
     "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
     "weight_decay",
 }  # fmt: skip
 """Settings that may change during a run: how its refits are trained."""
 
-CLASSES_DIGEST = "classes_sha256"  # in `resolved.toml`: of the file of classes
 
 LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "numba", "torch", "sentence-transformers",
@@ -77,9 +70,7 @@ class RunSpec:
     `data` and `test_source` name the sources: a path, or `sample`; items made in Python are written
     into the run's folder and read from there. `budget` (but for its price, the present one) and
     `audit` (the labels that measure the final model) are those at the start of the run, `more` the
-    files added since, and `now` the changed budget, if any. With `pending` the last change is not
-    in the ledger yet, and with `reopen` that change buys one more label of items answered with no
-    class.
+    files added since, and `now` the changed budget, if any.
     """
 
     folder: RunFolder
@@ -91,8 +82,6 @@ class RunSpec:
     audit: int = 0
     more: tuple[More, ...] = ()
     now: Terms | None = None
-    pending: bool = False
-    reopen: bool = False
 
     @property
     def terms(self) -> Terms:
@@ -114,27 +103,19 @@ class RunSpec:
         """The test set of the final model."""
         return self.sources.test
 
-    def write(self) -> None:
-        """Write `run.toml` and `resolved.toml`, and the classes that were given."""
-        if self.settings.classes is not None and self.sources.classes is not None:
-            write_atomic(self.folder.path / CLASSES, write_classes(self.sources.classes))
-        keep_retrieved(self.folder, self.settings, self.dataset, self.test)
-        facts: dict[str, Any] = {"data": self.data}
-        if self.test_source is not None:
-            facts["test"] = self.test_source
-        preset = {} if self.resolved.preset is None else {"preset": self.resolved.preset}
-        everything = {k: v for k, v in self.settings.model_dump().items() if v is not None}
-        counted: dict[str, Any] = {"labels": self.budget.labels, "price_micro": self.budget.price}
-        counted |= {"audit_labels": self.audit, CLASSES_DIGEST: _classes_digest(self.folder)}
-        if self.budget.money is not None:
-            counted["money_micro"] = self.budget.money
-        found = {f"column_{role}": name for role, name in self.dataset.columns.items()}
-        origin = {f"origin_{name}": where for name, where in self.resolved.origin.items()}
-        everything |= {**counted, **found, **versions(self.settings.plugins), **origin}
-        self.folder.write_resolved({**facts, **preset, **everything})
-        self.folder.write_toml(
-            "run.toml", {**facts, **self.resolved.explicit()}, "what differs from the defaults"
-        )
+    def table(self) -> dict[str, Setting]:
+        """All that the run is made with: settings, data, budget, columns, versions."""
+        facts: dict[str, Any] = {"data": self.data, "test": self.test_source}
+        facts |= {"preset": self.resolved.preset, "labels": self.budget.labels}
+        facts |= {"price_micro": self.budget.price, "money_micro": self.budget.money}
+        facts["audit_labels"] = self.audit
+        facts |= {f"column_{role}": name for role, name in self.dataset.columns.items()}
+        facts |= versions(self.settings.plugins)
+        origin = self.resolved.origin
+        values = self.settings.model_dump().items()
+        found = {name: Setting(value, origin.get(name)) for name, value in values}
+        found |= {name: Setting(value) for name, value in facts.items()}
+        return {name: each for name, each in found.items() if each.value is not None}
 
     @classmethod
     def open(cls, folder: RunFolder, data: str | None = None) -> RunSpec:
@@ -145,25 +126,26 @@ class RunSpec:
             SettingsError: a plugin of the run cannot be imported.
             DataError: if the data file is missing.
         """
-        table = folder.resolved()
+        stored = folder.settings()
+        table = {name: setting.value for name, setting in stored.items()}
         load_plugins(table.get("plugins"))
         kind = settings_type(table["gate"])
         try:
             settings = kind(**{k: table[k] for k in kind.model_fields if k in table})
         except ValueError as fault:  # such as of a plugin's gate that has changed since
             raise RunError(
-                f"resolved.toml of the run {folder.path} is not of this version of stacksl"
+                f"the settings of the run {folder.path} are not of this version of stacksl"
                 f" ({__version__}): {fault}"
             ) from fault
-        origin = {k: str(table.get(f"origin_{k}", "default")) for k in kind.model_fields}
+        origins = {name: setting.origin for name, setting in stored.items()}
+        origin = {name: origins.get(name) or "default" for name in kind.model_fields}
         budget = Budget(int(table["labels"]), table.get("money_micro"), int(table["price_micro"]))
         source = data or _beside(folder, str(table["data"]))
         columns = {
             k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
         }
         held = None if table.get("test") is None else _beside(folder, str(table["test"]))
-        _expect_classes(folder, table)
-        kept = given_classes(folder, settings)
+        kept = folder.classes()
         classes = _began(kept, table)
         near = Kept.read(folder)
         sources = load(
@@ -177,7 +159,6 @@ class RunSpec:
             own_copy=Path(source) == (folder.path / OWN).resolve(),
         )
         sources = sources if kept is None else sources.with_classes(kept)
-        sources = sources.with_added_classes(_pending_classes(table, sources.classes))
         resolved = Resolved(settings, origin, table.get("preset"))
         more = tuple(More(*each) for each in table.get("more", ()))
         for each in more:
@@ -185,28 +166,13 @@ class RunSpec:
         sources = as_it_was(folder, sources)
         audit = int(table["audit_labels"])
         now = _terms(table)
-        pending = bool(table.get(PENDING)), bool(table.get(REOPEN))
-        return cls(folder, resolved, sources, budget, source, held, audit, more, now, *pending)
-
-    def announce_classes(self, text: str) -> None:
-        """Add the digest of the next file of classes to `resolved.toml`.
-
-        The digest of the present file stays valid until the next one is written, so that a kill
-        between the two writes loses nothing.
-        """
-        table = self.folder.resolved()
-        known = str(table[CLASSES_DIGEST]).split(",")
-        new = sha256(text.encode()).hexdigest()
-        if new not in known:
-            table[CLASSES_DIGEST] = f"{_classes_digest(self.folder)},{new}"
-            self.folder.write_resolved(table)
+        return cls(folder, resolved, sources, budget, source, held, audit, more, now)
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Add `facts` on how the run computes to `resolved.toml`; known ones are not changed."""
-        table = self.folder.resolved()
-        if facts.keys() - table.keys():
-            everything = {**facts, **table}
-            self.folder.write_resolved(everything)
+        """Add `facts` on how the run computes to its settings; known ones are not changed."""
+        known = self.folder.resolved()
+        if new := {name: value for name, value in facts.items() if name not in known}:
+            self.folder.change_settings(new)
 
     def with_training(self, settings: Mapping[str, Any]) -> Settings:
         """The run's settings with changed settings of training.
@@ -228,8 +194,7 @@ class RunSpec:
         """This spec with changed settings of training, and a warning for each change.
 
         The bought labels are kept, so that a refit which ran out of memory or diverged loses none;
-        later purchases depend on the new model. The caller must hold the run's lock, since
-        `resolved.toml` is written.
+        later purchases depend on the new model. The caller must hold the run's lock.
 
         Raises:
             SettingsError: see `with_training`.
@@ -239,10 +204,7 @@ class RunSpec:
         differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if not differ:
             return self, []
-        table = self.folder.resolved()
-        table |= {name: new for name, (_, new) in differ.items()}
-        table |= {f"origin_{name}": "resume" for name in differ}
-        self.folder.write_resolved(table)
+        self.folder.change_settings({name: new for name, (_, new) in differ.items()}, "resume")
         origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
         said = [
             f"{name} was {old} until the run was resumed with {new}"
@@ -261,25 +223,6 @@ class RunSpec:
         ]
 
 
-def _classes_digest(folder: RunFolder) -> str:
-    """The SHA-256 of a run's file of classes, empty where it has none."""
-    path = folder.path / CLASSES
-    return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
-
-
-def _expect_classes(folder: RunFolder, table: Mapping[str, Any]) -> None:
-    """Check that the file of classes is the one that the run wrote.
-
-    Raises:
-        RunError: it is not.
-    """
-    if _classes_digest(folder) not in str(table[CLASSES_DIGEST]).split(","):
-        raise RunError(
-            f"{CLASSES} of the run {folder.path} was edited, damaged or deleted (its content does"
-            " not match its SHA-256): restore it from a copy"
-        )
-
-
 def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
     """The classes at the start of the run, of those in its folder."""
     first = table.get("classes_began")
@@ -287,12 +230,6 @@ def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
         return kept
     known = slice(int(first))
     return Classes(kept.names[known], kept.descriptions[known], kept.examples[known])
-
-
-def _pending_classes(table: Mapping[str, Any], known: Classes | None) -> dict[str, str]:
-    """The classes of a pending change that the file does not have yet, with descriptions."""
-    names = () if known is None else known.names
-    return {name: said for name, said in table.get(PENDING_CLASSES, ()) if name not in names}
 
 
 def _terms(table: Mapping[str, Any]) -> Terms | None:

@@ -42,7 +42,7 @@ def test_a_loss_is_the_cross_entropy_before_its_round() -> None:
     source = heavy_stream(1, rounds=40, share=0.1)
     played = playing.play(
         source, {"name": "always"}, 40, scorer="sgd", marks=range(1, 41),
-        settings={"track": "theta", "kl_weight": 0.0, "clip": "none", "learning_rate": 1.0},
+        settings={"kl_weight": 0.0, "clip": "none", "learning_rate": 1.0},
     )  # fmt: skip
     found = losses(source, played)
     assert found[0] == pytest.approx(np.log(4.0)), "θ = 0"
@@ -58,7 +58,7 @@ def test_the_levels_are_the_scorers_own(name: str) -> None:
     numbers = clipped(source, line(name, 10.0), 0)
     played = playing.play(
         source, {"name": "always"}, 300, scorer="sgd", marks=range(1, 301),
-        settings={"track": "theta", "kl_weight": 0.0, "learning_rate": 10.0, **CLIPS[name]},
+        settings={"kl_weight": 0.0, "learning_rate": 10.0, **CLIPS[name]},
     )  # fmt: skip
     found = losses(source, played)
     rho = levels(found, CLIPS[name])

@@ -41,7 +41,7 @@ def expect_books(run: stacksl.Run) -> Counter[str]:
     costs: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
     for row in rows:
         costs[row["item"], row["slot"]][row["call"]] = row.get("cost", row.get("most"))
-    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         ledger.verify()
         found, most, paid = ledger.export(), ledger.price, 0
         for row in found:

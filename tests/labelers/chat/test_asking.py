@@ -80,9 +80,8 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
     with serving(chat_server.broken) as server:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
     folder = RunFolder(tmp_path / "run")
-    table = folder.resolved()
-    assert table["label_template_text"] == DEFAULT
-    folder.write_resolved({**table, "url": "http://127.0.0.1:1/v1"})
+    assert folder.resolved()["label_template_text"] == DEFAULT
+    folder.change_settings({"url": "http://127.0.0.1:1/v1"}, "flag")
     with pytest.raises(SettingsError, match="what was allowed"):
         stacksl.Run.open(folder.path).resume()
 

@@ -117,7 +117,7 @@ def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -
         with serving(right) as server:
             run = begin(server, tmp_path / f"run-{tokens}", answer_tokens=tokens)
             assert {body["max_tokens"] for body in server.bodies} == {tokens or 8}
-        with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        with Ledger.open(run.path / "run.db", readonly=True) as ledger:
             prices.append(ledger.price)
     assert prices[1] - prices[0] == 2 * (500 - 8) * 200 + 2 * 2 * 100  # two bytes more each
 
@@ -168,7 +168,7 @@ def test_a_crash_between_request_and_answer_counts_as_spent(tmp_path: Path) -> N
         run.resume()
     assert expect_books(run) == {"label": 6}
     row = json.loads(first)
-    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         (price,) = [r["price"] for r in ledger.export() if r["item"] == row["item"]]
     assert price == row["most"] + 100 * 100 + 200
 
@@ -255,7 +255,7 @@ def test_a_budget_in_dollars_is_exact(mode: str, tmp_path: Path) -> None:
         run = begin(server, tmp_path / "run", **rates, budget="$0.001", mode=mode)
         assert run.status()["state"] == "finished"
         found = expect_books(run)
-        with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        with Ledger.open(run.path / "run.db", readonly=True) as ledger:
             assert ledger.money == 1000  # micro-units
             assert found == {"label": 1000 // ledger.price}
             cost = -(-(100 * 15 + 60) // 100)  # 15.6, rounded up
@@ -274,7 +274,7 @@ def test_each_call_is_charged_at_what_it_used(tmp_path: Path) -> None:
         run = begin(server, tmp_path / "run", concurrency=1)
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
-    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         assert ledger.spent_money == sum(100 * 50 * n + 200 * n for n in range(1, 7))
 
 
@@ -289,7 +289,7 @@ def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path:
         assert found["state"] == "waiting"
         (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
         assert "beyond the ledger" not in named
-        with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        with Ledger.open(run.path / "run.db", readonly=True) as ledger:
             prices = sorted(
                 int(str(r["price"])) for r in ledger.export() if r["state"] == "answered"
             )

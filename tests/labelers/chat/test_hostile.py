@@ -84,7 +84,7 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
         run = begin(server, tmp_path / "run", concurrency=1)
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
-    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         assert ledger.spent_money == 6 * (100 * 100 + 200)  # what was refused costs nothing
 
 
@@ -113,7 +113,7 @@ def test_a_refusal_costs_nothing_and_the_run_goes_on(
         again = run.resume()
     assert again.status()["state"] == "finished"
     assert expect_books(again) == {"label": 6}
-    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         assert ledger.spent_money == 6 * (100 * 100 + 200)
 
 
@@ -162,7 +162,7 @@ def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
         assert found["state"] == "waiting"
         assert "cost more than was reserved" in found["sheets"][0]["why"]
         (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
-        with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+        with Ledger.open(run.path / "run.db", readonly=True) as ledger:
             most = ledger.price
         sent = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
         cost, reserved = 10_000_000 * 100 + 5 * 200, sent[4]["most"]
@@ -246,7 +246,7 @@ def test_killed_between_request_and_entry(answered: bool, tmp_path: Path) -> Non
     assert expect_books(run) == {"label": 6}
     assert len(server.bodies) == (6 if answered else 7)
     spent = 6 * (100 * 100 + 200) + (0 if answered else lines[-1]["most"])
-    with Ledger.open(run.path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         assert ledger.spent_money == spent
 
 

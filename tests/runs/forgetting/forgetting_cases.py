@@ -66,7 +66,7 @@ def holding(*places: Path) -> set[str]:
 
 
 def verify(path: Path) -> None:
-    with Ledger.open(path / "ledger.db", readonly=True) as ledger:
+    with Ledger.open(path / "run.db", readonly=True) as ledger:
         ledger.verify(Head(*mark) for mark in heads(path / "checkpoints"))
 
 

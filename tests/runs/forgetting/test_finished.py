@@ -19,13 +19,15 @@ def test_items_in_memory_leave_the_copy_in_the_folder(
 ) -> None:
     made = spoil(pairs)
     item = pairs.items[3]
-    table = made.folder.read_toml("resolved.toml")  # the copy lies elsewhere
-    here = {
-        k: v.replace(str(pairs.run.path), str(made.path))
-        for k, v in table.items()
-        if isinstance(v, str)
-    }
-    made.folder.write_toml("resolved.toml", table | here, "all")
+    table = made.folder.resolved()  # the copy lies elsewhere
+    there = str(pairs.run.path)
+    made.folder.change_settings(
+        {
+            name: value.replace(there, str(made.path))
+            for name, value in table.items()
+            if isinstance(value, str) and there in value
+        }
+    )
     assert item.prompt in (made.path / "data.jsonl").read_text(encoding="utf-8")
     told = forget(made.path, item.id)
     left = (made.path / "data.jsonl").read_text(encoding="utf-8")

@@ -35,8 +35,8 @@ def test_what_is_refused(pairs: Finished, spoil: Callable[[Finished], Run]) -> N
     for gone in (item.id, name):
         with pytest.raises(RunError, match="knows no item"):
             forget(made.path, gone)
-    (made.path / "ledger.db").unlink()
-    with pytest.raises(RunError, match="has no ledger yet"):
+    (made.path / "run.db").unlink()
+    with pytest.raises(RunError, match=r"has no run\.db.*from a copy"):
         forget(made.path, item.id)
 
 

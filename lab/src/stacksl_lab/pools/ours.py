@@ -40,7 +40,7 @@ def game_of(pool: Pool, gate: str, labels: int, folder: Path) -> Game:
     sizes = {n: classes or block[row].size for n, row in zip(ids, rows, strict=True)}
     answers = {name: int(gold) for name, gold in zip(ids, pool.gold, strict=True)}
     records = [ItemRecord(name, name, sizes[name]) for name in ids]
-    ledger = Ledger.create(folder / "ledger.db", run="compare", budget=labels, items=records)
+    ledger = Ledger.create(folder / "run.db", run="compare", budget=labels, items=records)
     examples = Examples(Corpus.of([Item(name, "", ()) for name in ids]), block)
     return Game(
         ledger=ledger,

@@ -230,7 +230,7 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
     from stacksl_lab.language.paper import STREAMED
 
     start = time.monotonic()
-    if (folder / "run.toml").is_file():
+    if (folder / "run.db").is_file():
         run = Run.open(folder).resume()
     else:
         shutil.rmtree(folder, ignore_errors=True)  # begun, but no run yet

@@ -55,7 +55,7 @@ def forget(
 def _shown(result: Forgotten) -> str:
     seen = "in no round" if result.round is None else f"in round {result.round:,}"
     learnt = ", and its label was learnt" if result.learnt else ""
-    rewritten = ", ".join(("ledger.db", "features/", *result.changed))
+    rewritten = ", ".join(("run.db", "features/", *result.changed))
     alike = f"{result.alike:,} other items have the same text" if result.alike else None
     return facts(
         [

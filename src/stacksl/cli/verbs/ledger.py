@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "labeler", "purpose")
 
 
+def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
+    """Print the path of a run's ledger."""
+    from stacksl.runs.storage.folder import RunFolder
+
+    where = RunFolder.open(run).database
+    print(as_json({"run": run, "ledger": where}) if json else where)
+
+
 KeptHead = Annotated[
     str | None,
     typer.Option(
@@ -78,7 +86,7 @@ def _weights(run: Run) -> tuple[str | None, str | None]:
     Raises:
         RunError: they are others than the run began with.
     """
-    table = run.folder.read_toml("resolved.toml")
+    table = run.folder.resolved()
     if "lm_base" not in table:
         return None, None
     from stacksl.errors import RunError, StackslError

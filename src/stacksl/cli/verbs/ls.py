@@ -6,15 +6,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, count, facts, measured, spent, table
+from stacksl.cli.printing import as_json, as_toml, count, facts, measured, spent, table
 from stacksl.cli.verbs.run import differing_lines, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.laboratory import of_laboratory
+
+if TYPE_CHECKING:
+    from stacksl.runs.storage.folder import RunFolder
 
 Kind = Annotated[
     str,
@@ -38,14 +41,38 @@ ClassNames = Annotated[
 
 
 def status(
-    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+    run: options.RunFolder,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="What the run is made with, and where it came from.")
+    ] = False,
+    toml: Annotated[
+        bool, typer.Option("--toml", help="With --settings: as a file that `run --config` takes.")
+    ] = False,
+    json: options.Json = False,
+    debug: options.Debug = False,
 ) -> None:
     """The status of a run: its state, labels and money, and the rounds of a stream.
 
     It only reads, so it may be asked while the run is going on.
     """
-    result = options.open_run(run).status()
+    opened = options.open_run(run)
+    if toml and not settings:
+        raise SettingsError("--toml is the form of --settings: give both")
+    if settings:
+        print(_settings_of(opened.folder, toml=toml, json=json))
+        return
+    result = opened.status()
     print(as_json(result) if json else _shown(result))
+
+
+def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
+    if toml:
+        return "\n".join(f"{name} = {as_toml(value)}" for name, value in folder.config().items())
+    known = folder.settings()
+    if json:
+        return as_json({name: setting._asdict() for name, setting in known.items()})
+    rows = [[name, as_toml(each.value), each.origin or ""] for name, each in known.items()]
+    return table(["name", "value", "from"], rows)
 
 
 def _shown(result: Mapping[str, Any]) -> str:

@@ -54,7 +54,7 @@ def run(
     from stacksl.runs.settings.resolve import resolve
 
     table = _config(config)
-    named = table.pop("data", None), table.pop("test", None)  # a run.toml names its files
+    named = table.pop("data", None), table.pop("test", None)  # that of a run names them
     resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
     plan = prepare(data or named[0], test=test or named[1], out=out, settings=resolved)
     warn(plan.warnings)
@@ -128,13 +128,16 @@ def setting_of(text: str) -> tuple[str, Any]:
 
 
 def _config(path: Path | None) -> dict[str, Any]:
-    """The table in a config file; an empty one without a file.
+    """The settings of a run's folder, or the table in a config file; none without either.
 
     Raises:
         SettingsError: if the file cannot be read or is no TOML.
+        RunError: if the folder is no run's.
     """
     if path is None:
         return {}
+    if path.is_dir():
+        return options.open_run(path).folder.config()
     import tomllib
 
     try:
@@ -236,7 +239,9 @@ def _shown_plan(plan: Plan) -> str:
 
 
 def _stopped(folder: Path) -> Stopped:
-    if (folder / "run.toml").exists():
+    from stacksl.runs.storage.folder import DATABASE
+
+    if (folder / DATABASE).exists():
         return Stopped(f"stopped; continue with: stacksl resume {word(folder)}")
     return Stopped("stopped before the run began; nothing was bought")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -25,9 +25,9 @@ class Link:
     hash: str
 
 
-def genesis(run: str, budget: int, money: int | None, price: int, created: int) -> str:
-    """The hash that row 1 follows; it covers what the run may spend."""
-    terms = ["stacksl ledger", run, budget, money, price, created]
+def genesis(terms: Sequence[object]) -> str:
+    """The hash that row 1 follows; it covers the `terms` of the run."""
+    terms = ["stacksl ledger", *terms]
     return sha256(canonical(terms).encode()).hexdigest()
 
 

@@ -15,7 +15,7 @@ from stacksl.files.atomic import sync_folder
 from stacksl.ledger.events import Entry
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.chain import Link
-from stacksl.ledger.store.schema import EVENTS, Table
+from stacksl.ledger.store.schema import EVENTS, Table, expect_format
 
 _PAGE: Final = 4096
 _READERS: Final = 500  # milliseconds to wait for readers before the log is truncated
@@ -74,6 +74,19 @@ class Store:
             except BaseException:
                 self.connection.rollback()
                 raise
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All that is read inside is of one moment, whatever other processes write."""
+        if self.connection.in_transaction:
+            yield
+            return
+        with self.sentences():
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.connection.rollback()
 
     def commit(self) -> None:
         """Make the transaction durable, and count it."""
@@ -141,6 +154,11 @@ class Store:
         found = self.select(EVENTS, _ENTRY, "WHERE event = 'round' AND round = ?", round)
         return next((Entry(*row) for row in found), None)
 
+    def changed_settings(self) -> Entry | None:
+        """The newest `settings` row."""
+        newest = "WHERE event = 'settings' ORDER BY seq DESC LIMIT 1"
+        return next((Entry(*row) for row in self.select(EVENTS, _ENTRY, newest)), None)
+
     @property
     def unclean(self) -> bool:
         """Whether the file may still hold bytes of erased rows."""
@@ -197,6 +215,23 @@ class Store:
             self.connection.close()
 
 
+@contextmanager
+def opened(path: Path, *, readonly: bool = False) -> Iterator[Store]:
+    """The store of a run's database, closed at the end.
+
+    Raises:
+        LedgerError: there is none, it is of another format, or cannot be read.
+    """
+    expect_file(path)
+    store = Store(path, readonly=readonly)
+    try:
+        with store.sentences():
+            expect_format(store.connection)
+        yield store
+    finally:
+        store.close()
+
+
 def expect_file(path: Path) -> None:
     """Check that there is a file that could be a ledger.
 
@@ -204,9 +239,9 @@ def expect_file(path: Path) -> None:
         LedgerError: there is none, or a folder, or an empty file.
     """
     if path.is_dir():
-        raise LedgerError(f"expected a ledger file, got the folder {path}: name its ledger.db")
+        raise LedgerError(f"expected a run's database, got the folder {path}: name its run.db")
     if not path.exists():
-        raise LedgerError(f"there is no ledger at {path}: name the ledger.db of a run")
+        raise LedgerError(f"there is no ledger at {path}: name the run.db of a run")
     if path.stat().st_size == 0:
         raise LedgerError(f"the ledger {path} is empty, it was cut: restore the file from a copy")
 
@@ -288,6 +323,7 @@ _SENTENCES: Final = (
 
 
 def _sentence(name: str, fault: str) -> LedgerError:
+    fault = fault.partition(" with text ")[0]  # which may be anybody's, of several lines
     for sign, kind, words in _SENTENCES:
         if sign in fault:
             return kind(f"the ledger {name} {words} ({fault})")

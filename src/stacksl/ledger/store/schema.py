@@ -1,6 +1,7 @@
-"""The ledger's tables, and the number of their format.
+"""The tables of a run's database, and the number of their format.
 
-`terms` holds what the run may spend, `events` the chain. The chain names an item by a random
+`terms` holds what the run may spend, `events` the chain, `settings` and `classes` how it is made,
+`state` where it is. The chain names an item by a random
 surrogate, a person by a random code and free texts by a salted hash; the other tables hold what
 these stand for, so that forgetting an item never changes the chain.
 """
@@ -17,7 +18,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 _KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -72,10 +73,24 @@ TERMS: Final = Table(
         "money": "int?",  # micro-units
         "price": "int",  # micro-units a label, at most
         "created": "int",  # microseconds
+        "settings": "str",  # the digest of `settings` and `classes` at the start
     },
     "run",
 )
 """One row: what the run may spend; row 1 of the chain follows a hash of it."""
+
+SETTINGS: Final = Table("settings", {"name": "str", "value": "str", "origin": "str?"}, "name")
+"""What the run is made with: each value as JSON, and of a setting where it came from."""
+
+CLASSES: Final = Table(
+    "classes",
+    {"place": "int", "name": "str", "description": "str", "examples": "str"},  # a JSON list
+    "place",
+)
+"""The classes that were given to the run, then those added since."""
+
+STATE: Final = Table("state", {"record": "str"}, "record")
+"""One row: where the run is, with what else there is to say of it, as JSON with its digest."""
 
 ITEMS: Final = Table(
     "items",
@@ -132,7 +147,9 @@ EVENTS: Final = Table(
 )
 """The chain, append-only."""
 
-_TABLES: Final = (_FORMAT_TABLE, TERMS, ITEMS, NAMES, TEXTS, HANDED, EVENTS)
+_TABLES: Final = (
+    _FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ITEMS, NAMES, TEXTS, HANDED, EVENTS,
+)  # fmt: skip
 
 _ONCE: Final = (
     "items (id)",
@@ -144,6 +161,7 @@ _ONCE: Final = (
     "events (item, slot) WHERE event = 'answered'",
     "events (item) WHERE event = 'learnt'",
     "events (item, slot, number) WHERE event = 'corrected'",
+    "events (seq) WHERE event = 'settings'",  # to find the newest
 )
 """Columns in which no two rows may be equal."""
 
@@ -158,21 +176,21 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def expect_format(connection: sqlite3.Connection) -> None:
-    """Check that a database is a ledger of the format that this version reads.
+    """Check that a database is a run's, of the format that this version reads.
 
     Raises:
-        LedgerError: it is not a ledger, or has another format.
+        LedgerError: it is not a run's, or has another format.
     """
     names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     if (EVENTS.name,) not in names:
         raise LedgerError(
-            "expected a ledger, got a database without its tables: name the ledger.db of a run"
+            "expected a run's database, got one without its tables: name the run.db of a run"
         )
     known = (_FORMAT_TABLE.name,) in names
     rows = connection.execute("SELECT number FROM format").fetchall() if known else ()
     number = next((number for (number,) in _FORMAT_TABLE.typed(["number"], rows)), 0)
     if number != FORMAT:
         raise LedgerError(
-            f"the ledger has format {number}, this version of stacksl reads format {FORMAT}: use"
-            " the version that wrote it"
+            f"the run's database has format {number}, this version of stacksl reads format"
+            f" {FORMAT}: use the version that wrote it"
         )

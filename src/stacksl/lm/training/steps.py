@@ -96,8 +96,6 @@ class TrainingSteps:
             self.now.seconds = monotonic() - started
             if progress is not None:
                 progress(self.now.step, self.total)
-        if not all(bool(each.isfinite().all()) for each in self.adapter.parameters()):
-            raise RunError(NOT_FINITE.format(what="a weight", step=self.now.step, total=self.total))
 
     def _step(self) -> None:
         chosen, level = self._chosen(), self.window.level()

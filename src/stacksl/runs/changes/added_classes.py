@@ -1,7 +1,7 @@
 """Classes that are added during a run.
 
-`classes.csv` in the run's folder has the classes; a `class_added` row of the ledger notes when each
-was added. A replay of those rows widens the learner at the same place.
+The table `classes` of the run's database has the classes; a `class_added` row of the ledger notes
+when each was added. A replay of those rows widens the learner at the same place.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Changes of a run that has begun: budget, items, owned labels, classes, annotators.
 
-A change is checked as a whole and then written in this order: `resolved.toml` with a mark that the
-change is pending, the list of classes, the ledger in one transaction, the state, `resolved.toml`
-without the mark. It is in force from the first write on, and
-`pending.complete` finishes an interrupted one.
+A change is checked as a whole and then written in one transaction. Its effect on the learner
+follows from the ledger's rows when the run is resumed.
 """
 
 from __future__ import annotations
@@ -12,13 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from stacksl.data.values import normal, one_line
 from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.settings import Setting
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
-from stacksl.runs.changes.pending import complete
-from stacksl.runs.items.roles import expect_items
+from stacksl.runs.items.identity import records_of
+from stacksl.runs.items.roles import (
+    audit_rows,
+    corpus_of,
+    current_order,
+    expect_items,
+    new_owned,
+    next_terms,
+)
 from stacksl.runs.items.sources import More, with_more
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.model_labels import expect_within_price
@@ -32,8 +39,9 @@ from stacksl.runs.settings.terms import (
     new_terms,
     what_measures,
 )
-from stacksl.runs.spec import PENDING, PENDING_CLASSES, REOPEN, RunSpec
-from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder, class_rows
+from stacksl.runs.storage.status import expect_begun, reopen
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +104,12 @@ class Outcome:
 
 
 def preview(folder: RunFolder, change: Change) -> Outcome:
-    """The effect that a change would have; only an interrupted earlier change is written.
+    """The effect that a change would have; nothing is written.
 
     Raises:
         StackslError: see `change_run`.
     """
-    with _held(folder) as spec, Ledger.open(folder.ledger, readonly=True) as ledger:
+    with _held(folder) as (spec, ledger):
         return _planned(spec, ledger, change)[1]
 
 
@@ -118,30 +126,26 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
         RunError: the run has taken answers since the user agreed.
         StackslError: else see `Run.change`.
     """
-    with _held(folder) as spec:
-        with Ledger.open(folder.ledger, readonly=True) as ledger:
-            wanted, found = _planned(spec, ledger, change)
-            sheets = max((row.sheet for row in ledger.handed()), default=0)
+    with _held(folder) as (spec, ledger):
+        wanted, found = _planned(spec, ledger, change)
         if change.reopen and agreed is not None and not set(found.again) <= set(agreed.again):
             raise RunError(
                 f"answers were taken since the price was shown: {len(found.again)} items are to be"
                 f" asked for again instead of {len(agreed.again)}; repeat the command"
             )
-        _announce(spec, wanted, change, sheets)
-        complete(RunSpec.open(folder))
+        with ledger.together():
+            _set(spec, wanted, change, ledger)
+            _record(wanted, ledger, reopening=change.reopen)
+            reopen(folder, ledger)
     return found
 
 
 @contextmanager
-def _held(folder: RunFolder) -> Iterator[RunSpec]:
-    """The spec of a run that has begun, under its lock."""
-    if not folder.ledger.exists():
-        raise RunError(
-            f"the run {folder.path} has asked nothing yet, so there is nothing to change:"
-            f" `stacksl resume {folder.path}`, or start a new one"
-        )
-    with folder.locked():
-        yield complete(RunSpec.open(folder))
+def _held(folder: RunFolder) -> Iterator[tuple[RunSpec, Ledger]]:
+    """The spec and the ledger of a run that has begun, under its lock."""
+    with folder.locked(), Ledger.open(folder.database) as ledger:
+        expect_begun(folder, ledger)
+        yield RunSpec.open(folder), ledger
 
 
 def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Outcome]:
@@ -357,26 +361,62 @@ def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
 # On disk --------------------------------------------------------------------------------------
 
 
-def _announce(spec: RunSpec, wanted: RunSpec, change: Change, sheets: int) -> None:
-    """Write the pending change into `resolved.toml`; `sheets` is the number of the last sheet."""
-    table = spec.folder.resolved()
-    table |= {PENDING: True, REOPEN: change.reopen}
+def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None:
+    """Set what the run is made with from here on."""
+    values: dict[str, Any] = {}
     if wanted.more:
-        table["more"] = [(more.kind, more.path) for more in wanted.more]
+        values["more"] = [(more.kind, more.path) for more in wanted.more]
     if change.classes:
-        classes = wanted.sources.classes
-        assert classes is not None  # checked by `_expect_classes`
-        first = len(spec.dataset.classes or ())
-        added = zip(classes.names[first:], classes.descriptions[first:], strict=True)
-        table |= {"classes_began": len(wanted.sources.began or ()), PENDING_CLASSES: list(added)}
+        values["classes_began"] = len(wanted.sources.began or ())
     if wanted.now is not None:
-        table |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
-        table |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
+        values |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
+        values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
+    given: dict[str, Any] = {}
     if change.annotators:
-        table |= {"annotators": wanted.settings.annotators, "origin_annotators": "flag"}
+        given["annotators"] = wanted.settings.annotators
         if wanted.settings.price is not None:
-            table |= {"price": wanted.settings.price, "origin_price": "flag"}
-            table["price_micro"] = wanted.budget.price
+            given["price"] = wanted.settings.price
+            values["price_micro"] = wanted.budget.price
         if len(annotators_of(spec.settings.annotators)) == 1:
-            table["sheets_alone"] = sheets
-    spec.folder.write_resolved(table)
+            values["sheets_alone"] = max((row.sheet for row in ledger.handed()), default=0)
+    changes = {name: Setting(value) for name, value in values.items()}
+    changes |= {name: Setting(value, "flag") for name, value in given.items()}
+    classes = wanted.sources.classes if change.classes else None
+    if changes:
+        ledger.change_settings(changes, None if classes is None else class_rows(classes))
+
+
+def _record(spec: RunSpec, ledger: Ledger, *, reopening: bool) -> None:
+    """Record the change in the ledger, in the open transaction.
+
+    With `reopening` one more label is bought of each item answered with none of the classes.
+    """
+    _enter(spec, ledger)
+    corpus = corpus_of(spec)
+    order = current_order(spec, ledger, corpus)
+    audited = set(ledger.bought("audit"))
+    hits = named(ledger, added_classes(spec))
+    before = ledger.classes or len(spec.sources.began or ())
+    again = answered_none(ledger, adding=_classes(spec) > before) if reopening else []
+    for size in range(before + 1, _classes(spec) + 1):
+        ledger.add_class((spec.dataset.classes or ())[size - 1], size)
+    for each in (hit for hit in hits if hit.purpose != "audit"):
+        ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
+    if owned := new_owned(spec, ledger, audit_rows(corpus, ledger)):
+        ledger.own(owned, "owned")
+    next_terms(spec, ledger, order, audited, first=len(corpus.began))
+    mapped = {each.item for each in hits if each.purpose == "train"}
+    if wanted := [item for item in again if item not in mapped]:
+        ledger.reserve(wanted, "train")
+
+
+def _enter(spec: RunSpec, ledger: Ledger) -> None:
+    """Enter the items that are new to the ledger, and compare all items with the data."""
+    records = records_of(spec)
+    later = range(spec.sources.first, len(records))
+    ledger.add_items([records[row] for row in later if row not in spec.sources.forgotten])
+    ledger.check_items(records)
+
+
+def _classes(spec: RunSpec) -> int:
+    return 0 if spec.sources.began is None else len(spec.dataset.classes or ())

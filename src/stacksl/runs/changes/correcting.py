@@ -10,11 +10,11 @@ from stacksl.errors import RunError
 from stacksl.labelers.sheets.signs import sign
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Word
-from stacksl.runs.changes.pending import complete, reopen
 from stacksl.runs.session.answering import spec_of_people
 from stacksl.runs.session.assignment import SheetLabeler
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.status import reopen
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,15 @@ class Correction:
 
 
 def list_corrections(folder: RunFolder, files: Sequence[Path]) -> list[Correction]:
-    """The corrections in `files`; only an interrupted earlier change is written.
+    """The corrections in `files`; nothing is written.
 
     Raises:
         RunError: the labels of the run are not from people, or two files differ in a row.
         DataError: a file cannot be read.
     """
     with folder.locked():
-        spec = complete(spec_of_people(folder))
-        with Ledger.open(folder.ledger, readonly=True) as ledger:
+        spec = spec_of_people(folder)
+        with Ledger.open(folder.database, readonly=True) as ledger:
             return _found(spec, ledger, files)
 
 
@@ -57,17 +57,17 @@ def record_corrections(
         RunError: one of them is not among those `agreed`.
     """
     with folder.locked():
-        spec = complete(spec_of_people(folder))
-        with Ledger.open(folder.ledger) as ledger:
+        spec = spec_of_people(folder)
+        with Ledger.open(folder.database) as ledger:
             found = _found(spec, ledger, files)
             if not set(found) <= set(agreed):
                 raise RunError(
                     "expected the corrections that were listed, got others: the sheets or the"
                     " answers have changed since; repeat the command"
                 )
-            if found:
-                reopen(folder)  # first: a finished run that is killed here is finished again
             with ledger.together():
+                if found:
+                    reopen(folder, ledger)
                 for each in found:
                     new = each.answer
                     more = {"slot": new.slot, "said": new.said, "text": new.text, "note": new.note}

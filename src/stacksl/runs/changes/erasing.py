@@ -95,7 +95,7 @@ def erase_features(
 
 
 def erase_state(folder: RunFolder, marks: Marks) -> list[str]:
-    """Clean the sentences of `state.json`; its name where any differs."""
+    """Clean the sentences of the run's state; a word for it where any differs."""
     before = folder.read_state()
     sentences = {"warnings": [marks.clean(each) for each in before.get("warnings", [])]}
     after = before | (sentences if "warnings" in before else {})
@@ -104,7 +104,7 @@ def erase_state(folder: RunFolder, marks: Marks) -> list[str]:
     if after == before:
         return []
     folder.write_state(after.pop("state"), **after)
-    return ["state.json"]
+    return ["the state"]
 
 
 def erase_facts(folder: RunFolder, marks: Marks) -> list[str]:

@@ -38,6 +38,7 @@ from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.folder import OWN, RunFolder, shown_facts
+from stacksl.runs.storage.status import expect_begun
 from stacksl.runs.storage.tables import write_rounds
 from stacksl.runs.storage.tombstones import Tombstones, finish
 from stacksl.types import Item
@@ -127,19 +128,15 @@ def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Fo
 
     Raises:
         RunLocked: another process holds the run.
-        RunError: the run knows no such item, the data has lost it, there is no ledger yet, or
-            forgetting another item was interrupted.
+        RunError: the run knows no such item, the data has lost it, the run has asked nothing yet,
+            or forgetting another item was interrupted.
         DataError, LedgerError, FeatureError: the data, the ledger or a cache cannot be used.
     """
     folder = RunFolder.open(run, forgetting=True)
     with folder.locked(forgetting=True):
-        if not folder.ledger.exists():
-            raise RunError(
-                f"the run {folder.path} has no ledger yet, it stopped before round 1: delete the"
-                " row from the data and the folder of the run, and run again"
-            )
         spec = RunSpec.open(folder, data)
-        with Ledger.open(folder.ledger) as ledger:
+        with Ledger.open(folder.database) as ledger:
+            expect_begun(folder, ledger)
             case = _case(spec, ledger, item)
             result = _result(case)
             if case.item is not None and case.row is not None:

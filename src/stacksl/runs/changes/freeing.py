@@ -10,12 +10,13 @@ from stacksl.errors import RunError
 from stacksl.labelers.sheets.keys import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
+from stacksl.ledger.store.settings import Setting
 from stacksl.report.wording import plural
-from stacksl.runs.changes.pending import complete, reopen
 from stacksl.runs.session.answering import spec_of_people
 from stacksl.runs.session.assignment import AWAY, annotators_of, away_from, open_rows
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.status import reopen
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def people(folder: RunFolder) -> list[Annotator]:
         RunError: the run is not one that people answer, or it has asked nothing yet.
     """
     spec = spec_of_people(folder)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
+    with Ledger.open(folder.database, readonly=True) as ledger:
         waiting = Counter(row.annotator for row, _ in open_rows(ledger))
         bought, standing = ledger.export(), ledger.standing
     done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
@@ -59,7 +60,7 @@ def people(folder: RunFolder) -> list[Annotator]:
 def left_out(folder: RunFolder) -> tuple[int, int | None]:
     """Items with answers set aside alone, and micro-units of one more label of each, if priced."""
     spec = spec_of_people(folder)
-    with Ledger.open(folder.ledger, readonly=True) as ledger:
+    with Ledger.open(folder.database, readonly=True) as ledger:
         items = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
     return items, None if spec.budget.money is None else items * spec.budget.price
 
@@ -101,14 +102,14 @@ def free_rows(
     named = [*away, *back, *aside, *keep, *([free] if isinstance(free, str) else [])]
     wanted = {clean_key(key) for key in keys}
     with folder.locked():
-        spec = complete(spec_of_people(folder))
+        spec = spec_of_people(folder)
         _expect_known(spec, named)
         if drop and not (away or aside or free or keys):
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
             )
         absent = _all_away(spec, away, back)
-        with Ledger.open(folder.ledger) as ledger:
+        with Ledger.open(folder.database) as ledger:
             if aside:
                 _expect_somebody(spec, (ledger.set_aside | set(aside)) - set(keep) | absent)
             leases = _leases(ledger, wanted, free, {*away, *aside})
@@ -119,11 +120,11 @@ def free_rows(
                 )
             if anew:
                 _expect_left(folder, ledger)
-            if away or back:
-                folder.write_resolved(folder.resolved() | {AWAY: ",".join(sorted(absent))})
-            if aside or keep or anew:
-                reopen(folder)  # first: a finished run that is killed here is finished again
             with ledger.together():
+                if away or back:
+                    ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))})
+                if aside or keep or anew:
+                    reopen(folder, ledger)
                 for event, names in (("set_aside", aside), ("kept", keep)):
                     for name in names:
                         ledger.stand(event, name)

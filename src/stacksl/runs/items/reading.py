@@ -23,7 +23,6 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
-CLASSES = "classes.csv"  # in a run's folder: the classes given to it, and those added since
 RETRIEVED = "retrieved.safetensors"  # in a run's folder: what its prompts retrieved from its bank
 _KEY = 16  # bytes of BLAKE2b of a prompt
 
@@ -247,10 +246,8 @@ def load_owned(
     return replace(owned, items=held)
 
 
-def given_classes(folder: RunFolder | None, settings: Settings) -> Classes | None:
-    """The classes given to a run: from its own folder, else from its settings."""
-    if folder is not None and (folder.path / CLASSES).is_file():
-        return read_classes(folder.path / CLASSES)
+def given_classes(settings: Settings) -> Classes | None:
+    """The classes that the settings of a new run name a file of."""
     return None if settings.classes is None else read_classes(settings.classes)
 
 

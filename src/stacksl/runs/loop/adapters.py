@@ -64,7 +64,7 @@ class Adapters:
         """The temperature before any refit."""
         if self.way is not None:
             return float(self.way["temperature"])
-        return float(self._run.read_toml("resolved.toml")["lm_temperature"])
+        return float(self._run.resolved()["lm_temperature"])
 
     @property
     def model(self) -> LanguageModel:
@@ -196,7 +196,7 @@ def expect_temperature(row: Row, again: float) -> None:
         raise RunError(
             f"row {row.seq} of the ledger has the temperature {recorded!r}, but the labels"
             f" before it give {again!r}: the run was made by other versions or on another"
-            " machine (see resolved.toml)"
+            " machine (see `stacksl status RUN --settings`)"
         )
 
 

@@ -100,7 +100,3 @@ def _expect_people(folder: RunFolder) -> None:
             f"the labels of the run {folder.path} come from '{table.get('labeler')}', not from"
             " people: runs with --labeler file are answered by file"
         )
-    if not folder.ledger.exists():
-        raise RunError(
-            f"the run {folder.path} has asked nothing yet: `stacksl resume {folder.path}`"
-        )

@@ -29,7 +29,7 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
-AWAY = "annotators_away"  # key of `resolved.toml`
+AWAY = "annotators_away"  # in the run's settings
 SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx|json)").fullmatch
 
 

@@ -121,7 +121,7 @@ def _gate(
     parameters: dict[str, Any] = (
         {} if suited is None else suited(dim=block.dim, noise=settings.noise, one_hot=one_hot)
     )
-    for each in fields(kind):  # a field of gate and scorer, such as ridge, is one setting
+    for each in fields(kind):  # a field named as a setting of every run is that setting
         if (value := getattr(settings, each.name, None)) is not None:
             parameters[each.name] = value
     if kind is not LLF:

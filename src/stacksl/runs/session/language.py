@@ -63,7 +63,7 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
     ]
     spec.note(facts)
     if table.get(WEIGHTS, facts[WEIGHTS]) != facts[WEIGHTS]:  # the same bytes, written again
-        spec.folder.write_resolved(spec.folder.resolved() | {WEIGHTS: facts[WEIGHTS]})
+        spec.folder.change_settings({WEIGHTS: facts[WEIGHTS]})
     return changed
 
 

@@ -38,7 +38,7 @@ from stacksl.runs.settings.resolve import Resolved
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
-TEMPLATE = "label_template_text"  # keys of `resolved.toml`
+TEMPLATE = "label_template_text"  # in the run's settings
 CONSENT = "label_consent"
 LOADED = "label_model"
 NO_AUDIT = (

@@ -144,7 +144,7 @@ def _adopt(recorded: Decision, game: Game, asked: int, compare: bool) -> None:
             raise RunError(
                 f"round {recorded.round} was recorded as {_described(recorded)}, but the replay got"
                 f" {_described(again)}: the run was made by other versions or on another machine"
-                " (see resolved.toml)"
+                " (see `stacksl status RUN --settings`)"
             )
     game.learner.adopt([recorded], [game.examples.inputs(recorded.item)])
 

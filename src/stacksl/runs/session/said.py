@@ -58,10 +58,9 @@ def _bought(path: Path, train: Dataset) -> Mapping[str, int]:
     """
     run = f"the model's run {path.name}"
     try:
-        spec, labels = RunSpec.open(RunFolder.open(path)), dict[str, int | None]()
-        if spec.folder.ledger.exists():
-            with Ledger.open(spec.folder.ledger, readonly=True) as ledger:
-                labels = {item: ledger.label_of(item) for item in ledger.bought("train")}
+        spec = RunSpec.open(RunFolder.open(path))
+        with Ledger.open(spec.folder.database, readonly=True) as ledger:
+            labels = {item: ledger.label_of(item) for item in ledger.bought("train")}
     except StackslError as fault:
         raise DataError(f"in {run}: {fault}") from None
     own, classes = spec.dataset.classes, {name: n for n, name in enumerate(train.classes or ())}

@@ -24,7 +24,6 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.report.quality import Differing
 from stacksl.runs.changes.added_classes import learn_named, widen_to
-from stacksl.runs.changes.pending import complete
 from stacksl.runs.finish.finish import finish
 from stacksl.runs.finish.forecasting import Forecaster
 from stacksl.runs.items.roles import assign_roles, corpus_of, measured
@@ -55,7 +54,7 @@ from stacksl.runs.storage.status import Record
 
 
 def shown(pending: Pending) -> dict[str, Any]:
-    """Open requests as `state.json` names them."""
+    """Open requests as the state names them."""
     why = {"why": pending.why} if pending.why else {}
     return {"file": pending.place, "open": pending.open} | why
 
@@ -68,7 +67,7 @@ class Session(Game):
         spec: settings, items, budget and folder of the run.
         features: the feature map; None in a replay, which reads stored features.
         report: called with the progress, at most ten times a second.
-        record: writes `state.json`; None once the run has finished or failed.
+        record: writes the state; None once the run has finished or failed.
         receipts: of the answers that had arrived when `play` began.
         forecaster: of the accuracy, once it was played.
         differing: annotators who answer in another way than the others, once it was played.
@@ -109,7 +108,6 @@ class Session(Game):
         with ExitStack() as parts:
             parts.enter_context(spec.folder.locked())
             parts.enter_context(one_thread())
-            spec = complete(spec)
             record = Record.resume(spec, labeler)
             with record.recording_failure():
                 spec, said = spec.changed(changes or {})
@@ -145,8 +143,7 @@ class Session(Game):
             cut = f"{features.truncated} texts are longer than the encoder reads and were cut"
             record.warn([cut])
         record.warn(warnings)
-        ledger = parts.enter_context(ledger_of(spec, began=bool(record.facts["began"])))
-        record.facts["began"] = True
+        ledger = parts.enter_context(ledger_of(spec))
         record.write("running")  # a kill keeps the warnings
         examples = Examples(corpus, block)
         labeler = labeler or labeler_of(spec, ledger, examples, features)
@@ -323,5 +320,6 @@ class Session(Game):
             if not later and not np.array_equal(array, saved.arrays[name], equal_nan=True):
                 raise RunError(
                     f"the replayed '{name}' differs from the checkpoint of round {saved.round}:"
-                    " the run was made by other versions or on another machine (see resolved.toml)"
+                    " the run was made by other versions or on another machine (see"
+                    " `stacksl status RUN --settings`)"
                 )

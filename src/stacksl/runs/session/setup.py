@@ -5,6 +5,7 @@ Each function loads its part from the run's folder, or makes it where the folder
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,18 +14,20 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, joined
 from stacksl.core.learner import Learner
-from stacksl.errors import LedgerError, RunError
+from stacksl.errors import RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
 from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Labeler
 from stacksl.labelers.registry import make_labeler
+from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.items.identity import expect_same_items, records_of, seal
+from stacksl.runs.items.identity import expect_same_items, records_of
+from stacksl.runs.items.reading import keep_retrieved
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
@@ -56,6 +59,8 @@ from stacksl.runs.session.said import load_said
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.checkpoints import anchors
+from stacksl.runs.storage.folder import class_rows
+from stacksl.runs.storage.status import first_facts
 from stacksl.runs.storage.tombstones import Tombstones
 
 
@@ -207,30 +212,36 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
     save_block(spec.folder.features, features.transform(items), features.fingerprint, ids)
 
 
-def ledger_of(spec: RunSpec, *, began: bool) -> Ledger:
-    """The ledger of a run, created or opened and verified, with the run's own items.
+def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> None:
+    """Make the database of a new run, whole: its settings, state, items and budget.
+
+    `labeler` is the Python object that answers, if the settings name none.
+    """
+    classes = spec.sources.classes if spec.settings.classes is not None else None
+    keep_retrieved(spec.folder, spec.settings, spec.dataset, spec.test)
+    Ledger.create(
+        spec.folder.database,
+        run=spec.folder.path.name,
+        budget=spec.budget.labels,
+        money=spec.budget.money,
+        price=spec.budget.price,
+        items=records_of(spec),
+        beginning=Beginning(
+            spec.table(),
+            () if classes is None else class_rows(classes),
+            first_facts(warnings, labeler),
+        ),
+    ).close()
+
+
+def ledger_of(spec: RunSpec) -> Ledger:
+    """The ledger of a run, verified, with the run's own items.
 
     Raises:
-        LedgerError: the run `began` and its ledger is missing, or the items are not its own.
+        LedgerError: the items are not its own, or it cannot be read.
+        LedgerCorrupt: it was edited.
     """
-    path = spec.folder.ledger
-    if not path.exists():
-        if began:
-            raise LedgerError(
-                f"the ledger {path} of this run is missing, and only the ledger records what was"
-                " bought: restore it from a copy"
-            )
-        ledger = Ledger.create(
-            path,
-            run=spec.folder.path.name,
-            budget=spec.budget.labels,
-            money=spec.budget.money,
-            price=spec.budget.price,
-            items=records_of(spec),
-        )
-        seal(spec, ledger)
-        return ledger
-    ledger = Ledger.open(path)
+    ledger = Ledger.open(spec.folder.database)
     expect_same_items(spec, ledger)
     ledger.verify(anchors(spec.folder))
     return ledger

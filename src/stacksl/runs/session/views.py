@@ -17,6 +17,7 @@ from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.checkpoints import anchors
+from stacksl.runs.storage.status import expect_begun
 
 
 def replay_run(spec: RunSpec) -> dict[str, Any]:
@@ -26,11 +27,12 @@ def replay_run(spec: RunSpec) -> dict[str, Any]:
     rounds.
 
     Raises:
-        RunError: if a decision differs.
+        RunError: if a decision differs, or the run has asked nothing yet.
         LedgerError: if a row cannot be replayed, or the ledger is not whole.
     """
-    with one_thread(), Ledger.open(spec.folder.ledger, readonly=True) as ledger:
+    with one_thread(), Ledger.open(spec.folder.database, readonly=True) as ledger:
         ledger.verify(anchors(spec.folder))
+        expect_begun(spec.folder, ledger)
         session = Session.before_replay(spec, ledger)
         settings, gone = spec.settings, spec.sources.forgotten
         moves = settings.track == "all" or settings.kl_on_skips or covering_of(session) is not None

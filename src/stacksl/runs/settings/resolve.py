@@ -30,6 +30,9 @@ from stacksl.runs.settings.conflicts import (
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.presets import AIMS, PRESETS
 
+CHOSEN = ("flag", "config", "installed", "environment")
+"""The origins of settings that a run over other data or on another machine takes over."""
+
 
 def settings_type(gate: object) -> type[Settings]:
     """`Settings` with the fields of the gate called `gate`, which are settings as well.
@@ -92,7 +95,7 @@ class Resolved:
         return replace(self.updated(**kept), origin=origin)
 
     def explicit(self) -> dict[str, Any]:
-        """What `run.toml` holds: the preset's name, what flag or config gave, and the features.
+        """The preset's name, what flag or config gave, and the features, which `--config` takes.
 
         The features are those that were installed, and another machine may have others.
         """
@@ -100,8 +103,7 @@ class Resolved:
         return named | {
             name: getattr(self.settings, name)
             for name, origin in self.origin.items()
-            if origin in ("flag", "config", "installed", "environment")
-            and getattr(self.settings, name) is not None
+            if origin in CHOSEN and getattr(self.settings, name) is not None
         }
 
 

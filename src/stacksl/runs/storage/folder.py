@@ -1,4 +1,4 @@
-"""A run's folder: its files, its state, its lock. Everything is written atomically.
+"""A run's folder: its database with settings and state, its other files, its lock.
 
 The files of a run hold texts of its data, so only their owner may read them (`files/atomic.py`).
 """
@@ -6,7 +6,6 @@ The files of a run hold texts of its data, so only their owner may read them (`f
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 import socket
@@ -18,21 +17,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from stacksl.data import Classes
 from stacksl.errors import RunError, RunLocked
-from stacksl.files import formats
-from stacksl.files.atomic import DRAFT, keep_private, make_private, write_atomic
+from stacksl.files.atomic import DRAFT, keep_private, make_private
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.schema import TERMS
+from stacksl.ledger.store.settings import (
+    ClassRow,
+    Setting,
+    expect_digest,
+    read_classes,
+    read_settings,
+    read_state,
+    write_state,
+)
 from stacksl.report.facts import Facts
+from stacksl.runs.settings.resolve import CHOSEN
 
 LOCK = ".lock"
 WAIT: ContextVar[float] = ContextVar("WAIT", default=30.0)  # seconds for the lock of a run
 HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # by callers
 POLL = 0.05  # seconds between two tries
-STATE = "state.json"
+DATABASE = "run.db"
 FACTS = "facts.json"
 FORGETTING = "forgetting.json"  # while an item is being forgotten
 OWN = "data.jsonl"  # the run's own copy of items that are from no file
-RESOLVED = "resolved.toml"
-BY_HAND = "run.toml"  # may be edited by hand, so it has no digest
+STARTED = {
+    LOCK, OWN, "test.jsonl", "rejected.jsonl", "retrieved.safetensors", "checkpoints", "features",
+    "model",
+}  # fmt: skip
+"""What a start that was cut off before `run.db` leaves, besides drafts."""
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
 
 State = Literal["running", "waiting", "finished", "stopped", "failed"]
@@ -45,9 +60,9 @@ class RunFolder:
     path: Path
 
     @property
-    def ledger(self) -> Path:
-        """The ledger's file."""
-        return self.path / "ledger.db"
+    def database(self) -> Path:
+        """The database: what the run is made with, where it is, and its ledger."""
+        return self.path / DATABASE
 
     @property
     def checkpoints(self) -> Path:
@@ -76,7 +91,7 @@ class RunFolder:
         Raises:
             RunError: if it is another run's, holds other files, or cannot be written.
         """
-        if (path / "run.toml").exists():
+        if (path / DATABASE).exists():
             raise RunError(
                 f"the folder {path} holds another run: give another --out,"
                 f" or `stacksl resume {path}`"
@@ -85,8 +100,15 @@ class RunFolder:
             raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
         try:
             names = {each.name for each in path.iterdir()} if path.exists() else set()
-            if names and LOCK not in names:  # with it, a start interrupted before run.toml
+            if names and LOCK not in names:  # with it, a start interrupted before run.db
                 raise RunError(f"the folder {path} is not empty and is no run: give another --out")
+            if any(
+                each not in STARTED and not each.startswith((DRAFT, DATABASE)) for each in names
+            ):
+                raise RunError(
+                    f"the folder {path} holds another run without its {DATABASE}, or one of an"
+                    " older version of stacksl: give another --out, or restore the file from a copy"
+                )
             make_private(path)
             (path / LOCK).touch(mode=0o600)
             for folder in (path / "checkpoints", path / "features", path / "model"):
@@ -102,19 +124,24 @@ class RunFolder:
         """The folder of an existing run.
 
         Raises:
-            RunError: there is no run at `path`, another version of the package made it, or an
-                item of it is partly forgotten and the caller is not `forgetting`.
+            RunError: there is no run at `path`, or an item of it is partly forgotten and the
+                caller is not `forgetting`.
+            LedgerError: another version of the package made it, or it cannot be read.
+            LedgerCorrupt: its settings or classes were edited.
         """
         if not path.exists():
             raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
-        if not (path / "run.toml").is_file():
-            raise RunError(f"{path} is not a run's folder (it has no run.toml)")
-        opened = cls(path)
+        if not (path / DATABASE).is_file():
+            raise RunError(
+                f"{path} is not a run's folder (it has no {DATABASE}): name one of those that"
+                " `stacksl ls` lists, or restore the file from a copy"
+            )
+        folder = cls(path)
         if not forgetting:
-            opened.expect_whole()
-        if (path / RESOLVED).is_file():
-            opened.read_toml(RESOLVED)
-        return opened
+            folder.expect_whole()
+        with opened(folder.database, readonly=True) as store:
+            expect_digest(store)
+        return folder
 
     def expect_whole(self) -> None:
         """Check that no item of the run is partly forgotten.
@@ -223,91 +250,82 @@ class RunFolder:
 
     def write_state(self, state: State, **facts: Any) -> None:
         """Record the run's `state` with what else there is to say of it."""
-        write_atomic(self.path / STATE, formats.to_json({"state": state, **facts}))
+        with opened(self.database) as store, store.writing():
+            write_state(store, state, facts)
+            store.commit()
 
     def read_state(self) -> dict[str, Any]:
         """The recorded state; a `running` run that nobody holds is `interrupted`.
 
         Raises:
-            RunError: the file is damaged.
+            LedgerError: the database cannot be read.
         """
-        try:
-            record = formats.from_json((self.path / STATE).read_bytes())
-        except FileNotFoundError:
-            record = {"state": "running"}
-        except (OSError, ValueError) as fault:
-            raise RunError(
-                f"{STATE} of the run {self.path} cannot be read ({fault}): restore it from a copy,"
-                f" or delete it and `stacksl resume {self.path}`"
-            ) from fault
+        with opened(self.database, readonly=True) as store:
+            record = read_state(store)
         if record["state"] == "running" and not self.held():
             record["state"] = "interrupted"
         return record
+
+    def settings(self) -> dict[str, Setting]:
+        """What the run is made with, by name: settings with their origin, and other facts.
+
+        Raises:
+            LedgerError: the database cannot be read.
+        """
+        with opened(self.database, readonly=True) as store:
+            return read_settings(store)
+
+    def resolved(self) -> dict[str, Any]:
+        """The values of `settings`."""
+        return {name: setting.value for name, setting in self.settings().items()}
+
+    def created(self) -> int:
+        """When the run was made, in microseconds since the epoch."""
+        with opened(self.database, readonly=True) as store:
+            return int(next(store.select(TERMS, ("created",)), (0,))[0])
+
+    def config(self) -> dict[str, Any]:
+        """What `stacksl run --config` needs to play the run again: all that somebody chose."""
+        known = self.settings()
+        named = {"data", "test", "preset"} | (set() if "model" in known else {"features"})
+        return {
+            name: setting.value
+            for name, setting in known.items()
+            if name in named or setting.origin in CHOSEN
+        }
+
+    def change_settings(self, values: Mapping[str, Any], origin: str | None = None) -> None:
+        """Set what the run is made with, as a row of its ledger.
+
+        Raises:
+            LedgerError: the database cannot be written.
+        """
+        with Ledger.open(self.database) as ledger:
+            ledger.change_settings({name: Setting(v, origin) for name, v in values.items()})
+
+    def classes(self) -> Classes | None:
+        """The classes that were given to the run, then those added since; None without any."""
+        with opened(self.database, readonly=True) as store:
+            rows = read_classes(store)
+        return _classes(rows) if rows else None
 
     def has_results(self) -> bool:
         """Whether report facts and a model are there; deleted ones are made again by a resume."""
         models = (self.model / name for name in ("model.json", "lm.json"))
         return (self.path / FACTS).is_file() and any(path.is_file() for path in models)
 
-    def write_toml(self, name: str, table: Mapping[str, Any], comment: str) -> None:
-        """Write a `table` of numbers, texts and lists as TOML under a `comment`.
 
-        It has a format number and a digest, unless it is the file that may be edited by hand.
-        """
-        if name != BY_HAND:
-            plain = {key: _plain(value) for key, value in table.items()}
-            table = formats.with_digest({formats.FORMAT: formats.RUN, **plain})
-        lines = [f"# {comment}", *(f"{key} = {_toml(value)}" for key, value in table.items())]
-        write_atomic(self.path / name, "\n".join(lines) + "\n")
-
-    def write_resolved(self, table: Mapping[str, Any]) -> None:
-        """Write every setting of the run, with its data and versions."""
-        self.write_toml(RESOLVED, table, "everything this run was made with")
-
-    def resolved(self) -> dict[str, Any]:
-        """What `write_resolved` wrote; raises as `read_toml` does."""
-        return self.read_toml(RESOLVED)
-
-    def read_toml(self, name: str) -> dict[str, Any]:
-        """A file that `write_toml` wrote.
-
-        Raises:
-            RunError: it is missing, no TOML, of another format, or was changed since.
-        """
-        import tomllib
-
-        try:
-            table = tomllib.loads((self.path / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as fault:
-            raise RunError(
-                f"cannot read {name} of the run {self.path} ({fault}): restore it from a copy"
-            ) from fault
-        if name == BY_HAND:
-            return table
-        try:
-            return formats.of_format(table, f"{name} of the run {self.path}", formats.RUN)
-        except ValueError as fault:
-            raise RunError(
-                f"{name} of the run {self.path} was edited or damaged ({fault}): restore it from a"
-                f" copy; for other settings start a new run with --config and an edited {BY_HAND}"
-            ) from fault
+def class_rows(classes: Classes) -> list[ClassRow]:
+    """Classes as the database holds them."""
+    examples = classes.examples or ((),) * len(classes.names)
+    more = ((),) * (len(classes.names) - len(examples))  # of classes that were added
+    columns = (classes.names, classes.descriptions, (*examples, *more))
+    return [ClassRow(*row) for row in zip(*columns, strict=True)]
 
 
-def _plain(value: Any) -> Any:
-    """`value` as it is read again."""
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value if isinstance(value, int | float) else str(value)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+def _classes(rows: list[ClassRow]) -> Classes:
+    names, descriptions, examples = zip(*rows, strict=True)
+    return Classes(names, descriptions, examples if any(examples) else ())
 
 
 def new_folder_name(root: Path, day: str, name: str) -> Path:

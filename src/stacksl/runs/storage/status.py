@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import LedgerError, RunError, StackslError, kind_and_place
 from stacksl.labelers.protocol import Labeler
+from stacksl.ledger.ledger import Ledger
 from stacksl.report.wording import MICRO
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import TIMES, RunFolder, State, shown_facts
+from stacksl.runs.storage.folder import DATABASE, TIMES, RunFolder, State, shown_facts
 
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader
@@ -86,13 +87,8 @@ def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None
 
 def _counts(folder: RunFolder) -> dict[str, Any]:
     """Rounds, labels asked to learnt, right choices and money, from the ledger."""
-    if not folder.ledger.exists():
-        counted = ("rounds", "asked", "answered", "spent", "learnt", "right", "money")
-        return dict.fromkeys(counted, 0)
-    from stacksl.ledger.ledger import Ledger
-
     try:
-        with Ledger.open(folder.ledger, readonly=True) as ledger:
+        with Ledger.open(folder.database, readonly=True) as ledger:
             return _counted(ledger)
     except LedgerError as fault:
         raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
@@ -123,9 +119,17 @@ def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     root = Path(folder)
     if not root.is_dir():
         return []
-    found = [path.parent for path in root.glob("*/run.toml")]
-    found.sort(key=lambda path: (path / "run.toml").stat().st_mtime, reverse=True)
-    return [_status_or_fault(path) for path in found]
+    found = [RunFolder(path.parent) for path in root.glob(f"*/{DATABASE}")]
+    found.sort(key=_created, reverse=True)
+    return [_status_or_fault(folder.path) for folder in found]
+
+
+def _created(folder: RunFolder) -> int:
+    """When the run was made; 0 where that cannot be read."""
+    try:
+        return folder.created()
+    except LedgerError:
+        return 0
 
 
 def _status_or_fault(path: Path) -> dict[str, Any]:
@@ -137,23 +141,44 @@ def _status_or_fault(path: Path) -> dict[str, Any]:
         return {"run": str(path), "state": "unreadable", **counts, "sentence": str(fault)}
 
 
-def begin(folder: RunFolder, warnings: Sequence[str], labeler: Labeler | None) -> None:
-    """Write the first state of a run, before its `run.toml`.
+def first_facts(warnings: Sequence[str], labeler: Labeler | None) -> dict[str, Any]:
+    """What there is to say of the state of a new run.
 
     So a run that is killed early still has the warnings about its data, and the name of a labeler
     that is a Python object.
     """
     own = {} if labeler is None else {"labeler": _name(labeler)}
-    folder.write_state("running", warnings=unique((), warnings), **own)
+    return {"warnings": unique((), warnings), **own}
+
+
+def expect_begun(folder: RunFolder, ledger: LedgerReader) -> None:
+    """Check that the run has come to its first round, or bought something.
+
+    Raises:
+        RunError: it has not.
+    """
+    if not ledger.last_round and not ledger.bought():
+        raise RunError(
+            f"the run {folder.path} has asked nothing yet: `stacksl resume {folder.path}` first, or"
+            " delete its folder and start a new one"
+        )
+
+
+def reopen(folder: RunFolder, ledger: Ledger) -> None:
+    """Mark a finished run as stopped, so that it can be resumed; its other facts are kept."""
+    state = folder.read_state()
+    if state.pop("state") == "finished":
+        sentence = f"the run was changed: `stacksl resume {folder.path}` continues it"
+        ledger.write_state("stopped", {**state, "sentence": sentence, "reopened": True})
 
 
 @dataclass(slots=True)
 class Record:
-    """The contents of `state.json` while a run is open.
+    """The state of a run while it is open.
 
     Attributes:
         folder: of the run.
-        facts: all that the file has besides the state.
+        facts: what there is to say of it besides the state.
     """
 
     folder: RunFolder
@@ -167,7 +192,7 @@ class Record:
         Raises:
             RunError: a Python object answered before, and none is given now.
         """
-        before = spec.folder.read_state() if (spec.folder.path / "state.json").exists() else {}
+        before = spec.folder.read_state()
         own = expect_labeler(spec.folder, labeler)
         if before.get("state") == "finished":  # nobody is asked any more
             own = before.get("labeler")
@@ -175,12 +200,11 @@ class Record:
             "created": before.get("created", now()),
             "interruptions": list(before.get("interruptions", [])),
             "warnings": list(before.get("warnings", [])),
-            "began": bool(before.get("began", False)),
         }
         if own is not None:
             facts["labeler"] = own
         record = cls(spec.folder, facts, before)
-        cut = before.get("state") in ("interrupted", "stopped", "failed", "running")
+        cut = before["state"] in ("interrupted", "stopped", "failed", "running")
         if "created" in before and cut and not before.get("reopened"):
             was = "interrupted" if before["state"] == "running" else before["state"]
             facts["interruptions"].append(f"resumed {now()} after it was {was}")

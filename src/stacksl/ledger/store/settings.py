@@ -1,0 +1,146 @@
+"""How a run is made and where it is: the tables `settings`, `classes` and `state`.
+
+A digest of settings and classes is in the terms of a run as it begins, and in a `settings` row of
+the chain after each change; they are compared with it whenever they are read. The state, which
+decides no number, has its digest beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stacksl.errors import LedgerCorrupt
+from stacksl.files import formats
+from stacksl.ledger.events import canonical
+from stacksl.ledger.store.schema import CLASSES, SETTINGS, STATE, TERMS
+
+if TYPE_CHECKING:
+    from stacksl.ledger.store.database import Store
+
+SALT: Final = "salt"  # of the digest: settings may hold texts, which the chain must not tell
+
+
+class Setting(NamedTuple):
+    """A value that a run is made with; the `origin` of a setting is the layer that gave it."""
+
+    value: Any
+    origin: str | None = None
+
+
+class ClassRow(NamedTuple):
+    """A class that was given to a run: its name, description, and example texts."""
+
+    name: str
+    description: str = ""
+    examples: tuple[str, ...] = ()
+
+
+def read_settings(store: Store) -> dict[str, Setting]:
+    """All that the run is made with, by name.
+
+    Raises:
+        LedgerCorrupt: it was edited.
+    """
+    with store.reading():
+        expect_digest(store)
+        rows = list(store.select(SETTINGS, (), "ORDER BY name"))
+    return {name: Setting(json.loads(value), said) for name, value, said in rows if name != SALT}
+
+
+def write_settings(store: Store, changes: Mapping[str, Setting | None]) -> None:
+    """Set or, with None, remove what the run is made with, in the open transaction."""
+    for name, setting in changes.items():
+        store.connection.execute("DELETE FROM settings WHERE name = ?", (name,))
+        if setting is not None:
+            row = {"name": name, "value": _text(setting.value), "origin": setting.origin}
+            store.insert(SETTINGS, [row])
+
+
+def read_classes(store: Store) -> list[ClassRow]:
+    """The classes that were given, in order; none where the data has them.
+
+    Raises:
+        LedgerCorrupt: they were edited.
+    """
+    with store.reading():
+        expect_digest(store)
+        rows = list(store.select(CLASSES, (), "ORDER BY place"))
+    return [ClassRow(name, said, tuple(json.loads(texts))) for _, name, said, texts in rows]
+
+
+def write_classes(store: Store, classes: Iterable[ClassRow]) -> None:
+    """Replace the classes, in the open transaction."""
+    store.connection.execute("DELETE FROM classes")
+    store.insert(
+        CLASSES,
+        [
+            {
+                "place": place,
+                "name": each.name,
+                "description": each.description,
+                "examples": _text(each.examples),
+            }
+            for place, each in enumerate(classes)
+        ],
+    )
+
+
+def make_salt(store: Store) -> None:
+    """Draw the salt of the digest, in the open transaction of a new run."""
+    write_settings(store, {SALT: Setting(os.urandom(16).hex())})
+
+
+def digest_of(store: Store) -> str:
+    """The salted SHA-256 of settings and classes as they stand, hexadecimal."""
+    settings = list(store.select(SETTINGS, (), "ORDER BY name"))
+    classes = list(store.select(CLASSES, (), "ORDER BY place"))
+    return sha256(canonical([settings, classes]).encode()).hexdigest()
+
+
+def expect_digest(store: Store) -> None:
+    """Compare settings and classes with their newest digest in the chain.
+
+    Raises:
+        LedgerCorrupt: they were edited.
+    """
+    with store.reading():  # a change by another process is seen whole
+        last = store.changed_settings()
+        first = next(store.select(TERMS, ("settings",)), None)
+        known = first and first[0] if last is None else last.data().get("digest")
+        found = digest_of(store)
+    if found != known:
+        raise LedgerCorrupt(
+            f"the settings or classes in {store.name} were edited or damaged (their digest in the"
+            " chain is another): restore the file from a copy; for other settings start a new run"
+        )
+
+
+def read_state(store: Store) -> dict[str, Any]:
+    """The state of the run under `state`, with the facts beside it.
+
+    Raises:
+        LedgerCorrupt: it was edited.
+    """
+    texts = [text for (text,) in store.select(STATE)]
+    try:
+        (record,) = map(formats.from_json, texts)
+    except ValueError as fault:
+        raise LedgerCorrupt(
+            f"the state in {store.name} was edited or damaged ({fault}): restore the file from a"
+            " copy"
+        ) from fault
+    return record
+
+
+def write_state(store: Store, state: str, facts: Mapping[str, Any]) -> None:
+    """Replace the state of the run, in the open transaction."""
+    store.connection.execute("DELETE FROM state")
+    store.insert(STATE, [{"record": formats.to_json({"state": state, **facts})}])
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, default=str)

@@ -1,0 +1,220 @@
+"""Settings, classes and state beside the chain: an edit by hand is found, a change is whole."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger.journal import Beginning
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.settings import (
+    ClassRow,
+    Setting,
+    read_classes,
+    read_settings,
+    read_state,
+)
+
+from .fault_cases import fill
+
+GIVEN = {"budget": Setting("40", "flag"), "seed": Setting(0, "default"), "data": Setting("a.csv")}
+KINDS = [ClassRow("a", "the first", ("one text", "another")), ClassRow("b")]
+EDITS = {
+    "a value": "UPDATE settings SET value = '\"41\"' WHERE name = 'budget'",
+    "an origin": "UPDATE settings SET origin = 'config' WHERE name = 'budget'",
+    "a name": "UPDATE settings SET name = 'bodget' WHERE name = 'budget'",
+    "a setting that goes": "DELETE FROM settings WHERE name = 'seed'",
+    "all settings": "DELETE FROM settings",
+    "a setting that comes": "INSERT INTO settings VALUES ('gate', '\"margin\"', 'flag')",
+    "the salt": "UPDATE settings SET value = '\"00\"' WHERE name = 'salt'",
+    "a class": "UPDATE classes SET name = 'c' WHERE place = 1",
+    "a description": "UPDATE classes SET description = 'else' WHERE place = 0",
+    "an example": "UPDATE classes SET examples = '[\"other\"]' WHERE place = 0",
+    "the order": "UPDATE classes SET place = 7 WHERE place = 0",
+    "a class that goes": "DELETE FROM classes WHERE place = 1",
+}
+
+
+def edit(path: Path, statement: str) -> None:
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(statement).rowcount > 0
+    connection.close()
+
+
+def found(path: Path) -> tuple[object, object, object]:
+    with opened(path, readonly=True) as store:
+        return read_settings(store), read_classes(store), read_state(store)
+
+
+@pytest.fixture
+def ledger(book) -> Ledger:
+    return book(beginning=Beginning(GIVEN, KINDS, {"warnings": ["mind"]}))
+
+
+def test_what_was_given_is_read_again(ledger, path) -> None:
+    state = {"state": "running", "warnings": ["mind"]}
+    assert found(path) == (GIVEN, KINDS, state)
+    ledger.write_state("waiting", {"sentence": "é\n\0", "open": [1, None]})
+    assert found(path)[2] == {"state": "waiting", "sentence": "é\n\0", "open": [1, None]}
+    ledger.verify()
+
+
+def test_a_change_is_a_row_of_the_chain(ledger, path) -> None:
+    more = [*KINDS, ClassRow("c", "new")]
+    ledger.change_settings({"seed": None, "gate": Setting("margin", "flag")}, more)
+    kept = {name: GIVEN[name] for name in ("budget", "data")}
+    assert found(path)[:2] == (kept | {"gate": Setting("margin", "flag")}, more)
+    (row,) = ledger.rows()
+    assert (row.event, row.item, row.charge, set(row.payload)) == ("settings", None, 0, {"digest"})
+    ledger.change_settings({"seed": Setting(7, "flag")})
+    assert found(path)[1] == more
+    ledger.verify([ledger.head])
+    ledger.close()
+    with Ledger.open(path) as again:
+        again.verify([ledger.head])
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("what", EDITS)
+def test_an_edit_by_hand_is_found(ledger, path, what, changed) -> None:
+    if changed:
+        ledger.change_settings({"more": Setting([["pool", "b.csv"]])})
+    ledger.close()
+    edit(path, EDITS[what])
+    said = r"the settings or classes in .*run\.db were edited or damaged .*: restore the file"
+    with pytest.raises(LedgerCorrupt, match=said), Ledger.open(path, readonly=True) as edited:
+        edited.verify()
+    for read in (read_settings, read_classes):
+        with pytest.raises(LedgerCorrupt, match=said), opened(path, readonly=True) as store:
+            read(store)
+    with pytest.raises(LedgerCorrupt, match=said), Ledger.open(path) as edited:
+        edited.change_settings({"seed": Setting(8)})  # no digest is made of the edit
+    with Ledger.open(path, readonly=True) as edited:
+        assert edited.head.count == int(changed)
+
+
+def test_the_first_digest_is_in_the_hash_that_row_1_follows(ledger, path) -> None:
+    ledger.change_settings({})
+    ledger.close()
+    with Ledger.open(path, readonly=True) as whole:
+        genesis = whole.genesis
+    edit(path, "UPDATE terms SET settings = hex(randomblob(32))")
+    with Ledger.open(path, readonly=True) as edited:
+        assert edited.genesis != genesis
+        with pytest.raises(LedgerCorrupt, match="row 1 of the ledger should follow the hash"):
+            edited.verify()
+
+
+def test_two_runs_with_the_same_settings_have_digests_of_their_own(tmp_path: Path, records) -> None:
+    """Without a salt the chain would tell whether a text that is known is in the settings."""
+    digests = set()
+    for name in "ab":
+        path = tmp_path / f"{name}.db"
+        Ledger.create(path, run="r", budget=1, items=records, beginning=Beginning(GIVEN)).close()
+        with sqlite3.connect(path) as connection:
+            digests |= set(connection.execute("SELECT settings FROM terms"))
+        connection.close()
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE state SET record = replace(record, 'mind', 'mine')",
+        "UPDATE state SET record = replace(record, 'running', 'finished')",
+        "UPDATE state SET record = ''",
+        "UPDATE state SET record = '[]'",
+        'UPDATE state SET record = \'{"state": "finished"}\'',
+        "UPDATE state SET record = replace(hex(zeroblob(50000)), '0', '[')",
+        "INSERT INTO state SELECT record || ' ' FROM state",
+        "DELETE FROM state",
+    ],
+)
+def test_an_edited_state_is_found(ledger, path, change) -> None:
+    ledger.close()
+    edit(path, change)
+    said = r"the state in .*run\.db was edited or damaged .*: restore the file from a copy"
+    with pytest.raises(LedgerCorrupt, match=said), opened(path, readonly=True) as store:
+        read_state(store)
+    with pytest.raises(LedgerCorrupt, match=said), Ledger.open(path, readonly=True) as edited:
+        edited.verify()
+
+
+def test_a_change_that_fails_changes_nothing(ledger, path, decision) -> None:
+    before = found(path)
+    fill(ledger)
+    with pytest.raises(LedgerError, match="disk is full"):
+        ledger.change_settings({"big": Setting("x" * 100_000)}, [])
+    fill(ledger, full=False)
+
+    def stop() -> None:
+        with ledger.together():
+            ledger.change_settings({"seed": Setting(9)}, [])
+            ledger.write_state("finished", {})
+            ledger.post([decision(1)])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        stop()
+    assert (found(path), ledger.spent, ledger.head.count) == (before, 0, 0)
+    ledger.verify()
+
+
+def test_a_change_is_one_transaction_with_all_else(ledger, path, decision) -> None:
+    with ledger.together():
+        ledger.change_settings({"seed": Setting(9)})
+        ledger.write_state("stopped", {})
+        ledger.post([decision(1)])
+        assert found(path)[0] == GIVEN, "another process sees nothing of it yet"
+    assert found(path)[0] == GIVEN | {"seed": Setting(9)}
+    assert [row.event for row in ledger.rows()] == ["settings", "round", "reserved"]
+    ledger.verify([ledger.head])
+
+
+def test_a_reader_never_sees_half_a_change(ledger, path) -> None:
+    """The digest is of the same moment as what it is of, while another process changes it."""
+    with opened(path, readonly=True) as store, store.reading():
+        assert read_settings(store) == GIVEN
+        ledger.change_settings({"seed": Setting(9)}, [])
+        assert (read_settings(store), read_classes(store)) == (GIVEN, KINDS)
+    assert found(path)[:2] == (GIVEN | {"seed": Setting(9)}, [])
+
+
+def test_every_byte_of_these_tables_is_found_or_harmless(ledger, path) -> None:
+    """SQLite has no digest of its pages, so what they say is compared with the chain."""
+    ledger.close()
+    same, data, refused = found(path), path.read_bytes(), 0
+    for place in places(path):
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        said = sentence(path, same)
+        assert "\n" not in said
+        refused += said != ""
+    assert refused > 300
+
+
+def sentence(path: Path, same: object) -> str:
+    """What is said of a damaged file; empty where it is as good as a whole one."""
+    try:
+        assert found(path) == same
+    except LedgerError as fault:
+        return str(fault)
+    return ""
+
+
+def places(path: Path) -> list[int]:
+    """Where the pages of the three tables and of their indices hold something."""
+    names = "('settings', 'classes', 'state')"
+    with sqlite3.connect(path) as connection:
+        roots = f"SELECT rootpage FROM sqlite_master WHERE tbl_name IN {names} AND rootpage > 0"
+        pages = [page for (page,) in connection.execute(roots)]
+        (size,) = next(connection.execute("PRAGMA page_size"))
+    connection.close()
+    data = path.read_bytes()
+    inside = (place for page in pages for place in range((page - 1) * size, page * size))
+    return [place for place in inside if data[place]]
