@@ -83,6 +83,7 @@ def printed(stacksl, *words: object) -> object:
         ("run --dry-run", ["run", "data.csv", "--dry-run"]),
         ("compare", ["compare", "data.csv", "--budgets", "9", "--seeds", "2", "--quiet"]),
         ("data check", ["data", "check", "data.csv", "--against", "test.csv"]),
+        ("ledger path", ["ledger", "path", "runs/first"]),
         ("ledger verify", ["ledger", "verify", "runs/first"]),
         ("ledger replay", ["ledger", "replay", "runs/first"]),
     ],
@@ -298,7 +299,7 @@ def test_the_settings_of_what_is_no_run(stacksl, folder) -> None:
     assert "has no run.db" in said.err
 
 
-@pytest.mark.parametrize("verb", ["status", "report", "resume", "ledger verify"])
+@pytest.mark.parametrize("verb", ["status", "report", "resume", "ledger verify", "ledger path"])
 def test_what_is_no_run_is_told_in_a_sentence(stacksl, folder, verb) -> None:
     said = stacksl(*verb.split(), "runs/nowhere")
     assert (said.code, said.out) == (2, "")

@@ -296,7 +296,7 @@ import signal, sys
 sys.path.insert(0, sys.argv.pop(1))
 import worker
 from stacksl.cli import main
-worker.arm("stacksl.ledger.ledger:Ledger.post", 1, "before", signal.SIGSTOP)
+worker.arm("stacksl.ledger.ledger:Ledger.post", 2, "before", signal.SIGSTOP)
 main()
 """
 
@@ -312,7 +312,8 @@ def long(tmp_path: Path) -> Kind:
 
 def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_path) -> None:
     out = tmp_path / "run"
-    words = ("run", long.data, "--test", long.test, "--budget", 12, "--quiet", "--out")
+    words = ("run", long.data, "--test", long.test, "--budget", 12, "--batch", 6, "--quiet")
+    words += ("--out",)
     process = stacksl(*words, out, program=("-c", HALTING, str(Path(__file__).parent)))
     _, status = os.waitpid(process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status), "it holds the run, and cannot finish meanwhile"
