@@ -18,6 +18,7 @@ import random
 import re
 import runpy
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,7 +64,7 @@ class Play:
         self.call("run", *words, "--out", "run", "--yes", "--quiet")
 
     def killed(self, pattern: str, number: int, *words: object) -> None:
-        """A call that is killed once it has put the `number`-th file like `pattern` in place."""
+        """A call that is killed after its `number`-th write like `pattern`."""
         command = [sys.executable, __file__, "--killed", pattern, str(number), *map(str, words)]
         self.calls.append(("killed", subprocess.run(command, check=False).returncode))
 
@@ -251,11 +252,11 @@ def forgotten(play: Play) -> None:
 
 
 def killed(play: Play) -> None:
-    """A stream that is killed at a checkpoint and resumed."""
+    """A stream that is killed when it has saved the learner's arrays, and resumed."""
     train, test = files()
     words = ("--mode", "stream", "--test", test, "--budget", 20, "--set", "checkpoint_every=25")
     out = ("--out", "run", "--yes", "--quiet")
-    play.killed(r"checkpoint.*\.safetensors$", 2, "run", train, *words, *out)
+    play.killed(r"checkpoint.*\.safetensors$|^INSERT INTO arrays", 2, "run", train, *words, *out)
     play.call("resume", "run", "--quiet")
 
 
@@ -291,16 +292,28 @@ GOLDEN = {run.__name__: run for run in RUNS}
 
 
 def kill_after(pattern: str, number: int) -> None:
-    """Kill this process before it renames another file, once `number` files like `pattern` are."""
+    """Kill this process before its next write, once `number` of them are like `pattern`.
+
+    A write is a file that is renamed, by its new name, or a transaction, by its SQL.
+    """
     seen = 0
 
-    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    def happened(what: str, begins: bool) -> None:
         nonlocal seen
-        if event == "os.rename":
-            if seen >= number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            seen += bool(re.search(pattern, str(arguments[1])))
+        if begins and seen >= number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        seen += bool(re.search(pattern, what))
 
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename":
+            happened(str(arguments[1]), begins=True)
+
+    def connected(*words: Any, **named: Any) -> sqlite3.Connection:
+        database = connect(*words, **named)
+        database.set_trace_callback(lambda sql: happened(sql, sql.startswith("BEGIN IMMEDIATE")))
+        return database
+
+    connect, sqlite3.connect = sqlite3.connect, connected  # type: ignore[assignment]
     sys.addaudithook(watch)
 
 

@@ -97,14 +97,16 @@ def chain(names: dict[str, str]) -> dict[str, Any]:
 def arrays() -> dict[str, dict[str, Any]]:
     """The arrays of a run: its head, adapters, features and the rest of the learner's state."""
     import numpy as np
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load, load_file
 
     found: dict[str, dict[str, Any]] = {"head": {}, "adapter": {}, "features": {}, "theta": {}}
     paths = sorted(Path("run").rglob("*.safetensors"))
     last = [path for path in paths if "checkpoint" in str(path)][-1:]
-    for path in (p for p in paths if "checkpoint" not in str(p) or p in last):
-        short = "checkpoint" if path in last else str(path.relative_to("run"))
-        for name, value in load_file(path).items():
+    tables = {str(p.relative_to("run")): load_file(p) for p in paths if "checkpoint" not in str(p)}
+    for data in [path.read_bytes() for path in last] or saved():
+        tables["checkpoint"] = load(data)
+    for short, table in tables.items():
+        for name, value in table.items():
             words = f"{short}/{name}"
             kinds = ((k, k) for k in ("head", "adapter", "lora", "features"))
             kind = next((k for k, part in kinds if part in words), "theta")
@@ -113,6 +115,16 @@ def arrays() -> dict[str, dict[str, Any]]:
     for path in Path("run").rglob("*.npy"):
         found["features"][str(path.relative_to("run"))] = np.load(path)
     return found
+
+
+def saved() -> list[bytes]:
+    """The newest arrays of the learner that the run's database holds; none of an older tree."""
+    (path,) = Path("run").rglob("*.db")
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'arrays'").fetchall():
+            return []
+        query = "SELECT data FROM arrays ORDER BY seq DESC LIMIT 1"
+        return [data for (data,) in db.execute(query)]
 
 
 def located(name: str) -> Path:

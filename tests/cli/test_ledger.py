@@ -14,6 +14,8 @@ import pytest
 from stacksl.ledger.events import Entry
 from stacksl.ledger.store.chain import link_hash
 
+from ..saved_arrays import drop, saved_in
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -53,15 +55,18 @@ def chained_again(path: Path) -> None:
 
 def test_the_files_that_agree_are_told(stacksl, run) -> None:
     told = json.loads(stacksl("ledger", "verify", run, "--json").out)
-    assert (told["checkpoints"], told["records"]) == (1, ["facts.json", "report.html", "README.md"])
+    assert told["arrays"] == [saved.head.count for saved in reversed(saved_in(run))]
+    assert told["records"] == ["facts.json", "report.html", "README.md"]
     said = stacksl("ledger", "verify", run)
-    assert "1 checkpoint, facts.json, report.html, README.md" in said.out
+    assert told["arrays"] == [told["rows"]]
+    files = "facts.json, report.html, README.md"
+    assert f"the learner's arrays after row {told['rows']}, {files}" in said.out
     assert said.out.endswith(f"head {told['rows']}:{told['tip']}\n")
 
 
 @pytest.mark.parametrize("keeper", ["facts.json", "report.html", "README.md"])
 def test_a_chain_made_anew_is_found_by_each_file_that_names_its_head(stacksl, run, keeper) -> None:
-    shutil.rmtree(run / "checkpoints")
+    drop(run)
     for name in {"facts.json", "report.html", "README.md"} - {keeper}:
         (run / name).unlink()
     assert stacksl("ledger", "verify", run).code == 0
@@ -75,7 +80,7 @@ def test_a_chain_made_anew_is_found_by_each_file_that_names_its_head(stacksl, ru
 def test_a_head_kept_elsewhere_finds_what_nothing_in_the_folder_does(stacksl, run) -> None:
     head = stacksl("ledger", "verify", run).out.split()[-1]
     assert "--head" in stacksl("ledger", "verify", run, "--head", head).out
-    shutil.rmtree(run / "checkpoints")
+    drop(run)
     for name in ("facts.json", "report.html", "README.md"):
         (run / name).unlink()
     chained_again(run / "run.db")

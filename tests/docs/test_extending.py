@@ -145,7 +145,7 @@ def test_a_changed_module_is_warned_of(modules: Path, tmp_path: Path) -> None:
 
 
 def cut_off(folder: Path, **settings: Any) -> stacksl.Run:
-    """A run that is stopped in the middle, with checkpoints before."""
+    """A run that is stopped in the middle, with arrays saved before."""
 
     def stop(progress: Any) -> None:
         if progress.phase == "rounds" and progress.done >= 25:

@@ -23,6 +23,7 @@ from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.runs.storage.folder import RunFolder
 
+from ..saved_arrays import damage, latest_in
 from .conftest import write_classes, write_pairs
 
 
@@ -209,16 +210,16 @@ def test_features_of_another_dimension_on_resume(home, refused) -> None:
     assert "does not match its SHA-256" in refused("resume", "one", changes=True)
 
 
-def test_a_corrupted_checkpoint_is_passed_over_and_told(home, capfd) -> None:
-    newest = max((unfinish(home) / "checkpoints").glob("*.safetensors"))
-    newest.write_bytes(newest.read_bytes()[:-9])
+def test_corrupted_arrays_are_passed_over_and_told(home, capfd) -> None:
+    newest = latest_in(unfinish(home)).head.count
+    damage(home / "one", newest)
     before = (home / "one" / "model" / "head.safetensors").read_bytes()
     assert call(["resume", "one", "--quiet"]) == 0
     assert (home / "one" / "model" / "head.safetensors").read_bytes() == before
     capfd.readouterr()
     assert call(["status", "one", "--json"]) == 0
     warnings = json.loads(capfd.readouterr().out)["warnings"]
-    assert any("is damaged" in w and newest.stem in w for w in warnings)
+    assert any(f"arrays after row {newest} are damaged" in w for w in warnings)
 
 
 def test_unlabelled_items_cannot_be_evaluated(home, refused) -> None:

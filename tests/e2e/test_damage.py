@@ -17,6 +17,7 @@ from stacksl.cli.entry import call
 from stacksl.ledger.store.schema import FORMAT
 from stacksl.runs.storage.folder import RunFolder
 
+from ..saved_arrays import damage, edit, latest_in, saved_in
 from .conftest import write_classes
 
 PREDICT, STATUS = "predict one good.csv", "status one --json"
@@ -30,8 +31,6 @@ READ_BY = {  # the commands that read a file of the run
     "facts.json": [STATUS, "report one"],
     "forgotten.json": [REPLAY],
     "features/features.json": [REPLAY],
-    "checkpoints/*.json": [REPLAY],
-    "checkpoints/*.safetensors": [REPLAY],
     "features/rows.npy": [REPLAY],
     "features/rows.blake2b": [REPLAY],
     "features/map.safetensors": [REPLAY],
@@ -197,10 +196,23 @@ def test_a_run_of_another_format_is_refused(
     assert f"reads format {FORMAT}: " in err
 
 
-def test_forgotten_items_without_a_whole_checkpoint(home: Path, said: Said) -> None:
-    (path,) = (home / "one" / "checkpoints").glob("*.safetensors")
-    path.write_bytes(path.read_bytes()[:-9])
+def test_a_flipped_bit_of_the_arrays_is_refused(home: Path, said: Said) -> None:
+    """A run that has forgotten an item keeps one row of them, and its replay needs that."""
+    path = home / "one" / "run.db"
+    (saved,) = saved_in(home / "one")
+    assert said(REPLAY)[0] == 0
+    for damaged in flipped(saved.data):
+        edit(home / "one", "UPDATE arrays SET data = ?", damaged)
+        expect_a_sentence(*said(REPLAY), path)
+    edit(home / "one", "UPDATE arrays SET data = ?", saved.data)
+    for change in ("tip = replace(tip, 'a', 'b')", "round = round + 1"):
+        edit(home / "one", f"UPDATE arrays SET {change}")
+        expect_a_sentence(*said(REPLAY), path)
+
+
+def test_forgotten_items_without_whole_arrays(home: Path, said: Said) -> None:
+    damage(home / "one", latest_in(home / "one").head.count)
     RunFolder(home / "one").write_state("stopped")
     code, out, err = said("resume one --quiet")
     assert (code, out) == (2, "")
-    assert "checkpoints has none: restore that folder" in err
+    assert "run.db has no whole ones: restore that file" in err

@@ -32,10 +32,15 @@ PURCHASE = {
     "when its answer was learnt": ("stacksl.core.learner:Learner.learn", 7, "after"),
 }
 DISK = {
-    "before the waiting rows are flushed": (f"{LABELS}.ledger:Ledger.flush", 4, "before"),
-    "when the waiting rows were flushed": (f"{LABELS}.ledger:Ledger.flush", 4, "after"),
-    "between a checkpoint's two files": (f"{RUNS}.storage.checkpoints:write_atomic", 3, "after"),
-    "when a checkpoint was written": (f"{RUNS}.storage.checkpoints:save", 2, "after"),
+    "before rows and arrays are saved": (
+        f"{LABELS}.ledger:Ledger.save_arrays",
+        2,
+        "before",
+    ),
+    "before arrays are committed": (f"{LABELS}.journal:write_arrays", 2, "after"),
+    "when arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 2, "after"),
+    "before the waiting rows are flushed": (f"{LABELS}.ledger:Ledger.flush", 1, "before"),
+    "when the waiting rows were flushed": (f"{LABELS}.ledger:Ledger.flush", 1, "after"),
     "between an atomic write and its rename": ("os:replace", 15, "before"),
 }
 START = {
@@ -98,7 +103,7 @@ COVERING = {
     "in the middle of that refit": (f"{RUNS}.loop.linear_trainer:LinearTrainer._fit", 2, "before"),
     "when a label after it was learnt": ("stacksl.core.learner:Learner.learn", 30, "after"),
     "among the rounds after it": (f"{LABELS}.ledger:Ledger.post", 100, "after"),
-    "when a later checkpoint was written": (f"{RUNS}.storage.checkpoints:save", 3, "after"),
+    "when later arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 3, "after"),
 }
 
 
@@ -123,7 +128,7 @@ def test_a_pool_killed_at_a_step_of_a_batch(resumed, kinds, moment) -> None:
 
 
 @pytest.mark.parametrize(
-    "moment", ["when its reservation is on disk", "between a checkpoint's two files"]
+    "moment", ["when its reservation is on disk", "before arrays are committed"]
 )
 def test_the_papers_algorithm_killed_in_the_middle(resumed, kinds, moment) -> None:
     kind = kinds["pairs-paper"]

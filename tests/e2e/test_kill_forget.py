@@ -28,6 +28,7 @@ from ..runs.forgetting.forgetting_cases import (
     verify,
     with_canary,
 )
+from ..saved_arrays import saved_in
 from .conftest import Worker, write_classes
 
 RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
@@ -44,7 +45,8 @@ EVERY = [
 MOMENTS = {
     "before it is announced": (f"{RUNS}.storage.tombstones:Tombstones.begin", 1, "before"),
     "when it was announced": (f"{RUNS}.storage.tombstones:Tombstones.begin", 1, "after"),
-    "before the first file is deleted": ("os:unlink", 1, "before"),
+    "before older arrays are deleted": (f"{LABELS}.ledger:Ledger.keep_last_arrays", 1, "before"),
+    "when older arrays were deleted": (f"{LABELS}.ledger:Ledger.keep_last_arrays", 1, "after"),
     "between the facts and the report": (f"{RUNS}.changes.erasing:write_pages", 1, "before"),
     "in the middle of the features": ("numpy:memmap.flush", 1, "before"),
     "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
@@ -71,7 +73,7 @@ class Planted:
 
     def files(self, path: Path) -> dict[str, bytes]:
         """The files that hold the item, but those that a run writes by itself."""
-        own = ("checkpoints", "run.db", "run.db-wal", "run.db-shm", ".lock")
+        own = ("run.db", "run.db-wal", "run.db-shm", ".lock")
         found = {each.relative_to(path): each for each in path.rglob("*") if each.is_file()}
         kept = {name: each for name, each in found.items() if name.parts[0] not in own}
         return {str(name): each.read_bytes() for name, each in kept.items()}
@@ -91,7 +93,7 @@ def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Planted:
-    """A run of items made in Python, with three checkpoints."""
+    """A run of items made in Python, with arrays that were saved on the way."""
     items, answers = pair_items(ITEMS)
     answers[ID] = answers.pop(f"p{CANARY}")
     out = tmp_path_factory.mktemp("memory") / "r"
@@ -104,7 +106,7 @@ def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     made.report()
     made.report(text=False)
     assert {"facts.json", "report.html", "data.jsonl", "run.db"} <= holding(out)
-    assert len(list((out / "checkpoints").glob("*.json"))) == 3
+    assert len(saved_in(out)) == 2
     return Planted.of(out)
 
 
@@ -154,7 +156,7 @@ def expect_forgotten(planted: Planted, out: Path) -> None:
     assert is_forgotten(out)
     assert holding(out) == set()
     assert planted.features_in(out) == []
-    assert len(list((out / "checkpoints").glob("*.json"))) == 1, "two differ by what came between"
+    assert len(saved_in(out)) == 1, "two differ by what came between"
     verify(out)
     made = Run.open(out)
     assert made.resume().status()["state"] == "finished"
@@ -182,7 +184,7 @@ def test_every_command_refuses_an_item_forgotten_by_halves(
 ) -> None:
     out, file = tmp_path / "r", write_classes(tmp_path / "c.csv", 4)
     shutil.copytree(in_memory.run, out)
-    worker.play(out=str(out), forget=ID, kill=MOMENTS["before the first file is deleted"])
+    worker.play(out=str(out), forget=ID, kill=MOMENTS["before older arrays are deleted"])
     for words in (
         ["resume", out],
         ["status", out],

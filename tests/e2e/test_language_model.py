@@ -16,9 +16,9 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.files import formats
-from stacksl.runs.storage.checkpoints import latest
 
 from ..runs.lm_cases import QUICK, questions, tiny_model
+from ..saved_arrays import latest_in
 from .conftest import Kind, Worker, budget_of, chain, expect_sound, facts
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -34,7 +34,7 @@ ROUNDS = {
     "when the features of epoch 0 were saved": (f"{RUNS}.session.setup:save_block", 1, "after"),
     "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
     "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 4, "after"),
-    "between a checkpoint's two files": (f"{RUNS}.storage.checkpoints:write_atomic", 3, "after"),
+    "before arrays are committed": (f"{LABELS}.journal:write_arrays", 2, "after"),
 }
 REFIT = {
     "before its first step": (f"{LM}.training.steps:TrainingSteps.run", 2, "before"),
@@ -48,7 +48,7 @@ EPOCH = {
     "among its features": ("stacksl.features.store:write_atomic", 12, "after"),
     "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 2, "before"),
     "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 2, "after"),
-    "when it was checkpointed": (f"{RUNS}.storage.checkpoints:save", 3, "after"),
+    "when arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 3, "after"),
 }
 END = {
     "between the last refit and the model": ("stacksl.models.adapted:write_model", 1, "before"),
@@ -136,12 +136,10 @@ def expect_same(path: Path, kind: Kind) -> None:
                 assert timeless(one) == timeless(other)
             elif one.name not in ("README.md",):
                 assert one.read_bytes() == other.read_bytes(), name
-    (mine, _), (others, _) = latest(path / "checkpoints"), latest(reference / "checkpoints")
-    assert mine is not None
-    assert others is not None
-    assert mine.arrays.keys() == others.arrays.keys()
-    for name, array in mine.arrays.items():
-        assert np.array_equal(array, others.arrays[name], equal_nan=True), name
+    mine, others = latest_in(path).arrays, latest_in(reference).arrays
+    assert mine.keys() == others.keys()
+    for name, array in mine.items():
+        assert np.array_equal(array, others[name], equal_nan=True), name
     assert (path / "rounds.parquet").read_bytes() == (reference / "rounds.parquet").read_bytes()
 
 

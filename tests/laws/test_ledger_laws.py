@@ -290,7 +290,7 @@ class Buying(RuleBasedStateMachine):
             assert again.disputes() == ledger.disputes()
             assert again.open_purchases() == self.ledger.open_purchases()
             assert again.export() == self.ledger.export()
-            again.verify(self.heads)
+            again.verify({f"file {n}": head for n, head in enumerate(self.heads)})
 
     def teardown(self):
         if hasattr(self, "ledger"):

@@ -50,7 +50,7 @@ def edit(path, statement, *values):
 
 def verify(path, *heads):
     with Ledger.open(path, readonly=True) as ledger:
-        ledger.verify(heads)
+        ledger.verify({f"file {n}": head for n, head in enumerate(heads)})
 
 
 def test_a_whole_ledger_passes(kept, path):
@@ -95,7 +95,7 @@ def test_a_removed_row_is_found(kept, path):
         verify(path)
 
 
-def test_a_cut_tail_is_found_by_a_checkpoint_only(kept, path):
+def test_a_cut_tail_is_found_by_a_head_that_was_kept_only(kept, path):
     _, end = kept
     edit(path, "DELETE FROM events WHERE seq > 8")
     verify(path)
@@ -103,7 +103,7 @@ def test_a_cut_tail_is_found_by_a_checkpoint_only(kept, path):
         verify(path, end)
 
 
-def test_a_rewritten_chain_is_found_by_a_checkpoint_only(kept, path):
+def test_a_rewritten_chain_is_found_by_a_head_that_was_kept_only(kept, path):
     middle, end = kept
     connection = sqlite3.connect(path)
     previous = None
@@ -121,8 +121,8 @@ def test_a_rewritten_chain_is_found_by_a_checkpoint_only(kept, path):
         )
     connection.commit()
     connection.close()
-    verify(path, middle)  # whoever rewrites ledger and checkpoints together is not found
-    with pytest.raises(LedgerCorrupt, match="row 11 .* as a checkpoint says, .* rewritten"):
+    verify(path, middle)  # whoever rewrites all heads as well is not found
+    with pytest.raises(LedgerCorrupt, match="row 11 .* as file 0 says, .* rewritten"):
         verify(path, end)
 
 
@@ -255,7 +255,7 @@ def test_a_removed_item_is_found(surrogates, path, purpose):
 def test_the_keeper_of_a_head_is_named(kept, path):
     middle, end = kept
     with Ledger.open(path, readonly=True) as ledger:
-        ledger.verify({"facts.json": end, "the checkpoint 000000005": middle})
+        ledger.verify({"facts.json": end, "report.html": middle})
         with pytest.raises(LedgerCorrupt, match=r"row 11 .*, as facts\.json says, but has"):
             ledger.verify({"facts.json": Head(11, "0" * 64), "report.html": end})
         with pytest.raises(LedgerCorrupt, match=r"at least 12 rows, as --head says, but has 11"):

@@ -30,7 +30,7 @@ def test_a_certificate_names_its_epoch(book, decision) -> None:
         (2, None, 0, {"labels": 2, "refit": 2}),
     ]
     assert [row.epoch for row in rows] == [0, 0]
-    ledger.verify([ledger.head])
+    ledger.verify({"a file": ledger.head})
 
 
 def test_epoch_0_leaves_no_word_in_the_row_and_decisions_come_back_as_they_were(

@@ -64,7 +64,7 @@ def test_a_commit_that_fails_changes_nothing(book, decision, path, monkeypatch):
             ledger.post([decision(1)])
     assert state(ledger) == before
     assert [d.status for d in ledger.post([decision(1)])] == ["reserved"]
-    ledger.verify([ledger.head])
+    ledger.verify({"a file": ledger.head})
 
 
 def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
@@ -136,7 +136,7 @@ def test_a_truncated_file_is_one_sentence(path, decision, records, share):
         head = ledger.head
     os.truncate(path, int(path.stat().st_size * share))
     with pytest.raises(LedgerError) as caught, Ledger.open(path) as cut:
-        cut.verify([head])
+        cut.verify({"a file": head})
     assert "\n" not in str(caught.value)
 
 
@@ -241,9 +241,9 @@ def test_values_of_another_type_are_one_sentence(book, decision, path, records, 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("UPDATE format SET number = 5", "has format 5, .* reads format 4: use the version"),
-        ("UPDATE format SET number = 3", "has format 3, .* reads format 4: use the version"),
-        ("DROP TABLE format", "has format 0, .* reads format 4: use the version"),
+        ("UPDATE format SET number = 6", "has format 6, .* reads format 5: use the version"),
+        ("UPDATE format SET number = 4", "has format 4, .* reads format 5: use the version"),
+        ("DROP TABLE format", "has format 0, .* reads format 5: use the version"),
     ],
 )
 @pytest.mark.parametrize("readonly", [True, False])

@@ -70,7 +70,7 @@ def test_nothing_people_said_is_half_written(path, records, last):
     Ledger.create(path, run="r", budget=30, items=records).close()
     kill_after(last, TALKER, path)
     with Ledger.open(path) as ledger:
-        ledger.verify([ledger.head])
+        ledger.verify({"a file": ledger.head})
         done = len(ledger.audited())
         assert done >= last
         assert ledger.budget - 30 in (done - 1, done)

@@ -72,7 +72,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     assert [p.slot for p in told.open_purchases()] == [2]
     tombstone = told.tombstone(ID)
     told.forget(ID)
-    told.verify([head, told.head])
+    told.verify({"before": head, "now": told.head})
     after = list(told.rows())
     assert [r.hash for r in after[: len(rows)]] == [r.hash for r in rows]
     assert [(r.event, r.payload["reason"]) for r in after[len(rows) :]] == [
@@ -97,7 +97,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     assert {row["item"] for row in told.export()} == {gone[0].item, "q1"}
     told.close()
     with Ledger.open(path) as again:
-        again.verify([head])
+        again.verify({"a file": head})
         assert (again.spent, again.learnt) == (3, sums[0])
         assert len(again.agreement()) == 1
 
@@ -130,7 +130,7 @@ def test_the_data_is_whole_without_it(told):
 def test_an_item_never_asked_is_forgotten_too(told, path):
     told.forget("q7")
     assert b"q7" not in bytes_of(path)
-    told.verify([told.head])
+    told.verify({"a file": told.head})
 
 
 def test_a_late_answer_is_not_learnt_from_memory(path, decision):
@@ -189,7 +189,7 @@ def test_a_commit_that_fails_forgets_nothing(told, path, monkeypatch):
     assert before == (told.export(), told.open_purchases(), told.texts(), told.handed())
     assert not told._store.unclean
     told.check_items(ITEMS)
-    told.verify([told.head])
+    told.verify({"a file": told.head})
 
 
 KILLED = """
@@ -219,7 +219,7 @@ def test_a_process_killed_on_the_way_has_forgotten_wholly_or_not_at_all(told, pa
     done = subprocess.run([sys.executable, "-c", KILLED, str(path), ID, moment], timeout=60)
     assert done.returncode == -9
     with Ledger.open(path) as again:
-        again.verify([again.head])
+        again.verify({"a file": again.head})
         left = [word for word in WORDS if word in bytes_of(path)]
         if moment == "commit":
             assert left == WORDS

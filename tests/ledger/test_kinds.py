@@ -41,7 +41,7 @@ def test_it_is_charged_once_and_never_learnt(book, decision, path, said):
     with Ledger.open(path) as again:
         assert again.said() == counts | {said: 1}
         assert lessons(again.take([answer])) == []
-        again.verify([again.head])
+        again.verify({"a file": again.head})
 
 
 def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decision):
@@ -173,7 +173,7 @@ def test_a_correction_to_a_candidate_is_learnt_once(book, decision, path):
     assert (ledger.spent, ledger.learnt, ledger.said()["label"]) == (2, 2, 2)
     ledger.close()
     with Ledger.open(path) as again:
-        again.verify([again.head])
+        again.verify({"a file": again.head})
         assert again.learnt == 2
 
 
@@ -214,4 +214,4 @@ def test_a_write_that_fails_keeps_no_text(book, decision, monkeypatch):
     assert ledger.said()["none"] == 0
     ledger.take([NONE])
     assert ledger.texts() == [NONE]
-    ledger.verify([ledger.head])
+    ledger.verify({"a file": ledger.head})

@@ -38,7 +38,7 @@ def test_an_answer_is_in_the_file_and_not_in_its_log(book, decision, path, tmp_p
         alone = tmp_path / f"{item}.db"
         shutil.copy(path, alone)  # without its log
         with Ledger.open(alone, readonly=True) as copy:
-            copy.verify([ledger.head])
+            copy.verify({"a file": ledger.head})
             assert copy.export()[-2:] == ledger.export()[-2:]
         assert path.with_name("run.db-wal").stat().st_size == 0
 
@@ -55,7 +55,7 @@ def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
     reader.close()
     with Ledger.open(path) as again:
         assert (again.learnt, again.open_purchases()) == (1, [])
-        again.verify([ledger.head])
+        again.verify({"a file": ledger.head})
 
 
 RACER = """
@@ -109,7 +109,7 @@ def test_processes_that_race_never_exceed_the_budget(path):
     assert all(process.returncode == 0 for process in started)
     assert sum(won) == budget  # of 48 wants
     with Ledger.open(path) as ledger:
-        ledger.verify([ledger.head])
+        ledger.verify({"a file": ledger.head})
         assert (ledger.spent, ledger.learnt, ledger.left) == (budget, budget, 0)
         assert sum(row.event == "round" for row in ledger.rows()) == racers * rounds
 
@@ -125,7 +125,7 @@ def test_another_process_is_noticed(book, decision, path):
     (posted,) = ledger.post([decision(4)])
     assert posted.status == "refused"
     assert (ledger.spent, ledger.learnt, len(ledger.open_purchases())) == (2, 1, 1)
-    ledger.verify([ledger.head])
+    ledger.verify({"a file": ledger.head})
 
 
 def test_a_ledger_cut_under_a_running_process_is_noticed(book, decision, path):
@@ -147,6 +147,6 @@ def test_nothing_of_a_killed_process_is_half_written(path, records):
     body = body.replace("durable=bool(n % 2)", "durable=True")
     kill_after(7, body, path, 0, 30)
     with Ledger.open(path) as ledger:
-        ledger.verify([ledger.head])
+        ledger.verify({"a file": ledger.head})
         assert ledger.spent >= 7
         assert ledger.learnt + len(ledger.open_purchases()) == ledger.spent

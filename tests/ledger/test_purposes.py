@@ -45,7 +45,7 @@ def test_an_audit_is_charged_and_never_asked_or_learnt(book, decision, path):
     ledger.close()
     with Ledger.open(path) as again:
         assert (again.asked, again.spent, again.audited()["q3"].index) == (1, 3, 1)
-        again.verify([again.head])
+        again.verify({"a file": again.head})
 
 
 @pytest.mark.parametrize(("budget", "money"), [(2, None), (9, 29)])
@@ -108,7 +108,7 @@ def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
     connection.close()
     assert "May" not in chain
     with Ledger.open(path) as again:
-        again.verify([again.head])
+        again.verify({"a file": again.head})
         assert (again.learnt, again.spent) == (2, 1)
 
 
@@ -157,7 +157,7 @@ def test_of_two_slots_each_is_charged_and_the_first_label_learnt(book, decision)
     ]
     ledger.correct("q0", 3, "anna")
     assert ledger.agreement()[0][0].index == 1  # as it came
-    ledger.verify([ledger.head])
+    ledger.verify({"a file": ledger.head})
 
 
 def test_second_slots_never_take_a_label_from_another_item(book, decision):

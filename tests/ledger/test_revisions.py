@@ -26,7 +26,7 @@ def ledger(book, decision, path) -> Iterator[Ledger]:
     spent = made.spent, made.spent_money
     made.close()
     with Ledger.open(path) as again:
-        again.verify([again.head])
+        again.verify({"a file": again.head})
         assert (again.spent, again.spent_money) == spent
 
 

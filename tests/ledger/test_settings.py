@@ -72,10 +72,10 @@ def test_a_change_is_a_row_of_the_chain(ledger, path) -> None:
     assert (row.event, row.item, row.charge, set(row.payload)) == ("settings", None, 0, {"digest"})
     ledger.change_settings({"seed": Setting(7, "flag")})
     assert found(path)[1] == more
-    ledger.verify([ledger.head])
+    ledger.verify({"a file": ledger.head})
     ledger.close()
     with Ledger.open(path) as again:
-        again.verify([ledger.head])
+        again.verify({"a file": ledger.head})
 
 
 @pytest.mark.parametrize("changed", [False, True])
@@ -172,7 +172,7 @@ def test_a_change_is_one_transaction_with_all_else(ledger, path, decision) -> No
         assert found(path)[0] == GIVEN, "another process sees nothing of it yet"
     assert found(path)[0] == GIVEN | {"seed": Setting(9)}
     assert [row.event for row in ledger.rows()] == ["settings", "round", "reserved"]
-    ledger.verify([ledger.head])
+    ledger.verify({"a file": ledger.head})
 
 
 def test_a_reader_never_sees_half_a_change(ledger, path) -> None:

@@ -26,7 +26,7 @@ def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
     ledger.close()
     with Ledger.open(path) as again:
         assert (again.budget, again.money, again.spent, again.left) == (4, None, 2, 2)
-        again.verify([again.head])
+        again.verify({"a file": again.head})
 
 
 def test_a_budget_is_never_below_what_is_spent(book, decision):
@@ -68,7 +68,7 @@ def test_a_raised_price_holds_for_new_leases_alone(book, decision, path):
     ledger.close()
     with Ledger.open(path) as again:
         assert (again.price, again.spent_money) == (12, 34)
-        again.verify([again.head])
+        again.verify({"a file": again.head})
 
 
 def test_an_overspending_budget_row_is_found(book, decision, path):
@@ -99,7 +99,7 @@ def test_items_that_came_later_can_be_bought(book, decision, path, records):
         ledger.check_items(records)
     ledger.close()
     with Ledger.open(path) as again:
-        again.verify([again.head])
+        again.verify({"a file": again.head})
         assert [p.item for p in again.open_purchases()] == ["n2"]
 
 
@@ -139,7 +139,7 @@ def test_a_class_is_one_more_candidate_of_every_item(book, decision, path):
     assert ledger.own([("q5", 5)], "old")[0][0].presented == (0, 1, 2, 3, 4, 5)
     ledger.close()
     with Ledger.open(path) as again:
-        again.verify([again.head])
+        again.verify({"a file": again.head})
         rows = [row for row in again.rows() if row.event == "class_added"]
         assert [(r.number, dict(r.payload)) for r in rows] == [
             (1, {"name": "maybe", "size": 5}),
@@ -172,7 +172,7 @@ def test_terms_that_cannot_be_written_do_not_change(book, decision, monkeypatch)
     assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
     assert len(ledger.reserve(["q3"])) == 1
     assert len(ledger.own([("q4", 4)], "old")) == 1
-    ledger.verify([ledger.head])
+    ledger.verify({"a file": ledger.head})
 
 
 def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision, path):
@@ -198,6 +198,6 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
     assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (7, 5, 1, 2)
     ledger.close()
     with Ledger.open(path) as again:
-        again.verify([again.head])
+        again.verify({"a file": again.head})
         assert again.knows("n1")
         assert [p.item for p in again.open_purchases()] == ["q0", "q3"]

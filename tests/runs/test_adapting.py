@@ -20,8 +20,8 @@ from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.models.adapted import AdaptedModel
 from stacksl.runs.settings.conflicts import due_at
-from stacksl.runs.storage.checkpoints import latest
 
+from ..saved_arrays import latest_in
 from .lm_cases import (
     BUDGET,
     COUNT,
@@ -162,10 +162,9 @@ def test_the_head_is_offset_plus_theta_phi_and_rebuilt_at_each_epoch(
             block, head = next(epochs), ByHand(block.dim)
             for index, gold in learnt:
                 head.learn(block[index], gold)
-    saved, _ = latest(finished.folder.checkpoints)
-    assert saved is not None
-    assert np.allclose(saved.arrays["scorer/theta"], head.theta, atol=1e-8)
-    (inverse,) = [v for k, v in saved.arrays.items() if "gram_inv" in k]
+    saved = latest_in(finished.path).arrays
+    assert np.allclose(saved["scorer/theta"], head.theta, atol=1e-8)
+    (inverse,) = [v for k, v in saved.items() if "gram_inv" in k]
     assert np.allclose(inverse, np.linalg.inv(head.gram), atol=1e-8)
     assert np.abs(head.theta).max() > 0.1, "it learnt something"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from stacksl.runs.loop.adapters import way_chosen
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.spec import RunSpec
 
+from ..saved_arrays import drop
 from .lm_cases import QUICK, Corpus, Refusing, blocks, last_weights, questions, rows_of, told_labels
 from .people_cases import read_rows, sheets, write_rows
 from .test_adapting_budget import write_more
@@ -235,17 +235,16 @@ def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
         with pytest.raises(KeyboardInterrupt):
             begun(model, tmp_path / "two", **settings)
     made = Run.open(tmp_path / "two" / "run")
-    for file in (made.path / "checkpoints").iterdir():
-        file.unlink()
+    drop(made.path)
     made.resume()
     expect_same(made, undisturbed)
 
 
-def test_a_replay_needs_no_checkpoint_and_no_model(
+def test_a_replay_needs_no_saved_arrays_and_no_model(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = begun(model, tmp_path)
-    shutil.rmtree(made.path / "checkpoints")
+    drop(made.path)
     monkeypatch.setattr(LanguageModel, "__init__", lambda *_: pytest.fail("a model was loaded"))
     assert made.replay()["labels"] == 10
 

@@ -15,6 +15,7 @@ from stacksl.runs.session import views
 from stacksl.runs.storage.folder import WAIT
 from stacksl.runs.storage.status import Record
 
+from ..saved_arrays import saved_in
 from .conftest import CLASSES, class_items
 from .people_cases import (
     Killed,
@@ -396,10 +397,10 @@ def traces(waiting: Run) -> list[object]:
     """What somebody sees who looks into a waiting run everywhere but into its ledger."""
     places = ("run", "data", "created", "sheets", "resume")
     status = {name: value for name, value in waiting.status().items() if name not in places}
-    arrays = sorted((waiting.path / "checkpoints").glob("*.safetensors"))
+    arrays = [saved.data for saved in saved_in(waiting.path)]
     names = sorted(path.name for path in waiting.path.rglob("*"))
     assert not {"facts.json", "report.html", "README.md", "metrics.jsonl"} & set(names)
-    return [status, names, *[path.read_bytes() for path in [*sheets(waiting), *arrays]]]
+    return [status, names, *[path.read_bytes() for path in sheets(waiting)], *arrays]
 
 
 def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_run_of_items_made_in_python(request, which) -> None:
     assert bought.items() <= finished.answers.items()
     names = {p.name for p in done.path.iterdir()}
     assert names >= {
-        "run.db", "metrics.jsonl", "checkpoints", "features", "model",
+        "run.db", "metrics.jsonl", "features", "model",
         "report.html", "README.md", "rounds.parquet", "facts.json",
     }  # fmt: skip
     done.ledger.verify()

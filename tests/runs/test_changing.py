@@ -152,7 +152,7 @@ def test_people_are_asked_of_what_came_on_the_way(tmp_path: Path, mode: str) -> 
     expect_sound(done)
 
 
-def test_terms_that_changed_twice_are_both_taken_up_behind_a_checkpoint(tmp_path: Path) -> None:
+def test_terms_that_changed_twice_are_both_taken_up_behind_saved_arrays(tmp_path: Path) -> None:
     waiting = begin(tmp_path, count=20, mode="stream", budget=18)
     waiting.change(budget=12, later=True)
     waiting.resume()
@@ -161,7 +161,7 @@ def test_terms_that_changed_twice_are_both_taken_up_behind_a_checkpoint(tmp_path
     done = play(waiting.resume())
     assert done.status()["rounds"] == 50
     done.change(items=write_pool(tmp_path, 5, seed=8, first=200), later=True)
-    done = play(done.resume())  # the checkpoint is of round 50, the first change had 20 in sight
+    done = play(done.resume())  # the saved arrays are of round 50, the first change had 20 in sight
     assert (done.status()["state"], done.status()["rounds"]) == ("finished", 55)
     expect_sound(done)
 

@@ -15,8 +15,8 @@ from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.errors import RunError, SettingsError, StackslError
 from stacksl.ledger.store.database import Store
-from stacksl.runs.storage.checkpoints import latest
 
+from ..saved_arrays import latest_in
 from .changing_cases import finished, labelled
 from .people_cases import (
     Row,
@@ -73,9 +73,7 @@ def purchases(made: Run) -> list[tuple[object, ...]]:
 
 
 def learner_of(made: Run) -> dict[str, Any]:
-    saved, _ = latest(made.path / "checkpoints")
-    assert saved is not None
-    return dict(saved.arrays)
+    return latest_in(made.path).arrays
 
 
 def cut_at(cut: str | None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:

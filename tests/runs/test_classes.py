@@ -16,12 +16,11 @@ from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import LedgerCorrupt, RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import Store
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.checkpoints import heads, latest
 
+from ..saved_arrays import latest_in
 from .conftest import CLASSES, Finished
 from .people_cases import (
     Row,
@@ -75,7 +74,7 @@ def made(first_batch: Run, tmp_path: Path) -> Run:
 
 def verify(made: Run) -> None:
     with Ledger.open(made.path / "run.db", readonly=True) as ledger:
-        ledger.verify(Head(*mark) for mark in heads(made.path / "checkpoints"))
+        ledger.verify()
 
 
 def told(made: Run, what: Callable[[Ledger], Any]) -> Any:
@@ -94,9 +93,7 @@ def purchases(made: Run) -> list[tuple[object, ...]]:
 
 
 def learner_of(made: Run) -> dict[str, Any]:
-    saved, _ = latest(made.path / "checkpoints")
-    assert saved is not None
-    return dict(saved.arrays)
+    return latest_in(made.path).arrays
 
 
 def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:

@@ -18,6 +18,7 @@ from stacksl.runs.loop.covering import FIRST
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
+from ..saved_arrays import drop
 from .conftest import class_items
 from .forgetting.forgetting_cases import Stopping, learnt_of
 from .people_cases import (
@@ -61,12 +62,12 @@ def refits(made: Run) -> list[int]:
 
 
 def expect_replayed(made: Run) -> None:
-    """Replayed without a checkpoint, it decides the same and ends with the same model."""
+    """Replayed without saved arrays, it decides the same and ends with the same model."""
     expect_sound(made)
     again = Run(shutil.copytree(made.path, made.path.with_name("again")))
-    for name in ("checkpoints", "model"):
-        for path in (again.path / name).iterdir():
-            path.unlink()
+    drop(again.path)
+    for path in (again.path / "model").iterdir():
+        path.unlink()
     again.folder.write_state("running", created="then")
     again.resume()
     for path in sorted((made.path / "model").iterdir()):
@@ -117,7 +118,7 @@ def test_a_decision_that_differs_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("learnt", [True, False])
 def test_a_forgotten_item_is_lost_to_all_later_rounds(tmp_path: Path, learnt: bool) -> None:
-    """Its features had a part in their statistics: they are compared from the checkpoint on."""
+    """Its features had a part in their statistics: they are compared from the saved arrays on."""
     answers = class_items(60)[1]
     with pytest.raises(KeyboardInterrupt):
         streamed(tmp_path, checkpoint_every=1000, labeler=Stopping(answers, 9))

@@ -103,7 +103,7 @@ def test_looking_at_a_run_does_not_take_it(made) -> None:
 
 
 def test_what_a_killed_process_had_half_written_is_swept(made) -> None:
-    half = made.path / "checkpoints" / ".tmp-1-000000001.json"
+    half = made.features / ".tmp-1-rows.npy"
     half.write_text("{")
     with made.locked():
         assert not half.exists()
@@ -144,7 +144,7 @@ def test_an_empty_folder_and_a_start_that_was_cut_off_are_taken(tmp_path) -> Non
     RunFolder.create(tmp_path / "run")
     (tmp_path / "run" / "run.db.new").write_text("half a database")
     folder = RunFolder.create(tmp_path / "run")
-    assert folder.checkpoints.is_dir()
+    assert folder.features.is_dir()
     assert not folder.database.exists(), "only its database makes the folder a run"
     assert made_of(tmp_path / "run").read_state()["state"] == "interrupted"
     assert not (tmp_path / "run" / "run.db.new").exists()

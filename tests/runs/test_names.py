@@ -22,6 +22,7 @@ from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
+from ..saved_arrays import drop
 from .conftest import class_items, game_of, pair_items, pooled
 
 
@@ -302,8 +303,7 @@ def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
     whole = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "whole")
     cut = tmp_path / "cut"
     shutil.copytree(whole.path, cut)
-    newest = max((cut / "checkpoints").iterdir(), key=lambda p: p.name)
-    newest.unlink() if newest.is_file() else shutil.rmtree(newest)
+    drop(cut, newest=1)
     RunFolder(cut).write_state("running", created="then")
     Run(cut).resume()
     for part in (whole.path / "model").iterdir():

@@ -61,7 +61,7 @@ def test_a_run_of_the_sample_and_its_resume(tmp_path: Path) -> None:
 
     with pytest.raises(Stopped):
         run(None, budget=30, out=out, progress=watch, checkpoint_every=100)
-    assert {"run.db", "run.db-wal", "run.db-shm", "checkpoints"} <= seen
+    assert {"run.db", "run.db-wal", "run.db-shm", "features"} <= seen
     expect_private(out)
     Run.open(out).resume()
     assert {"report.html", "README.md", "model/model.json", "rounds.parquet"} <= set(modes(out))

@@ -20,6 +20,7 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.session.replay import replay
 from stacksl.types import Label
 
+from ..saved_arrays import drop
 from .conftest import class_items, game_of, streamed
 
 
@@ -106,7 +107,7 @@ def test_changed_terms_have_their_effect_in_order(played, tmp_path) -> None:
     ledger.set_budget(13, None, {"train": 12, "rounds": 45, "items": 41})
     rows = list(ledger.rows())
     found = []
-    for after in (0, rows[-2].seq):  # no checkpoint holds the budget; the classes are in its arrays
+    for after in (0, rows[-2].seq):  # saved arrays hold the classes, not the budget
         other = fresh(played, tmp_path / str(after), budget=9)
         replay(rows, other, after=after, compare=True)
         learner = other.learner
@@ -173,8 +174,7 @@ def test_a_finished_run_is_replayed_in_whole(request, which) -> None:
 def test_theta_after_replay_is_the_models(request, spoil, which) -> None:
     finished = request.getfixturevalue(which)
     again = spoil(finished)
-    for path in (again.path / "checkpoints").iterdir():
-        path.unlink()
+    drop(again.path)
     for path in (again.path / "model").iterdir():
         path.unlink()
     again.resume()
@@ -278,9 +278,7 @@ def test_replay_renews_the_features_where_the_run_did(two_epochs, tmp_path) -> N
 
 
 @pytest.mark.parametrize("behind", [0, 4])
-def test_a_checkpoint_of_the_new_epoch_is_told_without_an_effect(
-    two_epochs, tmp_path, behind
-) -> None:
+def test_arrays_of_the_new_epoch_is_told_without_an_effect(two_epochs, tmp_path, behind) -> None:
     game, seq = two_epochs
     rows = list(game.ledger.rows())
     other = fresh(game, tmp_path / "b", Renewing, budget=9)

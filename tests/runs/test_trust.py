@@ -11,8 +11,10 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, list_runs, prepare, run
 from stacksl.errors import DataError, FeatureError, LedgerError, RunError, SettingsError
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs.settings.resolve import resolve
 
+from ..saved_arrays import latest_in
 from .conftest import CLASSES, class_items, pair_items
 
 
@@ -101,20 +103,14 @@ def facts(done: Run) -> dict:
 
 
 def test_replay_notices_another_learner(tmp_path) -> None:
-    from stacksl.runs.storage import checkpoints
-
     items, answers = class_items(60)
     done = run(items, answers, budget=12, out=tmp_path / "run")
     assert done.replay()["labels"] == 12
-    saved, _ = checkpoints.latest(done.path / "checkpoints")
-    assert saved is not None
+    saved = latest_in(done.path)
     theta = np.array(saved.arrays["scorer/theta"])
     theta[0, 0] += 1e-12
-    arrays = {**saved.arrays, "scorer/theta": theta}
-    checkpoints.save(
-        done.path / "checkpoints",
-        checkpoints.Checkpoint(saved.count, saved.tip, saved.round, arrays),
-    )
+    with Ledger.open(done.path / "run.db") as ledger:
+        ledger.save_arrays(saved.round, {**saved.arrays, "scorer/theta": theta})
     with pytest.raises(RunError, match="scorer/theta"):
         done.replay()
 

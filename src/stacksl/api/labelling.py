@@ -101,7 +101,7 @@ class Answers:
 
 def bought_answers(run: StoredRun, *, names: bool) -> Answers:
     """The answers of a run that may be shown, people by number or by `names`."""
-    from stacksl.runs.storage.checkpoints import sealed
+    from stacksl.runs.storage.anchors import sealed
 
     spec = RunSpec.open(run.folder)
     items = {item.id: item for item in spec.dataset.items if item.id not in spec.sources.gone}

@@ -14,7 +14,6 @@ from typing import Any
 
 from stacksl.errors import RunError
 
-CHECKPOINT = 2
 MODEL = 3  # of a linear model's folder, in its `model.json`
 LANGUAGE_MODEL = 4  # of an adapted language model's folder, in its `lm.json`
 

@@ -8,12 +8,16 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from numpy.typing import NDArray
+
 from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.files.arrays import to_bytes
 from stacksl.ledger.accounts import Accounts, Pending
 from stacksl.ledger.events import Row, canonical, read_certificate
 from stacksl.ledger.grants import release_all
 from stacksl.ledger.purchases import Head, ItemRecord
-from stacksl.ledger.store.chain import Heads, Link, chain, genesis, walk
+from stacksl.ledger.store.arrays import Saved, array_heads, keep_last_arrays, write_arrays
+from stacksl.ledger.store.chain import Link, chain, genesis, walk
 from stacksl.ledger.store.database import Store, place_file, remove_file
 from stacksl.ledger.store.items import Items
 from stacksl.ledger.store.private import PrivateTables
@@ -205,6 +209,19 @@ class Journal:
             payload = canonical({"digest": digest_of(self._store)})
             self.pending.record("settings", payload=payload)
 
+    def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Commit the pending entries with the learner's arrays after them."""
+        data = to_bytes(arrays)
+        with self.together():
+            links = chain(self.head, self.pending.entries)
+            head = Head(links[-1].seq, links[-1].hash) if links else self.head
+            write_arrays(self._store, Saved(head, round, data))
+
+    def keep_last_arrays(self) -> None:
+        """Delete all saved arrays but the newest whole ones."""
+        with self.together():
+            keep_last_arrays(self._store)
+
     def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
         """Replace the state of the run."""
         with self.together():
@@ -251,11 +268,11 @@ class Journal:
             )
         return read_certificate(round, item, entry.data())
 
-    def verify(self, heads: Heads) -> None:
+    def verify(self, heads: Mapping[str, Head]) -> None:
         """Walk the chain on disk; see `Ledger.verify`."""
         accounts = self._empty().accounts
         links = self._store.links()
-        for link in walk(self.terms.genesis, links, heads):
+        for link in walk(self.terms.genesis, links, {**array_heads(self._store), **heads}):
             self._check_beside(link)
             if link.entry.event == "round":
                 accounts.expect_epoch(link.entry)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from numpy.typing import NDArray
+
 from stacksl.ledger import grants
 from stacksl.ledger.events import Row, canonical, owned_decision
 from stacksl.ledger.journal import Beginning, Journal, Terms
@@ -304,6 +306,17 @@ class Ledger(LedgerReader):
             classes: all classes from here on; None leaves them as they are.
         """
         self._journal.change_settings(changes, classes)
+
+    def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Save the learner's arrays after the last row, with all pending rows in one transaction.
+
+        Only these and those before them are kept.
+        """
+        self._journal.save_arrays(round, arrays)
+
+    def keep_last_arrays(self) -> None:
+        """Delete all saved arrays but the newest whole ones: two show what was learnt between."""
+        self._journal.keep_last_arrays()
 
     def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
         """Replace the state of the run, with the `facts` beside it (JSON values)."""

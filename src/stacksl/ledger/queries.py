@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Self, get_args
@@ -22,7 +22,7 @@ from stacksl.ledger.purchases import (
     Word,
 )
 from stacksl.ledger.state import State
-from stacksl.ledger.store.chain import Heads
+from stacksl.ledger.store.arrays import Saved, read_arrays
 from stacksl.ledger.store.database import Store
 
 _CHARGED = ("train", "audit")
@@ -333,18 +333,35 @@ class LedgerReader:
         """
         self._journal.items.compare(records)
 
-    def verify(self, heads: Heads = ()) -> None:
+    def verify(self, heads: Mapping[str, Head] | None = None) -> None:
         """Verify the chain on disk, and compare it with the ends that it once had.
 
         Args:
-            heads: (count, hash) as stored in checkpoints; where known by the name of the file
-                that stores it, for the error message.
+            heads: those that are stored outside the database, by the name of the file that stores
+                each; those of the saved arrays are compared as well.
 
         Raises:
             LedgerCorrupt: naming the first bad row, or the tail that was cut.
             LedgerError: an event that this version does not know.
         """
-        self._journal.verify(heads)
+        self._journal.verify(heads or {})
+
+    def arrays(self, seq: int | None = None) -> Iterator[Saved]:
+        """The learner's saved arrays, newest first, or those that were saved after row `seq`."""
+        return read_arrays(self._store, seq)
+
+    def latest_arrays(self) -> tuple[Saved | None, list[str]]:
+        """The newest whole arrays, if any, and a sentence for each damaged ones passed over."""
+        warnings: list[str] = []
+        for saved in self.arrays():
+            if saved.whole:
+                return saved, warnings
+            warnings.append(
+                f"the learner's arrays after row {saved.head.count} are damaged (they do not match"
+                " their SHA-256) and were passed over: the run is rebuilt from those before them"
+                " and the ledger"
+            )
+        return None, warnings
 
     # Opening and closing -----------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""One run: settings, folder, rounds, checkpoints, resume."""
+"""One run: settings, folder, rounds, resume."""

@@ -14,8 +14,7 @@ from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.labelers.protocol import Pending
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer, Head, Purchase
-from stacksl.runs.storage.checkpoints import heads
+from stacksl.ledger.purchases import Answer, Purchase
 
 from ..conftest import pair_items
 
@@ -67,7 +66,7 @@ def holding(*places: Path) -> set[str]:
 
 def verify(path: Path) -> None:
     with Ledger.open(path / "run.db", readonly=True) as ledger:
-        ledger.verify(Head(*mark) for mark in heads(path / "checkpoints"))
+        ledger.verify()
 
 
 class Stopping:

@@ -19,7 +19,7 @@ from .forgetting_cases import Stopping, drop, learnt_of, oracle_of, verify, writ
 
 
 def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path, Run]:
-    """A stream that was stopped after so many labels, without a checkpoint, and its data."""
+    """A stream that was stopped after so many labels, without saved arrays, and its data."""
     data = write_items(folder / "data.jsonl", 60, None)
     if kind == "classes":
         items, answers = class_items(60)
@@ -64,7 +64,7 @@ def test_a_stream_goes_on_and_names_what_it_cannot_rebuild(tmp_path: Path, kind:
     again = made.replay()
     (first, stop), *rest = again["lost_rounds"]
     assert (first, rest) == (round, [])
-    assert last <= stop < 60, "from the checkpoint that forgetting wrote, rounds are played again"
+    assert last <= stop < 60, "from the arrays that forgetting saved, rounds are played again"
     assert item not in learnt_of(made)
 
 
@@ -101,7 +101,7 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path) 
 
 
 def test_a_model_from_before_the_label_is_deleted(tmp_path: Path) -> None:
-    """Its difference from the checkpoint would show the features."""
+    """Its difference from the saved arrays would show the features."""
     data = write_items(tmp_path / "data.jsonl", 40, None)
     plan: dict[str, Any] = {"budget": 6, "audit": 0, "mode": "pool", "batch": 1}
     made = run(data, out=tmp_path / "r", **plan)

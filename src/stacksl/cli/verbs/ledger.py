@@ -23,7 +23,7 @@ COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "lab
 
 
 def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
-    """Print the path of a run's ledger."""
+    """Print the path of a run's database, which holds the ledger."""
     from stacksl.runs.storage.folder import RunFolder
 
     where = RunFolder.open(run).database
@@ -47,25 +47,27 @@ def verify(
 ) -> None:
     """Check that no row of the ledger was edited and none is missing at its end.
 
-    Every row carries the hash of the one before. Checkpoints, facts, report and card of the run
-    carry the ledger's length and last hash, and so does its head, which is printed: keep it
+    Every row carries the hash of the one before. The learner's arrays, facts, report and card of
+    the run carry the ledger's length and last hash, and so does its head, which is printed: keep it
     elsewhere, since whoever rewrites the whole folder is found by it alone. The weights of a base
     model are hashed again, which a run does only where size, time or header of a file has changed.
     """
-    from stacksl.runs.storage.checkpoints import RECORDS, anchors
+    from stacksl.runs.storage.anchors import anchors
 
     opened = options.open_run(run)
     kept = anchors(opened.folder)
-    records = [name for name in RECORDS if name in kept]
-    marks = len(kept) - len(records)
+    records = list(kept)
     if head is not None:
         kept["--head"] = _head(head)
     with opened.ledger as ledger:
         ledger.verify(kept)
         rows, tip = ledger.head
+        saved = sorted(each.head.count for each in ledger.arrays() if each.whole)
     weights, why = _weights(opened)
-    result = {"run": run, "rows": rows, "tip": tip, "checkpoints": marks, "records": records}
-    named = [f"{count(marks)} checkpoint{'' if marks == 1 else 's'}", *records]
+    result = {"run": run, "rows": rows, "tip": tip, "arrays": saved, "records": records}
+    arrays = " and ".join(map(count, saved))
+    named = [f"the learner's arrays after row{'s' * (len(saved) > 1)} {arrays}"] * bool(saved)
+    named += records
     named += ["--head"] if head is not None else []
     said = f"the ledger is whole: {count(rows)} rows, in agreement with {', '.join(named)}"
     if weights is not None:
@@ -127,7 +129,7 @@ def export(
     would run as a formula has an apostrophe before it.
     """
     from stacksl.labelers.sheets.cells import inert
-    from stacksl.runs.storage.checkpoints import sealed
+    from stacksl.runs.storage.anchors import sealed
 
     opened = options.open_run(run)
     with opened.ledger as ledger:

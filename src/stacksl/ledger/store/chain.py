@@ -63,21 +63,19 @@ def chain(head: Head, entries: Iterable[Entry]) -> list[Link]:
     return links
 
 
-Heads = Iterable[Head] | Mapping[str, Head]
-"""Ends that a chain once had; as a mapping, by the name of the file that stores each."""
-
 _Mark = tuple[Head, str]
 
 
-def walk(first: str, links: Iterable[Link], heads: Heads = ()) -> Iterator[Link]:
+def walk(first: str, links: Iterable[Link], heads: Mapping[str, Head]) -> Iterator[Link]:
     """Yield the links, each after it was verified.
 
-    `first` is the hash that row 1 must follow, `heads` are ends that the chain once had.
+    `first` is the hash that row 1 must follow, `heads` are ends that the chain once had, by the
+    name of what stores each.
 
     Raises:
         LedgerCorrupt: naming the first bad row, what it should hold and what it holds.
     """
-    marks = _marks(heads)
+    marks = sorted((head, name) for name, head in heads.items())
     end = Head(0, first)
     marks = _passed(marks, end)
     for link in links:
@@ -90,13 +88,6 @@ def walk(first: str, links: Iterable[Link], heads: Heads = ()) -> Iterator[Link]
             f"the ledger should have at least {marks[-1][0].count} rows, as {marks[-1][1]} says, "
             f"but has {end.count}: its tail was cut, restore the file from a copy"
         )
-
-
-def _marks(heads: Heads) -> list[_Mark]:
-    """The heads in the order of their rows, each with the name of what stores it."""
-    if isinstance(heads, Mapping):
-        return sorted((head, name) for name, head in heads.items())
-    return [(head, "a checkpoint") for head in sorted(heads)]
 
 
 def _check(end: Head, link: Link) -> None:

@@ -1,9 +1,9 @@
 """The tables of a run's database, and the number of their format.
 
 `terms` holds what the run may spend, `events` the chain, `settings` and `classes` how it is made,
-`state` where it is. The chain names an item by a random
-surrogate, a person by a random code and free texts by a salted hash; the other tables hold what
-these stand for, so that forgetting an item never changes the chain.
+`state` where it is, `arrays` what was learnt. The chain names an item by a random surrogate, a
+person by a random code and free texts by a salted hash; the other tables hold what these stand for,
+so that forgetting an item never changes the chain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 _KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -26,6 +26,7 @@ _KINDS: Final[dict[str, tuple[str, set[type]]]] = {
     "str": ("TEXT NOT NULL", {str}),
     "int?": ("INTEGER", {int, type(None)}),
     "str?": ("TEXT", {str, type(None)}),
+    "bytes": ("BLOB NOT NULL", {bytes}),
 }
 
 
@@ -147,8 +148,16 @@ EVENTS: Final = Table(
 )
 """The chain, append-only."""
 
+ARRAYS: Final = Table(
+    "arrays",
+    {"seq": "int", "tip": "str", "round": "int", "data": "bytes", "digest": "str"},
+    "seq",
+)
+"""The learner's arrays after a row of the chain, with that row's hash; the last few of them."""
+
 _TABLES: Final = (
-    _FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ITEMS, NAMES, TEXTS, HANDED, EVENTS,
+    _FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, NAMES, TEXTS, HANDED,
+    EVENTS,
 )  # fmt: skip
 
 _ONCE: Final = (

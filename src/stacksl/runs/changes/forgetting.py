@@ -36,7 +36,6 @@ from stacksl.runs.loop.trainer import BEGINS, UNUSED
 from stacksl.runs.session.assignment import ask_folder
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.folder import OWN, RunFolder, shown_facts
 from stacksl.runs.storage.status import expect_begun
 from stacksl.runs.storage.tables import write_rounds
@@ -222,7 +221,7 @@ def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
     place = ask_folder(spec.settings, folder.path)
     where = "ask" if spec.settings.ask_dir is None else str(place)
 
-    checkpoints.keep_latest(folder.checkpoints)  # two would reveal what was learnt between
+    case.ledger.keep_last_arrays()  # two would reveal what was learnt between
     for path in _older_model(case):
         path.unlink()
     changed = [f"{where}/{name}" for name in erase_sheets(place, marks)]
@@ -241,7 +240,7 @@ def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
 def _older_model(case: _Case) -> list[Path]:
     """The files of a model from before the label was learnt, where the run has gone on since.
 
-    Its difference from the checkpoint is what was learnt between.
+    Its difference from the learner's arrays is what was learnt between.
     """
     facts = shown_facts(case.folder)
     if case.learnt is None or case.spec.settings.adapts or facts is None:
@@ -284,7 +283,7 @@ def _models(case: _Case) -> Iterator[str]:
         if _taught_by_audit(case):
             yield "the head in model/ was trained on the audit's labels, this one among them"
         return
-    yield "the online model and its checkpoint learnt its label"
+    yield "the online model learnt its label"
     older = _older_model(case)
     if older:
         yield (

@@ -48,7 +48,7 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.spec import RunSpec, versions
-from stacksl.runs.storage.checkpoints import naming
+from stacksl.runs.storage.anchors import naming
 from stacksl.types import copied
 
 CONFUSIONS = 20  # pairs of classes listed

@@ -28,7 +28,7 @@ from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.checkpoints import anchors
+from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.folder import RunFolder, read_facts, shown_facts
 from stacksl.runs.storage.status import now
 from stacksl.runs.storage.tables import write_metrics, write_rounds

@@ -91,9 +91,13 @@ class Game:
             self.trainer.refit()
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays of learner and trainer for a checkpoint."""
+        """The arrays of learner and trainer."""
         found = {name: np.asarray(array) for name, array in self.learner.state().items()}
         return found | self.trainer.state()
+
+    def save(self) -> None:
+        """Save the arrays as they are now, with the pending rows of the ledger before them."""
+        self.ledger.save_arrays(self.learner.round, self.state())
 
     def set_state(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
@@ -102,7 +106,7 @@ class Game:
 
     def reschedule(self, payload: Mapping[str, object]) -> None:
         """Apply a `budget` row of the ledger to the learner."""
-        # A learner restored from a later checkpoint is past this horizon; a later row then sets it.
+        # A learner restored from later arrays is past this horizon; a later row then sets it.
         horizon = max(_whole(payload["rounds"]), self.learner.round)
         self.learner.reschedule(budget=_whole(payload["train"]), horizon=horizon)
 

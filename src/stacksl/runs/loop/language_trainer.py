@@ -47,7 +47,7 @@ from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.settings.conflicts import due_at
 from stacksl.runs.spec import RunSpec
 
-KEY = "adaptation"  # of the checkpoint's array
+KEY = "adaptation"  # of the saved array
 
 
 class LanguageTrainer:
@@ -190,13 +190,13 @@ class LanguageTrainer:
             " start a new run with all classes"
         )
 
-    # --- replay and checkpoints --------------------------------------------------------------
+    # --- replay and saved arrays -------------------------------------------------------------
 
     def replay(self, row: Row, after: int) -> None:
         """Note a refit of the adapter, which is on disk, or load the features of an epoch.
 
-        A `refreshed` row up to number `after` loads the features alone, since the checkpoint
-        has the online scorer.
+        A `refreshed` row up to number `after` loads the features alone, since the saved
+        arrays have the online scorer.
         """
         if row.event == "refreshed":
             self.epoch = int(row.payload["epoch"])
@@ -213,7 +213,7 @@ class LanguageTrainer:
             self.refits, self.trained_on = int(row.payload["adapter"]), int(row.payload["labels"])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The counts, for a checkpoint."""
+        """The counts, as an array to be saved."""
         return {KEY: np.array([self.epoch, self.refits, self.trained_on], dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:

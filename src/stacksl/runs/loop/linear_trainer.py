@@ -202,7 +202,7 @@ class LinearTrainer:
         return make_final(untouched, source, *_split(kept), self.made_by, left_out).head
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The counts, the kind of the last model and the arrays of the head, for a checkpoint."""
+        """The counts, the kind of the last model and the arrays of the head, to be saved."""
         head = {} if self.head is None else self.head.state()
         tried = [self.tried.get(kind, np.nan) for kind in KINDS]
         return {

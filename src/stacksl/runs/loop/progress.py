@@ -1,4 +1,4 @@
-"""Progress of a run, as reported to its caller, and its checkpoints."""
+"""Progress of a run, as reported to its caller, and when its arrays are saved."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stacksl.runs.loop.game import Game
-from stacksl.runs.storage import checkpoints
-from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision
 
 OFTEN = 0.1  # seconds between two reports of progress
@@ -55,13 +53,10 @@ def throttled(report: Report) -> Callable[[Progress, bool], None]:
 
 
 class Watch:
-    """Reports progress and writes due checkpoints after each batch of rounds."""
+    """Reports progress, and saves the arrays where that is due, after each batch of rounds."""
 
-    def __init__(
-        self, folder: RunFolder, every: int, game: Game, report: Report, *, streams: bool
-    ) -> None:
-        self._folder, self._every, self._game = folder, every, game
-        self._streams = streams
+    def __init__(self, every: int, game: Game, report: Report, *, streams: bool) -> None:
+        self._every, self._game, self._streams = every, game, streams
         self._report = throttled(report)
         self._openness = 1.0
         self._seen = 0
@@ -87,7 +82,7 @@ class Watch:
         )
         self._report(state, state.done == state.total)
         if learner.round // self._every > (learner.round - len(posted)) // self._every:
-            checkpoint(self._folder, self._game)
+            self._game.save()
 
     def _count(self) -> None:
         """Count the labels learnt since the last call; owned labels had no prediction before."""
@@ -96,11 +91,3 @@ class Watch:
         self._seen = len(bought)
         self._right += sum(label == choice for _, label, choice in new)
         self._counted += len(new)
-
-
-def checkpoint(folder: RunFolder, game: Game) -> None:
-    """Write the game's state as it is now, and the ledger's head that it belongs to."""
-    game.ledger.flush()  # the ledger is on disk before any checkpoint that names it
-    count, tip = game.ledger.head
-    saved = checkpoints.Checkpoint(count, tip, game.learner.round, game.state())
-    checkpoints.save(folder.checkpoints, saved)

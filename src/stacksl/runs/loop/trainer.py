@@ -48,7 +48,7 @@ class Trainer(Protocol):
         """Whether the model should be refitted on labels learnt since its last refit."""
 
     def refit(self) -> bool:
-        """Make the due refit; True if it took long enough to deserve a checkpoint.
+        """Make the due refit; True if it took long enough for its arrays to be saved.
 
         After an interruption it continues with the steps that are left.
         """
@@ -67,12 +67,12 @@ class Trainer(Protocol):
 
         Args:
             row: every such row of the chain, in order.
-            after: the row that the trainer's state belongs to: the arrays of the checkpoint include
-                the effects of the rows up to it, but a checkpoint has no features.
+            after: the row that the trainer's state belongs to: the saved arrays include the effects
+                of the rows up to it, but no features.
         """
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The state as arrays for a checkpoint, under names that no other part uses."""
+        """The state as arrays to be saved, under names that no other part uses."""
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `state` returned, from all arrays of the checkpoint."""
+        """Restore what `state` returned, from all saved arrays."""

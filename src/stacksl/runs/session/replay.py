@@ -27,13 +27,13 @@ class UnreplayableRounds:
     """The unreplayable rounds of a replay, and whether the learner's state is lost.
 
     The round of a forgotten item is unreplayable, since its features were erased. If the learner
-    learnt from such an item, its state is lost until the next row with a checkpoint.
+    learnt from such an item, its state is lost until the next row with saved arrays.
 
     Attributes:
         moves: whether rounds without a label change the learner.
         renews: whether renewed features rebuild the head from forgotten items.
         restore_at: called with a row's number while the state is lost; True if it restored the
-            learner from the checkpoint of that row.
+            learner from the arrays of that row.
         rounds: the unreplayable rounds, in order.
         lost: whether the learner's state is lost.
     """
@@ -128,7 +128,7 @@ def replay(
             effects += row.event != "class_added" and row.seq > after
             if row.event == "refreshed" and row.seq > after:
                 unreplayable.renewed()
-        elif row.event == "budget":  # all of them: no checkpoint holds budget and horizon
+        elif row.event == "budget":  # all of them: the arrays hold no budget and no horizon
             game.reschedule(row.payload)
         if row.event not in _MEANWHILE:
             refitted = row.event in ("refit", "refreshed")

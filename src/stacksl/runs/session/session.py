@@ -16,7 +16,7 @@ import numpy as np
 
 from stacksl.core.learner import Learner
 from stacksl.core.threads import one_thread
-from stacksl.errors import RunError
+from stacksl.errors import LedgerCorrupt, RunError
 from stacksl.features import FeatureMap
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Labeler, Pending
@@ -30,7 +30,7 @@ from stacksl.runs.items.roles import assign_roles, corpus_of, measured
 from stacksl.runs.loop.choosers import make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
-from stacksl.runs.loop.progress import Report, Watch, checkpoint, silent
+from stacksl.runs.loop.progress import Report, Watch, silent
 from stacksl.runs.loop.trainer import UNUSED
 from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.comparing import AT_ONCE, differing
@@ -48,7 +48,6 @@ from stacksl.runs.session.setup import (
 )
 from stacksl.runs.settings.budget import time_limit
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage import checkpoints
 from stacksl.runs.storage.folder import State
 from stacksl.runs.storage.status import Record
 
@@ -91,7 +90,7 @@ class Session(Game):
         labeler: Labeler | None = None,
         changes: Mapping[str, Any] | None = None,
     ) -> Iterator[Self]:
-        """Lock a run and restore its learner from the checkpoints and the ledger.
+        """Lock a run and restore its learner from its arrays and the ledger.
 
         At the end its state is as before where the session was not played.
 
@@ -219,7 +218,7 @@ class Session(Game):
             self.trainer.finish()
             self.ledger.show_audit()
         # It names the ledger's last row, so that `verify` detects rows that are missing.
-        checkpoint(self.spec.folder, self)
+        self.save()
         if waits:
             return "waiting"
         assert self.features is not None  # made by `open`
@@ -237,11 +236,7 @@ class Session(Game):
         learn_named(self.spec, self)
         settings = self.spec.settings
         watch = Watch(
-            self.spec.folder,
-            settings.checkpoint_every,
-            self,
-            self.report,
-            streams=settings.mode == "stream",
+            settings.checkpoint_every, self, self.report, streams=settings.mode == "stream"
         )
         self.forecaster = Forecaster(self.spec, self)
         self.enough = self.forecaster.enough
@@ -269,26 +264,25 @@ class Session(Game):
         self.ahead = False
 
     def refit_if_due(self) -> None:
-        """Refit the model if a refit is due, and write a checkpoint after a long one."""
+        """Refit the model if a refit is due, and save the arrays after a long one."""
         if self.trainer.due and not self.ahead and self.trainer.refit():
-            checkpoint(self.spec.folder, self)
+            self.save()
 
     # What is on disk ---------------------------------------------------------------------------
 
     def restore(self) -> list[str]:
-        """Load the newest whole checkpoint and replay the ledger's later rows; the warnings."""
-        place = self.spec.folder.checkpoints
-        saved, warnings = checkpoints.latest(place)
+        """Load the newest whole arrays and replay the ledger's later rows; the warnings."""
+        saved, warnings = self.ledger.latest_arrays()
         if saved is None and self.spec.sources.forgotten:  # a replay would need their features
             raise RunError(
-                f"a run that has forgotten items needs a whole checkpoint, but {place} has none:"
-                " restore that folder from a copy"
+                "a run that has forgotten items needs the learner's arrays, but"
+                f" {self.spec.folder.database} has no whole ones: restore that file from a copy"
             )
         if saved is not None:
             if self.spec.sources.began is not None:
-                widen_to(saved.count, self)
+                widen_to(saved.head.count, self)
             self.set_state(saved.arrays)
-        self.replay(after=0 if saved is None else saved.count)
+        self.replay(after=0 if saved is None else saved.head.count)
         return warnings
 
     def replay(self, *, after: int, unreplayable: UnreplayableRounds | None = None) -> int:
@@ -299,27 +293,37 @@ class Session(Game):
         )
 
     def restore_at(self, seq: int) -> bool:
-        """Load the checkpoint of row `seq`; False where there is none."""
-        saved = checkpoints.at(self.spec.folder.checkpoints, seq)
+        """Load the arrays after row `seq`; False where there are none.
+
+        Raises:
+            LedgerCorrupt: they are damaged.
+        """
+        saved = next(self.ledger.arrays(seq), None)
         if saved is None:
             return False
+        if not saved.whole:
+            raise LedgerCorrupt(
+                f"the learner's arrays after row {seq} of the ledger do not match their SHA-256:"
+                f" restore {self.spec.folder.database} from a copy"
+            )
         self.set_state(saved.arrays)
         return True
 
     def compare_with_saved(self) -> None:
-        """Compare the replayed learner with the newest checkpoint, if that is of the same round.
+        """Compare the replayed learner with its newest arrays, if they are of the same round.
 
         Raises:
             RunError: they differ.
         """
-        saved, _ = checkpoints.latest(self.spec.folder.checkpoints)
+        saved, _ = self.ledger.latest_arrays()
         if saved is None or saved.round != self.learner.round:
             return
-        later = [r for r in self.ledger.rows(saved.count) if r.event in ("round", "learnt")]
+        arrays = saved.arrays
+        later = [r for r in self.ledger.rows(saved.head.count) if r.event in ("round", "learnt")]
         for name, array in self.learner.state().items():
-            if not later and not np.array_equal(array, saved.arrays[name], equal_nan=True):
+            if not later and not np.array_equal(array, arrays[name], equal_nan=True):
                 raise RunError(
-                    f"the replayed '{name}' differs from the checkpoint of round {saved.round}:"
+                    f"the replayed '{name}' differs from the one saved in round {saved.round}:"
                     " the run was made by other versions or on another machine (see"
                     " `stacksl status RUN --settings`)"
                 )

@@ -58,7 +58,7 @@ from stacksl.runs.session.model_labels import (
 from stacksl.runs.session.said import load_said
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.checkpoints import anchors
+from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.folder import class_rows
 from stacksl.runs.storage.status import first_facts
 from stacksl.runs.storage.tombstones import Tombstones

@@ -1,4 +1,4 @@
-"""Uses of a run besides playing it: a full replay, a refit with its audit, a last checkpoint."""
+"""Uses of a run besides playing it: a full replay, a refit with its audit, its last arrays."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.finish.finish import refit_with_audit
 from stacksl.runs.items.roles import measured
 from stacksl.runs.loop.linear_trainer import covering_of
-from stacksl.runs.loop.progress import checkpoint
 from stacksl.runs.session.replay import UnreplayableRounds, spans
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage import checkpoints
-from stacksl.runs.storage.checkpoints import anchors
+from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.status import expect_begun
 
 
@@ -62,7 +60,7 @@ def train_on_audit(spec: RunSpec) -> int:
 
 
 def catch_up(spec: RunSpec, ledger: Ledger) -> dict[str, Any]:
-    """Write a checkpoint of the ledger's last row where there is none; the initial gate.
+    """Save the arrays after the ledger's last row where there are none; the initial gate.
 
     Returns:
         `gate_scale`, None where the first items did not determine it, and `gate_state`, that of the
@@ -75,8 +73,8 @@ def catch_up(spec: RunSpec, ledger: Ledger) -> dict[str, Any]:
         scale = getattr(learner.gate, "gate_scale", None) if llf else None
         start = {"gate_scale": scale, "gate_state": learner.gate_state}
         ledger.flush()
-        saved, _ = checkpoints.latest(spec.folder.checkpoints)
-        if saved is None or saved.count < ledger.head.count:
+        saved, _ = ledger.latest_arrays()
+        if saved is None or saved.head.count < ledger.head.count:
             session.restore()
-            checkpoint(spec.folder, session)
+            session.save()
         return start

@@ -365,7 +365,9 @@ class Settings(BaseModel):
     )
 
     # the run itself
-    checkpoint_every: int = Field(1000, ge=1, description="Rounds between checkpoints.")
+    checkpoint_every: int = Field(
+        1000, ge=1, description="Rounds between two saves of the learner's arrays."
+    )
     plugins: str | None = Field(
         None,
         description="Modules of your own with gates, labelers or features; commas between.",

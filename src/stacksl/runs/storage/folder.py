@@ -44,8 +44,7 @@ FACTS = "facts.json"
 FORGETTING = "forgetting.json"  # while an item is being forgotten
 OWN = "data.jsonl"  # the run's own copy of items that are from no file
 STARTED = {
-    LOCK, OWN, "test.jsonl", "rejected.jsonl", "retrieved.safetensors", "checkpoints", "features",
-    "model",
+    LOCK, OWN, "test.jsonl", "rejected.jsonl", "retrieved.safetensors", "features", "model",
 }  # fmt: skip
 """What a start that was cut off before `run.db` leaves, besides drafts."""
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
@@ -63,11 +62,6 @@ class RunFolder:
     def database(self) -> Path:
         """The database: what the run is made with, where it is, and its ledger."""
         return self.path / DATABASE
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
 
     @property
     def features(self) -> Path:
@@ -111,7 +105,7 @@ class RunFolder:
                 )
             make_private(path)
             (path / LOCK).touch(mode=0o600)
-            for folder in (path / "checkpoints", path / "features", path / "model"):
+            for folder in (path / "features", path / "model"):
                 make_private(folder)
         except OSError as fault:
             raise RunError(

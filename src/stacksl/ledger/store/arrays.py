@@ -1,0 +1,75 @@
+"""The learner's arrays as they were after a row of the chain, each row with a digest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from numpy.typing import NDArray
+
+from stacksl.files.arrays import from_bytes
+from stacksl.ledger.events import canonical
+from stacksl.ledger.purchases import Head
+from stacksl.ledger.store.schema import ARRAYS
+
+if TYPE_CHECKING:
+    from stacksl.ledger.store.database import Store
+
+KEPT: Final = 2  # the newest, and one to fall back on where that is damaged
+
+
+class Saved(NamedTuple):
+    """Arrays as bytes, the `head` of the chain that they belong to, and the learner's round.
+
+    `whole` is false where they do not match their digest.
+    """
+
+    head: Head
+    round: int
+    data: bytes
+    whole: bool = True
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by name."""
+        return from_bytes(self.data)
+
+    @property
+    def row(self) -> Mapping[str, object]:
+        """The row that holds them."""
+        about = canonical([*self.head, self.round]).encode()
+        digest = sha256(about + self.data).hexdigest()
+        seq, tip = self.head
+        return {"seq": seq, "tip": tip, "round": self.round, "data": self.data, "digest": digest}
+
+
+def write_arrays(store: Store, saved: Saved) -> None:
+    """Add arrays in place of the oldest, in the open transaction."""
+    store.connection.execute("DELETE FROM arrays WHERE seq = ?", (saved.head.count,))
+    store.insert(ARRAYS, [saved.row])
+    newest = "SELECT seq FROM arrays ORDER BY seq DESC LIMIT ?"
+    store.connection.execute(f"DELETE FROM arrays WHERE seq NOT IN ({newest})", (KEPT,))
+
+
+def keep_last_arrays(store: Store) -> None:
+    """Delete all arrays but the newest whole ones, in the open transaction."""
+    newest = next((saved for saved in read_arrays(store) if saved.whole), None)
+    if newest is not None:
+        store.connection.execute("DELETE FROM arrays WHERE seq != ?", (newest.head.count,))
+
+
+def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
+    """The arrays from the newest to the oldest, or those after row `seq`."""
+    which = ("",) if seq is None else ("WHERE seq = ?", seq)
+    for count, tip, round, data, digest in store.select(
+        ARRAYS, (), f"{which[0]} ORDER BY seq DESC", *which[1:]
+    ):
+        saved = Saved(Head(count, tip), round, data)
+        yield saved._replace(whole=saved.row["digest"] == digest)
+
+
+def array_heads(store: Store) -> dict[str, Head]:
+    """The heads of whole arrays, by what names them; a damaged row accuses no chain."""
+    heads = (saved.head for saved in read_arrays(store) if saved.whole)
+    return {f"the row of the learner's arrays after row {head.count}": head for head in heads}
