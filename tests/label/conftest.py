@@ -19,7 +19,7 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 from starlette.testclient import TestClient
 
 from stacksl.api import Run
-from stacksl.label.access import SESSIONS, Access, Limit
+from stacksl.label.access import Access, Limit
 from stacksl.label.app import make_app
 from stacksl.label.player import Player
 from stacksl.label.site import Site
@@ -153,7 +153,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
         run = run or begin(tmp_path, **settings)
         player = Player(run.folder, idle)
         players.append(player)
-        access = Access(run.path / SESSIONS, clock)
+        access = Access(run.folder.database, clock)
         requests = Limit(240, 10.0, now or itertools.count().__next__)
         app = make_app(Site(player, access, {"127.0.0.1"}, _requests=requests))
         player.start()

@@ -110,7 +110,7 @@ def test_secrets_are_nowhere_on_disk(opened: Opened) -> None:
             data = file.read_bytes()
             assert secret.encode() not in data, file
             assert token.encode() not in data, file
-    assert (page.run.path / "page.json").stat().st_mode & 0o077 == 0
+    assert (page.run.path / "run.db").stat().st_mode & 0o077 == 0
 
 
 def test_a_session_outlives_the_server_and_can_be_ended(opened: Opened) -> None:

@@ -82,6 +82,7 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
+    ("ledger requests", "Look", ledger.requests),
     ("ledger replay", "Look", ledger.replay),
 )
 

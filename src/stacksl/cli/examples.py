@@ -163,6 +163,11 @@ One row a purchase, as CSV:
 The same as JSON lines:
     stacksl ledger export runs/first --json
 
+What a model was asked, and what it said:
+    stacksl ledger requests runs/first
+For a script:
+    stacksl ledger requests runs/first --json
+
 Rebuild the learner and compare:
     stacksl ledger replay runs/first
 For a script:

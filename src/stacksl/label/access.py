@@ -1,23 +1,22 @@
 """Who may open the page: links that are good for one exchange, sessions, and limits of requests.
 
-Secrets have 256 random bits. Only their SHA-256 is kept, and that of sessions alone is on disk, so
-that a restarted server knows its annotators again.
+Secrets have 256 random bits. Only their SHA-256 is kept, and that of sessions alone is in the run's
+database, so that a restarted server knows its annotators again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from stacksl.files.atomic import write_atomic
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.schema import SESSIONS
 
-SESSIONS = "page.json"  # in the run's folder
 LINK_SECONDS = 24 * 3600
 OWNER = ",owner"  # no annotator's name has a comma
 SESSION_SECONDS = 12 * 3600
@@ -27,14 +26,17 @@ class Access:
     """The links and the sessions of one run.
 
     Args:
-        path: the file that keeps the sessions.
+        database: of the run, which keeps the sessions.
         clock: gives seconds since the epoch.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
-        self._path, self._clock = path, clock
+    def __init__(self, database: Path, clock: Callable[[], float] = time.time) -> None:
+        self._database, self._clock = database, clock
         self._links: dict[str, tuple[str, float]] = {}
-        self._sessions = _read(path)
+        with opened(database, readonly=True) as store:
+            self._sessions = {
+                digest: (name, float(until)) for digest, name, until in store.select(SESSIONS)
+            }
 
     def link(self, name: str) -> str:
         """A new secret of `name`; the links and the sessions it had before stay valid."""
@@ -71,7 +73,14 @@ class Access:
     def _write(self) -> None:
         now = self._clock()
         self._sessions = {key: each for key, each in self._sessions.items() if each[1] > now}
-        write_atomic(self._path, json.dumps({"sessions": self._sessions}))
+        rows = [
+            {"digest": digest, "name": name, "until": int(until)}
+            for digest, (name, until) in self._sessions.items()
+        ]
+        with opened(self._database) as store, store.writing():
+            store.connection.execute("DELETE FROM sessions")
+            store.insert(SESSIONS, rows)
+            store.commit()
 
 
 def csrf_of(token: str) -> str:
@@ -81,15 +90,6 @@ def csrf_of(token: str) -> str:
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
-
-
-def _read(path: Path) -> dict[str, tuple[str, float]]:
-    """The sessions in the file; none where it is missing or damaged, since links make new ones."""
-    try:
-        found = json.loads(path.read_bytes())["sessions"]
-        return {str(key): (str(name), float(until)) for key, (name, until) in found.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
 
 
 class Limit:

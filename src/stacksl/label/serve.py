@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.label.access import OWNER, SESSIONS, Access
+from stacksl.label.access import OWNER, Access
 from stacksl.label.app import make_app
 from stacksl.label.player import IDLE, Player
 from stacksl.label.site import Site
@@ -55,7 +55,7 @@ def serve(
     except ImportError as fault:
         raise MissingExtra.of("the page for annotators", "label") from fault
 
-    access = Access(folder.path / SESSIONS)
+    access = Access(folder.database)
     with closing(_listening(host, port)) as listener:
         address, at = listener.getsockname()[:2]
         page = f"http://[{host}]:{at}/" if ":" in host else f"http://{host}:{at}/"

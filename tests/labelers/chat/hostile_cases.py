@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import stacksl
+from stacksl.labelers.chat.calls import read_calls
 from stacksl.ledger.ledger import Ledger
 
 from .chat_server import (
@@ -37,7 +37,7 @@ def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
 
 def expect_books(run: stacksl.Run) -> Counter[str]:
     """Each label is charged what its calls cost, each open one is reserved; how they stand."""
-    rows = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+    rows = read_calls(run.path / "run.db")
     costs: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
     for row in rows:
         costs[row["item"], row["slot"]][row["call"]] = row.get("cost", row.get("most"))

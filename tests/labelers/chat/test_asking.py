@@ -15,6 +15,7 @@ import pytest
 import stacksl
 from stacksl.cli.entry import call
 from stacksl.errors import SettingsError
+from stacksl.labelers.chat.calls import read_calls
 from stacksl.labelers.chat.prompts import (
     DEFAULT,
     LISTED,
@@ -30,6 +31,7 @@ from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
+from ...saved_arrays import edit
 from . import chat_server
 from .chat_server import Handler, letter_of, right, serving, wanted_of
 
@@ -130,9 +132,7 @@ def test_the_order_is_drawn_and_recorded(tmp_path: Path) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
         firsts = Counter(chat_server.options_of(body)[0] for body in server.bodies)
-    rows = [
-        json.loads(line) for line in (tmp_path / "run" / "calls.jsonl").read_text().splitlines()
-    ]
+    rows = read_calls(tmp_path / "run" / "run.db")
     sent = [row for row in rows if "request" in row]
     for row in sent:
         assert [NAMES[n] for n in row["order"]] == chat_server.options_of(row["request"])
@@ -145,7 +145,6 @@ def test_the_order_is_drawn_and_recorded(tmp_path: Path) -> None:
 def test_labels_are_those_that_the_model_named(tmp_path: Path) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
-    (tmp_path / "run" / "calls.jsonl").chmod(0o600)
     run = stacksl.Run.open(tmp_path / "run")
     for row in run.labels().rows:
         assert row["label"] == NAMES[int(row["item"][1:]) % 3]
@@ -187,16 +186,41 @@ def test_calls_are_private_and_forgotten(tmp_path: Path) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
     run = tmp_path / "run"
-    file = run / "calls.jsonl"
+    file = run / "run.db"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    item = json.loads(file.read_text().splitlines()[0])["item"]
+    item = read_calls(file)[0]["item"]
     text = f"text {item[1:]} of "
-    assert text in file.read_text()
-    assert "calls.jsonl" in forget(run, item).changed
-    left = file.read_text()
+    assert text in json.dumps(read_calls(file))
+    assert "the requests to a model" in forget(run, item).changed
+    left = json.dumps(read_calls(file))
     assert text not in left
     assert f'"{item}"' not in left
-    assert len(left.splitlines()) == 10
+    assert len(read_calls(file)) == 10
+    assert not [path for path in run.glob("run.db*") if text.encode() in path.read_bytes()]
+
+
+def test_the_requests_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(right) as server:
+        assert call(command(tmp_path, server.url, "--allow-send")) == 0
+        bodies = server.bodies
+    capsys.readouterr()
+    assert call(["ledger", "requests", str(tmp_path / "run")]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows == read_calls(tmp_path / "run" / "run.db")
+    assert len(rows) == 2 * len(bodies)
+    assert all(row["request"] in bodies for row in rows if "request" in row)
+    assert all("choices" in row["answer"] for row in rows if "request" not in row)
+
+
+def test_a_damaged_request_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(right) as server:
+        assert call(command(tmp_path, server.url, "--allow-send")) == 0
+    edit(tmp_path / "run", "UPDATE requests SET content = '{\"call\": 1' WHERE place = 2")
+    capsys.readouterr()
+    assert call(["ledger", "requests", str(tmp_path / "run")]) == 2
+    assert "row 2 of the requests in" in capsys.readouterr().err
 
 
 def at(said: str | None, shown: list[str], way: Any, top: dict[str, float] | None = None) -> Any:
@@ -366,11 +390,11 @@ def test_a_forgotten_example_leaves_all_requests(tmp_path: Path) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url, *more)) == 0
     run = tmp_path / "run"
-    before = [json.loads(line) for line in (run / "calls.jsonl").read_text().splitlines()]
+    before = read_calls(run / "run.db")
     item = before[0]["item"]
     assert [item in row["shots"] for row in before if "request" in row] == [False, *[True] * 5]
     forget(run, item)
-    after = [json.loads(line) for line in (run / "calls.jsonl").read_text().splitlines()]
+    after = read_calls(run / "run.db")
     assert f"text {item[1:]} of " not in json.dumps(after)
     assert f'"{item}"' not in json.dumps(after)
     for name in ("most", "cost"):

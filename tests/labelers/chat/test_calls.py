@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import stacksl
-from stacksl.errors import LabelerError, SettingsError
+from stacksl.errors import LedgerError, SettingsError
 from stacksl.labelers.chat import labeler as chat
+from stacksl.labelers.chat.calls import read_calls
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.database import Store
+from stacksl.ledger.store.schema import REQUESTS, Table
 from stacksl.runs.changes.forgetting import forget
 
+from ...saved_arrays import edit
 from .chat_server import (
     Behaviour,
     Handler,
@@ -77,7 +81,7 @@ def test_a_server_that_refuses_a_parameter_is_asked_without_it(
             assert body[limit] == 8
             assert body["logprobs"]  # the way of asking is as before
         assert expect_books(run) == {"label": 3}
-        sent = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+        sent = read_calls(run.path / "run.db")
         most = {row["call"]: row["most"] for row in sent if "request" in row}
         assert len({most[call + 1] for call in range(len(names) + 1)}) == 1  # as was reserved
         assert [row["why"] for row in sent if row.get("why")] == [
@@ -131,7 +135,7 @@ def test_a_server_that_counts_no_tokens_is_charged_in_full(usage: Any, tmp_path:
     with serving(silent) as server:
         run = begin(server, tmp_path / "run")
     assert expect_books(run) == {"label": 6}
-    rows = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+    rows = read_calls(run.path / "run.db")
     most = {row["call"]: row["most"] for row in rows if "request" in row}
     assert all(row["cost"] == most[row["call"]] for row in rows if "request" not in row)
 
@@ -161,29 +165,29 @@ def test_an_answer_that_was_paid_is_not_bought_again(
 def test_a_crash_between_request_and_answer_counts_as_spent(tmp_path: Path) -> None:
     with serving(status(401)) as server:
         run = begin(server, tmp_path / "run", concurrency=1)
-        file = run.path / "calls.jsonl"
-        first = file.read_text().splitlines()[0]
-        file.write_text(first + "\n" + '{"call": 1, "it')  # torn by the crash
+        row = read_calls(run.path / "run.db")[0]
+        edit(run.path, "DELETE FROM requests WHERE place > 1")  # its end was not committed
         server.behave = right
         run.resume()
     assert expect_books(run) == {"label": 6}
-    row = json.loads(first)
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         (price,) = [r["price"] for r in ledger.export() if r["item"] == row["item"]]
     assert price == row["most"] + 100 * 100 + 200
 
 
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
+    insert = Store.insert
 
-    def full(handle: int, data: bytes) -> int:
-        return write(handle, data[:5]) if data.startswith(b'{"call"') else write(handle, data)
+    def full(store: Store, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+        if table is REQUESTS:
+            raise sqlite3.OperationalError("database or disk is full")
+        insert(store, table, rows)
 
     with serving(right) as server:
-        monkeypatch.setattr(os, "write", full)
-        with pytest.raises(LabelerError, match="make room"):
+        monkeypatch.setattr(Store, "insert", full)
+        with pytest.raises(LedgerError, match="free some space"):
             begin(server, tmp_path / "run")
-        monkeypatch.setattr(os, "write", write)
+        monkeypatch.setattr(Store, "insert", insert)
         assert not server.bodies  # nothing is sent that is not recorded
         run = stacksl.Run.open(tmp_path / "run").resume()
     assert expect_books(run) == {"label": 6}
@@ -312,7 +316,7 @@ def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotte
 
     with serving(lost) as server:
         run = begin(server, tmp_path / "run", concurrency=1)
-        lines = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+        lines = read_calls(run.path / "run.db")
         [call] = [line for line in lines if line.get("cost", 0) > 100 * 100 + 200]
         with run.ledger as ledger:
             [lease] = [each for each in ledger.open_purchases() if each.item == call["item"]]

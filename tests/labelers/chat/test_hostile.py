@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -16,6 +15,7 @@ import pytest
 
 import stacksl
 from stacksl.labelers.chat import labeler as chat
+from stacksl.labelers.chat.calls import read_calls
 from stacksl.ledger.ledger import Ledger
 
 from .chat_server import (
@@ -164,7 +164,7 @@ def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
         (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
         with Ledger.open(run.path / "run.db", readonly=True) as ledger:
             most = ledger.price
-        sent = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+        sent = read_calls(run.path / "run.db")
         cost, reserved = 10_000_000 * 100 + 5 * 200, sent[4]["most"]
         for over in (cost - reserved, cost - most):
             assert f"${over / 1e6:.6f}".rstrip("0") in named
@@ -200,7 +200,7 @@ def test_books_are_exact_in_a_storm(seed: int, tmp_path: Path) -> None:
     assert run.status()["state"] == "finished"
     assert set(found) <= {"label", "broken"}
     assert sum(found.values()) == 12
-    rows = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+    rows = read_calls(run.path / "run.db")
     sent = [row for row in rows if "request" in row]
     assert len(sent) == len(server.bodies)
     bought = {row["item"] for row in rows if "request" not in row and "why" not in row}
@@ -222,7 +222,6 @@ stacksl.run(
 def test_killed_between_request_and_entry(answered: bool, tmp_path: Path) -> None:
     """`kill -9` while a request is under way, and when its answer was received, not entered."""
     pid: list[int] = []
-    calls = tmp_path / "run" / "calls.jsonl"
 
     def kill(handler: Handler, body: dict[str, Any], number: int) -> None:
         if number == 3 and not answered:
@@ -239,7 +238,7 @@ def test_killed_between_request_and_entry(answered: bool, tmp_path: Path) -> Non
             pid.append(process.pid)
             _, err = process.communicate(timeout=120)
         assert process.returncode == -signal.SIGKILL, err
-        lines = [json.loads(line) for line in calls.read_text().splitlines()]
+        lines = read_calls(tmp_path / "run" / "run.db")
         assert len(lines) == (6 if answered else 5)
         run = stacksl.Run.open(tmp_path / "run").resume()
     assert run.status()["state"] == "finished"

@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 import stacksl
+from stacksl.labelers.chat.calls import read_calls
 from stacksl_lab.sample import FOLDER as SAMPLE
 
 from ...ports import reserved_port
@@ -84,7 +85,7 @@ def test_a_run_whose_labeler_is_a_real_server(
         run.resume()
     found = expect_books(run)
     assert sum(found.values()) == 6
-    rows = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
+    rows = read_calls(run.path / "run.db")
     ended = [row for row in rows if "request" not in row]
     for row in ended:
         usage = json.loads(row["answer"])["usage"]

@@ -148,6 +148,19 @@ def export(
         writer.writerow({k: inert(v) if isinstance(v, str) else v for k, v in row.items()})
 
 
+def requests(
+    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
+) -> None:
+    """Print the requests to a model that answers, and its answers: one JSON object a line.
+
+    A request has one line from before it was sent, and a second one when it ended, with its cost.
+    """
+    from stacksl.labelers.chat.calls import read_calls
+
+    for row in read_calls(options.open_run(run).folder.database):
+        print(as_json(row))
+
+
 def replay(
     run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
 ) -> None:

@@ -1,26 +1,24 @@
 """The calls of a run to a model: each exact request and answer, and what it may have cost.
 
-One JSON line before a request is sent, and one after it ended. A call without the second line may
-have been billed, as one that was lost: it costs the most that it can.
+One row of the run's database before a request is sent, and one after it ended, each in a
+transaction of its own. A call without the second row may have been billed, as one that was lost: it
+costs the most that it can.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from stacksl.errors import LabelerError
-from stacksl.files.atomic import FILE, write_atomic
+from stacksl.errors import LedgerCorrupt
 from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, Question, Way
-
-CALLS = "calls.jsonl"
+from stacksl.ledger.store.database import Store, opened
+from stacksl.ledger.store.schema import REQUESTS
 
 
 class Kept(NamedTuple):
@@ -37,22 +35,22 @@ class Kept(NamedTuple):
 
 
 class Calls:
-    """The file of calls in a run's folder, also the cache of its answers by content.
+    """The calls in a run's database, also the cache of its answers by content.
 
     Args:
-        path: the file; made at the first call.
+        database: of the run.
         secret: the key, which is replaced where a server repeats it.
     """
 
-    def __init__(self, path: Path, secret: str | None = None) -> None:
-        self._path, self._secret, self._lock = path, secret, threading.Lock()
+    def __init__(self, database: Path, secret: str | None = None) -> None:
+        self._database, self._secret, self._lock = database, secret, threading.Lock()
         self._answers: dict[str | tuple[str, int], Kept] = {}  # by content, and by purchase
         self._costs: dict[tuple[str, int], dict[int, int]] = {}
         self._sent: dict[int, Mapping[str, Any]] = {}
         self._count = 0
         self.refused: set[str] = set()  # parameters of requests, as `without` knows them
         self.ways: set[Way] = set()  # in which the server has answered
-        for row in read_calls(path):
+        for row in read_calls(database):
             self._apply(row)
 
     def kept(self, item: str, slot: int, questions: Iterable[Question]) -> Kept | None:
@@ -108,70 +106,65 @@ class Calls:
             self._answers[purchase] = self._answers[sent["request"]] = kept
 
     def _write(self, row: dict[str, Any]) -> None:
-        line = json.dumps(row).encode() + b"\n"
-        try:
-            handle = os.open(
-                self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE
-            )
-            try:
-                start = os.lseek(handle, 0, os.SEEK_END)
-                if os.write(handle, line) < len(line):
-                    os.ftruncate(handle, start)
-                    raise OSError(ENOSPC, os.strerror(ENOSPC))
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        except OSError as fault:
-            raise LabelerError(
-                f"the calls of this run cannot be written to {self._path} ({fault.strerror}): make"
-                " room, then resume"
-            ) from None
+        with opened(self._database) as store, store.writing():
+            (last,) = next(store.select(REQUESTS, ("place",), "ORDER BY place DESC LIMIT 1"), (0,))
+            store.insert(REQUESTS, [{"place": last + 1, "content": json.dumps(row)}])
+            store.commit()
         self._apply(row)
 
 
-def read_calls(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file of calls; a line that a crash cut short is removed from it.
+def read_calls(database: Path) -> list[dict[str, Any]]:
+    """The calls of a run, two rows each.
 
     Raises:
-        LabelerError: another line is damaged.
+        LedgerError: the database cannot be read.
+        LedgerCorrupt: a row is damaged.
     """
-    if not path.is_file():
-        return []
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if whole != data:
-        write_atomic(path, whole)
-    try:
-        rows = [json.loads(line) for line in whole.splitlines()]
-        for row in rows:
+    with opened(database, readonly=True) as store:
+        return [row for _, row in _rows(store)]
+
+
+def _rows(store: Store) -> list[tuple[int, dict[str, Any]]]:
+    found = []
+    for place, content in store.select(REQUESTS, ("place", "content"), "ORDER BY place"):
+        try:
+            row = json.loads(content)
             (row["call"], row["item"], row["slot"])
             (row["order"], row["way"], row["shots"]) if "request" in row else row["answer"]
-        return rows
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise LabelerError(
-            f"the calls of this run in {path} are damaged: restore the file from a copy"
-        ) from None
+        except (ValueError, KeyError, TypeError) as fault:
+            raise LedgerCorrupt(
+                f"row {place} of the requests in {store.name} is damaged: restore the file from a"
+                " copy"
+            ) from fault
+        found.append((place, row))
+    return found
 
 
-def without_item(path: Path, item: str) -> bool:
+def without_item(database: Path, item: str) -> bool:
     """Remove the calls about an item, and the content of those that had it as an example.
 
     The cost of the latter stays. Whether there were any.
     """
-    rows, kept = read_calls(path), list[dict[str, Any]]()
-    shown = {row["call"] for row in rows if item in row.get("shots", ())}
-    for row in rows:
-        if row["item"] == item:
-            continue
-        if row["call"] in shown and "request" in row:
-            row = row | {"request": {}, "shots": [each for each in row["shots"] if each != item]}
-        elif row["call"] in shown:
-            row = row | {"answer": "", "why": "an example in it was forgotten"}
-        kept.append(row)
-    if kept == rows:
-        return False
-    write_atomic(path, "".join(json.dumps(row) + "\n" for row in kept))
-    return True
+    with opened(database) as store, store.writing():
+        rows = _rows(store)
+        shown = {row["call"] for _, row in rows if item in row.get("shots", ())}
+        changed = False
+        for place, row in rows:
+            if row["item"] == item:
+                store.connection.execute("DELETE FROM requests WHERE place = ?", (place,))
+            elif row["call"] in shown:
+                if "request" in row:
+                    row |= {"request": {}, "shots": [s for s in row["shots"] if s != item]}
+                else:
+                    row |= {"answer": "", "why": "an example in it was forgotten"}
+                store.connection.execute(
+                    "UPDATE requests SET content = ? WHERE place = ?", (json.dumps(row), place)
+                )
+            else:
+                continue
+            changed = True
+        store.commit()
+    return changed
 
 
 def _key(request: Mapping[str, Any]) -> str:

@@ -82,7 +82,7 @@ class ChatLabeler:
         """The answers to the open requests, as far as the server gives any.
 
         Raises:
-            LabelerError: a call cannot be recorded; then it is not made.
+            LedgerError: a call cannot be recorded; then it is not made.
         """
         if self._halt.is_set() or not self._open:
             return []
@@ -229,8 +229,8 @@ class ChatLabeler:
         self._unnamed += 1
         if self._unnamed == UNNAMED:
             self._stop(
-                f"{why}: read the answers in calls.jsonl; start a new run with another"
-                " label_template or model, or `resume`"
+                f"{why}: read the answers with `stacksl ledger requests`; start a new run with"
+                " another label_template or model, or `resume`"
             )
 
     def _given_up(self, request: Request, spent: int, most: int) -> Answer | None:
@@ -269,8 +269,8 @@ class ChatLabeler:
             self._stop(f"it answered with a redirect ({said}), which is not followed")
         else:
             self._stop(
-                f"it refused the request ({said}; what it said is in calls.jsonl): check the url"
-                " and the model's name"
+                f"it refused the request ({said}; `stacksl ledger requests` shows what it said):"
+                " check the url and the model's name"
             )
         return None
 

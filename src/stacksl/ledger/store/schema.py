@@ -155,9 +155,15 @@ ARRAYS: Final = Table(
 )
 """The learner's arrays after a row of the chain, with that row's hash; the last few of them."""
 
+REQUESTS: Final = Table("requests", {"place": "int", "content": "str"}, "place")
+"""The calls to a model that answers: two rows each, JSON, in the order in which they happened."""
+
+SESSIONS: Final = Table("sessions", {"digest": "str", "name": "str", "until": "int"}, "digest")
+"""Who is signed in on the page: the SHA-256 of a token, and when it ends, in seconds."""
+
 _TABLES: Final = (
     _FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, NAMES, TEXTS, HANDED,
-    EVENTS,
+    REQUESTS, SESSIONS, EVENTS,
 )  # fmt: skip
 
 _ONCE: Final = (

@@ -21,7 +21,7 @@ from stacksl.errors import DataError
 from stacksl.features.store import erase, has_block, items_in
 from stacksl.files import arrays
 from stacksl.files.atomic import write_atomic
-from stacksl.labelers.chat.calls import CALLS, without_item
+from stacksl.labelers.chat.calls import without_item
 from stacksl.labelers.sheets.workbook_erasing import texts_in, without_rows
 from stacksl.runs.finish.finish import NO_TEXT, write_pages
 from stacksl.runs.loop.final_model import GRAPH, SAID
@@ -151,7 +151,7 @@ def erase_tables(folder: RunFolder, marks: Marks) -> list[str]:
     changes = {"metrics": is_asked, "rejected": is_rejected, "test": is_tested}
     names = {f"{stem}.jsonl": change for stem, change in changes.items()}
     changed = [name for name, change in names.items() if rewrite(folder.path / name, change)]
-    return [*changed, *[CALLS] * without_item(folder.path / CALLS, marks.id)]
+    return [*changed, *["the requests to a model"] * without_item(folder.database, marks.id)]
 
 
 def rewrite(path: Path, change: Callable[[Line], Line | None]) -> bool:

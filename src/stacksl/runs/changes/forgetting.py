@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stacksl.errors import RunError
 from stacksl.features.cache import erase_texts
-from stacksl.labelers.chat.calls import CALLS, Calls
+from stacksl.labelers.chat.calls import Calls
 from stacksl.ledger.events import Row, tombstone
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
@@ -51,7 +51,7 @@ class Forgotten:
         name: the id of its tombstone.
         round: the round that saw it; None without one.
         learnt: whether its label was learnt.
-        changed: the files that were rewritten, besides the ledger and the features.
+        changed: what was rewritten, besides the ledger and the features.
         models: a sentence for each model that the item had a part in.
         alike: how many other items of the run have the same text.
         untouched: files among the sheets that hold the item, or cannot be searched for it; they
@@ -200,7 +200,7 @@ def _begin(case: _Case) -> None:
 
 def _charge_calls(case: _Case, item: str) -> None:
     """Charge what calls about the item may have cost, before its open leases are released."""
-    calls, model = Calls(case.folder.path / CALLS), case.spec.settings.labeler
+    calls, model = Calls(case.folder.database), case.spec.settings.labeler
     case.ledger.take(
         Answer(item, each.slot, each.token, None, model, min(cost, each.price), "broken")
         for each in case.ledger.open_purchases()

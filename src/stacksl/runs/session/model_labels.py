@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import SettingsError
-from stacksl.labelers.chat.calls import CALLS, Calls
+from stacksl.labelers.chat.calls import Calls
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
 from stacksl.labelers.chat.labeler import ChatLabeler
 from stacksl.labelers.chat.prompts import DEFAULT, LISTED, Shot, encoded, template_of
@@ -267,7 +267,7 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     spec.note({CONSENT: consent(settings), TEMPLATE: asked.template})
     key = os.environ.get(KEY)
     endpoint = Endpoint(str(settings.url), key, settings.timeout)
-    calls = Calls(spec.folder.path / CALLS, key)
+    calls = Calls(spec.folder.database, key)
     labeler = ChatLabeler(endpoint, asked, calls, settings.concurrency, near)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
