@@ -78,9 +78,9 @@ def job_of(rounds: int, folder: Path) -> Any:
         Item(f"q{n}", f"question {n} on topic {n % 97}", tuple(f"answer {n} {x}" for x in range(K)))
         for n in range(rounds)
     ]
-    plan = prepare(items, gold, out=folder, settings={"budget": BUDGET})
+    plan = prepare(items, gold, out=folder, settings={"budget": BUDGET, "features": "hashing"})
     run = RunFolder.create(plan.out)
-    spec = replace(plan.spec, folder=run, data="memory", audit=0)
+    spec = replace(plan.spec, folder=run, audit=0)
     begin(spec, (), None)
     features = make_features("hashing", classes=None, seed=0)
     features.fit(items[:500])

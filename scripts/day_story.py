@@ -192,6 +192,8 @@ def _books(desk: Desk) -> None:
     trained = [line for line in bought if line.endswith("train")]
     desk.types(f"stacksl forget {RUN} --id {trained[0].partition(',')[0]}")
     desk.says(WORDS["forgotten"])
+    desk.types(f"stacksl resume {RUN}")
+    desk.says(WORDS["remade"])
     desk.types(f"stacksl ledger verify {RUN}")
     desk.types(f"stacksl ledger replay {RUN}")
 

@@ -308,12 +308,12 @@ def kill_after(pattern: str, number: int) -> None:
         if event == "os.rename":
             happened(str(arguments[1]), begins=True)
 
-    def connected(*words: Any, **named: Any) -> sqlite3.Connection:
-        database = connect(*words, **named)
-        database.set_trace_callback(lambda sql: happened(sql, sql.startswith("BEGIN IMMEDIATE")))
-        return database
+    def connect(*words: Any, **named: Any) -> sqlite3.Connection:
+        made = opened(*words, **named)
+        made.set_trace_callback(lambda sql: happened(sql, begins=sql.startswith("BEGIN IMMEDIATE")))
+        return made
 
-    connect, sqlite3.connect = sqlite3.connect, connected  # type: ignore[assignment]
+    opened, sqlite3.connect = sqlite3.connect, connect  # its audit event comes too early to trace
     sys.addaudithook(watch)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from stacksl.api import prepare
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
 
 GOOD = "text,topic\n" + "".join(f"word{n} and {n % 5},{'ab'[n % 2]}\n" for n in range(40))
 
@@ -123,8 +125,6 @@ def test_a_folder_that_may_not_be_written(stacksl, home) -> None:
 
 
 def test_a_run_that_somebody_holds_says_who(stacksl, home) -> None:
-    from stacksl.runs.storage.folder import RunFolder
-
     assert stacksl("run", "good.csv", "--out", "one", "--quiet").code == 0
     folder = RunFolder(home / "one")
     folder.write_state("stopped")
@@ -178,8 +178,10 @@ def test_strict_stops_at_one_row_that_is_otherwise_set_aside(stacksl, home) -> N
     (home / "one.csv").write_text(GOOD + ",a\n", encoding="utf-8")
     refused(stacksl("run", "one.csv", "--strict", "--quiet"), "41")
     assert stacksl("run", "one.csv", "--out", "here", "--quiet").code == 0
-    lines = (home / "here" / "rejected.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["row"] for line in lines] == [41]
+    kept = RunSpec.open(RunFolder.open(home / "here")).sources.pool.rejected
+    assert [each.row for each in kept] == [41]
+    told = json.loads((home / "here" / "facts.json").read_text(encoding="utf-8"))["data"]
+    assert (told["items"], told["rejected_total"]) == (40, 1)
 
 
 @pytest.mark.parametrize(

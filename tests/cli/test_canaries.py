@@ -174,7 +174,7 @@ def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     assert said("report", "r", "--class-names").code == 2
     expect_silence((tmp_path / "r" / "metrics.jsonl").read_text(encoding="utf-8"))
     with closing(sqlite3.connect(tmp_path / "r" / "run.db")) as database:
-        for table_ in ("state", "settings", "classes", "events"):
+        for table_ in ("state", "settings", "terms", "events"):
             expect_silence(repr(database.execute(f"SELECT * FROM {table_}").fetchall()))
 
 
@@ -187,9 +187,14 @@ def test_an_item_is_forgotten_without_a_word_of_it(said, tmp_path: Path) -> None
     expect_silence(told.out)
     assert "delete the row from" in told.out
     as_json = json.loads(said("forget", "r", "--id", "row-000004", "--json").out)
-    told_of = {"run", "name", "round", "learnt", "changed", "models", "alike", "untouched", "yours"}
+    told_of = {"run", "name", "round", "learnt", "alike", "remains"}
     assert told_of == set(as_json)
-    for asked in (["status", "r", "--json"], ["ledger", "replay", "r"], ["ledger", "verify", "r"]):
+    for asked in (
+        ["status", "r", "--json"],
+        ["resume", "r"],
+        ["ledger", "replay", "r"],
+        ["ledger", "verify", "r"],
+    ):
         done = said(*asked)
         assert done.code == 0, done
         expect_silence(done.out)

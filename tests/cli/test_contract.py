@@ -255,6 +255,30 @@ def test_an_earlier_run_is_played_again_from_its_folder(stacksl, folder) -> None
     assert told["test"] == printed(stacksl, "status", "runs/first")["test"]  # type: ignore[index]
 
 
+def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, folder) -> None:
+    data = write(folder / "once.csv", 60)
+    assert stacksl("run", data, "--budget", "9", "--out", "runs/once", "--quiet").code == 0
+    write(data, 12, start=500)
+    again = stacksl("run", "--config", "runs/once", "--out", "runs/twice", "--quiet")
+    assert again.code == 0, again.err
+    assert bought(stacksl, "runs/twice") == bought(stacksl, "runs/once")
+    for run in ("runs/once", "runs/twice"):
+        told = printed(stacksl, "status", run)
+        assert isinstance(told, dict)
+        assert told["warnings"][-1].startswith(f"{data} was changed since the run read it")
+        assert stacksl("predict", run, "--own", "--out", "own.csv").code == 0
+        rows = (folder / "own.csv").read_text(encoding="utf-8").splitlines()
+        assert len(rows) == 61, "its own items, none of the file as it is now"
+
+
+@pytest.mark.parametrize("words", [("--owned", "test.csv"), ("--label-column", "text")])
+def test_the_items_of_another_run_are_not_read_in_another_way(stacksl, folder, words) -> None:
+    said = stacksl("run", "--config", "runs/first", "--out", "runs/other", *words, "--quiet")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert f"without another {words[0][2:].replace('-', '_')}: " in said.err
+    assert not (folder / "runs" / "other").exists()
+
+
 def test_a_run_is_played_again_from_its_settings_as_a_file(stacksl, folder) -> None:
     text = stacksl("status", "runs/first", "--settings", "--toml").out
     assert tomllib.loads(text) == Run.open("runs/first").folder.config()

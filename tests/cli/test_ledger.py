@@ -112,7 +112,8 @@ def test_a_flipped_bit_in_the_file_is_one_sentence(stacksl, run, verb) -> None:
         "UPDATE settings SET value = '9' WHERE name = 'labels'",
         "UPDATE settings SET origin = 'config' WHERE name = 'budget'",
         "DELETE FROM settings WHERE name = 'seed'",
-        "INSERT INTO classes VALUES (0, 'c', '', '[]')",
+        "UPDATE classes SET name = 'c' WHERE place = 0",
+        "INSERT INTO classes VALUES (9, 'c', '', '[]')",
     ],
 )
 def test_an_edited_setting_or_class_is_told_by_every_command(stacksl, run, edit) -> None:

@@ -45,8 +45,8 @@ def test_ctrl_c_and_resume_end_as_if_nothing_had_happened(
     assert said.err.endswith(f"stacksl: stopped; continue with: stacksl resume {cut}\n")
     assert "stopped" in stacksl("status", cut).out
     moved = data.rename(tmp_path / "moved.csv")
-    assert stacksl("resume", cut, "--quiet").code == 2, "its file is gone"
-    assert stacksl("resume", cut, "--quiet", "--data", moved).code == 0
+    assert f"{data} was moved or deleted since the run read it" in stacksl("status", cut).out
+    assert stacksl("resume", cut, "--quiet").code == 0, "it has its items without the file"
 
     def purchases(run: Path) -> list[list[str]]:
         lines = stacksl("ledger", "export", run).out.splitlines()

@@ -1,4 +1,4 @@
-"""After kill -9 at any moment of `forget` the item is untouched, or the next call finishes it."""
+"""After kill -9 at any moment of `forget` the item is untouched, or the next command erases it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from stacksl.cli.entry import call
 from stacksl.errors import RunError
 from stacksl.features.store import load_block
 from stacksl.files.atomic import write_atomic
+from stacksl.ledger.ledger import Ledger
+from stacksl.runs.finish.finish import DERIVED
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import FORGETTING, RunFolder, read_facts
-from stacksl.runs.storage.tombstones import Tombstones
+from stacksl.runs.storage.folder import RunFolder, read_facts
 
 from ..runs.conftest import pair_items
 from ..runs.forgetting.forgetting_cases import (
@@ -31,7 +32,7 @@ from ..runs.forgetting.forgetting_cases import (
 from ..saved_arrays import saved_in
 from .conftest import Worker, write_classes
 
-RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
+FORGET, LABELS = "stacksl.runs.changes.forgetting", "stacksl.ledger"
 ITEMS, CANARY = 48, 40
 EVERY = [
     *("os:replace", "os:unlink", "os:rmdir", "os:fsync", "os:fchmod", "os:ftruncate"),
@@ -43,16 +44,20 @@ EVERY = [
     f"{LABELS}.store.database:Store.close",
 ]
 MOMENTS = {
-    "before it is announced": (f"{RUNS}.storage.tombstones:Tombstones.begin", 1, "before"),
-    "when it was announced": (f"{RUNS}.storage.tombstones:Tombstones.begin", 1, "after"),
     "before older arrays are deleted": (f"{LABELS}.ledger:Ledger.keep_last_arrays", 1, "before"),
     "when older arrays were deleted": (f"{LABELS}.ledger:Ledger.keep_last_arrays", 1, "after"),
-    "between the facts and the report": (f"{RUNS}.changes.erasing:write_pages", 1, "before"),
-    "in the middle of the features": ("numpy:memmap.flush", 1, "before"),
     "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
+    "before that is committed": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
+    "when that is committed": (f"{FORGET}:erase_rows", 1, "before"),
+    "before the features": (f"{FORGET}:erase", 1, "before"),
+    "in the middle of the features": ("numpy:memmap.flush", 1, "before"),
+    "between features and vectors": (f"{FORGET}:erase_keys", 1, "before"),
+    "when the vectors were erased": (f"{FORGET}:erase_keys", 1, "after"),
+    "between the model and the report": ("shutil:rmtree", 1, "after"),
+    "between the report and the tables": ("shutil:rmtree", 2, "after"),
+    "before the copies count as erased": (f"{LABELS}.ledger:Ledger.erased", 1, "before"),
     "before its file is built anew": (f"{LABELS}.store.database:Store.wipe", 1, "before"),
-    "when the ledger forgot": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
-    "before it ends": (f"{RUNS}.changes.forgetting:finish", 1, "before"),
+    "before it ends": (f"{LABELS}.ledger:Ledger.erased", 1, "after"),
 }
 
 
@@ -105,7 +110,7 @@ def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     made.folder.write_state(**{**state, "warnings": [f"see the item '{ID}'"]})
     made.report()
     made.report(text=False)
-    assert {"facts.json", "report.html", "data.jsonl", "run.db"} <= holding(out)
+    assert {"facts.json", "report.html", "run.db"} <= holding(out)
     assert len(saved_in(out)) == 2
     return Planted.of(out)
 
@@ -118,16 +123,20 @@ def by_people(tmp_path_factory: pytest.TempPathFactory) -> Planted:
 
 @pytest.fixture
 def killed(worker: Worker, tmp_path: Path) -> Iterator[Callable[..., bool]]:
-    """Forget the item of a copy with a kill, look at the copy, and let the next call finish it."""
+    """Forget the item of a copy with a kill, look at the copy, and let the next command go on."""
 
     def play(planted: Planted, kill: tuple[object, int, str]) -> bool:
         out = tmp_path / "r"
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(planted.run, out)
         reply = worker.play(out=str(out), forget=ID, kill=kill)
-        expect_untouched_or_refused(planted, out)
-        if reply["killed"] and not is_forgotten(out):
+        if knows(out):
+            expect_untouched(planted, out)
             worker.play(out=str(out), forget=ID)
+        elif RunFolder(out).erasing():
+            with pytest.raises(RunError, match=f"finish it with `stacksl forget {out}`"):
+                RunFolder.open(out)
+        Run.open(out)
         expect_forgotten(planted, out)
         return bool(reply["killed"])
 
@@ -135,31 +144,33 @@ def killed(worker: Worker, tmp_path: Path) -> Iterator[Callable[..., bool]]:
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
-def is_forgotten(out: Path) -> bool:
-    """Whether a call has ended."""
-    return Tombstones.read(RunFolder(out)) is not None and not (out / FORGETTING).exists()
+def knows(out: Path) -> bool:
+    """Whether the run still has the item."""
+    with Ledger.open(out / "run.db", readonly=True) as ledger:
+        return ledger.knows(ID)
 
 
-def expect_untouched_or_refused(planted: Planted, out: Path) -> None:
-    if (out / FORGETTING).exists():
-        with pytest.raises(RunError, match=f"finish it with `stacksl forget {out}`"):
-            Run.open(out)
-    elif not is_forgotten(out):
-        drafts = {name for name in planted.files(out) if ".tmp-" in name}
-        left = {k: v for k, v in planted.files(out).items() if k not in drafts}
-        assert left == planted.files(planted.run)
-        verify(out)
-        assert Run.open(out).resume().status()["state"] == "finished"
+def expect_untouched(planted: Planted, out: Path) -> None:
+    assert not RunFolder(out).erasing()
+    drafts = {name for name in planted.files(out) if ".tmp-" in name}
+    left = {k: v for k, v in planted.files(out).items() if k not in drafts}
+    assert left == planted.files(planted.run)
+    verify(out)
+    assert Run.open(out).resume().status()["state"] == "finished"
 
 
 def expect_forgotten(planted: Planted, out: Path) -> None:
-    assert is_forgotten(out)
+    assert not knows(out)
+    assert not RunFolder(out).erasing()
     assert holding(out) == set()
+    assert not [name for name in DERIVED if (out / name).exists()]
     assert planted.features_in(out) == []
     assert len(saved_in(out)) == 1, "two differ by what came between"
     verify(out)
     made = Run.open(out)
     assert made.resume().status()["state"] == "finished"
+    assert made.folder.has_results()
+    assert holding(out) == set()
     assert made.replay()["rounds"] > 0
 
 
@@ -179,32 +190,58 @@ def test_forgetting_killed_at_every_write(killed, request, kind) -> None:
     pytest.fail("forgetting writes fewer than 400 times")
 
 
-def test_every_command_refuses_an_item_forgotten_by_halves(
-    worker, in_memory, tmp_path, capsys
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["resume", "r"],
+        ["status", "r"],
+        ["report", "r"],
+        ["report", "r", "--no-text"],
+        ["predict", "r", "c.csv"],
+        ["evaluate", "r", "c.csv"],
+        ["answer", "r", "c.csv"],
+        ["refit", "r", "--with-audit"],
+        ["plan", "r"],
+        ["run", "--config", "r", "--out", "again", "--quiet"],
+        ["ledger", "verify", "r"],
+        ["ledger", "export", "r"],
+        ["ledger", "requests", "r"],
+        ["ledger", "replay", "r"],
+        ["ledger", "path", "r"],
+        ["forget", "r"],
+        ["forget", "r", "--id", "p1"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_first_erases_an_item_forgotten_by_halves(
+    halved, tmp_path, capsys, monkeypatch, words
 ) -> None:
-    out, file = tmp_path / "r", write_classes(tmp_path / "c.csv", 4)
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(halved, "r")
+    write_classes(Path("c.csv"), 4)
+    code, told = call(words), capsys.readouterr().err
+    assert code == 0 or (code == 2 and told.count("\n") == 1), told
+    assert "interrupted" not in told
+    assert not RunFolder(Path("r")).erasing()
+    assert holding(Path("r")) == set()
+
+
+@pytest.fixture(scope="module")
+def halved(worker: Worker, in_memory: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has committed the forgetting of an item, with all its copies."""
+    out = tmp_path_factory.mktemp("halved") / "r"
     shutil.copytree(in_memory.run, out)
-    worker.play(out=str(out), forget=ID, kill=MOMENTS["before older arrays are deleted"])
-    for words in (
-        ["resume", out],
-        ["status", out],
-        ["report", out],
-        ["report", out, "--no-text"],
-        ["predict", out, file],
-        ["evaluate", out, file],
-        ["answer", out, file],
-        ["refit", out, "--with-audit"],
-        ["ledger", "verify", out],
-        ["ledger", "export", out],
-        ["ledger", "replay", out],
-        ["ledger", "path", out],
-    ):
-        assert call([str(word) for word in words]) == 2, words
-        assert f"finish it with `stacksl forget {out}`" in capsys.readouterr().err, words
-    assert call(["forget", str(out), "--id", "p1"]) == 2
-    assert "forgetting another item" in capsys.readouterr().err
+    worker.play(out=str(out), forget=ID, kill=MOMENTS["when that is committed"])
+    assert {"facts.json", "report.html"} <= holding(out)
+    return out
+
+
+def test_forgetting_names_the_option_that_it_needs(halved, tmp_path, capsys) -> None:
+    out = tmp_path / "r"
+    shutil.copytree(halved, out)
     assert call(["forget", str(out)]) == 0
     assert "Forgotten" in capsys.readouterr().out
-    expect_forgotten(in_memory, out)
     assert call(["forget", str(out)]) == 2
     assert "with --id ID" in capsys.readouterr().err
+    assert call(["forget", str(out), "--id", ID]) == 2
+    assert "knows no item" in capsys.readouterr().err

@@ -6,23 +6,41 @@ import os
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.rows import (
+    Given,
+    RejectedRow,
+    read_bank,
+    read_items,
+    read_rejected,
+    read_test,
+)
+from stacksl.ledger.store.schema import FORMAT
 from stacksl.ledger.store.settings import ClassRow, Setting
 
 from .fault_cases import fill, state
 
 
-def read_all(path, records):
+def read_all(path):
     with Ledger.open(path, readonly=True) as ledger:
-        ledger.check_items(records)
         ledger.handed()
         ledger.texts()
+        list(ledger.arrays())
+        ledger.erasing()
         ledger.verify()
+    read_given(path)
+
+
+def read_given(path):
+    with opened(path, readonly=True) as store:
+        return [*read_items(store), *read_test(store), read_bank(store), read_rejected(store)]
 
 
 def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
@@ -86,6 +104,9 @@ def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
             lambda: reader.write_state("waiting", {}),
             lambda: reader.hand_out([Handed("k", "q0", 0, 1, "Ann", 1, (0,))]),
             lambda: reader.forget("q0"),
+            lambda: reader.erased("forgotten-0"),
+            lambda: reader.save_arrays(1, {}),
+            lambda: reader.keep_last_arrays(),
         ):
             with pytest.raises(LedgerError, match="for reading only"):
                 attempt()
@@ -153,6 +174,35 @@ def test_garbage_in_the_middle_is_one_sentence(book, decision, path):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("table", "page"), [("items", 4096), ("test", 4096), ("events", 2)])
+def test_rows_out_of_order_are_not_read_for_ever(book, decision, path, monkeypatch, table, page):
+    """One byte of damage: the last row of a page gets the number of the first."""
+    given = Given([ItemRecord(f"t{n}", "x" * 200, 2) for n in range(4)])
+    ledger = book(
+        items=[ItemRecord(f"q{n}", "x" * 200, 4) for n in range(4)],
+        beginning=Beginning(given=given),
+    )
+    ledger.post([decision(1), decision(2)])
+    ledger.close()
+    with sqlite3.connect(path) as connection:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (root,) = connection.execute(query, (table,)).fetchone()
+    connection.close()
+    data = bytearray(path.read_bytes())
+    start = (root - 1) * 4096
+    cells = [start + int.from_bytes(data[start + at : start + at + 2]) for at in range(8, 16, 2)]
+    numbers = [data[cell + 2] for cell in cells]  # behind the two bytes of the row's length
+    assert (data[start], numbers[0] + 3) == (0x0D, numbers[-1]), "a leaf with four rows"
+    data[cells[-1] + 2] = numbers[0]
+    path.write_bytes(data)
+    monkeypatch.setattr("stacksl.ledger.store.database._PAGE", page)
+    with pytest.raises(LedgerCorrupt, match="damaged"), Ledger.open(path, readonly=True) as broken:
+        broken.verify()
+    if table != "events":
+        with pytest.raises(LedgerCorrupt, match="damaged"):
+            read_given(path)
+
+
 def test_create_never_overwrites(book, path):
     book().close()
     with pytest.raises(LedgerError, match="exists"):
@@ -212,6 +262,19 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
         ("items", "id = CAST('x' || rowid AS BLOB)"),
         ("items", "size = 'four'"),
         ("items", "salt = 'no salt'"),
+        ("items", "surrogate = CAST(surrogate AS BLOB)"),
+        ("items", "prompt = x'ff'"),
+        ("items", "candidates = 7"),
+        ("items", "commitment = x'ff'"),
+        ("test", "part = 'first'"),
+        ("test", "prompt = x'ff'"),
+        ("test", "answer = 0.5"),
+        ("test", "unknown = x'ff'"),
+        ("bank", "text = x'ff'"),
+        ("bank", "names = 7.5"),
+        ("rejected", "reason = x'ff'"),
+        ("arrays", "data = 'none'"),
+        ("erasing", "record = x'ff'"),
         ("names", "name = x'ff'"),
         ("texts", "note = x'ff'"),
         ("handed", "slot = 'first'"),
@@ -224,9 +287,14 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
         ("events", "item = x'ff'"),
     ],
 )
-def test_values_of_another_type_are_one_sentence(book, decision, path, records, table, change):
-    ledger = book(beginning=Beginning({"seed": Setting(1)}, [ClassRow("a")]))
+def test_values_of_another_type_are_one_sentence(book, decision, path, table, change):
+    given = Given(
+        [ItemRecord("t", "x", 2)], [("a text", ["a1"])], [RejectedRow(0, 1, None, "empty")]
+    )
+    ledger = book(beginning=Beginning({"seed": Setting(1)}, [ClassRow("a")], {}, given))
+    ledger.forget("q9", {"row": 9})
     ledger.post([decision(1)])
+    ledger.save_arrays(1, {"weights": np.zeros(3)})
     ledger.hand_out([Handed("k1", "q0", 0, 1, "Ann", 1, (0, 1, 2, 3))])
     ledger.take([Answer("q0", 0, 1, 2, "Ann", note="a note")])
     ledger.close()
@@ -234,20 +302,21 @@ def test_values_of_another_type_are_one_sentence(book, decision, path, records, 
         assert connection.execute(f"UPDATE {table} SET {change}").rowcount > 0
     connection.close()
     with pytest.raises(LedgerCorrupt) as caught:
-        read_all(path, records)
+        read_all(path)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("UPDATE format SET number = 6", "has format 6, .* reads format 5: use the version"),
-        ("UPDATE format SET number = 4", "has format 4, .* reads format 5: use the version"),
-        ("DROP TABLE format", "has format 0, .* reads format 5: use the version"),
+        (f"UPDATE format SET number = {FORMAT + 1}", f"has format {FORMAT + 1}"),
+        (f"UPDATE format SET number = {FORMAT - 1}", f"has format {FORMAT - 1}"),
+        ("DROP TABLE format", "has format 0"),
     ],
 )
 @pytest.mark.parametrize("readonly", [True, False])
 def test_a_ledger_of_another_format_is_refused(book, path, change, said, readonly):
+    said += f", .* reads format {FORMAT}: use the version"
     book().close()
     with sqlite3.connect(path) as connection:
         connection.execute(change)
@@ -256,6 +325,39 @@ def test_a_ledger_of_another_format_is_refused(book, path, change, said, readonl
     with pytest.raises(LedgerError, match=said):
         Ledger.open(path, readonly=readonly)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("table", ["items", "test"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "candidates = '{'",
+        "candidates = '7'",
+        "candidates = '{\"a\": 1}'",
+        "candidates = replace(hex(zeroblob(50000)), '0', '[')",
+        "id = NULL",
+        "prompt = NULL",
+    ],
+)
+def test_a_damaged_item_is_one_sentence(book, path, table, change):
+    book(beginning=Beginning(given=Given([ItemRecord("q3", "x", 2)]))).close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(f"UPDATE {table} SET {change} WHERE id = 'q3'").rowcount == 1
+    connection.close()
+    with pytest.raises(LedgerCorrupt, match="was edited or damaged: restore") as caught:
+        read_given(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("names", ["{", "7", "[" * 50_000])
+def test_a_damaged_bank_is_one_sentence(book, path, names):
+    book(beginning=Beginning(given=Given(bank=[("a text", ["a1"])]))).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE bank SET names = ?", (names,))
+    connection.close()
+    with pytest.raises(LedgerCorrupt, match="was edited or damaged: restore") as caught:
+        read_given(path)
+    assert "\n" not in str(caught.value)
 
 
 def test_the_database_keeps_the_rules_too(book, decision, path):

@@ -11,13 +11,28 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.errors import LedgerError
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.requests import read_requests, write_request
+from stacksl.ledger.store.rows import Given, RejectedRow, read_items, read_rejected, read_test
 
 ID, TEXT, NOTE, KEY = "canary-id-4711", "canary right text", "canary note", "canary-key"
-WORDS = [word.encode() for word in (ID, TEXT, NOTE, KEY)]
-ITEMS = [ItemRecord(ID, "A prompt", 4), *(ItemRecord(f"q{i}", str(i), 4) for i in range(1, 9))]
+PROMPT, OPTION, OTHER, ANSWER = "canary prompt", "canary option", "canary unknown", "canary said"
+WORDS = [word.encode() for word in (ID, TEXT, NOTE, KEY, PROMPT, OPTION, OTHER, ANSWER)]
+ITEMS = [
+    ItemRecord(ID, PROMPT, 4, ["a", "b", "c", OPTION], None, OTHER),
+    *(ItemRecord(f"q{i}", f"prompt {i}", 4) for i in range(1, 9)),
+]
+TEST = [
+    ItemRecord("t1", "kept test", 4),
+    ItemRecord("t2", PROMPT, 4, ["a", "b", "c", OPTION], 3),
+    ItemRecord("t3", "kept test too", 4),
+]
+REJECTED = [RejectedRow(0, 3, ID, "repeated id"), RejectedRow(0, 5, "kept-id", "empty")]
+BEGINNING = Beginning(given=Given(TEST, (), REJECTED))
 
 
 def bytes_of(path: Path) -> bytes:
@@ -28,17 +43,38 @@ def bytes_of(path: Path) -> bytes:
 
 
 def secrets(path: Path) -> list[bytes]:
-    """What the table of items holds of the item besides its id: salt and content hash."""
+    """The salts of the item and of the test row of the same prompt."""
     connection = sqlite3.connect(path)
-    row = connection.execute("SELECT salt, content_hash FROM items WHERE id = ?", (ID,)).fetchone()
+    query = "SELECT salt FROM {} WHERE prompt = ?"
+    rows = [connection.execute(query.format(t), (PROMPT,)).fetchone() for t in ("items", "test")]
     connection.close()
-    return [text.encode() for text in row]
+    return [salt.encode() for (salt,) in rows]
+
+
+def items_of(path: Path) -> list[ItemRecord | None]:
+    with opened(path, readonly=True) as store:
+        return [record for block in read_items(store) for _, record, *_ in block]
+
+
+def calls() -> list[dict[str, object]]:
+    """A call about the item, one that has it as an example, and one of another item."""
+    found: list[dict[str, object]] = []
+    for call, (item, shots) in enumerate([(ID, ["q1"]), ("q2", [ID, "q1"]), ("q3", ["q1"])]):
+        text = PROMPT if ID in (item, *shots) else "kept request"
+        about = {"call": call, "item": item, "slot": 0, "cost": call}
+        asked = {"request": {"messages": [text]}, "order": [0], "way": "letter", "shots": shots}
+        found += [about | asked, about | {"answer": ANSWER if ID in (item, *shots) else "kept"}]
+    return found
 
 
 @pytest.fixture
 def told(path, decision):
     """A ledger in which everything was said of one item."""
-    ledger = Ledger.create(path, run="r", budget=9, items=ITEMS)
+    ledger = Ledger.create(path, run="r", budget=9, items=ITEMS, beginning=BEGINNING)
+    with ledger._store.writing():
+        for call in calls():
+            write_request(ledger._store, call)
+        ledger._store.commit()
     ledger.post([decision(1, item=ID), decision(2)], {ID: 3})
     ledger.hand_out(
         [
@@ -61,7 +97,8 @@ def test_no_byte_is_left_while_the_ledger_is_open(told, path):
     told.forget(ID)
     after = bytes_of(path)
     assert [word for word in everything if word in after] == []
-    assert b"kept note" in after
+    for kept in (b"kept note", b"prompt 1", b"kept test", b"kept-id", b"kept request"):
+        assert kept in after
     told.close()
     assert [word for word in everything if word in bytes_of(path)] == []
 
@@ -75,9 +112,11 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     told.verify({"before": head, "now": told.head})
     after = list(told.rows())
     assert [r.hash for r in after[: len(rows)]] == [r.hash for r in rows]
-    assert [(r.event, r.payload["reason"]) for r in after[len(rows) :]] == [
-        ("released", "forgotten")
+    assert [(r.event, dict(r.payload)) for r in after[len(rows) :]] == [
+        ("released", {"reason": "forgotten"}),
+        ("forgotten", {}),
     ]
+    assert (after[-1].charge, after[-1].slot, after[-1].purpose) == (0, None, None)
     assert told.open_purchases() == []
     assert (told.spent, told.learnt, told.said()) == (3, *sums)
     gone = [r for r in after if r.forgotten]
@@ -88,6 +127,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
         "late",
         "learnt",
         "released",
+        "forgotten",
     }
     assert {r.item for r in gone} == {f"forgotten-{gone[0].surrogate}"}
     assert {r.item for r in after if not r.forgotten} == {"q1"}
@@ -118,18 +158,30 @@ def test_a_forgotten_item_is_unknown(told, decision):
     assert TEXT not in str(caught.value)
 
 
-def test_the_data_is_whole_without_it(told):
+def test_the_data_is_whole_without_it(told, path):
+    tombstone = told.tombstone(ID)
     told.forget(ID)
-    told.check_items(ITEMS[1:])
-    tombstone = next(str(row.item) for row in told.rows() if row.forgotten)
-    told.check_items([ItemRecord(tombstone, "", 4), *ITEMS[1:]])
-    with pytest.raises(LedgerError, match="1 are new"):
-        told.check_items(ITEMS)
+    with opened(path, readonly=True) as store:
+        (first, *others), *_ = read_items(store)
+        assert first == (tombstone, None, 0, 4), "it keeps its place and K"
+        assert [record for _, record, *_ in others] == ITEMS[1:]
+        assert list(read_test(store)) == [TEST[0], TEST[2]]
+        assert read_rejected(store) == [REJECTED[0]._replace(id=None), REJECTED[1]]
+        about_it, shown, other = read_requests(store)[:2], [], calls()[4:]
+        for row in read_requests(store):
+            assert row["item"] != ID
+            shown += [row] if row["call"] == 1 else []
+        assert read_requests(store)[2:] == other
+    assert about_it == shown
+    assert [row["cost"] for row in shown] == [1, 1], "what it cost stays"
+    assert (shown[0]["request"], shown[0]["shots"], shown[1]["answer"]) == ({}, ["q1"], "")
 
 
 def test_an_item_never_asked_is_forgotten_too(told, path):
     told.forget("q7")
     assert b"q7" not in bytes_of(path)
+    assert b"prompt 7" not in bytes_of(path)
+    assert [row.event for row in told.rows()][-1] == "forgotten"
     told.verify({"a file": told.head})
 
 
@@ -188,7 +240,7 @@ def test_a_commit_that_fails_forgets_nothing(told, path, monkeypatch):
             told.forget(ID)
     assert before == (told.export(), told.open_purchases(), told.texts(), told.handed())
     assert not told._store.unclean
-    told.check_items(ITEMS)
+    assert items_of(path) == ITEMS
     told.verify({"a file": told.head})
 
 
@@ -223,7 +275,7 @@ def test_a_process_killed_on_the_way_has_forgotten_wholly_or_not_at_all(told, pa
         left = [word for word in WORDS if word in bytes_of(path)]
         if moment == "commit":
             assert left == WORDS
-            again.check_items(ITEMS)
+            assert items_of(path) == ITEMS
             again.forget(ID)
             left = [word for word in WORDS if word in bytes_of(path)]
         assert left == []
@@ -239,3 +291,70 @@ def test_forgetting_needs_no_other_folder(told, path, monkeypatch, tmp_path):
     told.forget(ID)
     assert raw.execute("PRAGMA temp_store").fetchone() == (2,)
     assert list(closed.iterdir()) == []
+
+
+def test_what_finds_the_copies_is_kept_until_they_are_erased(told, path):
+    copies = {"row": 0, "keys": ["canary copy"], "texts": ["00ff"]}
+    name = told.tombstone(ID)
+    assert told.erasing() == {}
+    told.forget(ID, copies)
+    told.forget("q7", {"row": 7})
+    told.forget("q8")
+    seventh = next(item for item in told.erasing() if item != name)
+    told.close()
+    assert [word for word in WORDS if word in bytes_of(path)] == []
+    with Ledger.open(path) as again:
+        assert again.erasing() == {name: copies, seventh: {"row": 7}}
+        head = again.head
+        again.erased(name)
+        assert again.erasing() == {seventh: {"row": 7}}
+        assert b"canary copy" not in bytes_of(path)
+        again.erased(seventh)
+        again.erased(seventh)  # a second call after a crash
+        assert (again.erasing(), again.head) == ({}, head)
+        again.verify({"a file": head})
+
+
+@pytest.mark.parametrize("record", ["{", "[" * 50_000])
+def test_damage_of_what_finds_the_copies_is_one_sentence(told, record):
+    told.forget(ID, {"row": 0})
+    told._store.connection.execute("UPDATE erasing SET record = ?", (record,))
+    with pytest.raises(LedgerCorrupt, match="of the copies of a forgotten item is damaged"):
+        told.erasing()
+
+
+def test_in_a_transaction_it_is_wiped_when_the_copies_are(told, path):
+    name, rows = told.tombstone(ID), len(list(told.rows()))
+
+    def forget(last):
+        with told.together():
+            told.write_state("waiting", {})
+            told.forget(ID, {"row": 0})
+            told.reserve([last])
+
+    with pytest.raises(LedgerError, match="'q1' is"):
+        forget("q1")
+    assert (told.knows(ID), told.erasing(), told._store.unclean) == (True, {}, False)
+    assert items_of(path) == ITEMS
+    forget("q2")
+    assert [row.event for row in told.rows()][rows:] == ["released", "forgotten", "reserved"]
+    assert told._store.unclean
+    told.erased(name)
+    assert not told._store.unclean
+    assert [word for word in WORDS if word in bytes_of(path)] == []
+    told.verify({"a file": told.head})
+
+
+def test_a_reader_in_the_way_of_erased_is_made_good_at_the_next_opening(told, path):
+    told.forget(ID, {"row": 0, "keys": ["canary copy"]})
+    told._store.connection.execute("PRAGMA busy_timeout = 20")
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM items").fetchone()
+    with pytest.raises(LedgerError, match="open the ledger again"):
+        told.erased(told.erasing().popitem()[0])
+    reader.close()
+    told.close()
+    with Ledger.open(path) as again:
+        assert again.erasing() == {}
+        assert b"canary copy" not in bytes_of(path)

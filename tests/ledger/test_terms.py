@@ -7,6 +7,8 @@ import pytest
 from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
 from stacksl.types import Label
 
 from .conftest import lessons
@@ -90,28 +92,47 @@ def test_an_overspending_budget_row_is_found(book, decision, path):
 
 def test_items_that_came_later_can_be_bought(book, decision, path, records):
     ledger = book()
-    more = [ItemRecord("n1", "A new one\nyes\nno", 4), ItemRecord("n2", "Another\nyes\nno", 4)]
-    assert ledger.add_items([*more, records[0]]) == 2
-    assert ledger.add_items(more) == 0  # a second call after a crash
+    more = [
+        ItemRecord("n1", "A new one", 2, ["yes", "no"], 1, None, None, 1),
+        ItemRecord("n2", "Another", 4, None, None, "perhaps", 3, 1),
+    ]
+    assert ledger.add_items(more, [RejectedRow(1, 3, None, "an empty prompt")]) == 2
     assert ledger.post([decision(1, item="n2")])[0].asked
-    ledger.check_items([*records, *more])
-    with pytest.raises(LedgerError, match=r"2 are gone \(n1, n2\)"):
-        ledger.check_items(records)
+    row, *_ = ledger.rows()
+    assert (row.event, row.item, row.charge, set(row.payload)) == ("settings", None, 0, {"digest"})
+    assert ledger.add_items([]) == 0
     ledger.close()
+    assert kept(path) == [*records, *more], "in order, with all that is said of them"
+    with opened(path, readonly=True) as store:
+        assert read_rejected(store) == [RejectedRow(1, 3, None, "an empty prompt")]
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
         assert [p.item for p in again.open_purchases()] == ["n2"]
 
 
-def test_an_id_that_is_taken_adds_nothing(book, records):
+def test_an_id_that_is_taken_adds_nothing(book, records, path):
     ledger = book()
     new = ItemRecord("n1", "new", 4)
-    with pytest.raises(LedgerError, match="'q3' belongs to another item") as caught:
-        ledger.add_items([new, ItemRecord("q3", "something else", 4)])
+    rejected = [RejectedRow(1, 1, None, "empty")]
+    with pytest.raises(LedgerError, match="ids should be unique, got 'q3' twice") as caught:
+        ledger.add_items([new, ItemRecord("q3", "something else", 4)], rejected)
     assert "something" not in str(caught.value)
-    with pytest.raises(LedgerError, match="got 'n1' twice"):
-        ledger.add_items([new, new])
-    ledger.check_items(records)
+    for again in ([records[3]], [new, new]):
+        with pytest.raises(LedgerError, match=f"got '{again[0].id}' twice"):
+            ledger.add_items(again, rejected)
+    assert not ledger.knows("n1")
+    assert list(ledger.rows()) == []
+    ledger.verify()
+    ledger.close()
+    assert kept(path) == records
+    with opened(path, readonly=True) as store:
+        assert read_rejected(store) == []
+
+
+def kept(path) -> list[ItemRecord | None]:
+    """What the file has of the items, in order."""
+    with opened(path, readonly=True) as store:
+        return [record for block in read_items(store) for _, record, *_ in block]
 
 
 def test_another_process_learns_of_new_items(book, decision, path):

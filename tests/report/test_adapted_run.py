@@ -69,6 +69,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture(scope="module")
+def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The items that the run was tested on, as a file."""
+    path, (found, golds) = tmp_path_factory.mktemp("test") / "test.jsonl", items(10, 1)
+    with path.open("w", encoding="utf-8") as file:
+        for item in found:
+            row = {"id": item.id, "prompt": item.prompt, "candidates": item.candidates}
+            file.write(json.dumps({**row, "answer": golds[item.id]}) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
 def facts(made: Run) -> Facts:
     return Facts.from_json((made.path / "facts.json").read_text(encoding="utf-8"))
 
@@ -124,11 +135,13 @@ def test_the_curve_is_the_base_then_each_refit(facts: Facts) -> None:
     assert [row.accuracy for row in facts.language.refits] == [p.accuracy for p in facts.curve[1:]]
 
 
-def test_the_four_normalisations_are_what_evaluate_finds(made: Run, facts: Facts) -> None:
+def test_the_four_normalisations_are_what_evaluate_finds(
+    made: Run, facts: Facts, tested: Path
+) -> None:
     assert facts.language is not None
     rows = {row.name: row for row in facts.language.normalisations}
     assert rows.keys() == {"token_mean", "sum", "char_mean", "pmi"}
-    found = made.evaluate(made.path / "test.jsonl")
+    found = made.evaluate(tested)
     own = next(row for row in rows.values() if row.own)
     assert (own.accuracy, own.macro_f1) == (found["accuracy"], found["macro_f1"])
     assert [own.low, own.high] == found["interval"]
@@ -179,8 +192,8 @@ def test_the_models_own_card_has_base_and_training(made: Run, facts: Facts) -> N
         assert told["epochs"] == epochs_of(ledger.rows())
 
 
-def test_the_commands_of_the_card_work(made: Run, tmp_path: Path) -> None:
-    rows: list[dict[str, Any]] = list(made.predict(made.path / "test.jsonl"))
+def test_the_commands_of_the_card_work(made: Run, tested: Path) -> None:
+    rows: list[dict[str, Any]] = list(made.predict(tested))
     assert len(rows) == 10
     assert all(0 < row["probability"] <= 1 for row in rows)
     assert all(row["choice"] == COLOURS[row["index"]] for row in rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, SettingsError, StackslError
+from stacksl.runs.spec import RunSpec
 
 from .lm_cases import QUICK, questions, tiny_model, written
 from .people_cases import answer_all
@@ -216,6 +216,6 @@ def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path, filed
     data: Any = (str(path),) if filed else (items, kept)
     made = run(*data, out=tmp_path / "run", model=str(model), **given)
     assert made.status()["state"] == "finished"
-    (row,) = map(json.loads, (made.path / "rejected.jsonl").read_text().splitlines())
-    assert row["id"] == "many"
-    assert row["reason"] == "too many options: 30, at most 26 are read"
+    (row,) = RunSpec.open(made.folder).dataset.rejected
+    assert row.id == "many"
+    assert row.reason == "too many options: 30, at most 26 are read"

@@ -210,17 +210,6 @@ def test_a_cut_ledger_stops_a_resume(classes, spoil) -> None:
         again.resume()
 
 
-def test_another_dataset_stops_a_resume(classes, spoil, tmp_path) -> None:
-    again = spoil(classes)
-    source = (classes.run.path / "data.jsonl").read_text()
-    (tmp_path / "moved.jsonl").write_text(source.replace(classes.items[3].prompt, "another text"))
-    with pytest.raises(LedgerError, match="i3"):
-        again.resume(data=tmp_path / "moved.jsonl")
-    (tmp_path / "moved.jsonl").write_text(source)
-    again.resume(data=tmp_path / "moved.jsonl")
-    assert again.status()["state"] == "finished"
-
-
 def renew(examples: Examples, learner: Learner) -> None:
     """Other features of the same items, as a refitted language model gives them."""
     block = examples.block

@@ -148,6 +148,7 @@ def test_a_forgotten_item_leaves_the_disagreements(tmp_path: Path) -> None:
     assert before is not None
     gone = before.disagreements[0]
     forget(done.path, gone.item)
+    done.resume()
     after = facts_of(done).asking
     assert after is not None
     assert gone.item not in [row.item for row in after.disagreements]

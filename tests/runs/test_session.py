@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import os
+import shutil
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.errors import DataError, LedgerError
+from stacksl.errors import DataError, LedgerCorrupt
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Request
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.runs.items import reading
-from stacksl.runs.items.identity import KEPT
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
@@ -43,7 +45,7 @@ def test_a_label_opens_the_run_once(
         patch.setattr(Ledger, "open", counted(Ledger.open, "ledger"))
         patch.setattr(reading, "read", counted(reading.read, "data"))
         waiting.answer(*files)
-    assert sorted(opened) == ["data", "ledger"]
+    assert opened == ["ledger"], "the file was read once, when the run was made"
 
 
 def test_a_sheet_that_cannot_be_read_leaves_the_run_as_it_was(tmp_path: Path) -> None:
@@ -99,46 +101,42 @@ def test_a_labeler_is_asked_with_prompt_and_candidates(tmp_path: Path) -> None:
     assert shown.answer(0, "me") == Answer(request.item, 0, 1, 2, "me")
 
 
-# Whether the items are those of the ledger --------------------------------------------------------
+# The user's file ------------------------------------------------------------------------------
 
 
-def compared(made: Run, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often the items are compared one by one when the run goes on."""
-    count = 0
-
-    def check(self: Ledger, records: Any) -> None:
-        nonlocal count
-        count += 1
-        whole(self, records)
-
-    whole = Ledger.check_items
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "check_items", check)
-        made.resume()
-    return count
-
-
-def test_items_are_compared_once_while_nothing_differs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("change", ["edited", "moved"])
+def test_a_file_that_changed_changes_nothing_and_is_named(tmp_path: Path, change: str) -> None:
     waiting = begin(tmp_path)
-    assert compared(waiting, monkeypatch) == 0
-    kept = waiting.path / KEPT
-    for damage in ("{}", "no JSON", json.dumps({**json.loads(kept.read_text()), "ledger": "0"})):
-        kept.write_text(damage)
-        assert compared(waiting, monkeypatch) == 1, damage
-        assert compared(waiting, monkeypatch) == 0, damage
-    kept.unlink()
-    assert compared(waiting, monkeypatch) == 1
+    assert not waiting.status()["warnings"]
+    pool = next(tmp_path.glob("pool-*.csv"))
+    text = pool.read_text(encoding="utf-8")
+    if change == "edited":
+        pool.write_text(text.replace(" ", "  "), encoding="utf-8")
+    else:
+        pool.rename(pool.with_name("elsewhere.csv"))
+    (warning,) = waiting.status()["warnings"]
+    assert str(pool) in warning
+    assert {"edited": "was changed", "moved": "was moved or deleted"}[change] in warning
+    expect_sound(play(waiting))
 
 
-def test_an_item_that_differs_is_named(tmp_path: Path) -> None:
+def test_a_file_with_the_same_bytes_is_the_same(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
     pool = next(tmp_path.glob("pool-*.csv"))
-    whole = pool.read_text(encoding="utf-8")
-    lines = whole.splitlines(keepends=True)
-    pool.write_text("".join([*lines[:4], lines[4].replace(" ", "  "), *lines[5:]]))
-    with pytest.raises(LedgerError, match=r"text, candidates or answer of 1 differ \(i3\)"):
+    pool.write_bytes(pool.read_bytes())
+    os.utime(pool, (1, 1))
+    assert not waiting.status()["warnings"]
+
+
+def test_an_item_that_was_edited_by_hand_is_found(tmp_path: Path) -> None:
+    waiting = begin(tmp_path)
+    for column in ("prompt", "answer", "unknown", "part"):
+        copy = Run(shutil.copytree(waiting.path, tmp_path / column))
+        with closing(sqlite3.connect(copy.path / "run.db")) as database, database:
+            database.execute(f"UPDATE items SET {column} = 1 WHERE place = 3")
+        with pytest.raises(LedgerCorrupt, match="row 4 of the table 'items'"):
+            copy.resume()
+    with closing(sqlite3.connect(waiting.path / "run.db")) as database, database:
+        database.execute("DELETE FROM items WHERE place = 3")
+    with pytest.raises(LedgerCorrupt, match="added, removed or edited"):
         waiting.resume()
-    pool.write_text(whole, encoding="utf-8")
-    assert waiting.resume().status()["state"] == "waiting"

@@ -11,6 +11,14 @@ from stacksl.models.audit import audit_size
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.settings.budget import parse_until, time_limit
 from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import Resolved
+from stacksl.runs.spec import RunSpec
+
+READING = (
+    "owned", "classes", "bank", "k", "format", "prompt_column", "label_column", "id_column",
+    "max_candidates", "strict",
+)  # fmt: skip
+"""Settings that say which files are read, and how."""
 
 
 def source(settings: Settings, *, stdin: bool, file: bool) -> None:
@@ -23,6 +31,21 @@ def source(settings: Settings, *, stdin: bool, file: bool) -> None:
         raise SettingsError("--bank needs the questions in a file: give its path as DATA")
     if settings.rounds is not None and not stdin:
         raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
+
+
+def taken(resolved: Resolved, spec: RunSpec) -> None:
+    """Refuse flags that say how files are read, where the items of the run `spec` are taken.
+
+    Raises:
+        SettingsError: one differs from that run's.
+    """
+    now, before = resolved.settings, spec.settings
+    for name in READING:
+        if resolved.origin.get(name) == "flag" and getattr(now, name) != getattr(before, name):
+            raise SettingsError(
+                f"the items of the run {spec.folder.path} are taken as they were read, without"
+                f" another {name}: leave that out, or name the file to read it again"
+            )
 
 
 def rows(settings: Settings, given: Any, sources: Sources) -> None:
@@ -116,15 +139,16 @@ def pool(settings: Settings, dataset: Dataset, labels: int) -> None:
         )
 
 
-def said(settings: Settings, dataset: Dataset) -> None:
-    """Refuse labels of a model where they cannot be used.
+def said(settings: Settings, sources: Sources) -> tuple[int, ...]:
+    """The class that a model gave each item, -1 for none; empty where no such labels are given.
 
     Raises:
         SettingsError: the run is of another kind.
         DataError: they cannot be read, or there are none of the items.
     """
+    dataset = sources.pool
     if settings.model_labels is None:
-        return
+        return ()
     from stacksl.features import make_features
     from stacksl.features.given import GIVEN
     from stacksl.runs.session.said import load_said
@@ -139,4 +163,5 @@ def said(settings: Settings, dataset: Dataset) -> None:
             " labels and class names: give --mode pool and leave out --model, --no-names and"
             " features of your own, or leave out --model-labels"
         )
-    load_said(settings.model_labels, dataset, settings, dataset.items)
+    found = load_said(settings.model_labels, dataset, settings, sources.dataset.items)
+    return tuple(found.tolist())

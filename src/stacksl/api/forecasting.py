@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.api.planning import prepare
+from stacksl.api.stored import Run
 from stacksl.errors import DataError
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.report.wording import MICRO
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
     from stacksl.models.forecast import Growth, Normal
@@ -40,7 +40,7 @@ def plan(source: str | Path | None = None, settings: Resolved | None = None) -> 
         StackslError: one sentence on what is wrong.
     """
     if source is not None and Path(source).is_dir():
-        return _of_run(RunFolder.open(Path(source)))
+        return _of_run(Run.open(source).folder)
     return _of_data(source, settings)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from stacksl.data import Dataset, rows_of
 from stacksl.errors import RunError
 from stacksl.report.wording import MICRO
+from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
@@ -53,11 +54,11 @@ def label_own(run: StoredRun, progress: Progress) -> Labelled:
     """The rows of the run's own files, with people's answers where there are some.
 
     The `source` is `human` or `model`. An answer that names no class leaves the label empty, with
-    the word for its source: `human: none`. Forgotten items are left out.
+    the word for its source: `human: none`. Forgotten items are left out. A file
+    that has changed gives no other columns than ids and prompts.
 
     Raises:
         RunError: the run has not finished, so that its audit is still sealed.
-        DataError: a file of the run is gone or has changed.
     """
     state = run.folder.read_state()["state"]
     if state != "finished":
@@ -162,22 +163,20 @@ def _answer(
 def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     """The columns of all files of a run, and their rows with the run's items.
 
-    Only ids and prompts of the built-in samples, of files with owned labels, of which some rows
-    were left out, and of all files where an item was forgotten, whose row may be there or not.
+    Only ids and prompts of items that are from no file, of files with owned labels, of which some
+    rows were left out, and of files that were changed, moved or deleted since.
     """
-    paths = [spec.data, spec.settings.owned, *(each.path for each in spec.more)]
-    files, gone = [path for path in paths if path is not None], spec.sources.gone
+    gone, stamps = spec.sources.gone, spec.folder.resolved().get("files", {})
     columns: dict[str, None] = {}
     found: list[Sourced] = []
-    for path, part in zip(files, spec.sources.parts, strict=True):
-        if Path(path).is_file() and part.kind == "pool" and not gone:
+    for path, part in zip(spec.files, spec.sources.parts, strict=True):
+        if part.kind == "pool" and path in stamps and not differing({path: stamps[path]}):
             names, rows = rows_of(path, part.data)
         else:
             names = ("id", "prompt")
-            items = (item for item in part.data.items if item.id not in gone)
-            rows = [({"id": item.id, "prompt": item.prompt}, item) for item in items]
+            rows = [({"id": item.id, "prompt": item.prompt}, item) for item in part.data.items]
         columns |= dict.fromkeys(names)
-        found += rows
+        found += [row for row in rows if row[1] is None or row[1].id not in gone]
     return tuple(columns), found
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.api import checks
 from stacksl.api.stored import Run
-from stacksl.data import Dataset, as_written, write, write_rejected
+from stacksl.data import Dataset, as_written
 from stacksl.errors import SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
@@ -18,6 +18,7 @@ from stacksl.runs.items import intake
 from stacksl.runs.items.reading import given_classes, load_owned, load_test, named_columns
 from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
 from stacksl.runs.items.spool import STDIN, as_stream, spooled
+from stacksl.runs.items.stored import stamps_of
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
@@ -33,8 +34,7 @@ class Plan:
     """A planned run: nothing is written until `claimed` or `start`.
 
     Attributes:
-        spec: of the run, with the folder and the sources that were named; items made in Python
-            have no source before `start` writes them.
+        spec: of the run, with the folder and the sources that were named.
         labeler: answers in place of the one that the settings name.
         warnings: sentences on unusual data and settings.
         named: whether the user named the folder.
@@ -114,17 +114,10 @@ class Plan:
         folder = RunFolder.create(self.out)
         with folder.locked():
             RunFolder.create(self.out)  # again, now that no other process can claim it
-            data, source, test = self.spec.data, self.spec.test_source, self.spec.test
-            if source is None and test is not None:
-                source = _keep(test, folder.path / "test.jsonl")
-            data = data or _keep(self.dataset, folder.path / "data.jsonl")
-            spec = replace(self.spec, data=data, test_source=source)
-            if self.dataset.rejected:
-                write_rejected(self.dataset, folder.path / "rejected.jsonl")
             if self.rows is not None:
-                keep_rows(spec, self.rows)
-            begin(spec, self.warnings, self.labeler)  # last: with run.db the folder is a run
-        with Session.open(spec, progress or silent, labeler=self.labeler) as session:
+                keep_rows(self.spec, self.rows)
+            begin(self.spec, self.warnings, self.labeler)  # last: with run.db the folder is a run
+        with Session.open(self.spec, progress or silent, labeler=self.labeler) as session:
             session.play()
         return Run(folder.path)
 
@@ -143,7 +136,8 @@ def prepare(
     """The plan of a run over `data`; writes nothing.
 
     Args:
-        data, answers, test, out: as of `run`; the data may be a data set, too.
+        data, answers, test, out: as of `run`; the data may be a data set, too, or the spec of
+            another run, whose items are taken as they are.
         settings: the result of `resolve`, or a mapping of settings.
         labeler: the labeler, where it is not the one the settings name.
         classes: of texts and frames: the names in their order.
@@ -160,29 +154,32 @@ def prepare(
     resolved = intake.with_features(resolved, without_data=data is None)
     resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     source, test_source = _sources(data, test, resolved.settings)
-    checks.source(resolved.settings, stdin=_is(data, STDIN), file=_path(data) is not None)
+    if copied := isinstance(data, RunSpec):
+        checks.taken(resolved, data)
+    checks.source(resolved.settings, stdin=_is(data, STDIN), file=copied or _path(data) is not None)
     sources = _read_sources(data, answers, test, resolved.settings, classes)
     dataset, rounds = sources.pool, _rounds(sources)
-    if source is None:  # the folder keeps the items in our own format
-        resolved = resolved.without("prompt_column", "label_column", "id_column", "format")
     checks.rows(resolved.settings, rows, sources)
     if not resolved.settings.adapts:  # refused early
         wanted = resolved.settings
         make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
     resolved = with_model_labels(resolved, sources.dataset.items)
     budget = parse_budget(resolved.settings.budget, rounds, resolved.settings.price)
-    filed = source is not None or dataset.format == intake.TEXTS
+    filed = source is not None or copied or dataset.format == intake.TEXTS
     if filed and (data is not None or resolved.settings.adapts):
         resolved = intake.for_file(resolved, dataset, budget.labels)
     if labeler is None:
         check_labeler(resolved.settings, sources)
     checks.pool(resolved.settings, dataset, budget.labels)
-    checks.said(resolved.settings, dataset)
+    sources = replace(sources, said=checks.said(resolved.settings, sources))
     audit = checks.audit(resolved.settings, budget.labels, sources.test is not None, rounds)
     checks.until(resolved.settings, dataset)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
-    data, test_data = _absolute(source) or "", _absolute(test_source)
-    spec = RunSpec(RunFolder(folder), resolved, sources, budget, data, test_data, audit)
+    place, test_data = _absolute(source) or "", _absolute(test_source)
+    spec = RunSpec(RunFolder(folder), resolved, sources, budget, place, test_data, audit)
+    if copied:  # as they were when that run read them
+        known = {} if test is None else stamps_of([test_data or ""])
+        spec = replace(spec, stamps={**data.folder.resolved().get("files", {}), **known})
     warnings = (
         *dataset.warnings,
         *intake.warnings_of_test(dataset, sources.test),
@@ -197,6 +194,8 @@ def _rounds(sources: Sources) -> int:
 
 def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:
     """The sources of the items and the test set; None for objects and standard input."""
+    if isinstance(data, RunSpec):
+        return data.data or None, _path(test) or data.test_source
     own = QUESTIONS if settings.adapts else SAMPLE
     source = own if data is None else None if _is(data, STDIN) else _path(data)
     return source, own if data is None and test is None else _path(test)
@@ -207,6 +206,11 @@ def _read_sources(
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
     source, held = _sources(data, test, settings)
+    if isinstance(data, RunSpec):
+        sources, held = data.sources.as_begun(), _path(test)
+        if held is None:
+            return sources
+        return replace(sources, test=load_test(held, sources.pool, settings, sources.bank))
     classes = given_classes(settings)
     if source is not None:
         sources = load(source, held, settings, classes=classes)
@@ -309,9 +313,3 @@ def _absolute(source: str | None) -> str | None:
 
 def _default_folder(name: str, find: Callable[[Path, str, str], Path]) -> Path:
     return find(Path("runs"), date.today().isoformat(), name)
-
-
-def _keep(dataset: Dataset, path: Path) -> str:
-    """Write in-memory items to the run's folder, so that it can be resumed; gives the path."""
-    write(dataset, path)
-    return str(path.resolve())

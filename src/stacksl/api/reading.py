@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from stacksl.data import Dataset
 from stacksl.errors import RunError
 from stacksl.runs.items.intake import again_in_memory
-from stacksl.runs.items.reading import read_again
+from stacksl.runs.items.stored import read_like_run
 from stacksl.runs.settings.resolve import load_plugins
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import status_of
@@ -33,10 +33,17 @@ class StoredRun:
     def open(cls, path: str | Path) -> Self:
         """The run at `path`.
 
+        Where forgetting an item of it was interrupted, that is finished first.
+
         Raises:
             RunError: there is none.
         """
-        return cls(RunFolder.open(Path(path)).path)
+        folder = RunFolder.open(Path(path), forgetting=True)
+        if folder.erasing():
+            from stacksl.runs.changes.forgetting import finish_forgetting
+
+            finish_forgetting(folder)
+        return cls(folder.path)
 
     @property
     def folder(self) -> RunFolder:
@@ -104,7 +111,7 @@ class StoredRun:
         model = self.folder.model
         reading = read_about(model) if is_adapted(model) else self.model
         if isinstance(data, str | Path):
-            return read_again(self.folder, reading, data, given)
+            return read_like_run(self.folder, reading, data, given)
         return again_in_memory(data, answers, reading)
 
     def _model_of(self, items: Sequence[Item], features: Any) -> Model | AdaptedModel:

@@ -32,7 +32,6 @@ class Run(StoredRun):
         self,
         progress: Callable[[Progress], None] | None = None,
         *,
-        data: str | Path | None = None,
         labeler: Labeler | Callable[[Request], Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Run:
@@ -40,16 +39,14 @@ class Run(StoredRun):
 
         Args:
             progress: called with the progress of the run.
-            data: the data file, if it was moved.
             labeler: the labeler, where the settings name none; needed for a labeler object.
             settings: settings of a language model's training, changed from here on, after a refit
                 that ran out of memory or diverged. The result then differs.
 
         Raises:
             RunLocked: another process holds the run.
-            StackslError: the data, the ledger or the features are not the run's own.
+            StackslError: the database or the features are damaged or not the run's own.
         """
-        from stacksl.runs.items.identity import records_of
         from stacksl.runs.loop.progress import silent
         from stacksl.runs.session.language import expect_room
         from stacksl.runs.session.session import Session
@@ -59,11 +56,8 @@ class Run(StoredRun):
         with self.folder.locked(), self.folder.as_held():
             if self._finished(settings):  # by the process that held the lock
                 return self
-            spec = RunSpec.open(self.folder, None if data is None else str(data))
+            spec = RunSpec.open(self.folder)
             wanted = spec.with_training(settings or {})
-            if data is not None:
-                with self.ledger as ledger:  # before the state is written
-                    ledger.check_items(records_of(spec))
             if spec.settings.adapts:
                 expect_room(wanted, spec.dataset.items, spec.budget.labels)
             given: dict[str, Any] = {"labeler": as_labeler(labeler), "changes": settings}

@@ -68,15 +68,11 @@ For a script:
 
 A patient withdrew consent:
     stacksl forget runs/first --id q4711
-The data file has moved:
-    stacksl forget runs/first --id q4711 --data ~/new/train.csv
 For a record of what was erased:
     stacksl forget runs/first --id q4711 --json
 
 Go on where a run stopped:
     stacksl resume runs/first
-Its file has moved:
-    stacksl resume runs/first --data ~/new/train.csv
 The same, with the end result as JSON:
     stacksl resume runs/first --json --quiet
 A refit ran out of memory; the labels are kept:

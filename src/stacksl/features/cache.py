@@ -127,8 +127,8 @@ class VectorCache:
             return otherwise
 
 
-def erase_texts(texts: Iterable[str]) -> int:
-    """Remove every encoder's vectors of `texts` from the cache; gives how many there were.
+def erase_keys(keys: Iterable[bytes]) -> int:
+    """Remove every encoder's vectors of texts, by their keys, from the cache; how many there were.
 
     No byte of them, keys included, remains in the files. It works with the cache turned off too,
     which may have been on before.
@@ -137,9 +137,9 @@ def erase_texts(texts: Iterable[str]) -> int:
         FeatureError: a file of the cache cannot be written; deleting it is safe.
     """
     folder = _place()
-    keys = [(text_key(text),) for text in texts]
+    rows = [(key,) for key in keys]
     return (
-        sum(_erase(path, keys) for path in sorted((folder / FOLDER).glob("*.sqlite")))
+        sum(_erase(path, rows) for path in sorted((folder / FOLDER).glob("*.sqlite")))
         if folder
         else 0
     )

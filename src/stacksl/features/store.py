@@ -97,8 +97,8 @@ def load_block(
     about = _about(folder)
     if ids is not None and about["order"] != _order(ids):
         raise FeatureError(
-            "the data file should have the items it had when the run began, in the same order, but"
-            " they differ: restore the file's rows and their order"
+            f"the features in {folder} should be of the run's items, in the same order, but are of"
+            f" others: {REMEDY}"
         )
     if fingerprint is not None and about["fingerprint"] != fingerprint:
         raise FeatureError(

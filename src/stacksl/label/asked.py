@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stacksl.ledger.events import word_in
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.schema import ITEMS
 from stacksl.runs.session.session import Session
-from stacksl.runs.storage.folder import FORGETTING, RunFolder
-from stacksl.runs.storage.tombstones import TOMBSTONES
+from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision, Item
 
 PAGE = 50  # rows on a page
@@ -60,7 +61,7 @@ class History:
 
     @property
     def stale(self) -> bool:
-        """Whether an item was forgotten since, or is being forgotten."""
+        """Whether an item was forgotten since."""
         return self.folder is not None and _forgotten(self.folder) != self.forgotten
 
     @property
@@ -129,6 +130,6 @@ def history_of(session: Session) -> History:
 
 
 def _forgotten(folder: RunFolder) -> int:
-    """A number that changes when an item is forgotten."""
-    places = [folder.path / name for name in (FORGETTING, TOMBSTONES)]
-    return sum(place.stat().st_mtime_ns for place in places if place.exists())
+    """How many items were forgotten."""
+    with opened(folder.database, readonly=True) as store:
+        return len(store.select(ITEMS, ("place",), "WHERE salt IS NULL"))

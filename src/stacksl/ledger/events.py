@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, get_args
@@ -30,6 +30,7 @@ EVENTS: Final = (
     "class_added",
     "budget",
     "settings",
+    "forgotten",
 )
 STANDINGS: Final = ("set_aside", "kept")
 PURPOSES: Final = ("train", "audit", "owned")
@@ -81,6 +82,11 @@ class Entry:
                 f"{self.payload[:40]!r}: the ledger was edited, restore it from a copy"
             )
         return parsed
+
+
+def payloads_of(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """The payload of each entry, parsed; see `Entry.data`."""
+    return [entry.data() for entry in entries]
 
 
 @dataclass(frozen=True, slots=True)

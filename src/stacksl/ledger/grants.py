@@ -145,8 +145,9 @@ def hand_out(pending: Pending, rows: Sequence[Handed]) -> None:
             )
         if len(set(row.order)) < len(row.order):
             raise LedgerError(f"the row '{row.key}' shows a candidate twice: show each once")
-        for index in row.order:
-            expect_candidate(row.item, index, pending.size(row.item))
+        size = pending.size(row.item)
+        for index in (min(row.order, default=0), max(row.order, default=0)):
+            expect_candidate(row.item, index, size)
         pending.private.note_handed(row)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, dataclass, field, replace
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.arrays import to_bytes
 from stacksl.ledger.accounts import Accounts, Pending
-from stacksl.ledger.events import Row, canonical, read_certificate
+from stacksl.ledger.events import Row, canonical, payloads_of, read_certificate, tombstone
 from stacksl.ledger.grants import release_all
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.store.arrays import Saved, array_heads, keep_last_arrays, write_arrays
@@ -21,14 +24,27 @@ from stacksl.ledger.store.chain import Link, chain, genesis, walk
 from stacksl.ledger.store.database import Store, place_file, remove_file
 from stacksl.ledger.store.items import Items
 from stacksl.ledger.store.private import PrivateTables
-from stacksl.ledger.store.schema import TERMS, make_tables
+from stacksl.ledger.store.requests import erase_requests
+from stacksl.ledger.store.rows import (
+    Given,
+    RejectedRow,
+    erase_given,
+    expect_unique,
+    write_given,
+    write_items,
+    write_rejected,
+)
+from stacksl.ledger.store.schema import ERASING, TERMS, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
     ClassRow,
     Setting,
     digest_of,
     expect_digest,
+    expect_seal,
+    expect_sealed,
     make_salt,
     read_state,
+    seal_rows,
     write_classes,
     write_settings,
     write_state,
@@ -67,13 +83,15 @@ class Beginning:
 
     Attributes:
         settings: what it is made with.
-        classes: those that were given.
-        state: of the run, `running`, with the `facts` beside it.
+        classes: the fixed classes.
+        facts: what there is to say of its state, which is `running`.
+        given: what it was given beside the items.
     """
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     classes: Sequence[ClassRow] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    given: Given = field(default_factory=Given)
 
 
 class Journal:
@@ -202,11 +220,24 @@ class Journal:
     ) -> None:
         """Change settings and, where they are given, replace the classes; see `Ledger`."""
         with self.together():
-            expect_digest(self._store)  # an edit by hand must not get a digest of its own
+            self._expect_digest()
             write_settings(self._store, changes)
             if classes is not None:
                 write_classes(self._store, classes)
-            payload = canonical({"digest": digest_of(self._store)})
+            self._record_digest()
+
+    def _expect_digest(self) -> None:
+        """Check that no edit by hand will get a digest of its own, in the open transaction."""
+        if all(entry.event != "settings" for entry in self.pending.entries):  # else done before
+            expect_digest(self._store)
+
+    def _record_digest(self) -> None:
+        """Record the digest of settings and classes, in the open transaction."""
+        payload = canonical({"digest": digest_of(self._store)})
+        entries = self.pending.entries
+        if entries and entries[-1].event == "settings":  # one row for several changes at a time
+            entries[-1] = replace(entries[-1], payload=payload)
+        else:
             self.pending.record("settings", payload=payload)
 
     def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -227,26 +258,51 @@ class Journal:
         with self.together():
             write_state(self._store, state, facts)
 
-    def add_items(self, records: Iterable[ItemRecord]) -> int:
-        """Add the records that are new; gives how many those were."""
-        records = list(records)
-        if not self.items.fresh(records):
-            return 0
+    def add_items(self, records: Iterable[ItemRecord], rejected: Sequence[RejectedRow]) -> int:
+        """Append items, as a `settings` row with the new digest; gives how many there were."""
         with self.together():
-            fresh = self.items.fresh(records)
-            Items.write(self._store, fresh)
+            self._expect_digest()
+            expect_seal(self._store)
+            count = write_items(self._store, records)
+            write_rejected(self._store, rejected)
+            seal_rows(self._store)
+            self._record_digest()
         self.items.read()
-        return len(fresh)
+        return count
 
-    def forget(self, item: str) -> None:
-        """Erase all that identifies an item, and then wipe its bytes from the file."""
+    def forget(self, item: str, copies: Mapping[str, Any] | None) -> None:
+        """Erase all that identifies an item, and wipe its bytes from the file; see `Ledger`."""
         surrogate = self.items.surrogate(item)
         with self.together():
             release_all(self.pending, item)
+            erase_given(self._store, surrogate)
+            erase_requests(self._store, item)
             self.items.erase(surrogate)
             self.private.erase(surrogate)
+            if copies is not None:
+                row = {"item": tombstone(surrogate), "record": canonical(dict(copies))}
+                self._store.insert(ERASING, [row])
+            self.pending.record("forgotten", item=surrogate)
             self._store.mark_unclean()
         self.items.read()
+        if not self._open:
+            self._store.wipe()
+
+    def erasing(self) -> dict[str, Any]:
+        """What finds the copies of forgotten items outside the database, by their tombstones."""
+        try:
+            return {item: json.loads(record) for item, record in self._store.select(ERASING)}
+        except (ValueError, RecursionError):
+            raise LedgerCorrupt(
+                f"what {self._store.name} holds of the copies of a forgotten item is damaged:"
+                " restore the file from a copy"
+            ) from None
+
+    def erased(self, name: str) -> None:
+        """Forget what found the copies of a forgotten item, and wipe its bytes from the file."""
+        with self.together():
+            self._store.connection.execute("DELETE FROM erasing WHERE item = ?", (name,))
+            self._store.mark_unclean()
         self._store.wipe()
 
     def posted(self, round: int) -> bool:
@@ -271,13 +327,13 @@ class Journal:
     def verify(self, heads: Mapping[str, Head]) -> None:
         """Walk the chain on disk; see `Ledger.verify`."""
         accounts = self._empty().accounts
-        links = self._store.links()
+        links = self._store.links(-math.inf)  # a row inserted below row 1 is none of the others
         for link in walk(self.terms.genesis, links, {**array_heads(self._store), **heads}):
             self._check_beside(link)
             if link.entry.event == "round":
                 accounts.expect_epoch(link.entry)
             accounts.apply(link.entry)
-        expect_digest(self._store)
+        expect_sealed(self._store)
         read_state(self._store)
 
     def _check_beside(self, link: Link) -> None:
@@ -295,11 +351,26 @@ class Journal:
 
     def rows(self, after: int = 0, *, only: Sequence[str] = ()) -> Iterator[Row]:
         """The rows from `after` + 1 on, or only those of the events `only`; flushed first."""
-        self.flush()
-        for link in self._store.links(after, only=only):
-            yield self.row(link)
+        return itertools.chain.from_iterable(self._pages(after, only))
 
-    def row(self, link: Link) -> Row:
+    def _pages(self, after: int, only: Sequence[str]) -> Iterator[list[Row]]:
+        self.flush()
+        for links in self._store.pages(after, only=only):
+            ids = self.items.ids({link.entry.item for link in links})
+            names = self.private.names({link.entry.labeler for link in links})
+            payloads = payloads_of([link.entry for link in links])
+            yield [
+                self._row(link, payload, ids, names)
+                for link, payload in zip(links, payloads, strict=True)
+            ]
+
+    @staticmethod
+    def _row(
+        link: Link,
+        payload: Mapping[str, Any],
+        ids: Mapping[str | None, str | None],
+        names: Mapping[str | None, str | None],
+    ) -> Row:
         """A link with its item's id and its payload."""
         entry = link.entry
         return Row(
@@ -307,15 +378,15 @@ class Journal:
             time=entry.time / 1e6,
             event=entry.event,
             round=entry.round,
-            item=self.items.id(entry.item),
+            item=ids[entry.item],
             surrogate=entry.item,
             slot=entry.slot,
             token=entry.token,
             number=entry.number,
             purpose=entry.purpose,
-            labeler=self.private.name(entry.labeler),
+            labeler=names[entry.labeler],
             price=entry.price,
-            payload=entry.data(),
+            payload=payload,
             previous=link.previous,
             hash=link.hash,
         )
@@ -368,15 +439,19 @@ def _write_new(path: Path, terms: Terms, items: Iterable[ItemRecord], beginning:
             write_settings(store, beginning.settings)
             write_classes(store, beginning.classes)
             write_state(store, "running", beginning.facts)
+            write_items(store, items)
+            write_given(store, beginning.given)
+            expect_unique(store)
+            make_indexes(store.connection)
+            seal_rows(store)
             store.insert(TERMS, [asdict(replace(terms, settings=digest_of(store)))])
-            Items.write(store, items)
             store.commit()
     finally:
         store.close()
 
 
 def _terms(store: Store) -> Terms:
-    found = next(store.select(TERMS), None)
+    found = next(iter(store.select(TERMS)), None)
     if found is None:
         raise LedgerCorrupt(
             f"the ledger {store.name} should say what its run may spend, but does not: restore "

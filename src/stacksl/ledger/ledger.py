@@ -19,6 +19,7 @@ from stacksl.ledger.journal import Beginning, Journal, Terms
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt, Said
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.database import Store, expect_file
+from stacksl.ledger.store.rows import RejectedRow
 from stacksl.ledger.store.schema import expect_format
 from stacksl.ledger.store.settings import ClassRow, Setting
 from stacksl.ledger.transactions import lease, post, received, release, renewal, settle
@@ -271,9 +272,10 @@ class Ledger(LedgerReader):
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Commit all that is recorded inside in one transaction, or nothing; no `forget` inside.
+        """Commit all that is recorded inside in one transaction, or nothing.
 
-        `rows` reads the disk: it does not show what is recorded inside before the block ends.
+        `rows` reads the disk: it does not show what is recorded inside before the block ends. The
+        bytes of an item that is forgotten inside are left until `erased` or the next opening.
         """
         with self._journal.together():
             yield
@@ -322,13 +324,13 @@ class Ledger(LedgerReader):
         """Replace the state of the run, with the `facts` beside it (JSON values)."""
         self._journal.write_state(state, facts)
 
-    def add_items(self, records: Iterable[ItemRecord]) -> int:
-        """Add items to the run; gives how many were new. Items that are there already are ignored.
+    def add_items(self, records: Iterable[ItemRecord], rejected: Sequence[RejectedRow] = ()) -> int:
+        """Add items to the run, and the rows of their files that could not be used; how many.
 
         Raises:
             LedgerError: an id is taken by another item, or appears twice. None was added then.
         """
-        return self._journal.add_items(records)
+        return self._journal.add_items(records, rejected)
 
     def add_class(self, name: str, size: int) -> None:
         """Add the candidate `name` to every item, which makes `size` of them.
@@ -352,20 +354,37 @@ class Ledger(LedgerReader):
         """
         self._journal.durably(lambda pending: grants.hand_out(pending, rows))
 
-    def forget(self, item: str) -> None:
-        """Erase an item: its id, salt, content hash, free texts and rows of sheets.
+    def forget(self, item: str, copies: Mapping[str, Any] | None = None) -> None:
+        """Erase an item: its texts, id, salt, free texts and rows of sheets.
 
         Its open leases are released. The chain keeps its numbers under a random name (`Row.item`
         is then that of its tombstone) and still verifies; no byte of what was erased is left in
         the file and those that SQLite keeps beside it. After a crash on the way the work is
         completed when the ledger is next opened for writing.
 
+        Args:
+            item: its id.
+            copies: what finds its copies outside the database; kept until `erased`.
+
         Raises:
             LedgerError: the item is unknown, or another process holds the ledger open: the item is
                 forgotten then, but its bytes may remain until the ledger is next opened.
         """
         self._decisions = {r: d for r, d in self._decisions.items() if d.item != item}
-        self._journal.forget(item)
+        self._journal.forget(item, copies)
+
+    def erasing(self) -> dict[str, Any]:
+        """What finds the copies of forgotten items outside the database, by their tombstones."""
+        return self._journal.erasing()
+
+    def erased(self, name: str) -> None:
+        """Forget what found the copies of the forgotten item `name`, which are all erased.
+
+        Raises:
+            LedgerError: another process holds the ledger open: bytes of it may remain until the
+                ledger is next opened.
+        """
+        self._journal.erased(name)
 
     # Leases ------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Only the answer itself is validated here; `transactions` checks that its purchas
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -23,19 +24,28 @@ Word = int | str
 
 @dataclass(frozen=True, slots=True)
 class ItemRecord:
-    """An item as the ledger has it: its id and a text that identifies its content.
+    """An item as a run's database keeps it, with all that its file says of it.
 
     Attributes:
         id: the item's id, unique within the run.
-        content: a canonical text of the prompt and its candidates, and of its answer where the
-            data file has one. The ledger stores only a salted hash of it.
+        prompt: its text.
         size: K, the number of candidates, or None where it is not known; an answer outside
             [0, K) is refused.
+        candidates: their texts, or their places in the bank; None for the run's classes.
+        answer: the file's own, an index of the candidates, where it has one.
+        unknown: an answer of the file that is none of the candidates.
+        model: the class that a model gave it, where one did.
+        part: the number of the file that it came with.
     """
 
     id: str
-    content: str
+    prompt: str
     size: int | None = None
+    candidates: Sequence[str] | Sequence[int] | None = None
+    answer: int | None = None
+    unknown: str | None = None
+    model: int | None = None
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from stacksl.ledger.purchases import (
     Answer,
     Handed,
     Head,
-    ItemRecord,
     Purchase,
     Purpose,
     Said,
@@ -324,14 +323,6 @@ class LedgerReader:
         return self._journal.private.handed(keys)
 
     # Checks ------------------------------------------------------------------------------------
-
-    def check_items(self, records: Iterable[ItemRecord]) -> None:
-        """Compare a data file with the items that this run began with, item by item.
-
-        Raises:
-            LedgerError: items differ, are gone or are new; the first few are named.
-        """
-        self._journal.items.compare(records)
 
     def verify(self, heads: Mapping[str, Head] | None = None) -> None:
         """Verify the chain on disk, and compare it with the ends that it once had.

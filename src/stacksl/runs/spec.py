@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-from stacksl.data import Classes, Dataset
+from stacksl.data import Dataset
 from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.store.settings import Setting
-from stacksl.runs.items.reading import Kept
-from stacksl.runs.items.sources import More, Sources, load, with_more
+from stacksl.runs.items.sources import More, Sources
+from stacksl.runs.items.stored import read_sources, stamps_of
 from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import (
@@ -27,9 +26,7 @@ from stacksl.runs.settings.resolve import (
     resolve,
     settings_type,
 )
-from stacksl.runs.storage.folder import OWN, RunFolder
-from stacksl.runs.storage.tombstones import as_it_was
-from stacksl.types import Item
+from stacksl.runs.storage.folder import RunFolder
 from stacksl.version import __version__
 
 CHANGEABLE = {
@@ -67,10 +64,11 @@ class Terms:
 class RunSpec:
     """One run: settings with their origin, items, budget and folder.
 
-    `data` and `test_source` name the sources: a path, or `sample`; items made in Python are written
-    into the run's folder and read from there. `budget` (but for its price, the present one) and
-    `audit` (the labels that measure the final model) are those at the start of the run, `more` the
-    files added since, and `now` the changed budget, if any.
+    `data` and `test_source` say where the items came from: a path, `sample`, or nothing for items
+    made in Python. `budget` (but for its price, the present one) and `audit` (the labels that
+    measure the final model) are those at the start of the run, `more` the files added since, and
+    `now` the changed budget, if any. `stamps` are those of the files of another run whose items
+    are taken.
     """
 
     folder: RunFolder
@@ -82,6 +80,7 @@ class RunSpec:
     audit: int = 0
     more: tuple[More, ...] = ()
     now: Terms | None = None
+    stamps: Mapping[str, list[Any]] | None = None
 
     @property
     def terms(self) -> Terms:
@@ -103,13 +102,27 @@ class RunSpec:
         """The test set of the final model."""
         return self.sources.test
 
+    @property
+    def files(self) -> list[str]:
+        """Where the items of each part came from; nothing for items made in Python."""
+        owned = [] if self.settings.owned is None else [self.settings.owned]
+        return [self.data, *owned, *(each.path for each in self.more)]
+
     def table(self) -> dict[str, Setting]:
         """All that the run is made with: settings, data, budget, columns, versions."""
-        facts: dict[str, Any] = {"data": self.data, "test": self.test_source}
+        facts: dict[str, Any] = {"data": self.data or None, "test": self.test_source}
+        facts |= {"data_name": self.dataset.name, "data_format": self.dataset.format}
+        facts["test_name"] = None if self.test is None else self.test.name
+        files = (self.data, self.test_source, self.settings.owned, self.settings.bank)
+        named = [each for each in files if each]
+        known = self.stamps
+        facts["files"] = (
+            stamps_of(named) if known is None else {k: known[k] for k in named if k in known}
+        )
         facts |= {"preset": self.resolved.preset, "labels": self.budget.labels}
         facts |= {"price_micro": self.budget.price, "money_micro": self.budget.money}
         facts["audit_labels"] = self.audit
-        facts |= {f"column_{role}": name for role, name in self.dataset.columns.items()}
+        facts["columns"] = [list(each) for each in self.dataset.columns.items()]  # in their order
         facts |= versions(self.settings.plugins)
         origin = self.resolved.origin
         values = self.settings.model_dump().items()
@@ -118,13 +131,13 @@ class RunSpec:
         return {name: each for name, each in found.items() if each.value is not None}
 
     @classmethod
-    def open(cls, folder: RunFolder, data: str | None = None) -> RunSpec:
-        """The spec of an existing run; `data` is the new path of its file, if that was moved.
+    def open(cls, folder: RunFolder) -> RunSpec:
+        """The spec of an existing run.
 
         Raises:
             RunError: if the settings cannot be read.
             SettingsError: a plugin of the run cannot be imported.
-            DataError: if the data file is missing.
+            LedgerError: the database cannot be read.
         """
         stored = folder.settings()
         table = {name: setting.value for name, setting in stored.items()}
@@ -139,34 +152,17 @@ class RunSpec:
             ) from fault
         origins = {name: setting.origin for name, setting in stored.items()}
         origin = {name: origins.get(name) or "default" for name in kind.model_fields}
-        budget = Budget(int(table["labels"]), table.get("money_micro"), int(table["price_micro"]))
-        source = data or _beside(folder, str(table["data"]))
-        columns = {
-            k.removeprefix("column_"): v for k, v in table.items() if k.startswith("column_")
-        }
-        held = None if table.get("test") is None else _beside(folder, str(table["test"]))
-        kept = folder.classes()
-        classes = _began(kept, table)
-        near = Kept.read(folder)
-        sources = load(
-            source,
-            held,
-            settings,
-            columns=columns,
-            classes=classes,
-            warn=False,
-            kept=near,
-            own_copy=Path(source) == (folder.path / OWN).resolve(),
+        return cls(
+            folder,
+            Resolved(settings, origin, table.get("preset")),
+            read_sources(folder, settings, table),
+            Budget(int(table["labels"]), table.get("money_micro"), int(table["price_micro"])),
+            str(table.get("data", "")),
+            table.get("test"),
+            int(table["audit_labels"]),
+            tuple(More(*each) for each in table.get("more", ())),
+            _terms(table),
         )
-        sources = sources if kept is None else sources.with_classes(kept)
-        resolved = Resolved(settings, origin, table.get("preset"))
-        more = tuple(More(*each) for each in table.get("more", ()))
-        for each in more:
-            sources = with_more(sources, each, settings)
-        sources = as_it_was(folder, sources)
-        audit = int(table["audit_labels"])
-        now = _terms(table)
-        return cls(folder, resolved, sources, budget, source, held, audit, more, now)
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Add `facts` on how the run computes to its settings; known ones are not changed."""
@@ -223,35 +219,10 @@ class RunSpec:
         ]
 
 
-def _began(kept: Classes | None, table: Mapping[str, Any]) -> Classes | None:
-    """The classes at the start of the run, of those in its folder."""
-    first = table.get("classes_began")
-    if kept is None or first is None:
-        return kept
-    known = slice(int(first))
-    return Classes(kept.names[known], kept.descriptions[known], kept.examples[known])
-
-
 def _terms(table: Mapping[str, Any]) -> Terms | None:
     if "labels_now" not in table:
         return None
     return Terms(int(table["labels_now"]), table.get("money_now"), tuple(table["audits_now"]))
-
-
-def _beside(folder: RunFolder, source: str) -> str:
-    """`source`, or the file of its name in the run's own folder where that was moved."""
-    mine = folder.path / Path(source).name
-    return str(mine.resolve()) if mine.is_file() and not Path(source).exists() else source
-
-
-def content(item: Item, answer: int | None = None) -> str:
-    """The canonical text by which the ledger recognises an item at resume.
-
-    It includes the `answer` where the labeler reads it from the file, so that a changed answer is
-    detected. Only a salted hash of the text is stored.
-    """
-    known = () if answer is None else (f"\x1d{answer}",)
-    return "\x1e".join((item.prompt, *item.candidates, *known))
 
 
 def versions(plugins: str | None) -> dict[str, str]:

@@ -191,7 +191,7 @@ def test_calls_are_private_and_forgotten(tmp_path: Path) -> None:
     item = read_calls(file)[0]["item"]
     text = f"text {item[1:]} of "
     assert text in json.dumps(read_calls(file))
-    assert "the requests to a model" in forget(run, item).changed
+    forget(run, item)
     left = json.dumps(read_calls(file))
     assert text not in left
     assert f'"{item}"' not in left

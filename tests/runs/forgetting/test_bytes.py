@@ -12,16 +12,15 @@ from openpyxl import load_workbook
 
 from stacksl.core.blocks import PairBlock
 from stacksl.errors import FeatureError
-from stacksl.features.cache import VectorCache, erase_texts, text_key
+from stacksl.features.cache import VectorCache, erase_keys, text_key
 from stacksl.features.store import erase, load_block, save_block
+from stacksl.labelers.sheets.erasing import erase_rows
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Asked
 from stacksl.labelers.sheets.writing import write_sheet
-from stacksl.runs.changes.erasing import Marks, erase_sheets, left_untouched
 
 
 def test_a_sheet_keeps_every_other_byte(tmp_path: Path) -> None:
-    marks = Marks("q", "forgotten-1", "", frozenset(), frozenset({"k7f3-q"}))
     rows = ["key;prompt;answer\r\n", 'a2a2-a;"two\nlines; ümläut";b\r\n', "K7F3-Q;zyx\u2028y;a\r\n"]
     rows += ['c3c3-c;"he said ""x""";\r\n']
     ask = tmp_path / "ask"
@@ -32,12 +31,14 @@ def test_a_sheet_keeps_every_other_byte(tmp_path: Path) -> None:
     (ask / "k7f3-q.txt").write_text("zyx, all of it")
     (ask / "README.txt").write_text("how to answer")
     os.chmod(ask / "u.csv", 0o640)
-    assert set(erase_sheets(ask, marks)) == {"w.csv", "u.csv", "x.csv", "k7f3-q.txt"}
+    assert erase_rows(ask, ["k7f3-q"]) == []
     for name, encoding in (("w.csv", "cp1252"), ("u.csv", "utf-8-sig"), ("x.csv", "utf-16")):
         assert (ask / name).read_bytes().decode(encoding) == rows[0] + rows[1] + rows[3]
     assert (ask / "u.csv").stat().st_mode & 0o777 == 0o640
     assert sorted(p.name for p in ask.iterdir()) == ["README.txt", "u.csv", "w.csv", "x.csv"]
-    assert erase_sheets(ask, marks) == []
+    times = [path.stat().st_mtime_ns for path in ask.iterdir()]
+    assert erase_rows(ask, ["k7f3-q"]) == []
+    assert [path.stat().st_mtime_ns for path in ask.iterdir()] == times
 
 
 def test_a_workbook_loses_the_row_its_choices_and_its_shared_texts(tmp_path: Path) -> None:
@@ -46,9 +47,7 @@ def test_a_workbook_loses_the_row_its_choices_and_its_shared_texts(tmp_path: Pat
     rows += [Asked(key, f"prompt {key}", shared) for key in ("a2a2-a", "c3c3-c")]
     path = tmp_path / "0001-anna.xlsx"
     write_sheet(path, rows, mode=0o640)
-    marks = Marks("q", "forgotten-1", rows[0].prompt, frozenset(own), frozenset({"k7f3-q"}))
-    assert list(left_untouched(tmp_path, marks)) == [path.name]
-    assert erase_sheets(tmp_path, marks) == [path.name]
+    assert erase_rows(tmp_path, ["k7f3-q"]) == []
     assert path.stat().st_mode & 0o777 == 0o640
     with ZipFile(path) as archive:
         assert not any(b"zyx" in archive.read(name) for name in archive.namelist())
@@ -56,28 +55,17 @@ def test_a_workbook_loses_the_row_its_choices_and_its_shared_texts(tmp_path: Pat
     assert read_sheet(path, known).empty == 2
     left = load_workbook(path)["Questions"].data_validations.dataValidation
     assert [str(each.sqref) for each in left] == ["A2:A4", "D3 D4"]
-    assert erase_sheets(tmp_path, marks) == []
-    assert list(left_untouched(tmp_path, marks)) == []
+    before = path.read_bytes()
+    assert erase_rows(tmp_path, ["k7f3-q"]) == []
+    assert path.read_bytes() == before
 
 
-def test_copies_among_the_sheets_are_named(tmp_path: Path) -> None:
-    prompt = 'He said "yes",\nthen; nothing else'
-    marks = Marks("q", "forgotten-1", prompt, frozenset({prompt, "short"}), frozenset({"k7f3-q"}))
-    ask = tmp_path / "ask"
-    (ask / "old").mkdir(parents=True)
-    quoted = '"' + prompt.replace('"', '""') + '"'
-    sheet = f"key,prompt,answer\nk7f3-q,{quoted},a\na2a2-a,another,b\n"
-    (ask / "0001.csv").write_text(sheet)
-    (ask / "old" / "0001.csv").write_text(sheet)
-    (ask / "0001.csv.bak").write_bytes(sheet.encode("utf-16"))
-    (ask / "without-keys.csv").write_text(f"prompt,answer\n{quoted},a\n")
-    (ask / "mail.txt").write_text("about K7F3-Q: a")
-    (ask / "0001.xlsx").write_bytes(b"PK\x03\x04\xff\xfe\x00")
-    (ask / "README.txt").write_text("how to answer, short")
-    assert erase_sheets(ask, marks) == ["0001.csv"]
-    wanted = ["0001.csv.bak", "0001.xlsx", "mail.txt", "without-keys.csv", "old/0001.csv"]
-    assert list(left_untouched(ask, marks)) == wanted
-    assert list(left_untouched(tmp_path / "none", marks)) == []
+def test_a_workbook_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "0001.xlsx").write_bytes(b"PK\x03\x04\xff\xfe\x00")
+    (tmp_path / "0002.csv").write_text("key,prompt,answer\nk7f3-q,zyx,a\na2a2-a,another,b\n")
+    assert erase_rows(tmp_path, ["k7f3-q"]) == ["0001.xlsx"]
+    assert (tmp_path / "0002.csv").read_text() == "key,prompt,answer\na2a2-a,another,b\n"
+    assert erase_rows(tmp_path / "none", ["k7f3-q"]) == []
 
 
 def test_the_rows_of_an_item_are_zero_and_the_others_stand(tmp_path: Path) -> None:
@@ -107,11 +95,11 @@ def test_no_byte_of_a_text_stays_in_the_cache(cache: Path) -> None:
     key = text_key("text 7")
     files = [cache / "stacksl" / "vectors-1" / f"{name}.sqlite" for name in ("one", "two")]
     assert all(key in file.read_bytes() for file in files)
-    assert erase_texts(["text 7", "never seen"]) == 2
+    assert erase_keys([key, text_key("never seen")]) == 2
     for file in files:
         assert key not in file.read_bytes()
         assert vectors["text 7"].tobytes() not in file.read_bytes()
     assert len(VectorCache("one").get([text_key(text) for text in vectors])) == 399
     files[0].write_bytes(b"no database at all" * 100)
     with pytest.raises(FeatureError, match="delete that file"):
-        erase_texts(["text 8"])
+        erase_keys([text_key("text 8")])

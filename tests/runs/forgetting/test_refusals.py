@@ -10,12 +10,11 @@ import pytest
 from stacksl.api import Run
 from stacksl.errors import RunError, RunLocked
 from stacksl.ledger.ledger import Ledger
+from stacksl.runs.changes import forgetting
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.storage.folder import WAIT
-from stacksl.runs.storage.tombstones import TOMBSTONES
 
 from ..conftest import Finished
-from .forgetting_cases import drop
 
 
 def test_what_is_refused(pairs: Finished, spoil: Callable[[Finished], Run]) -> None:
@@ -26,11 +25,6 @@ def test_what_is_refused(pairs: Finished, spoil: Callable[[Finished], Run]) -> N
     with made.folder.locked(), pytest.raises(RunLocked, match="is held by"):
         forget(made.path, item.id)
     WAIT.reset(token)
-    drop(made.path / "data.jsonl", item.id)
-    with pytest.raises(RunError, match="no longer has the item 'p5'.*--data"):
-        forget(made.path, item.id, data=str(made.path / "data.jsonl"))
-    assert not (made.path / TOMBSTONES).exists()
-    shutil.copy(pairs.run.path / "data.jsonl", made.path)
     name = forget(made.path, item.id).name
     for gone in (item.id, name):
         with pytest.raises(RunError, match="knows no item"):
@@ -45,17 +39,35 @@ def test_a_call_that_was_cut_off_is_finished_by_the_next(
 ) -> None:
     made, item = spoil(pairs), pairs.items[5]
 
-    def cut_off(self: Ledger, item: str) -> None:
+    def cut_off(folder: object, keys: object) -> list[str]:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "forget", cut_off)
+        patch.setattr(forgetting, "erase_rows", cut_off)
         with pytest.raises(KeyboardInterrupt):
             forget(made.path, item.id)
     for use in (made.resume, made.replay):
         with pytest.raises(RunError, match="interrupted: finish it with `stacksl forget"):
             use()
-    told = forget(made.path, item.id)
-    assert told.name in (made.path / TOMBSTONES).read_text()
+    assert Run.open(made.path).status()["resume"] is not None, "the next command finishes it"
+    with pytest.raises(RunError, match="name the item"):
+        forget(made.path)
     assert made.resume().status()["state"] == "finished"
     assert item.prompt.encode() not in (made.path / "report.html").read_bytes()
+
+
+def test_the_next_call_gives_the_result_of_one_that_was_cut_off(
+    pairs: Finished, spoil: Callable[[Finished], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, item = spoil(pairs), pairs.items[5]
+    other = Run(shutil.copytree(made.path, made.path.with_name("other")))
+
+    def cut_off(self: Ledger, name: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "erased", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            forget(made.path, item.id)
+    told, whole = forget(made.path), forget(other.path, item.id)
+    assert (told.round, told.learnt, told.alike) == (whole.round, whole.learnt, whole.alike)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.spec import RunSpec
 
 from ..conftest import class_items
-from .forgetting_cases import Stopping, drop, learnt_of, oracle_of, verify, write_items
+from .forgetting_cases import Stopping, learnt_of, oracle_of, verify, write_items
 
 
 def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path, Run]:
@@ -35,14 +34,6 @@ def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path,
     return data, Run(folder / "r")
 
 
-def moved(answers: Mapping[str, int], item: str) -> Mapping[str, int]:
-    """Answers by the ids of the run, where those of the file have moved up behind `item`."""
-    if not item.startswith("row-"):
-        return answers
-    cut, rows = int(item[4:]), {int(name[4:]): label for name, label in answers.items()}
-    return {f"row-{n if n < cut else n + 1:06d}": label for n, label in rows.items()}
-
-
 @pytest.mark.parametrize("kind", ["pairs", "classes"])
 def test_a_stream_goes_on_and_names_what_it_cannot_rebuild(tmp_path: Path, kind: str) -> None:
     data, made = stopped(tmp_path, kind, after=9)
@@ -51,13 +42,9 @@ def test_a_stream_goes_on_and_names_what_it_cannot_rebuild(tmp_path: Path, kind:
     last = max(learnt.values())
     told = forget(made.path, item)
     assert (told.round, told.learnt) == (round, True)
-    if kind == "pairs":
-        drop(data, item)
-    else:  # without ids, those behind the deleted row move up
-        lines = data.read_text(encoding="utf-8").splitlines(keepends=True)
-        del lines[int(item.removeprefix("row-"))]
-        data.write_text("".join(lines), encoding="utf-8")
-    made.resume(labeler=Stopping(moved(oracle_of(data), item), None))
+    answers = oracle_of(data)
+    data.unlink()
+    made.resume(labeler=Stopping(answers, None))
     assert made.status()["state"] == "finished"
     assert made.status()["left"] == 0
     verify(made.path)
@@ -75,7 +62,6 @@ def test_an_item_that_no_round_had_seen_is_not_asked(tmp_path: Path) -> None:
     assert len(unseen) > 20
     told = [forget(made.path, item) for item in unseen[:2]]
     assert {(t.round, t.learnt) for t in told} == {(None, False)}
-    drop(data, unseen[0])
     made.resume(labeler=Stopping(oracle_of(data), None))
     status = made.status()
     assert (status["state"], status["rounds"]) == ("finished", 58)
@@ -98,24 +84,3 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path) 
     assert learnt_of(made) == learnt_of(other)
     (round,) = made.replay()["lost_rounds"]
     assert round[0] == round[1]
-
-
-def test_a_model_from_before_the_label_is_deleted(tmp_path: Path) -> None:
-    """Its difference from the saved arrays would show the features."""
-    data = write_items(tmp_path / "data.jsonl", 40, None)
-    plan: dict[str, Any] = {"budget": 6, "audit": 0, "mode": "pool", "batch": 1}
-    made = run(data, out=tmp_path / "r", **plan)
-    first = next(iter(learnt_of(made)))
-    made.change(budget="8", later=True)
-    kept = Run(shutil.copytree(made.path, tmp_path / "kept"))
-    forget(kept.path, first)
-    assert kept.folder.model.joinpath("model.json").is_file(), "it knows the item, too"
-    with pytest.raises(KeyboardInterrupt):
-        made.resume(labeler=Stopping(oracle_of(data), 1))
-    assert len(learnt_of(made)) == 7
-    last = list(learnt_of(made))[-1]
-    told = forget(made.path, last)
-    assert any("model/ was made before that and is deleted" in each for each in told.models)
-    assert not list(made.folder.model.iterdir())
-    made.resume(labeler=Stopping(oracle_of(data), None))
-    assert made.folder.model.joinpath("model.json").is_file()

@@ -109,10 +109,9 @@ def _task(
     from stacksl.lm.export.about import model_arguments
     from stacksl.lm.export.tasks import command, write_task
     from stacksl.lm.reading import read_tokenizer
-    from stacksl.runs.items.reading import read_again
 
     file, out = wanted
-    dataset = read_again(opened.folder, about, file, given)
+    dataset = opened.read(file, given=given)
     tokenizer = read_tokenizer(about.name, about.source, about.revision)
     written = write_task(
         out.absolute(),

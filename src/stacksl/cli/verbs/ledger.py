@@ -24,9 +24,7 @@ COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "lab
 
 def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
     """Print the path of a run's database, which holds the ledger."""
-    from stacksl.runs.storage.folder import RunFolder
-
-    where = RunFolder.open(run).database
+    where = options.open_run(run).folder.database
     print(as_json({"run": run, "ledger": where}) if json else where)
 
 

@@ -17,6 +17,7 @@ from stacksl.report.wording import MICRO, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
+    from stacksl.runs.spec import RunSpec
 
 
 @options.takes()
@@ -53,10 +54,15 @@ def run(
     from stacksl.api import prepare
     from stacksl.runs.settings.resolve import resolve
 
-    table = _config(config)
-    named = table.pop("data", None), table.pop("test", None)  # that of a run names them
+    table, copied = _config(config)
+    named = table.pop("data", None), table.pop("test", None)
     resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
-    plan = prepare(data or named[0], test=test or named[1], out=out, settings=resolved)
+    plan = prepare(
+        data or copied or named[0],
+        test=test or (None if copied else named[1]),
+        out=out,
+        settings=resolved,
+    )
     warn(plan.warnings)
     if dry_run:
         print(as_json(plan_facts(plan)) if json else _shown_plan(plan))
@@ -76,10 +82,6 @@ def run(
 
 def resume(
     run: options.RunFolder,
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The path of the run's data, if it was moved."),
-    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,7 +110,7 @@ def resume(
         warn([said + more])
     try:
         with live(quiet=quiet) as show:
-            done = opened.resume(show, data=data, settings=dict(map(setting_of, set_ or [])))
+            done = opened.resume(show, settings=dict(map(setting_of, set_ or [])))
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
     _finish(done, json)
@@ -127,21 +129,24 @@ def setting_of(text: str) -> tuple[str, Any]:
         return name.strip(), value.strip()
 
 
-def _config(path: Path | None) -> dict[str, Any]:
-    """The settings of a run's folder, or the table in a config file; none without either.
+def _config(path: Path | None) -> tuple[dict[str, Any], RunSpec | None]:
+    """The settings of a run's folder, with its items, or the table in a config file.
 
     Raises:
         SettingsError: if the file cannot be read or is no TOML.
         RunError: if the folder is no run's.
     """
     if path is None:
-        return {}
+        return {}, None
     if path.is_dir():
-        return options.open_run(path).folder.config()
+        from stacksl.runs.spec import RunSpec
+
+        folder = options.open_run(path).folder
+        return folder.config(), RunSpec.open(folder)
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8")), None
     except OSError as fault:
         raise SettingsError(f"cannot read the config {path}: {fault.strerror}") from fault
     except ValueError as fault:

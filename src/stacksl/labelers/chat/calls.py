@@ -15,10 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from stacksl.errors import LedgerCorrupt
 from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, Question, Way
-from stacksl.ledger.store.database import Store, opened
-from stacksl.ledger.store.schema import REQUESTS
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.requests import read_requests, write_request
 
 
 class Kept(NamedTuple):
@@ -107,8 +106,7 @@ class Calls:
 
     def _write(self, row: dict[str, Any]) -> None:
         with opened(self._database) as store, store.writing():
-            (last,) = next(store.select(REQUESTS, ("place",), "ORDER BY place DESC LIMIT 1"), (0,))
-            store.insert(REQUESTS, [{"place": last + 1, "content": json.dumps(row)}])
+            write_request(store, row)
             store.commit()
         self._apply(row)
 
@@ -121,50 +119,7 @@ def read_calls(database: Path) -> list[dict[str, Any]]:
         LedgerCorrupt: a row is damaged.
     """
     with opened(database, readonly=True) as store:
-        return [row for _, row in _rows(store)]
-
-
-def _rows(store: Store) -> list[tuple[int, dict[str, Any]]]:
-    found = []
-    for place, content in store.select(REQUESTS, ("place", "content"), "ORDER BY place"):
-        try:
-            row = json.loads(content)
-            (row["call"], row["item"], row["slot"])
-            (row["order"], row["way"], row["shots"]) if "request" in row else row["answer"]
-        except (ValueError, KeyError, TypeError) as fault:
-            raise LedgerCorrupt(
-                f"row {place} of the requests in {store.name} is damaged: restore the file from a"
-                " copy"
-            ) from fault
-        found.append((place, row))
-    return found
-
-
-def without_item(database: Path, item: str) -> bool:
-    """Remove the calls about an item, and the content of those that had it as an example.
-
-    The cost of the latter stays. Whether there were any.
-    """
-    with opened(database) as store, store.writing():
-        rows = _rows(store)
-        shown = {row["call"] for _, row in rows if item in row.get("shots", ())}
-        changed = False
-        for place, row in rows:
-            if row["item"] == item:
-                store.connection.execute("DELETE FROM requests WHERE place = ?", (place,))
-            elif row["call"] in shown:
-                if "request" in row:
-                    row |= {"request": {}, "shots": [s for s in row["shots"] if s != item]}
-                else:
-                    row |= {"answer": "", "why": "an example in it was forgotten"}
-                store.connection.execute(
-                    "UPDATE requests SET content = ? WHERE place = ?", (json.dumps(row), place)
-                )
-            else:
-                continue
-            changed = True
-        store.commit()
-    return changed
+        return read_requests(store)
 
 
 def _key(request: Mapping[str, Any]) -> str:

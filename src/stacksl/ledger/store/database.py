@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,8 +99,8 @@ class Store:
 
     def select(
         self, table: Table, columns: Sequence[str] = (), rest: str = "", *values: object
-    ) -> Iterator[Any]:
-        """Yield rows as tuples, each checked by `Table.typed`.
+    ) -> list[Any]:
+        """Rows as tuples, each checked by `Table.typed`.
 
         Args:
             table: what to read.
@@ -110,13 +111,18 @@ class Store:
         columns = columns or tuple(table.columns)
         query = f"SELECT {', '.join(columns)} FROM {table.name} {rest}"
         with self.sentences():
-            yield from table.typed(columns, self.connection.execute(query, values))
+            return table.typed(columns, self.connection.execute(query, values))
 
-    def insert(self, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
-        """Insert rows, each with a value for every column, in the open transaction."""
+    def insert(self, table: Table, rows: Iterable[Mapping[str, object]]) -> None:
+        """Insert rows, each with a value for every column by its name, in the open transaction."""
         names = ", ".join(f":{name}" for name in table.columns)
         columns = ", ".join(table.columns)
         self.connection.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({names})", rows)
+
+    def insert_many(self, table: Table, rows: Iterable[Sequence[object]]) -> None:
+        """Insert rows, each with a value for every column in order, in the open transaction."""
+        marks = ", ".join("?" for _ in table.columns)
+        self.connection.executemany(f"INSERT INTO {table.name} VALUES ({marks})", rows)
 
     def append(self, links: Sequence[Link]) -> None:
         """Append links to the chain, in the open transaction."""
@@ -128,12 +134,18 @@ class Store:
         return next((Head(*row) for row in last), None)
 
     def links(
-        self, after: int = 0, *, upto: int | None = None, only: Sequence[str] = ()
+        self, after: float = 0, *, upto: int | None = None, only: Sequence[str] = ()
     ) -> Iterator[Link]:
-        """Yield the chain from row `after` + 1 (to row `upto`), a page at a time.
+        """The chain from row `after` + 1 (to row `upto`), read a page at a time.
 
         Rows of none of the events `only` are left out, where any is named.
         """
+        return chain.from_iterable(self.pages(after, upto=upto, only=only))
+
+    def pages(
+        self, after: float = 0, *, upto: int | None = None, only: Sequence[str] = ()
+    ) -> Iterator[list[Link]]:
+        """Yield the same, some thousands of rows at a time."""
         where, values = "WHERE seq > ?", list[object]()
         if upto is not None:
             where, values = f"{where} AND seq <= ?", [*values, upto]
@@ -142,9 +154,10 @@ class Store:
             where, values = f"{where} AND event IN ({places})", [*values, *only]
         rest = f"{where} ORDER BY seq LIMIT {_PAGE}"
         while True:
-            page = list(self.select(EVENTS, _LINK, rest, after, *values))
-            for row in page:
-                yield Link(row[0], Entry(*row[1:-2]), row[-2], row[-1])
+            page = self.select(EVENTS, _LINK, rest, after, *values)
+            if page and page[-1][0] <= after:  # or it would be read for ever
+                raise _sentence(self.name, "malformed order of rows")
+            yield [Link(row[0], Entry(*row[1:-2]), row[-2], row[-1]) for row in page]
             if len(page) < _PAGE:
                 return
             after = page[-1][0]

@@ -2,52 +2,40 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from hashlib import sha256
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import buried, canonical, tombstone
-from stacksl.ledger.purchases import ItemRecord
+from stacksl.ledger.store.rows import CLEARED, salted
 from stacksl.ledger.store.schema import ITEMS
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
-_NAMED: Final = 3
 _FEW: Final = 1024  # items that are looked up one by one
+_IDENTITY: Final = ("surrogate", "id", "size", "salt", "commitment")
 
 
 class _Item(NamedTuple):
-    """A row of the table `items`; of a forgotten item only the size remains."""
+    """What identifies a row of the table `items`."""
 
     id: str | None
     size: int | None
     salt: str | None
-    content_hash: str | None
-
-    @property
-    def commitment(self) -> str:
-        """The salted hash that binds the row to the chain."""
-        terms = [self.salt, self.id, self.size, self.content_hash]
-        return sha256(canonical(terms).encode()).hexdigest()
+    commitment: str
 
     def name(self, surrogate: str) -> str:
         """Its id; that of its tombstone where it was forgotten."""
         return tombstone(surrogate) if self.id is None or self.salt is None else self.id
 
-    def may_hold(self, content: str) -> bool:
-        """Whether the item has this content, or may have had it before it was forgotten."""
-        return self.salt is None or _content_hash(self.salt, content) == self.content_hash
-
 
 class Items:
-    """The surrogate of each item of a run, with a salted hash of the item's content.
+    """The surrogate of each item of a run, with a salted hash of the item.
 
     A chain row holds the surrogate, and the first of an item (its certificate, or the lease of an
-    audit or of an owned label) the item's `commitment`: SHA-256 of its salt, id, size and content
-    hash. Without the salt neither reveals anything about the item.
+    audit or of an owned label) the item's `commitment`. Without the salt neither reveals anything
+    about the item.
     """
 
     def __init__(self, store: Store) -> None:
@@ -84,49 +72,14 @@ class Items:
             return
         self._whole = not column or len(self._items) >= _FEW
         which = () if self._whole else (f"WHERE {column} = ?", value)
-        for surrogate, *row in self._store.select(ITEMS, (), *which):
+        for surrogate, *row in self._store.select(ITEMS, _IDENTITY, *which):
             item = self._items[surrogate] = _Item(*row)
             self._surrogates[item.name(surrogate)] = surrogate
-
-    @staticmethod
-    def write(store: Store, records: Iterable[ItemRecord]) -> None:
-        """Insert items, in the open transaction.
-
-        Raises:
-            LedgerError: an id appears twice.
-        """
-        rows = list(_entered(records))
-        seen: set[object] = set()
-        for row in rows:
-            if row["id"] in seen:
-                raise LedgerError(f"item ids should be unique, got '{row['id']}' twice")
-            seen.add(row["id"])
-        store.insert(ITEMS, rows)
-
-    def fresh(self, records: Iterable[ItemRecord]) -> list[ItemRecord]:
-        """The records that are not in the table yet.
-
-        Raises:
-            LedgerError: an id is taken by another item.
-        """
-        self._look_up()
-        new = []
-        for record in records:
-            surrogate = self._surrogates.get(record.id)
-            if surrogate is None:
-                new.append(record)
-            elif not self._items[surrogate].may_hold(record.content):
-                raise LedgerError(
-                    f"the id '{record.id}' belongs to another item of this run: give each new "
-                    "item an id of its own"
-                )
-        return new
 
     def erase(self, surrogate: str) -> None:
         """Clear an item's row except for K, in the open transaction; `read` afterwards."""
         self._store.connection.execute(
-            "UPDATE items SET id = NULL, salt = NULL, content_hash = NULL WHERE surrogate = ?",
-            (surrogate,),
+            f"UPDATE items SET {CLEARED} WHERE surrogate = ?", (surrogate,)
         )
 
     def words(self, surrogate: str, text: str | None, note: str | None) -> str | None:
@@ -144,7 +97,7 @@ class Items:
                 "a free text is not kept for a forgotten item, got one in an answer: leave that "
                 "answer out"
             )
-        return _content_hash(salt, canonical([text, note]))
+        return salted(salt, canonical([text, note]))
 
     def __len__(self) -> int:
         with self._store.sentences():
@@ -173,6 +126,10 @@ class Items:
         item = None if surrogate is None else self._item(surrogate)
         return None if item is None else item.name(str(surrogate))
 
+    def ids(self, surrogates: Iterable[str | None]) -> dict[str | None, str | None]:
+        """The id of each surrogate; see `id`."""
+        return {surrogate: self.id(surrogate) for surrogate in surrogates}
+
     def size(self, surrogate: str) -> int | None:
         """K of an item, if known."""
         item = self._item(surrogate)
@@ -188,37 +145,6 @@ class Items:
         """The salted hash of an item in the chain; None where it was forgotten."""
         item = self._item(surrogate)
         return None if item is None or item.salt is None else item.commitment
-
-    def compare(self, records: Iterable[ItemRecord]) -> None:
-        """Compare a data file's items with those the run began with.
-
-        Forgotten items are ignored, whether or not the file still has them.
-
-        Raises:
-            LedgerError: items differ, are gone or are new; the first few are named.
-        """
-        self._look_up()
-        missing = dict.fromkeys(self._surrogates)
-        differ, new = [], []
-        for record in records:
-            surrogate = self._surrogates.get(record.id)
-            missing.pop(record.id, None)
-            if surrogate is None:
-                new.append(record.id)
-            elif not self._items[surrogate].may_hold(record.content):
-                differ.append(record.id)
-        gone = [id for id in missing if id == self._items[self._surrogates[id]].id]
-        faults = [
-            _some(differ, "the text, candidates or answer of {} differ"),
-            _some(gone, "{} are gone"),
-            _some(new, "{} are new"),
-        ]
-        if any(faults):
-            raise LedgerError(
-                "the data should hold the same items this run began with, but "
-                f"{'; '.join(f for f in faults if f)}: give it the file it began with, or start a "
-                "new run"
-            )
 
     def expect_row(self, surrogate: str, seq: int) -> None:
         """Check that the table has a row for an item that row `seq` of the chain names.
@@ -236,43 +162,12 @@ class Items:
         """Compare an item with its hash in row `seq` of the chain.
 
         Raises:
-            LedgerCorrupt: the item's id, size, salt or content hash was edited.
+            LedgerCorrupt: the item was edited.
         """
-        own = self.commitment(surrogate)
-        if own is not None and own != commitment:
+        item = self._item(surrogate)
+        if item is not None and item.commitment != commitment:
             raise LedgerCorrupt(
                 f"row {seq} of the ledger holds the hash {str(commitment)[:12]} of item "
-                f"'{self.id(surrogate)}', the table of items gives {own[:12]}: the item was "
-                "edited, restore the file from a copy"
+                f"'{self.id(surrogate)}', the table of items gives {item.commitment[:12]}: the "
+                "item was edited, restore the file from a copy"
             )
-
-
-def _some(ids: list[str], what: str) -> str:
-    if not ids:
-        return ""
-    more = ", ..." if len(ids) > _NAMED else ""
-    return f"{what.format(len(ids))} ({', '.join(ids[:_NAMED])}{more})"
-
-
-def _entered(records: Iterable[ItemRecord]) -> Iterator[dict[str, object]]:
-    for record in records:
-        noise = os.urandom(24).hex()
-        salt, surrogate = noise[:32], noise[32:]
-        yield {
-            "surrogate": surrogate,
-            "id": record.id,
-            "size": record.size,
-            "salt": salt,
-            "content_hash": _content_hash(salt, record.content),
-        }
-
-
-def _content_hash(salt: str, content: str) -> str:
-    try:
-        noise = bytes.fromhex(salt)
-    except (TypeError, ValueError):
-        raise LedgerCorrupt(
-            "the salt of an item should be hexadecimal digits, but is not: the ledger is damaged, "
-            "restore the file from a copy"
-        ) from None
-    return sha256(noise + content.encode("utf-8", "surrogatepass")).hexdigest()

@@ -45,6 +45,10 @@ class PrivateTables:
         """The name for a code of the chain."""
         return None if code is None else self._names.get(code, code)
 
+    def names(self, codes: Iterable[str | None]) -> dict[str | None, str | None]:
+        """The name for each code; see `name`."""
+        return {code: self.name(code) for code in codes}
+
     def enrol(self, name: str, kind: str) -> str:
         """The code of a name, `kind` and eight random digits; a new one where it has none."""
         if name not in self._codes:

@@ -1,16 +1,16 @@
 """The tables of a run's database, and the number of their format.
 
 `terms` holds what the run may spend, `events` the chain, `settings` and `classes` how it is made,
-`state` where it is, `arrays` what was learnt. The chain names an item by a random surrogate, a
-person by a random code and free texts by a salted hash; the other tables hold what these stand for,
-so that forgetting an item never changes the chain.
+`items`, `test`, `bank` and `rejected` what it was given, `state` where it is, `arrays` what was
+learnt. The chain names an item by a random surrogate, a person by a random code and free texts by a
+salted hash; the other tables hold what these stand for, so that forgetting an item never changes
+the chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import contains
 from typing import TYPE_CHECKING, Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
@@ -43,25 +43,22 @@ class Table:
         columns = ", ".join(f"{name} {_KINDS[kind][0]}" for name, kind in self.columns.items())
         return f"CREATE TABLE {self.name} ({columns}, PRIMARY KEY ({self.key}))"
 
-    def typed(self, columns: Iterable[str], rows: Iterable[Any]) -> Iterator[Any]:
-        """Yield the `rows`, each after a check that its values have the types of their `columns`.
+    def typed(self, columns: Iterable[str], rows: Iterable[Any]) -> list[Any]:
+        """The `rows`, after a check that their values have the types of their `columns`.
 
         SQLite accepts a text in a column of integers, so a damaged file can hold one.
 
         Raises:
             LedgerCorrupt: naming the table and the column.
         """
-        columns = tuple(columns)
-        kinds: list[set[type]] = [_KINDS[self.columns[name]][1] for name in columns]
-        for row in rows:
-            if not all(map(contains, kinds, map(type, row))):
-                pairs = zip(columns, kinds, row, strict=True)
-                wrong = next(name for name, kind, value in pairs if type(value) not in kind)
+        columns, found = tuple(columns), list(rows)
+        for name, values in zip(columns, zip(*found, strict=True), strict=bool(found)):
+            if not _KINDS[self.columns[name]][1].issuperset(map(type, values)):
                 raise LedgerCorrupt(
-                    f"the column '{wrong}' of the ledger's table '{self.name}' holds a value of"
+                    f"the column '{name}' of the ledger's table '{self.name}' holds a value of"
                     " another type: the file is damaged, restore it from a copy"
                 )
-            yield row
+        return found
 
 
 _FORMAT_TABLE = Table("format", {"number": "int"}, "number")  # read before any other table
@@ -93,12 +90,37 @@ CLASSES: Final = Table(
 STATE: Final = Table("state", {"record": "str"}, "record")
 """One row: where the run is, with what else there is to say of it, as JSON with its digest."""
 
-ITEMS: Final = Table(
-    "items",
-    {"surrogate": "str", "id": "str?", "size": "int?", "salt": "str?", "content_hash": "str?"},
-    "surrogate",
+_ROW: Final = {
+    "salt": "str?",
+    "commitment": "str",  # the salted hash of all columns behind it
+    "id": "str?",
+    "size": "int?",  # K
+    "part": "int",  # the number of the file that it came with, from 0
+    "prompt": "str?",
+    "candidates": "str?",  # JSON: texts, or places in the bank; null for the run's classes
+    "answer": "int?",  # of the file: an index of its candidates
+    "unknown": "str?",  # of the file: an answer that is none of the candidates
+    "model": "int?",  # the class that a model gave it
+}
+
+ITEMS: Final = Table("items", {"place": "int", "surrogate": "str", **_ROW}, "place")
+"""The items, in order; of a forgotten one only numbers, surrogate and commitment remain."""
+
+TEST: Final = Table("test", {"place": "int", "surrogate": "str", **_ROW}, "place")
+"""The rows that the final model is tested on, as `items` are kept."""
+
+BANK: Final = Table("bank", {"place": "int", "text": "str", "names": "str"}, "place")
+"""The answers that all items share, where there is a bank of them, with their ids (JSON)."""
+
+REJECTED: Final = Table(
+    "rejected",
+    {"place": "int", "part": "int", "row": "int", "id": "str?", "reason": "str"},
+    "place",
 )
-"""The id and the salt of each item, which the chain must not hold."""
+"""The rows of the files that could not be used."""
+
+ERASING: Final = Table("erasing", {"item": "str", "record": "str"}, "item")
+"""The items that were forgotten, but may have copies outside the database, with what finds them."""
 
 NAMES: Final = Table("names", {"code": "str", "name": "str"}, "code")
 """The names for the codes of the chain: annotators, and the sources of owned labels."""
@@ -162,12 +184,13 @@ SESSIONS: Final = Table("sessions", {"digest": "str", "name": "str", "until": "i
 """Who is signed in on the page: the SHA-256 of a token, and when it ends, in seconds."""
 
 _TABLES: Final = (
-    _FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, NAMES, TEXTS, HANDED,
-    REQUESTS, SESSIONS, EVENTS,
+    _FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, BANK, REJECTED, NAMES,
+    TEXTS, HANDED, REQUESTS, SESSIONS, ERASING, EVENTS,
 )  # fmt: skip
 
 _ONCE: Final = (
     "items (id)",
+    "items (surrogate)",
     "names (name)",
     "events (round) WHERE event = 'round'",
     "events (item, slot, token) WHERE event = 'reserved'",
@@ -185,9 +208,13 @@ def make_tables(connection: sqlite3.Connection) -> None:
     """Create the tables, in the open transaction of `connection`."""
     for table in _TABLES:
         connection.execute(table.sql())
+    connection.execute("INSERT INTO format VALUES (?)", (FORMAT,))
+
+
+def make_indexes(connection: sqlite3.Connection) -> None:
+    """Create the indexes, in the open transaction: quicker once the items are written."""
     for number, columns in enumerate(_ONCE, start=1):
         connection.execute(f"CREATE UNIQUE INDEX once_{number} ON {columns}")
-    connection.execute("INSERT INTO format VALUES (?)", (FORMAT,))
 
 
 def expect_format(connection: sqlite3.Connection) -> None:

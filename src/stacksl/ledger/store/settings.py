@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stacksl.errors import LedgerCorrupt
 from stacksl.files import formats
 from stacksl.ledger.events import canonical
+from stacksl.ledger.store.rows import digest_of_rows, expect_all_rows, expect_rows
 from stacksl.ledger.store.schema import CLASSES, SETTINGS, STATE, TERMS
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
 SALT: Final = "salt"  # of the digest: settings may hold texts, which the chain must not tell
+ROWS: Final = "rows"  # the digest of what the run was given
+_OWN: Final = (SALT, ROWS)
 
 
 class Setting(NamedTuple):
@@ -47,8 +50,10 @@ def read_settings(store: Store) -> dict[str, Setting]:
     """
     with store.reading():
         expect_digest(store)
-        rows = list(store.select(SETTINGS, (), "ORDER BY name"))
-    return {name: Setting(json.loads(value), said) for name, value, said in rows if name != SALT}
+        rows = store.select(SETTINGS, (), "ORDER BY name")
+        return {
+            name: Setting(json.loads(value), said) for name, value, said in rows if name not in _OWN
+        }
 
 
 def write_settings(store: Store, changes: Mapping[str, Setting | None]) -> None:
@@ -68,7 +73,7 @@ def read_classes(store: Store) -> list[ClassRow]:
     """
     with store.reading():
         expect_digest(store)
-        rows = list(store.select(CLASSES, (), "ORDER BY place"))
+        rows = store.select(CLASSES, (), "ORDER BY place")
     return [ClassRow(name, said, tuple(json.loads(texts))) for _, name, said, texts in rows]
 
 
@@ -89,6 +94,37 @@ def write_classes(store: Store, classes: Iterable[ClassRow]) -> None:
     )
 
 
+def seal_rows(store: Store) -> None:
+    """Set the digest of what the run was given, in the open transaction."""
+    write_settings(store, {ROWS: Setting(digest_of_rows(store))})
+
+
+def expect_sealed(store: Store) -> None:
+    """Compare what the run was given with its digest.
+
+    Raises:
+        LedgerCorrupt: a row was edited, added or removed.
+    """
+    with store.reading():
+        expect_digest(store)
+        expect_rows(store, _seal(store))
+
+
+def expect_seal(store: Store) -> None:
+    """Check that no edit of the rows by hand will get a digest of its own, in the open transaction.
+
+    Raises:
+        LedgerCorrupt: a row was added, removed or moved.
+    """
+    expect_all_rows(store, _seal(store))
+
+
+def _seal(store: Store) -> object:
+    """The digest of what the run was given; None where there is none."""
+    found = store.select(SETTINGS, ("value",), "WHERE name = ?", ROWS)
+    return json.loads(found[0][0]) if found else None
+
+
 def make_salt(store: Store) -> None:
     """Draw the salt of the digest, in the open transaction of a new run."""
     write_settings(store, {SALT: Setting(os.urandom(16).hex())})
@@ -96,8 +132,8 @@ def make_salt(store: Store) -> None:
 
 def digest_of(store: Store) -> str:
     """The salted SHA-256 of settings and classes as they stand, hexadecimal."""
-    settings = list(store.select(SETTINGS, (), "ORDER BY name"))
-    classes = list(store.select(CLASSES, (), "ORDER BY place"))
+    settings = store.select(SETTINGS, (), "ORDER BY name")
+    classes = store.select(CLASSES, (), "ORDER BY place")
     return sha256(canonical([settings, classes]).encode()).hexdigest()
 
 
@@ -109,7 +145,7 @@ def expect_digest(store: Store) -> None:
     """
     with store.reading():  # a change by another process is seen whole
         last = store.changed_settings()
-        first = next(store.select(TERMS, ("settings",)), None)
+        first = next(iter(store.select(TERMS, ("settings",))), None)
         known = first and first[0] if last is None else last.data().get("digest")
         found = digest_of(store)
     if found != known:

@@ -17,7 +17,6 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
-from stacksl.runs.items.identity import records_of
 from stacksl.runs.items.roles import (
     audit_rows,
     corpus_of,
@@ -27,6 +26,7 @@ from stacksl.runs.items.roles import (
     next_terms,
 )
 from stacksl.runs.items.sources import More, with_more
+from stacksl.runs.items.stored import records_of, rejected_of, stamps_of
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.model_labels import expect_within_price
 from stacksl.runs.session.setup import check_labeler
@@ -135,7 +135,8 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
             )
         with ledger.together():
             _set(spec, wanted, change, ledger)
-            _record(wanted, ledger, reopening=change.reopen)
+            first = len(spec.sources.parts)
+            _record(wanted, ledger, first=first, reopening=change.reopen)
             reopen(folder, ledger)
     return found
 
@@ -219,8 +220,8 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
     """
     if more.path in (spec.data, spec.settings.owned, *(each.path for each in spec.more)):
         raise RunError(
-            f"the run {spec.folder.path} has the file {Path(more.path).name} already and reads it"
-            " again when it is resumed: give new items a file of their own"
+            f"the run {spec.folder.path} has the file {Path(more.path).name} already, and reads a"
+            " file once: give new items a file of their own"
         )
     sources = with_more(spec.sources, more, spec.settings)
     by_settings = spec.settings.labeler != FILE and "labeler" not in spec.folder.read_state()
@@ -366,6 +367,8 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
     values: dict[str, Any] = {}
     if wanted.more:
         values["more"] = [(more.kind, more.path) for more in wanted.more]
+        added = (more.path for more in wanted.more[len(spec.more) :])
+        values["files"] = {**spec.folder.resolved().get("files", {}), **stamps_of(added)}
     if change.classes:
         values["classes_began"] = len(wanted.sources.began or ())
     if wanted.now is not None:
@@ -386,12 +389,14 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         ledger.change_settings(changes, None if classes is None else class_rows(classes))
 
 
-def _record(spec: RunSpec, ledger: Ledger, *, reopening: bool) -> None:
+def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> None:
     """Record the change in the ledger, in the open transaction.
 
-    With `reopening` one more label is bought of each item answered with none of the classes.
+    Items of the parts from number `first` on are new. With `reopening` one more label is bought of
+    each item answered with none of the classes.
     """
-    _enter(spec, ledger)
+    if first < len(spec.sources.parts):
+        ledger.add_items(records_of(spec.sources, first), rejected_of(spec.sources, first))
     corpus = corpus_of(spec)
     order = current_order(spec, ledger, corpus)
     audited = set(ledger.bought("audit"))
@@ -408,14 +413,6 @@ def _record(spec: RunSpec, ledger: Ledger, *, reopening: bool) -> None:
     mapped = {each.item for each in hits if each.purpose == "train"}
     if wanted := [item for item in again if item not in mapped]:
         ledger.reserve(wanted, "train")
-
-
-def _enter(spec: RunSpec, ledger: Ledger) -> None:
-    """Enter the items that are new to the ledger, and compare all items with the data."""
-    records = records_of(spec)
-    later = range(spec.sources.first, len(records))
-    ledger.add_items([records[row] for row in later if row not in spec.sources.forgotten])
-    ledger.check_items(records)
 
 
 def _classes(spec: RunSpec) -> int:

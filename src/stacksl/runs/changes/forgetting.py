@@ -1,45 +1,38 @@
-"""Forgetting one item of a run: its texts, its id and its features, in every file of the run.
+"""Forgetting one item of a run: its texts, its id, its features, and what was made from them.
 
-`forgetting.json` is written first and becomes `forgotten.json` last. While it is there, every other
-command refuses the run, and another call of `forget` does what is left to do. The ledger forgets
-late, since its keys and notes are needed to find the item in other files. What was learnt from the
-item stays in the models; they are named.
+One transaction erases the item in the run's database and notes what finds its copies outside. Then
+the copies are erased and the note with them; where a call was cut off, the next one does the rest.
+Nothing is fitted here: the model and the report are deleted, and `resume` makes them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stacksl.errors import RunError
-from stacksl.features.cache import erase_texts
+from stacksl.features.cache import erase_keys, text_key
+from stacksl.features.store import erase, has_block, items_in
 from stacksl.labelers.chat.calls import Calls
-from stacksl.ledger.events import Row, tombstone
+from stacksl.labelers.sheets.erasing import erase_rows
+from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
-from stacksl.report.wording import plural
-from stacksl.runs.changes.erasing import (
-    Line,
-    Marks,
-    erase_facts,
-    erase_features,
-    erase_sheets,
-    erase_state,
-    erase_tables,
-    left_untouched,
-    rewrite,
-)
-from stacksl.runs.items.identity import unseal
-from stacksl.runs.items.reading import Kept
+from stacksl.ledger.store.settings import Setting
+from stacksl.runs.finish.finish import DERIVED
+from stacksl.runs.items.stored import ASIDE, ASIDE_AT_FIRST
+from stacksl.runs.loop.final_model import GRAPH
 from stacksl.runs.loop.trainer import BEGINS, UNUSED
 from stacksl.runs.session.assignment import ask_folder
+from stacksl.runs.session.setup import GATE_SCALE, GATE_STATE
 from stacksl.runs.session.views import catch_up
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import OWN, RunFolder, shown_facts
+from stacksl.runs.storage.folder import RunFolder, shown_facts
 from stacksl.runs.storage.status import expect_begun
-from stacksl.runs.storage.tables import write_rounds
-from stacksl.runs.storage.tombstones import Tombstones, finish
 from stacksl.types import Item
 
 
@@ -48,293 +41,189 @@ class Forgotten:
     """The result of forgetting one item.
 
     Attributes:
-        name: the id of its tombstone.
+        name: what its place is called from now on.
         round: the round that saw it; None without one.
         learnt: whether its label was learnt.
-        changed: what was rewritten, besides the ledger and the features.
-        models: a sentence for each model that the item had a part in.
         alike: how many other items of the run have the same text.
-        untouched: files among the sheets that hold the item, or cannot be searched for it; they
-            are as they were.
-        yours: a sentence for each place that is not the run's to erase.
+        remains: a sentence for each place that still knows of it.
     """
 
     name: str
     round: int | None
     learnt: bool
-    changed: tuple[str, ...]
-    models: tuple[str, ...]
     alike: int
-    untouched: tuple[str, ...]
-    yours: tuple[str, ...]
+    remains: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """One item that is being forgotten.
-
-    `name` is the id of its tombstone and `rows` are those of the ledger that concern it. `row` is
-    its number in the data and `item` the item; both are None where the ledger has forgotten it, in
-    a call that was interrupted.
-    """
-
-    spec: RunSpec
-    ledger: Ledger
-    name: str
-    row: int | None
-    item: Item | None
-    rows: tuple[Row, ...]
-    keys: frozenset[str]
-
-    @classmethod
-    def of(cls, spec: RunSpec, ledger: Ledger, name: str) -> _Case:
-        """The item that goes by `name` once it is forgotten."""
-        row = next(
-            (n for n, item in enumerate(spec.dataset.items) if _is(ledger, item, name)), None
-        )
-        item = None if row is None else spec.dataset.items[row]
-        rows = (each for each in ledger.rows() if each.surrogate is not None)
-        mine = tuple(each for each in rows if tombstone(str(each.surrogate)) == name)
-        keys = (each.key for each in ledger.handed() if item is not None and each.item == item.id)
-        return cls(spec, ledger, name, row, item, mine, frozenset(keys))
-
-    @property
-    def folder(self) -> RunFolder:
-        """The run's folder."""
-        return self.spec.folder
-
-    @property
-    def round(self) -> int | None:
-        """The round that saw it; None without one."""
-        return next((row.round for row in self.rows if row.event == "round"), None)
-
-    @property
-    def learnt(self) -> int | None:
-        """The number of the ledger's row that learnt its label; None without one."""
-        return next((row.seq for row in self.rows if row.event == "learnt"), None)
-
-
-def forget(run: Path, item: str | None = None, *, data: str | None = None) -> Forgotten:
-    """Erase one item in every file of a run's folder and in the cache of text vectors.
+def forget(run: Path, item: str | None = None) -> Forgotten:
+    """Erase one item in a run's folder and in the cache of text vectors.
 
     The chain of the ledger keeps its numbers under a random name, and the item keeps its place, so
-    that `verify` and `resume` still work, whether the row is deleted from the data or not.
+    that `verify` and `resume` still work.
 
     Args:
         run: the run's folder.
         item: its id, as the data or the report gives it; not needed to finish an interrupted call.
-        data: where the data file is now, if it was moved.
 
     Raises:
         RunLocked: another process holds the run.
-        RunError: the run knows no such item, the data has lost it, the run has asked nothing yet,
-            or forgetting another item was interrupted.
-        DataError, LedgerError, FeatureError: the data, the ledger or a cache cannot be used.
+        RunError: the run knows no such item, or has asked nothing yet.
+        LedgerError, FeatureError: the database or a cache cannot be used.
     """
     folder = RunFolder.open(run, forgetting=True)
-    with folder.locked(forgetting=True):
-        spec = RunSpec.open(folder, data)
-        with Ledger.open(folder.database) as ledger:
-            expect_begun(folder, ledger)
-            case = _case(spec, ledger, item)
-            result = _result(case)
-            if case.item is not None and case.row is not None:
-                unseal(folder)
-                _charge_calls(case, case.item.id)
-                result = _erase(case, case.row, case.item, result)
-                ledger.forget(case.item.id)
-            result = replace(result, changed=(*result.changed, *_made_again(case)))
-        finish(folder)
-        return result
-
-
-def _case(spec: RunSpec, ledger: Ledger, item: str | None) -> _Case:
-    """The item that an interrupted call was forgetting, else the one to forget, now announced.
-
-    Raises:
-        RunError: none is named, the run does not know it, another one is to be finished first, or
-            the data has lost it.
-    """
-    run, known = spec.folder.path, Tombstones.read(spec.folder)
-    begun = Tombstones.begun(spec.folder)
-    if begun is not None:
-        (name,) = begun.names - (frozenset() if known is None else known.names)
-        if item is not None and ledger.knows(item) and ledger.tombstone(item) != name:
+    finished = finish_forgetting(folder)
+    if item is None and finished:
+        return finished[-1]
+    with folder.locked(), Ledger.open(folder.database) as ledger:
+        expect_begun(folder, ledger)
+        if item is None:
+            raise RunError(f"name the item of the run {run} to forget with --id ID")
+        if not ledger.knows(item) or ledger.tombstone(item) == item:
             raise RunError(
-                f"forgetting another item of the run {run} was interrupted: finish that first with"
-                f" `stacksl forget {run}`"
+                f"the run {run} knows no item '{item}': give its id as the data or the report has"
+                " it; forgotten items have none"
             )
-    elif item is None:
-        raise RunError(f"name the item of the run {run} to forget with --id ID")
-    elif not ledger.knows(item) or (name := ledger.tombstone(item)) == item:
-        raise RunError(
-            f"the run {run} knows no item '{item}': give its id as the data or the report has it;"
-            " forgotten items have none"
-        )
-    case = _Case.of(spec, ledger, name)
-    if case.item is None and (begun is None or not ledger.knows(name)):
-        what = f"the item '{item}'" if begun is None else "the item that was being forgotten"
-        raise RunError(
-            f"the data no longer has {what}, and its text is needed to find all copies of it: put"
-            " the row back, or name a copy of the file that has it with --data"
-        )
-    if begun is None:
-        _begin(case)
-    return case
+        return _erase_copies(folder, ledger, *_erase_item(RunSpec.open(folder), ledger, item))
 
 
-def _is(ledger: Ledger, item: Item, name: str) -> bool:
-    return ledger.knows(item.id) and ledger.tombstone(item.id) == name != item.id
+def finish_forgetting(folder: RunFolder) -> list[Forgotten]:
+    """Do what interrupted calls have left to do; the result of each."""
+    with folder.locked(forgetting=True), Ledger.open(folder.database) as ledger:
+        return [_erase_copies(folder, ledger, *each) for each in ledger.erasing().items()]
 
 
-def _begin(case: _Case) -> None:
-    """Save the learner and the initial values while the features are there; then announce it."""
-    spec, row = case.spec, case.row
-    assert row is not None
-    start = catch_up(spec, case.ledger)
-    known = Tombstones.read(spec.folder) or Tombstones.over(spec.sources)
-    known = known.with_stone(spec.sources, row, case.name)
-    known = known if known.gate_state is not None else replace(known, **start)
-    known.begin(spec.folder)
+def _erase_item(spec: RunSpec, ledger: Ledger, id: str) -> tuple[str, dict[str, Any]]:
+    """Erase an item in the run's database; its name from now on, and what finds its copies."""
+    items = spec.dataset.items
+    row, item = next((row, each) for row, each in enumerate(items) if each.id == id)
+    name, same = ledger.tombstone(id), (item.prompt, item.candidates)
+    shared = spec.dataset.classes is not None or spec.settings.bank is not None
+    facts = shown_facts(spec.folder)
+    copies = {
+        "row": row,
+        "keys": [each.key for each in ledger.handed() if each.item == id],
+        "texts": [
+            text_key(text).hex() for text in (item.prompt, *(() if shared else item.candidates))
+        ],
+        "refitted": facts is not None and facts.audit is not None and facts.audit.trained_on > 0,
+        "alike": sum((each.prompt, each.candidates) == same for each in items) - 1,
+    }
+    start = catch_up(spec, ledger)  # saves the learner while the item's features are there
+    known = {ASIDE: sorted(spec.sources.aside), ASIDE_AT_FIRST: sorted(spec.sources.aside_at_first)}
+    if GATE_STATE not in spec.folder.resolved():
+        known |= {GATE_SCALE: start["gate_scale"], GATE_STATE: list(start["gate_state"])}
+    state = _without(spec.folder.read_state(), item)
+    ledger.keep_last_arrays()  # two would reveal what was learnt between
+    with ledger.together():
+        _charge_calls(spec, ledger, id)
+        ledger.change_settings({name: Setting(value) for name, value in known.items()})
+        ledger.write_state(state.pop("state"), state)
+        ledger.forget(id, copies)
+    return name, copies
 
 
-def _charge_calls(case: _Case, item: str) -> None:
+def _charge_calls(spec: RunSpec, ledger: Ledger, item: str) -> None:
     """Charge what calls about the item may have cost, before its open leases are released."""
-    calls, model = Calls(case.folder.database), case.spec.settings.labeler
-    case.ledger.take(
+    calls, model = Calls(spec.folder.database), spec.settings.labeler
+    ledger.take(
         Answer(item, each.slot, each.token, None, model, min(cost, each.price), "broken")
-        for each in case.ledger.open_purchases()
+        for each in ledger.open_purchases()
         if each.item == item and (cost := calls.cost(item, each.slot))
     )
 
 
-def _erase(case: _Case, row: int, item: Item, result: Forgotten) -> Forgotten:
-    """Erase the item in all files but the ledger and what is made again from it."""
-    folder, spec = case.folder, case.spec
-    shared = spec.dataset.classes is not None or spec.settings.bank is not None
-    own = () if shared else item.candidates
-    if (kept := Kept.read(folder)) is not None:
-        kept.without(item.prompt).write(folder)
-    said = [word for a in case.ledger.texts(item.id) for word in (a.text, a.note) if word]
-    texts = frozenset((item.prompt, *own, *said))
-    marks = Marks(item.id, case.name, item.prompt, texts, case.keys)
-    place = ask_folder(spec.settings, folder.path)
-    where = "ask" if spec.settings.ask_dir is None else str(place)
+def _without(state: dict[str, Any], item: Item) -> dict[str, Any]:
+    """The state of a run without sentences that name the item or quote its text."""
+    id = re.compile(rf"(?<![\w-]){re.escape(item.id)}(?![\w-])")
 
-    case.ledger.keep_last_arrays()  # two would reveal what was learnt between
-    for path in _older_model(case):
-        path.unlink()
-    changed = [f"{where}/{name}" for name in erase_sheets(place, marks)]
-    changed += erase_tables(folder, marks)
-    changed += erase_state(folder, marks)
-    changed += erase_facts(folder, marks)
-    if erase_texts((item.prompt, *own)):
-        changed.append("the cache of text vectors")
-    ids = [each.id for each in spec.dataset.items]
-    ids[row] = case.name
-    erase_features(folder, spec.sources.features, row, ids)
-    untouched = tuple(f"{where}/{name}" for name in left_untouched(place, marks))
-    return replace(result, changed=tuple(changed), untouched=untouched)
+    def names_it(sentence: object) -> bool:
+        return id.search(str(sentence)) is not None or item.prompt in str(sentence)
+
+    kept = {key: value for key, value in state.items() if key != "sentence" or not names_it(value)}
+    return kept | {"warnings": [each for each in state.get("warnings", ()) if not names_it(each)]}
 
 
-def _older_model(case: _Case) -> list[Path]:
-    """The files of a model from before the label was learnt, where the run has gone on since.
+def _erase_copies(
+    folder: RunFolder, ledger: Ledger, name: str, copies: Mapping[str, Any]
+) -> Forgotten:
+    """Erase the copies of a forgotten item outside the database; what is known of it then."""
+    spec = RunSpec.open(folder)
+    sheets = ask_folder(spec.settings, folder.path)
+    unread = erase_rows(sheets, copies["keys"])
+    _erase_features(spec, int(copies["row"]))
+    erase_keys(map(bytes.fromhex, copies["texts"]))
+    for derived in DERIVED:
+        place = folder.path / derived
+        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
+    ledger.erased(name)
+    rows = [row for row in ledger.rows() if row.item == name]
+    remains = (*_models(ledger, rows), *_yours(spec, copies, sheets, unread))
+    return Forgotten(
+        name,
+        next((row.round for row in rows if row.event == "round"), None),
+        any(row.event == "learnt" for row in rows),
+        int(copies["alike"]),
+        remains,
+    )
 
-    Its difference from the learner's arrays is what was learnt between.
+
+def _erase_features(spec: RunSpec, row: int) -> None:
+    """Zero the features of item number `row` in every epoch.
+
+    They are not computed again: the map was fitted on this item too, and an encoder or a language
+    model need not give the others the same bits.
     """
-    facts = shown_facts(case.folder)
-    if case.learnt is None or case.spec.settings.adapts or facts is None:
-        return []
-    ledger = next(each for each in facts.fingerprints if each.name == "ledger")
-    counted = int(ledger.value.split()[0])  # "N rows, last HASH"
-    return sorted(case.folder.model.iterdir()) if case.learnt > counted else []
+    place, ids = spec.folder.features, [item.id for item in spec.dataset.items]
+    for name, part in spec.sources.features.items():
+        if part.start <= row < part.stop and has_block(place / name):
+            erase(place / name, row - part.start, ids[part])
+    for epoch in sorted(place.glob("epoch-*")):
+        began = items_in(epoch) if has_block(epoch) else 0
+        if row < began:
+            erase(epoch, row, ids[:began])
+        for name, part in spec.sources.features.items():  # of items added during the epoch
+            if began <= part.start <= row < part.stop and has_block(epoch / name):
+                erase(epoch / name, row - part.start, ids[part])
+    (place / GRAPH).unlink(missing_ok=True)  # made again without the item
 
 
-def _made_again(case: _Case) -> list[str]:
-    """Make again what follows from the ledger, which has forgotten the item; what changed."""
-    folder, ledger, changed = case.folder, case.ledger, []
-
-    def known(row: Line) -> Line | None:
-        return row if ledger.knows(str(row.get("id"))) else None
-
-    if rewrite(folder.path / OWN, known):
-        changed.append(OWN)
-    if (folder.path / "rounds.parquet").is_file():
-        write_rounds(ledger, folder.path / "rounds.parquet")
-        changed.append("rounds.parquet")
-    return changed
-
-
-def _result(case: _Case) -> Forgotten:
-    """What is known before anything is erased."""
-    alike = 0
-    if case.item is not None:
-        text = (case.item.prompt, case.item.candidates)
-        alike = sum((item.prompt, item.candidates) == text for item in case.spec.dataset.items) - 1
-    learnt = case.learnt is not None
-    models, yours = tuple(_models(case)), tuple(_yours(case))
-    return Forgotten(case.name, case.round, learnt, (), models, alike, (), yours)
-
-
-def _models(case: _Case) -> Iterator[str]:
+def _models(ledger: Ledger, rows: list[Row]) -> Iterator[str]:
     """A sentence for each model that the item had a part in."""
     yield "the feature map was fitted on the texts of all items, this one among them"
-    if case.learnt is None:
-        if _taught_by_audit(case):
-            yield "the head in model/ was trained on the audit's labels, this one among them"
+    learnt = next((row.seq for row in rows if row.event == "learnt"), None)
+    if learnt is None:
         return
     yield "the online model learnt its label"
-    older = _older_model(case)
-    if older:
-        yield (
-            "model/ was made before that and is deleted, since the difference of the two shows the"
-            " item's features: `resume` makes it again"
-        )
-    after = list(_refits_on(case.ledger.rows(), case.learnt))
-    adapters = [str(row.payload["adapter"]) for row in after if "adapter" in row.payload]
-    if adapters:
-        yield f"the adapters of the refits {', '.join(adapters)} were trained on it"
-    elif after and not older:
-        yield f"{plural(len(after), 'refit')} of the head learnt it, the one in model/ among them"
-
-
-def _refits_on(rows: Iterable[Row], learnt: int) -> Iterator[Row]:
-    """The refits on a label that was learnt in row `learnt`."""
-    early = set()
-    for row in rows:
-        if row.event != "refit" or row.payload.get(UNUSED):
+    early: set[object] = set()
+    adapters = []
+    for row in ledger.rows():
+        named = row.payload.get("adapter")
+        if row.event != "refit" or named is None or row.payload.get(UNUSED):
             continue
         if BEGINS in row.payload:
             early |= {row.payload[BEGINS]} if row.seq < learnt else set()
-        elif row.seq > learnt and row.payload.get("adapter") not in early:
-            yield row
+        elif row.seq > learnt and named not in early:
+            adapters.append(str(named))
+    if adapters:
+        yield f"the adapters of the refits {', '.join(adapters)} were trained on it"
 
 
-def _taught_by_audit(case: _Case) -> bool:
-    """Whether it was an item of the audit, and the final model was trained on that afterwards."""
-    audited, facts = any(row.purpose == "audit" for row in case.rows), shown_facts(case.folder)
-    audit = None if facts is None else facts.audit
-    return audited and audit is not None and audit.trained_on > 0
-
-
-def _file_of(case: _Case) -> Path:
-    """The file that the item was read from; the data where that is not known any more."""
-    spec, row = case.spec, case.row
-    owned = [spec.settings.owned or ""] * (spec.sources.start - 1)
-    files = [spec.data, *owned, *(each.path for each in spec.more)]
-    for path, part in zip(files, spec.sources.parts, strict=True):
-        if row is None or row < len(part.data.items):
-            return Path(path)
-        row -= len(part.data.items)
-    return Path(spec.data)
-
-
-def _yours(case: _Case) -> Iterator[str]:
+def _yours(
+    spec: RunSpec, copies: Mapping[str, Any], sheets: Path, unread: list[str]
+) -> Iterator[str]:
     """A sentence for each place that the run cannot clean."""
-    source = _file_of(case)
-    if source.is_file() and source.parent.resolve() != case.folder.path.resolve():
-        yield f"delete the row from {source}: the run continues without it"
-    if case.keys:
-        keys = ", ".join(sorted(case.keys))
-        yield f"files of answers in other places hold its rows {keys}"
+    rows = zip(spec.files, spec.sources.rows, strict=True)
+    source = Path(next(path for path, part in rows if int(copies["row"]) in part))
+    if source.is_file():
+        yield f"delete the row from {source}: the run does not read it again"
+    if copies["refitted"]:
+        yield (
+            "the model that `resume` makes learns no label of the audit:"
+            f" `stacksl refit {spec.folder.path} --with-audit` again"
+        )
+    for name in unread:
+        yield f"{sheets / name} cannot be read as a workbook and is as it was"
+    if copies["keys"]:
+        keys = ", ".join(copies["keys"])
+        yield f"copies of sheets in other places hold its rows {keys}"
     yield "copies of the run, backups, exports and predictions are as they were"

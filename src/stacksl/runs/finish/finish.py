@@ -38,6 +38,10 @@ FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search 
 MANY = 3000
 HELD_OUT = 20  # items that a curve is measured on at least
 NO_TEXT = "no-text"  # the folder of what may be forwarded
+DERIVED = (
+    "model", "facts.json", "report.html", "README.md", NO_TEXT, "rounds.parquet", "metrics.jsonl",
+)  # fmt: skip
+"""What a finished run has beside its database, made again by a resume when it is deleted."""
 
 
 def finish(

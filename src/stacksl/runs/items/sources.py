@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, starmap
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from stacksl.data import Classes, Dataset, sample
+from stacksl.data import Bank, Classes, Dataset, read_bank, sample
 from stacksl.errors import DataError
 from stacksl.labelers.oracle import NONE
 from stacksl.laboratory import of_laboratory
-from stacksl.runs.items.reading import Kept, load_owned, load_test, read_first, read_like
+from stacksl.runs.items.reading import load_owned, load_test, read_first, read_like
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
 
@@ -51,6 +51,9 @@ class Sources:
         gone: the ids of forgotten items, which keep their places.
         stays, stays_at_first: rows that stay `aside` when the owned item they equal is forgotten.
         began: the classes at the start of the run, where some were added since; else None.
+        bank: the answers that all items share, where there is a bank of them.
+        said: the class that a model gave each item, -1 for none; empty where none are given, and
+            shorter than the items where some were added since.
     """
 
     parts: tuple[Part, ...]
@@ -61,6 +64,8 @@ class Sources:
     stays: frozenset[int] = frozenset()
     stays_at_first: frozenset[int] = frozenset()
     began: tuple[str, ...] | None = None
+    bank: Bank | None = None
+    said: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -124,15 +129,15 @@ class Sources:
         names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
         return self.with_classes(Classes(names, said, classes.examples))
 
-    def as_begun(self, answers: Mapping[str, int]) -> Iterator[tuple[Item, int | None]]:
-        """Each item and its answer without the classes added since the run began."""
-        for item in self.dataset.items:
-            answer = answers.get(item.id)
-            if self.began is None:
-                yield item, answer
-            else:
-                known = answer is not None and answer < len(self.began)
-                yield replace(item, candidates=self.began), answer if known else None
+    def as_begun(self) -> Sources:
+        """The items of the start of the run, for another one, without those forgotten since."""
+        return Sources(
+            tuple(Part(kind, _without(data, self.gone)) for kind, data in self.parts[: self.start]),
+            self.test,
+            self.given,
+            self.start,
+            bank=self.bank,
+        )
 
     @property
     def pool(self) -> Dataset:
@@ -219,6 +224,10 @@ class Sources:
         return _alike(self.dataset.items[: self.first], self.owned) | self.stays_at_first
 
 
+def _without(dataset: Dataset, gone: frozenset[str]) -> Dataset:
+    return replace(dataset, items=tuple(item for item in dataset.items if item.id not in gone))
+
+
 def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
     """The data set with more classes; labels that were unknown may become known."""
     at = {name: index for index, name in enumerate(classes)}
@@ -240,31 +249,20 @@ def _alike(items: Sequence[Item], owned: Mapping[str, int]) -> frozenset[int]:
 
 
 def load(
-    source: str,
-    test: str | None,
-    settings: Settings,
-    *,
-    columns: Mapping[str, str] | None = None,
-    classes: Classes | None = None,
-    warn: bool = True,
-    kept: Kept | None = None,
-    own_copy: bool = False,
+    source: str, test: str | None, settings: Settings, *, classes: Classes | None = None
 ) -> Sources:
-    """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples.
-
-    The data are checked for oddities with `warn` alone: a resumed run has those warnings already,
-    and has `kept` what its prompts retrieved from a bank. `own_copy`: `source` is the run's.
-    """
+    """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples."""
     held: Dataset | None = None
+    bank = None if settings.bank is None else read_bank(settings.bank)
     if source in (SAMPLE, QUESTIONS):
         dataset, own = sample() if source == SAMPLE else of_laboratory("questions")()
         held = own if test == source else None
     else:
-        dataset = read_first(source, settings, columns, classes, warn, kept, own=own_copy)
+        dataset = read_first(source, settings, classes, bank)
     if test is not None and held is None:
-        held = load_test(test, dataset, settings, kept)
-    owned = load_owned(settings.owned, dataset, settings, kept)
-    return Sources.of(dataset, held, owned, classes)
+        held = load_test(test, dataset, settings, bank)
+    owned = load_owned(settings.owned, dataset, settings, bank)
+    return replace(Sources.of(dataset, held, owned, classes), bank=bank)
 
 
 def _renamed(more: Dataset, before: str) -> Dataset:

@@ -60,7 +60,6 @@ _NARROW = 1e-5  # of a final fit on float32 rows: below it their rounding shows
 _NEVER = -1e9  # the logit of a class without an example in a fit
 
 GRAPH = "graph.safetensors"  # in the folder of the features
-SAID = "model-labels.safetensors"  # beside it: the classes that a model gave the items
 
 Rows = NDArray[np.int64]
 

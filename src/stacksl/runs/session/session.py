@@ -133,6 +133,7 @@ class Session(Game):
         parts: ExitStack,
     ) -> Self:
         """A session in its initial state, before any row of the ledger."""
+        ledger = parts.enter_context(ledger_of(spec))
         features = feature_map(spec)
         block = features_of(spec, features, report)
         record.warn(note_model(spec, features))
@@ -142,9 +143,10 @@ class Session(Game):
             cut = f"{features.truncated} texts are longer than the encoder reads and were cut"
             record.warn([cut])
         record.warn(warnings)
-        ledger = parts.enter_context(ledger_of(spec))
         record.write("running")  # a kill keeps the warnings
         examples = Examples(corpus, block)
+        if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
+            labeler = OracleLabeler({}, {})
         labeler = labeler or labeler_of(spec, ledger, examples, features)
         session = cls._of(spec, ledger, learner, labeler, examples, features, report)
         session.record = record

@@ -26,14 +26,13 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.items.identity import expect_same_items, records_of
-from stacksl.runs.items.reading import keep_retrieved
 from stacksl.runs.items.sources import Sources
+from stacksl.runs.items.stored import given_of, records_of
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
 from stacksl.runs.loop.covering import Covering
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.final_model import GRAPH, SAID
+from stacksl.runs.loop.final_model import GRAPH
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
@@ -55,24 +54,25 @@ from stacksl.runs.session.model_labels import (
     expect_local,
     local_labeler,
 )
-from stacksl.runs.session.said import load_said
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.folder import class_rows
 from stacksl.runs.storage.status import first_facts
-from stacksl.runs.storage.tombstones import Tombstones
+
+GATE_SCALE, GATE_STATE = "gate_scale_at_first", "gate_state_at_first"
+"""Facts of a run that has forgotten an item: the gate before round 1, which depended on it."""
 
 
 def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learner, list[str]]:
     """The learner of a run before round 1 and before any item was forgotten, and its warnings."""
-    known, settings = Tombstones.read(spec.folder), spec.settings
-    if known is not None and known.gate_scale is not None:
-        settings = settings.model_copy(update={"gate_scale": known.gate_scale})
+    known, settings = spec.folder.resolved(), spec.settings
+    if known.get(GATE_SCALE) is not None:
+        settings = settings.model_copy(update={"gate_scale": known[GATE_SCALE]})
     labels = spec.budget.labels - spec.audit
     learner, warnings = build_learner(settings, block, corpus.began, labels)
-    if known is not None and known.gate_state is not None:
-        learner.gate_state = known.gate_state
+    if GATE_STATE in known:
+        learner.gate_state = tuple(known[GATE_STATE])
     return learner, warnings
 
 
@@ -115,24 +115,11 @@ def trainer_of(
 
 
 def said_by_model(spec: RunSpec) -> NDArray[np.int64] | None:
-    """The class that a model gave each item, (n,), −1 for none; None where none are given.
-
-    They are read from the user's file or the model's run once, and kept in this run's folder. Items
-    that were added later have none.
-
-    Raises:
-        DataError, RunError: their source, or what was kept of it, cannot be read.
-    """
-    source, kept = spec.settings.model_labels, spec.folder.features / SAID
-    if source is None:
+    """The class that a model gave each item, (n,), −1 for none; None where none are given."""
+    if spec.settings.model_labels is None:
         return None
-    items = spec.dataset.items
-    if not kept.exists():
-        said = load_said(source, spec.sources.pool, spec.settings, items)
-        arrays.save(kept, {"said": said})
-    known = arrays.load(kept)["said"]
-    found = np.full(len(items), -1, dtype=np.int64)
-    found[: len(known)] = known
+    found = np.full(len(spec.dataset.items), -1, dtype=np.int64)
+    found[: len(spec.sources.said)] = spec.sources.said
     return found
 
 
@@ -217,32 +204,31 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
 
     `labeler` is the Python object that answers, if the settings name none.
     """
-    classes = spec.sources.classes if spec.settings.classes is not None else None
-    keep_retrieved(spec.folder, spec.settings, spec.dataset, spec.test)
+    classes = spec.sources.classes
     Ledger.create(
         spec.folder.database,
         run=spec.folder.path.name,
         budget=spec.budget.labels,
         money=spec.budget.money,
         price=spec.budget.price,
-        items=records_of(spec),
+        items=records_of(spec.sources),
         beginning=Beginning(
             spec.table(),
             () if classes is None else class_rows(classes),
             first_facts(warnings, labeler),
+            given_of(spec.sources),
         ),
     ).close()
 
 
 def ledger_of(spec: RunSpec) -> Ledger:
-    """The ledger of a run, verified, with the run's own items.
+    """The ledger of a run, verified.
 
     Raises:
-        LedgerError: the items are not its own, or it cannot be read.
+        LedgerError: it cannot be read.
         LedgerCorrupt: it was edited.
     """
     ledger = Ledger.open(spec.folder.database)
-    expect_same_items(spec, ledger)
     ledger.verify(anchors(spec.folder))
     return ledger
 

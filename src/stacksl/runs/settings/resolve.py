@@ -88,12 +88,6 @@ class Resolved:
         """These settings with other `values`, whose origins stay."""
         return replace(self, settings=self.settings.model_copy(update=values))
 
-    def without(self, *names: str) -> Resolved:
-        """These settings with the default values of `names`."""
-        kept = {name: Settings.model_fields[name].default for name in names}
-        origin = {**self.origin, **dict.fromkeys(names, "default")}
-        return replace(self.updated(**kept), origin=origin)
-
     def explicit(self) -> dict[str, Any]:
         """The preset's name, what flag or config gave, and the features, which `--config` takes.
 

@@ -1,1 +1,1 @@
-"""A run's folder: its state, anchors, tables and tombstones."""
+"""A run's folder: its state, anchors and tables."""

@@ -19,10 +19,11 @@ from typing import IO, Any, Literal
 
 from stacksl.data import Classes
 from stacksl.errors import RunError, RunLocked
+from stacksl.features.store import ABOUT
 from stacksl.files.atomic import DRAFT, keep_private, make_private
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.schema import TERMS
+from stacksl.ledger.store.schema import ERASING, TERMS
 from stacksl.ledger.store.settings import (
     ClassRow,
     Setting,
@@ -41,11 +42,7 @@ HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # b
 POLL = 0.05  # seconds between two tries
 DATABASE = "run.db"
 FACTS = "facts.json"
-FORGETTING = "forgetting.json"  # while an item is being forgotten
-OWN = "data.jsonl"  # the run's own copy of items that are from no file
-STARTED = {
-    LOCK, OWN, "test.jsonl", "rejected.jsonl", "retrieved.safetensors", "features", "model",
-}  # fmt: skip
+STARTED = {LOCK, "features", "model"}
 """What a start that was cut off before `run.db` leaves, besides drafts."""
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
 
@@ -96,7 +93,7 @@ class RunFolder:
             names = {each.name for each in path.iterdir()} if path.exists() else set()
             if names and LOCK not in names:  # with it, a start interrupted before run.db
                 raise RunError(f"the folder {path} is not empty and is no run: give another --out")
-            if any(
+            if (path / "features" / ABOUT).exists() or any(
                 each not in STARTED and not each.startswith((DRAFT, DATABASE)) for each in names
             ):
                 raise RunError(
@@ -131,11 +128,16 @@ class RunFolder:
                 " `stacksl ls` lists, or restore the file from a copy"
             )
         folder = cls(path)
-        if not forgetting:
-            folder.expect_whole()
         with opened(folder.database, readonly=True) as store:
             expect_digest(store)
+        if not forgetting:
+            folder.expect_whole()
         return folder
+
+    def erasing(self) -> bool:
+        """Whether an item of the run is partly forgotten: copies or bytes of it may be left."""
+        with opened(self.database, readonly=True) as store, store.sentences():
+            return store.unclean or bool(store.select(ERASING, ("item",)))
 
     def expect_whole(self) -> None:
         """Check that no item of the run is partly forgotten.
@@ -143,7 +145,7 @@ class RunFolder:
         Raises:
             RunError: one is, with the command that finishes it.
         """
-        if (self.path / FORGETTING).exists():
+        if self.erasing():
             raise RunError(
                 f"forgetting an item of the run {self.path} was interrupted: finish it with"
                 f" `stacksl forget {self.path}`"
@@ -178,7 +180,7 @@ class RunFolder:
             file.truncate()
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n{page}")
             file.flush()
-            if not forgetting:
+            if not forgetting and self.database.is_file():
                 self.expect_whole()
             self._sweep()
             keep_private(self.path)  # of a run killed while it wrote
@@ -276,7 +278,7 @@ class RunFolder:
     def created(self) -> int:
         """When the run was made, in microseconds since the epoch."""
         with opened(self.database, readonly=True) as store:
-            return int(next(store.select(TERMS, ("created",)), (0,))[0])
+            return int(store.select(TERMS, ("created",))[0][0])
 
     def config(self) -> dict[str, Any]:
         """What `stacksl run --config` needs to play the run again: all that somebody chose."""

@@ -13,6 +13,7 @@ from stacksl.errors import LedgerError, RunError, StackslError, kind_and_place
 from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.report.wording import MICRO
+from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import DATABASE, TIMES, RunFolder, State, shown_facts
 
@@ -49,7 +50,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         if "money_micro" in table
         else None,
         "accuracy_before": counts["right"] / learnt if learnt else None,
-        "data": table["data"],
+        "data": table.get("data"),
         "mode": table["mode"],
         "gate": table["gate"],
         "created": state.get("created"),
@@ -57,7 +58,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "sentence": state.get("sentence"),
         "page": (page := folder.page() or None),
         "resume": None if page else _next_step(folder, state["state"], table),
-        "warnings": state.get("warnings", []),
+        "warnings": [*state.get("warnings", []), *differing(table.get("files", {}))],
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
         "test": _accuracy(folder, "test", "macro_f1"),
@@ -70,6 +71,7 @@ def _next_step(folder: RunFolder, state: str, table: Mapping[str, Any]) -> str |
     if state == "waiting" and table["labeler"] == "file":
         return f"stacksl answer {folder.path} FILE..."
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
+    goes_on |= state == "finished" and not folder.has_results()  # since an item was forgotten
     return f"stacksl resume {folder.path}" if goes_on else None
 
 
@@ -193,9 +195,10 @@ class Record:
             RunError: a Python object answered before, and none is given now.
         """
         before = spec.folder.read_state()
-        own = expect_labeler(spec.folder, labeler)
         if before.get("state") == "finished":  # nobody is asked any more
             own = before.get("labeler")
+        else:
+            own = expect_labeler(spec.folder, labeler)
         facts: dict[str, Any] = {
             "created": before.get("created", now()),
             "interruptions": list(before.get("interruptions", [])),

@@ -1,0 +1,65 @@
+"""The calls of a run to a model that answers: two rows each, of a request and of its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stacksl.errors import LedgerCorrupt
+from stacksl.ledger.store.schema import REQUESTS
+
+if TYPE_CHECKING:
+    from stacksl.ledger.store.database import Store
+
+
+def write_request(store: Store, row: Mapping[str, Any]) -> None:
+    """Append a row, in the open transaction."""
+    last = store.select(REQUESTS, ("place",), "ORDER BY place DESC LIMIT 1")
+    place = last[0][0] + 1 if last else 1
+    store.insert(REQUESTS, [{"place": place, "content": json.dumps(row)}])
+
+
+def read_requests(store: Store) -> list[dict[str, Any]]:
+    """All rows, in the order in which they happened.
+
+    Raises:
+        LedgerCorrupt: one is damaged.
+    """
+    return [row for _, row in _rows(store)]
+
+
+def erase_requests(store: Store, item: str) -> None:
+    """Remove the calls about an item, and the content of those that had it as an example.
+
+    The cost of the latter stays. In the open transaction.
+    """
+    rows = _rows(store)
+    shown = {row["call"] for _, row in rows if item in row.get("shots", ())}
+    for place, row in rows:
+        if row["item"] == item:
+            store.connection.execute("DELETE FROM requests WHERE place = ?", (place,))
+        elif row["call"] in shown:
+            if "request" in row:
+                row |= {"request": {}, "shots": [each for each in row["shots"] if each != item]}
+            else:
+                row |= {"answer": "", "why": "an example in it was forgotten"}
+            store.connection.execute(
+                "UPDATE requests SET content = ? WHERE place = ?", (json.dumps(row), place)
+            )
+
+
+def _rows(store: Store) -> list[tuple[int, dict[str, Any]]]:
+    found = []
+    for place, content in store.select(REQUESTS, ("place", "content"), "ORDER BY place"):
+        try:
+            row = json.loads(content)
+            (row["call"], row["item"], row["slot"])
+            (row["order"], row["way"], row["shots"]) if "request" in row else row["answer"]
+        except (ValueError, KeyError, TypeError) as fault:
+            raise LedgerCorrupt(
+                f"row {place} of the requests in {store.name} is damaged: restore the file from a"
+                " copy"
+            ) from fault
+        found.append((place, row))
+    return found

@@ -1,0 +1,303 @@
+"""What a run was given: its items with their texts, its test rows, its bank, and rejected rows.
+
+They are written once, when the run is made or items are added, and read from here alone. Each row
+of an item or a test has a salted hash, its commitment; the settings hold a digest of all of them
+and the chain one of the settings, so that an edit by hand is found. A forgotten row keeps its
+commitment, which reveals nothing without the salt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.ledger.events import canonical, tombstone
+from stacksl.ledger.purchases import ItemRecord
+from stacksl.ledger.store.schema import BANK, ITEMS, REJECTED, TEST, Table
+
+if TYPE_CHECKING:
+    from stacksl.ledger.store.database import Store
+
+_CONTENT: Final = ("id", "size", "part", "prompt", "candidates", "answer", "unknown", "model")
+_KEPT: Final = ("place", "surrogate", "commitment", "size", "part")  # also of a forgotten row
+_PERSONAL: Final = tuple(name for name in _CONTENT if name not in _KEPT)
+CLEARED: Final = ", ".join(f"{name} = NULL" for name in ("salt", *_PERSONAL))
+"""SQL that clears a forgotten row; what else it has reveals nothing."""
+_BLOCK: Final = 4096
+_TWICE: Final = "item ids should be unique, got '{}' twice: give each new item an id of its own"
+_DAMAGED: Final = (
+    "a row of the items, the test or the bank was edited or damaged: restore the run's database"
+    " from a copy"
+)
+_PAGE: Final = "WHERE place > ? ORDER BY place LIMIT 4096"
+
+
+class RejectedRow(NamedTuple):
+    """A row of a file that could not be used: its number and id, and why."""
+
+    part: int
+    row: int
+    id: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a new run has beside its items: test rows, a bank (texts, ids), rejected rows."""
+
+    test: Iterable[ItemRecord] = ()
+    bank: Sequence[tuple[str, Sequence[str]]] = ()
+    rejected: Sequence[RejectedRow] = ()
+
+
+def write_items(store: Store, records: Iterable[ItemRecord]) -> int:
+    """Append items, in the open transaction; gives how many there were.
+
+    Raises:
+        LedgerError: an id appears twice, or belongs to another item of the run.
+    """
+    rows = _Rows(records, _count(store, "items"))
+    try:
+        for block in rows.blocks():
+            store.insert_many(ITEMS, block)
+    except sqlite3.IntegrityError as fault:
+        raise LedgerError(_TWICE.format(rows.last)) from fault
+    return rows.count
+
+
+def expect_unique(store: Store) -> None:
+    """Check that no two items of a new run have one id.
+
+    Raises:
+        LedgerError: two have.
+    """
+    query = "SELECT id FROM items GROUP BY id HAVING count(*) > 1 LIMIT 1"
+    for (id,) in store.connection.execute(query):
+        raise LedgerError(_TWICE.format(id))
+
+
+def write_given(store: Store, given: Given) -> None:
+    """Write what a new run has beside its items, in the open transaction."""
+    for block in _Rows(given.test, 0).blocks():
+        store.insert_many(TEST, block)
+    bank = ((place, text, json.dumps(names)) for place, (text, names) in enumerate(given.bank))
+    store.insert_many(BANK, bank)
+    write_rejected(store, given.rejected)
+
+
+def write_rejected(store: Store, rows: Iterable[RejectedRow]) -> None:
+    """Append rows that could not be used, in the open transaction."""
+    first = _count(store, "rejected")
+    store.insert_many(REJECTED, ((place, *row) for place, row in enumerate(rows, first)))
+
+
+def _count(store: Store, table: str) -> int:
+    return int(store.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of a table of items from its records; `last` is the id of the one before."""
+
+    records: Iterable[ItemRecord]
+    first: int
+    last: str = ""
+    count: int = 0
+
+    def blocks(self) -> Iterator[Iterator[tuple[object, ...]]]:
+        """Some thousands of rows at a time: place, surrogate, salt, commitment and content."""
+        records = iter(self.records)
+        while block := list(islice(records, _BLOCK)):
+            noise = os.urandom(24 * len(block)).hex()
+            yield self._block(block, noise)
+
+    def _block(self, block: list[ItemRecord], noise: str) -> Iterator[tuple[object, ...]]:
+        for start, record in zip(range(0, len(noise), 48), block, strict=True):
+            self.last = record.id
+            listed, surrogate = record.candidates, noise[start : start + 16]
+            salt = noise[start + 16 : start + 48]
+            values = (
+                record.id,
+                record.size,
+                record.part,
+                record.prompt,
+                None if listed is None else json.dumps(list(listed)),
+                record.answer,
+                record.unknown,
+                record.model,
+            )
+            place = self.first + self.count
+            yield (place, surrogate, salt, _commitment(salt, values), *values)
+            self.count += 1
+
+
+def read_items(store: Store) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
+    """Yield the id of each item in order, what is kept of it, its part and K, in blocks.
+
+    A forgotten item has the id of its tombstone, and nothing else is kept of it.
+    """
+    return _records(store, ITEMS)
+
+
+def _records(
+    store: Store, table: Table
+) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
+    for page in _pages(store, table, ("surrogate", "salt", *_CONTENT)):
+        yield [_read(surrogate, salt, *values) for surrogate, salt, *values in page]
+
+
+def _read(
+    surrogate: str,
+    salt: str | None,
+    id: str | None,
+    size: int | None,
+    part: int,
+    prompt: str | None,
+    listed: str | None,
+    answer: int | None,
+    unknown: str | None,
+    model: int | None,
+) -> tuple[str, ItemRecord | None, int, int | None]:
+    if salt is None:
+        return tombstone(surrogate), None, part, size
+    candidates = None if listed is None else _list_in(listed)
+    if id is None or prompt is None:
+        raise LedgerCorrupt(_DAMAGED)
+    return id, ItemRecord(id, prompt, size, candidates, answer, unknown, model, part), part, size
+
+
+def _list_in(text: str) -> list[Any]:
+    """A list that a row holds as JSON.
+
+    Raises:
+        LedgerCorrupt: it holds none.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise LedgerCorrupt(_DAMAGED)
+    return found
+
+
+def read_test(store: Store) -> Iterator[ItemRecord]:
+    """Yield the test rows that were not forgotten, in order."""
+    for _, kept, *_ in chain.from_iterable(_records(store, TEST)):
+        if kept is not None:
+            yield kept
+
+
+def read_bank(store: Store) -> list[tuple[str, list[str]]]:
+    """The texts of the bank with their ids, in order; none where there is no bank."""
+    rows = store.select(BANK, ("text", "names"), "ORDER BY place")
+    return [(text, _list_in(names)) for text, names in rows]
+
+
+def read_rejected(store: Store) -> list[RejectedRow]:
+    """The rows that could not be used, in order."""
+    columns = ("part", "row", "id", "reason")
+    return [RejectedRow(*row) for row in store.select(REJECTED, columns, "ORDER BY place")]
+
+
+def _pages(store: Store, table: Table, columns: Sequence[str]) -> Iterator[list[Any]]:
+    """Yield the rows of a table in order, some thousands at a time."""
+    after = -math.inf
+    while page := store.select(table, ("place", *columns), _PAGE, after):
+        if page[-1][0] <= after:  # of a damaged table, which would be read for ever
+            raise LedgerCorrupt(_DAMAGED)
+        yield [row[1:] for row in page]
+        after = page[-1][0]
+
+
+def erase_given(store: Store, surrogate: str) -> None:
+    """Clear test rows with an item's prompt, and its id in rejected rows, in the open transaction.
+
+    The item itself must be there still.
+    """
+    item = "(SELECT {} FROM items WHERE surrogate = ?)"
+    store.connection.execute(
+        f"UPDATE test SET {CLEARED} WHERE prompt = {item.format('prompt')}",
+        (surrogate,),
+    )
+    store.connection.execute(
+        f"UPDATE rejected SET id = NULL WHERE id = {item.format('id')}", (surrogate,)
+    )
+
+
+def digest_of_rows(store: Store) -> str:
+    """The SHA-256, hexadecimal, of the bank and of what forgetting leaves of items and test."""
+    whole = sha256()
+    for table in (ITEMS, TEST):
+        whole.update(table.name.encode())
+        for page in _pages(store, table, _KEPT):
+            whole.update(f"{canonical(page)[1:-1]},".encode())
+    whole.update(canonical(store.select(BANK, (), "ORDER BY place")).encode())
+    return whole.hexdigest()
+
+
+def expect_rows(store: Store, digest: object) -> None:
+    """Compare each row with its commitment, and all of them with their `digest`.
+
+    Raises:
+        LedgerCorrupt: a row was edited, added or removed.
+    """
+    for table in (ITEMS, TEST):
+        rows = chain.from_iterable(_pages(store, table, ("commitment", "salt", *_CONTENT)))
+        for place, (commitment, salt, *values) in enumerate(rows):
+            if not _is_whole(commitment, salt, values):
+                raise LedgerCorrupt(
+                    f"row {place + 1} of the table '{table.name}' in {store.name} was edited or"
+                    " damaged: restore the file from a copy"
+                )
+    expect_all_rows(store, digest)
+
+
+def _is_whole(commitment: str, salt: str | None, values: Sequence[object]) -> bool:
+    """Whether a row is as it was written, or as forgetting leaves it."""
+    if salt is not None:
+        return _commitment(salt, values) == commitment
+    left = dict(zip(_CONTENT, values, strict=True))
+    return all(left[name] is None for name in _PERSONAL)
+
+
+def expect_all_rows(store: Store, digest: object) -> None:
+    """Compare all rows with their `digest`, but none with its commitment.
+
+    Raises:
+        LedgerCorrupt: a row was added, removed or moved.
+    """
+    if digest_of_rows(store) != digest:
+        raise LedgerCorrupt(
+            f"rows of the items, the test or the bank in {store.name} were added, removed or"
+            " edited: restore the file from a copy"
+        )
+
+
+def _commitment(salt: str, values: Sequence[object]) -> str:
+    """The salted hash of a row, by its values in their order."""
+    return salted(salt, json.dumps(values))
+
+
+def salted(salt: str, content: str) -> str:
+    """The SHA-256 of a salt and a text, hexadecimal.
+
+    Raises:
+        LedgerCorrupt: the salt is damaged.
+    """
+    try:
+        noise = bytes.fromhex(salt)
+    except (TypeError, ValueError):
+        raise LedgerCorrupt(
+            "the salt of an item should be hexadecimal digits, but is not: the ledger is damaged, "
+            "restore the file from a copy"
+        ) from None
+    return sha256(noise + content.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,280 @@
+"""The items of a run as its database keeps them: what is written of them, and how they are read.
+
+The files that a user names are read once, when the run is made or items are added. From then on the
+database alone says what the items are; `differing` names the files that have changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from stacksl.data import Bank, Dataset
+from stacksl.data.dataset import Rejected
+from stacksl.errors import LedgerCorrupt
+from stacksl.ledger.purchases import ItemRecord
+from stacksl.ledger.store.database import Store, opened
+from stacksl.ledger.store.rows import (
+    Given,
+    RejectedRow,
+    read_bank,
+    read_items,
+    read_rejected,
+    read_test,
+)
+from stacksl.runs.items.reading import Reading, read_again
+from stacksl.runs.items.sources import More, Part, Sources
+from stacksl.runs.settings.fields import Settings
+from stacksl.runs.storage.folder import RunFolder
+from stacksl.types import Item
+
+FORGOTTEN = "(forgotten)"  # the prompt of a forgotten item, which keeps its place
+ASIDE, ASIDE_AT_FIRST = "aside", "aside_at_first"  # facts: see `Sources.stays`
+
+
+# What is written ------------------------------------------------------------------------------
+
+
+def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
+    """The items of the parts from number `first` on, as the database keeps them."""
+    for number in range(first, len(sources.parts)):
+        data = sources.parts[number].data
+        for row, item in zip(sources.rows[number], data.items, strict=True):
+            said = sources.said[row] if row < len(sources.said) else -1
+            size = len(sources.began or item.candidates)  # the ledger counts classes added since
+            record = _record(item, data, sources.bank)
+            yield replace(record, size=size, part=number, model=None if said < 0 else said)
+
+
+def given_of(sources: Sources) -> Given:
+    """What a new run has beside its items."""
+    test, bank = sources.test, sources.bank
+    return Given(
+        () if test is None else [_record(item, test, bank) for item in test.items],
+        () if bank is None else _named(bank),
+        rejected_of(sources),
+    )
+
+
+def _named(bank: Bank) -> list[tuple[str, list[str]]]:
+    """The texts of a bank, each with the ids that name it."""
+    names: list[list[str]] = [[] for _ in bank.texts]
+    for name, place in bank.places.items():
+        if name != bank.texts[place]:
+            names[place].append(name)
+    return list(zip(bank.texts, names, strict=True))
+
+
+def rejected_of(sources: Sources, first: int = 0) -> list[RejectedRow]:
+    """The rows that could not be used of the parts from number `first` on."""
+    return [
+        RejectedRow(number, each.row, each.id and _plain(each.id), _plain(each.reason))
+        for number in range(first, len(sources.parts))
+        for each in sources.parts[number].data.rejected
+    ]
+
+
+def _record(item: Item, data: Dataset, bank: Bank | None) -> ItemRecord:
+    own: list[str] | list[int] | None = None
+    if data.classes is None:
+        texts = item.candidates
+        own = [*texts] if bank is None else [bank.places[text] for text in texts]
+    answer, unknown = data.answers.get(item.id), data.unknown.get(item.id)
+    return ItemRecord(item.id, item.prompt, len(item.candidates), own, answer, unknown)
+
+
+def _plain(text: str) -> str:
+    """The text without what bad bytes of a file became, which no database takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+# What is read ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The items of one part as they are read."""
+
+    items: list[Item] = field(default_factory=list)
+    answers: dict[str, int] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+
+
+def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]) -> Sources:
+    """All items of a run, with its test set, bank and classes.
+
+    Args:
+        folder: of the run.
+        settings: of the run.
+        table: all that the run is made with.
+
+    Raises:
+        LedgerError: the database cannot be read.
+    """
+    classes = folder.classes()
+    names = None if classes is None else classes.names
+    with opened(folder.database, readonly=True) as store, store.reading():
+        bank = _bank(store)
+        rejected = read_rejected(store)
+        test = [*read_test(store)]
+        found, gone, said = _items(store, names, bank)
+    kinds = kinds_of(settings, table)
+    parts = tuple(
+        Part(kind, _dataset(rows, names, table, number, rejected))
+        for number, (kind, rows) in enumerate(
+            (kind, found.get(number, _Rows())) for number, kind in enumerate(kinds)
+        )
+    )
+    began = table.get("classes_began")
+    return Sources(
+        parts,
+        _tested(test, names, bank, table),
+        classes,
+        len(kinds) - len(table.get("more", ())),
+        frozenset(gone),
+        frozenset(table.get(ASIDE, ())),
+        frozenset(table.get(ASIDE_AT_FIRST, ())),
+        None if began is None or names is None else names[:began],
+        bank,
+        tuple(said) if settings.model_labels is not None else (),
+    )
+
+
+def kinds_of(settings: Settings, table: Mapping[str, Any]) -> list[Literal["pool", "owned"]]:
+    """What each part of a run is: the data, owned labels, and the files that were added."""
+    owned: list[Literal["pool", "owned"]] = [] if settings.owned is None else ["owned"]
+    return ["pool", *owned, *(More(*each).kind for each in table.get("more", ()))]
+
+
+def _items(
+    store: Store, names: tuple[str, ...] | None, bank: Bank | None
+) -> tuple[dict[int, _Rows], list[str], list[int]]:
+    """The items by part, the ids of forgotten ones, and what a model said of each."""
+    places = {name: place for place, name in enumerate(names or ())}
+    parts: dict[int, _Rows] = {}
+    gone, said = [], []
+    for id, kept, part, size in chain.from_iterable(read_items(store)):
+        rows = parts.setdefault(part, _Rows())
+        said.append(-1 if kept is None or kept.model is None else kept.model)
+        if kept is None:
+            gone.append(id)
+            options = tuple(f"option {number}" for number in range(1, (size or 0) + 1))
+            rows.items.append(Item(id, FORGOTTEN, names or options))
+            continue
+        rows.items.append(Item(id, kept.prompt, _candidates(kept, names, bank)))
+        answer = kept.answer
+        if kept.unknown is not None:
+            answer = places.get(kept.unknown)  # of a class that was added since
+            if answer is None:
+                rows.unknown[id] = kept.unknown
+        if answer is not None:
+            rows.answers[id] = answer
+    return parts, gone, said
+
+
+def _candidates(
+    kept: ItemRecord, names: tuple[str, ...] | None, bank: Bank | None
+) -> tuple[str, ...]:
+    if kept.candidates is None:
+        return names or ()
+    if bank is None:
+        return tuple(map(str, kept.candidates))
+    try:
+        return tuple(bank.texts[int(place)] for place in kept.candidates)
+    except (IndexError, ValueError, TypeError):
+        raise LedgerCorrupt(
+            "the candidates of an item should be places in the run's bank of answers, but are not:"
+            " the database was edited or damaged, restore run.db from a copy"
+        ) from None
+
+
+def _dataset(
+    rows: _Rows,
+    names: tuple[str, ...] | None,
+    table: Mapping[str, Any],
+    number: int,
+    rejected: Iterable[RejectedRow],
+) -> Dataset:
+    return Dataset(
+        name=str(table["data_name"]),
+        format=str(table["data_format"]) if number == 0 else "",
+        items=tuple(rows.items),
+        answers=rows.answers,
+        classes=names,
+        columns=dict(table["columns"]),
+        rejected=tuple(
+            Rejected(each.row, each.id, each.reason) for each in rejected if each.part == number
+        ),
+        unknown=rows.unknown,
+    )
+
+
+def _tested(
+    test: list[ItemRecord],
+    names: tuple[str, ...] | None,
+    bank: Bank | None,
+    table: Mapping[str, Any],
+) -> Dataset | None:
+    if "test_name" not in table:
+        return None
+    items = tuple(Item(row.id, row.prompt, _candidates(row, names, bank)) for row in test)
+    answers = {row.id: row.answer for row in test if row.answer is not None}
+    return Dataset(table["test_name"], table["data_format"], items, answers, names)
+
+
+def _bank(store: Store) -> Bank | None:
+    rows = read_bank(store)
+    places = {name: place for place, (_, names) in enumerate(rows) for name in names}
+    texts = tuple(text for text, _ in rows)
+    places |= {text: place for place, text in enumerate(texts)}
+    return Bank(texts, places) if rows else None
+
+
+def read_like_run(
+    folder: RunFolder, model: Reading, path: str | Path, given: Mapping[str, str] | None
+) -> Dataset:
+    """A file to predict or evaluate on; see `reading.read_again`."""
+    table = folder.resolved()
+    known = {name: table[name] for name in Settings.model_fields if name in table}
+    with opened(folder.database, readonly=True) as store:
+        bank = _bank(store)
+    return read_again(Settings.model_construct(**known), model, path, bank, given)
+
+
+# The user's files -----------------------------------------------------------------------------
+
+
+def _stamp_of(path: str) -> list[Any] | None:
+    """Size, time of change and SHA-256 of a file, to tell whether it changes; None without one."""
+    place = Path(path)
+    if not place.is_file():
+        return None
+    about = place.stat()
+    with place.open("rb") as file:
+        digest = sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return [about.st_size, about.st_mtime_ns, digest.hexdigest()]
+
+
+def stamps_of(paths: Iterable[str]) -> dict[str, list[Any]]:
+    """The stamp of each path that names a file."""
+    return {path: stamp for path in paths if (stamp := _stamp_of(path)) is not None}
+
+
+def differing(stamps: Mapping[str, list[Any]]) -> list[str]:
+    """A sentence for each file of a run that was changed, moved or deleted since it was read."""
+    found = []
+    for path, (size, time, digest) in stamps.items():
+        place = Path(path)
+        if not place.is_file():
+            found.append(f"{path} was moved or deleted since the run read it")
+        elif place.stat().st_size != size or (
+            place.stat().st_mtime_ns != time and (_stamp_of(path) or ["", "", ""])[2] != digest
+        ):
+            found.append(f"{path} was changed since the run read it")
+    return [f"{each}; the run goes on with the items that it has" for each in found]
