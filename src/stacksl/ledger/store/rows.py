@@ -284,7 +284,7 @@ def expect_all_rows(store: Store, digest: object) -> None:
 
 def _commitment(salt: str, values: Sequence[object]) -> str:
     """The salted hash of a row, by its values in their order."""
-    return salted(salt, json.dumps(values))
+    return salted(salt, ascii(tuple(values)))  # alike in every version, and quicker than JSON
 
 
 def salted(salt: str, content: str) -> str:

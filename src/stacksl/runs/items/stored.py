@@ -7,7 +7,7 @@ database alone says what the items are; `differing` names the files that have ch
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -45,16 +45,18 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
         data = sources.parts[number].data
         for row, item in zip(sources.rows[number], data.items, strict=True):
             said = sources.said[row] if row < len(sources.said) else -1
+            model = None if said < 0 else said
             size = len(sources.began or item.candidates)  # the ledger counts classes added since
-            record = _record(item, data, sources.bank)
-            yield replace(record, size=size, part=number, model=None if said < 0 else said)
+            yield _record(item, data, sources.bank, size, model, number)
 
 
 def given_of(sources: Sources) -> Given:
     """What a new run has beside its items."""
     test, bank = sources.test, sources.bank
     return Given(
-        () if test is None else [_record(item, test, bank) for item in test.items],
+        ()
+        if test is None
+        else [_record(item, test, bank, len(item.candidates)) for item in test.items],
         () if bank is None else _named(bank),
         rejected_of(sources),
     )
@@ -78,13 +80,20 @@ def rejected_of(sources: Sources, first: int = 0) -> list[RejectedRow]:
     ]
 
 
-def _record(item: Item, data: Dataset, bank: Bank | None) -> ItemRecord:
+def _record(
+    item: Item,
+    data: Dataset,
+    bank: Bank | None,
+    size: int,
+    model: int | None = None,
+    part: int = 0,
+) -> ItemRecord:
     own: list[str] | list[int] | None = None
     if data.classes is None:
         texts = item.candidates
         own = [*texts] if bank is None else [bank.places[text] for text in texts]
     answer, unknown = data.answers.get(item.id), data.unknown.get(item.id)
-    return ItemRecord(item.id, item.prompt, len(item.candidates), own, answer, unknown)
+    return ItemRecord(item.id, item.prompt, size, own, answer, unknown, model, part)
 
 
 def _plain(text: str) -> str:
