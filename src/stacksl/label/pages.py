@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacksl.data import Classes
 from stacksl.label.access import OWNER
-from stacksl.labelers.sheets.cells import visible
+from stacksl.labelers.sheets.cells import LETTERED, sign, visible
 from stacksl.labelers.sheets.rows import Asked
-from stacksl.labelers.sheets.signs import LETTERED, sign
 from stacksl.report.wording import money
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from stacksl.errors import LedgerError
-from stacksl.ledger.accounts import Pending
+from stacksl.ledger.accounts import Key, Pending, State
 from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import (
     Answer,
@@ -19,7 +19,6 @@ from stacksl.ledger.purchases import (
     whole,
     whole_answer,
 )
-from stacksl.ledger.state import Key, State
 from stacksl.ledger.transactions import (
     lease,
     record_answer,

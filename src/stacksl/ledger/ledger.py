@@ -18,9 +18,8 @@ from stacksl.ledger.events import Row, canonical, owned_decision
 from stacksl.ledger.journal import Beginning, Journal, Terms
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt, Said
 from stacksl.ledger.queries import LedgerReader
-from stacksl.ledger.store.database import Store, expect_file
+from stacksl.ledger.store.database import Store, expect_file, expect_format
 from stacksl.ledger.store.rows import RejectedRow
-from stacksl.ledger.store.schema import expect_format
 from stacksl.ledger.store.settings import ClassRow, Setting
 from stacksl.ledger.transactions import lease, post, received, release, renewal, settle
 from stacksl.types import Decision, Label

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Self, get_args
 
-from stacksl.ledger.accounts import Accounts
+from stacksl.ledger.accounts import Accounts, State
 from stacksl.ledger.events import Row, tombstone, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
@@ -20,7 +20,6 @@ from stacksl.ledger.purchases import (
     Said,
     Word,
 )
-from stacksl.ledger.state import State
 from stacksl.ledger.store.arrays import Saved, read_arrays
 from stacksl.ledger.store.database import Store
 

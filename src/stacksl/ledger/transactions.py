@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import get_args
 
 from stacksl.errors import LabelerError, LedgerError
-from stacksl.ledger.accounts import Pending
+from stacksl.ledger.accounts import Key, Pending, State
 from stacksl.ledger.events import canonical, certificate
 from stacksl.ledger.purchases import (
     Answer,
@@ -21,7 +21,6 @@ from stacksl.ledger.purchases import (
     whole,
     whole_answer,
 )
-from stacksl.ledger.state import Key, State
 from stacksl.types import Decision
 
 _REASONS = ("expired", "refused", "forgotten", *(f"skipped: {why}" for why in get_args(Skip)))

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stacksl.labelers.sheets.cells import guarded, visible
+from stacksl.labelers.sheets.cells import guarded, sign, visible
 from stacksl.labelers.sheets.meaning import Meaning, Misread, _loose, understood
-from stacksl.labelers.sheets.signs import sign
 from stacksl.labelers.sheets.writing import listed
 
 YES_NO = ("yes, at once", "No", "later")

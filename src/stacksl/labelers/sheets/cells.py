@@ -1,4 +1,4 @@
-"""A text as a cell that a spreadsheet shows and neither runs nor rewrites, and back.
+"""A text as a cell that a spreadsheet shows and neither runs nor rewrites, and back; its sign.
 
 A cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return may be run as a formula; one
 that reads as a number, a date or a truth value is rewritten. Such a cell gets an apostrophe
@@ -9,7 +9,13 @@ breaks, quoted or not: there a no-break space is put before the sign. `plain` re
 from __future__ import annotations
 
 import re
+import unicodedata
+from functools import lru_cache
 
+LETTERED = 26  # options that have letters; with more of them, all have numbers
+
+_LETTER = re.compile(r"[a-z]", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)*")
 LIMIT = 32_767  # UTF-16 units that a cell of Excel holds
 _BREAKS = 253  # line breaks that it holds
 _ROOM = 200  # UTF-16 units kept free for the words that say where the text goes on
@@ -84,3 +90,31 @@ def shortened(cell: str, words: str) -> str:
     lines = "\n".join(cell.split("\n")[: _BREAKS - 2])
     units = lines.encode("utf-16-le")[: 2 * (LIMIT - _ROOM)]
     return units.decode("utf-16-le", errors="ignore") + "\n" + words
+
+
+def sign(position: int, options: tuple[str, ...]) -> str:
+    """The mark of the option at the 0-based `position`: `A` to `Z`, or its number from 1.
+
+    Example:
+        >>> sign(1, ("yes", "no")), sign(1, ("B", "A"))
+        ('B', '2')
+    """
+    return chr(ord("A") + position) if has_letters(options) else str(position + 1)
+
+
+@lru_cache(maxsize=64)
+def has_letters(options: tuple[str, ...]) -> bool:
+    """Whether the options have letters before them: not if they are letters, or too many."""
+    texts = (spaced(text) for text in options)
+    return len(options) <= LETTERED and not all(_LETTER.fullmatch(text) for text in texts)
+
+
+@lru_cache(maxsize=64)
+def bare_numbers(options: tuple[str, ...]) -> bool:
+    """Whether a number without a bracket may mean a position: not where all texts are numbers."""
+    return not all(_NUMBER.fullmatch(spaced(text)) for text in options)
+
+
+def spaced(text: str) -> str:
+    """The text as answers are compared with it: composed, and with single spaces."""
+    return " ".join(unicodedata.normalize("NFC", visible(text)).split())

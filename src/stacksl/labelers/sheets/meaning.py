@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
-from stacksl.labelers.sheets.cells import plain, visible
+from stacksl.labelers.sheets.cells import bare_numbers, has_letters, plain, sign, spaced, visible
 from stacksl.labelers.sheets.rows import Said
-from stacksl.labelers.sheets.signs import bare_numbers, has_letters, sign, spaced
 
 _NONE = re.compile(r"\[?none(?: of (?:these|them|the above))?\]?(?:\s*[:：](.*))?", re.I | re.S)
 _AMBIGUOUS = re.compile(r"\[?(?:ambiguous|\?+)\]?", re.I)

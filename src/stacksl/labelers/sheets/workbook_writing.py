@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from stacksl.labelers.sheets.cells import visible
+from stacksl.labelers.sheets.cells import has_letters, sign, visible
 from stacksl.labelers.sheets.meaning import is_taken
 from stacksl.labelers.sheets.rows import COLUMNS
-from stacksl.labelers.sheets.signs import has_letters, sign
 
 if TYPE_CHECKING:
     from openpyxl import Workbook

@@ -11,10 +11,17 @@ from pathlib import Path
 from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.files.atomic import replace_file
-from stacksl.labelers.sheets.cells import guarded, is_too_long, shortened, visible
+from stacksl.labelers.sheets.cells import (
+    LETTERED,
+    bare_numbers,
+    guarded,
+    is_too_long,
+    shortened,
+    sign,
+    visible,
+)
 from stacksl.labelers.sheets.meaning import is_taken
 from stacksl.labelers.sheets.rows import COLUMNS, Asked
-from stacksl.labelers.sheets.signs import LETTERED, bare_numbers, sign
 from stacksl.labelers.sheets.workbook_writing import CLASSES, workbook
 
 _MARK = "\ufeff"  # tells Excel that the file is UTF-8

@@ -16,7 +16,7 @@ from stacksl.files.atomic import sync_folder
 from stacksl.ledger.events import Entry
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.chain import Link
-from stacksl.ledger.store.schema import EVENTS, Table, expect_format
+from stacksl.ledger.store.schema import EVENTS, FORMAT, FORMAT_TABLE, KINDS, Table
 
 _PAGE: Final = 4096
 _READERS: Final = 500  # milliseconds to wait for readers before the log is truncated
@@ -100,7 +100,7 @@ class Store:
     def select(
         self, table: Table, columns: Sequence[str] = (), rest: str = "", *values: object
     ) -> list[Any]:
-        """Rows as tuples, each checked by `Table.typed`.
+        """Rows as tuples, each with values of the types of its columns.
 
         Args:
             table: what to read.
@@ -111,7 +111,7 @@ class Store:
         columns = columns or tuple(table.columns)
         query = f"SELECT {', '.join(columns)} FROM {table.name} {rest}"
         with self.sentences():
-            return table.typed(columns, self.connection.execute(query, values))
+            return _typed(table, columns, self.connection.execute(query, values))
 
     def insert(self, table: Table, rows: Iterable[Mapping[str, object]]) -> None:
         """Insert rows, each with a value for every column by its name, in the open transaction."""
@@ -226,6 +226,45 @@ class Store:
             self.connection.rollback()
             self.empty_log()
             self.connection.close()
+
+
+def _typed(table: Table, columns: Sequence[str], rows: Iterable[Any]) -> list[Any]:
+    """The `rows`, after a check that their values have the types of their `columns`.
+
+    SQLite accepts a text in a column of integers, so a damaged file can hold one.
+
+    Raises:
+        LedgerCorrupt: naming the table and the column.
+    """
+    found = list(rows)
+    for name, values in zip(columns, zip(*found, strict=True), strict=bool(found)):
+        if not KINDS[table.columns[name]][1].issuperset(map(type, values)):
+            raise LedgerCorrupt(
+                f"the column '{name}' of the ledger's table '{table.name}' holds a value of"
+                " another type: the file is damaged, restore it from a copy"
+            )
+    return found
+
+
+def expect_format(connection: sqlite3.Connection) -> None:
+    """Check that a database is a run's, of the format that this version reads.
+
+    Raises:
+        LedgerError: it is not a run's, or has another format.
+    """
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    if (EVENTS.name,) not in names:
+        raise LedgerError(
+            "expected a run's database, got one without its tables: name the run.db of a run"
+        )
+    known = (FORMAT_TABLE.name,) in names
+    rows = connection.execute("SELECT number FROM format").fetchall() if known else ()
+    number = next((number for (number,) in _typed(FORMAT_TABLE, ["number"], rows)), 0)
+    if number != FORMAT:
+        raise LedgerError(
+            f"the run's database has format {number}, this version of stacksl reads format"
+            f" {FORMAT}: use the version that wrote it"
+        )
 
 
 @contextmanager

@@ -9,11 +9,8 @@ the chain.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-from stacksl.errors import LedgerCorrupt, LedgerError
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 FORMAT: Final = 5
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
-_KINDS: Final[dict[str, tuple[str, set[type]]]] = {
+KINDS: Final[dict[str, tuple[str, set[type]]]] = {
     "int": ("INTEGER NOT NULL", {int}),
     "str": ("TEXT NOT NULL", {str}),
     "int?": ("INTEGER", {int, type(None)}),
@@ -40,28 +37,11 @@ class Table:
 
     def sql(self) -> str:
         """The statement that makes it."""
-        columns = ", ".join(f"{name} {_KINDS[kind][0]}" for name, kind in self.columns.items())
+        columns = ", ".join(f"{name} {KINDS[kind][0]}" for name, kind in self.columns.items())
         return f"CREATE TABLE {self.name} ({columns}, PRIMARY KEY ({self.key}))"
 
-    def typed(self, columns: Iterable[str], rows: Iterable[Any]) -> list[Any]:
-        """The `rows`, after a check that their values have the types of their `columns`.
 
-        SQLite accepts a text in a column of integers, so a damaged file can hold one.
-
-        Raises:
-            LedgerCorrupt: naming the table and the column.
-        """
-        columns, found = tuple(columns), list(rows)
-        for name, values in zip(columns, zip(*found, strict=True), strict=bool(found)):
-            if not _KINDS[self.columns[name]][1].issuperset(map(type, values)):
-                raise LedgerCorrupt(
-                    f"the column '{name}' of the ledger's table '{self.name}' holds a value of"
-                    " another type: the file is damaged, restore it from a copy"
-                )
-        return found
-
-
-_FORMAT_TABLE = Table("format", {"number": "int"}, "number")  # read before any other table
+FORMAT_TABLE = Table("format", {"number": "int"}, "number")  # read before any other table
 
 TERMS: Final = Table(
     "terms",
@@ -184,7 +164,7 @@ SESSIONS: Final = Table("sessions", {"digest": "str", "name": "str", "until": "i
 """Who is signed in on the page: the SHA-256 of a token, and when it ends, in seconds."""
 
 _TABLES: Final = (
-    _FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, BANK, REJECTED, NAMES,
+    FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, BANK, REJECTED, NAMES,
     TEXTS, HANDED, REQUESTS, SESSIONS, ERASING, EVENTS,
 )  # fmt: skip
 
@@ -215,24 +195,3 @@ def make_indexes(connection: sqlite3.Connection) -> None:
     """Create the indexes, in the open transaction: quicker once the items are written."""
     for number, columns in enumerate(_ONCE, start=1):
         connection.execute(f"CREATE UNIQUE INDEX once_{number} ON {columns}")
-
-
-def expect_format(connection: sqlite3.Connection) -> None:
-    """Check that a database is a run's, of the format that this version reads.
-
-    Raises:
-        LedgerError: it is not a run's, or has another format.
-    """
-    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    if (EVENTS.name,) not in names:
-        raise LedgerError(
-            "expected a run's database, got one without its tables: name the run.db of a run"
-        )
-    known = (_FORMAT_TABLE.name,) in names
-    rows = connection.execute("SELECT number FROM format").fetchall() if known else ()
-    number = next((number for (number,) in _FORMAT_TABLE.typed(["number"], rows)), 0)
-    if number != FORMAT:
-        raise LedgerError(
-            f"the run's database has format {number}, this version of stacksl reads format"
-            f" {FORMAT}: use the version that wrote it"
-        )

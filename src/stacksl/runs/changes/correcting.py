@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stacksl.errors import RunError
-from stacksl.labelers.sheets.signs import sign
+from stacksl.labelers.sheets.cells import sign
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Word
 from stacksl.runs.session.answering import spec_of_people
