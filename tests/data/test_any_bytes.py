@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stacksl.data import check, read, write, write_rejected
+from stacksl.data import check, read, write
 from stacksl.errors import DataError, SettingsError
 
 NAMES = ("x.csv", "x.tsv", "x.jsonl", "x.json", "x", "x.parquet")
@@ -125,7 +125,6 @@ def test_no_bytes_give_anything_but_items_or_a_sentence(
         return
     assert data.items
     folder = path.parent
-    assert write_rejected(data, folder / "rejected.jsonl") == len(data.rejected)
     assert write(data, folder / "again.jsonl") == len(data.items)
     again = read(folder / "again.jsonl", format="native", max_candidates=10**6)
     assert [(i.id, i.prompt, i.candidates) for i in again.items] == [

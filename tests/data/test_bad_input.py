@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stacksl.data import Dataset, Rejected, check, read, write, write_rejected
+from stacksl.data import Dataset, check, read, write
 from stacksl.errors import DataError, SettingsError, StackslError
 from stacksl.types import Item
 
@@ -237,14 +237,13 @@ def test_the_hub_without_its_extra_prints_the_pip_line(monkeypatch: pytest.Monke
         read("hf:nobody/nothing")
 
 
-def test_rejected_rows_are_written_whole_or_not_at_all(
+def test_items_are_written_whole_or_not_at_all(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = read(make("x.jsonl", rows(50, BAD["empty prompt"], BAD["bad encoding"])))
-    path = tmp_path / "rejected.jsonl"
-    assert write_rejected(data, path) == 2
-    written = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert [Rejected(**row) for row in written] == list(data.rejected)
+    path = tmp_path / "again.jsonl"
+    assert write(data, path) == len(data.items)
+    assert read(path, format="native").items == data.items
 
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -252,9 +251,9 @@ def test_rejected_rows_are_written_whole_or_not_at_all(
     before = path.read_bytes()
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(DataError, match="No space left"):
-        write_rejected(data, path)
+        write(data, path)
     assert path.read_bytes() == before
-    assert {p.name for p in tmp_path.iterdir()} == {"x.jsonl", "rejected.jsonl"}
+    assert {p.name for p in tmp_path.iterdir()} == {"x.jsonl", "again.jsonl"}
 
 
 printable = st.characters(codec="utf-8", exclude_categories=("C", "Z"), include_characters=" ")

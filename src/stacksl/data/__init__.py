@@ -6,7 +6,7 @@ from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.reading import as_written, read, rows_of
 from stacksl.data.sample import sample
 from stacksl.data.tables import table_of
-from stacksl.data.writing import TABLES, kind_of_table, write, write_rejected, write_table
+from stacksl.data.writing import TABLES, kind_of_table, write, write_table
 
 __all__ = [
     "TABLES",
@@ -25,6 +25,5 @@ __all__ = [
     "sample",
     "table_of",
     "write",
-    "write_rejected",
     "write_table",
 ]

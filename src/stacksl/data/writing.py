@@ -1,11 +1,11 @@
-"""Items, rejected rows and labelled tables to files, written atomically."""
+"""Items and labelled tables to files, written atomically."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,12 @@ def write(dataset: Dataset, path: str | Path) -> int:
     Raises:
         DataError: the file cannot be written; nothing is left half-written.
     """
-    return _write_lines(Path(path), native_rows(dataset))
-
-
-def write_rejected(dataset: Dataset, path: str | Path) -> int:
-    """Write the rows set aside as JSONL: `row, id, reason` each. Returns their number.
-
-    Raises:
-        DataError: the file cannot be written; nothing is left half-written.
-    """
-    rows = ({"row": r.row, "id": r.id, "reason": r.reason} for r in dataset.rejected)
-    return _write_lines(Path(path), rows)
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in native_rows(dataset)]
+    try:
+        replace_file(Path(path), "".join(lines).encode())
+    except OSError as error:
+        raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
+    return len(lines)
 
 
 def native_rows(dataset: Dataset) -> Iterator[Mapping[str, Any]]:
@@ -43,23 +38,6 @@ def native_rows(dataset: Dataset) -> Iterator[Mapping[str, Any]]:
         row = {"id": item.id, "prompt": item.prompt, "candidates": item.candidates}
         answer = dataset.answers.get(item.id)
         yield row if answer is None else {**row, "answer": answer}
-
-
-def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
-    lines = [json.dumps(_writable(row), ensure_ascii=False) + "\n" for row in rows]
-    try:
-        replace_file(path, "".join(lines).encode())
-    except OSError as error:
-        raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
-    return len(lines)
-
-
-def _writable(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row without lone surrogates, which a reason may quote from bad bytes."""
-    return {
-        key: value.encode(errors="replace").decode() if isinstance(value, str) else value
-        for key, value in row.items()
-    }
 
 
 def kind_of_table(path: str | Path) -> str:
