@@ -306,7 +306,7 @@ def test_more_items_and_forgotten_ones_go_with_it(made: Run, tmp_path: Path) -> 
     assert "one class more: 4 classes" in page
     assert f"'{asked[0]}'" not in repr(purchases(made))
     verify(made)
-    assert "lost_rounds" in made.replay()
+    assert made.replay()["after"] > 0
 
 
 def test_what_cannot_be_added_is_refused_before_anything_changes(

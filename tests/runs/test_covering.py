@@ -117,18 +117,22 @@ def test_a_decision_that_differs_is_found(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("learnt", [True, False])
-def test_a_forgotten_item_is_lost_to_all_later_rounds(tmp_path: Path, learnt: bool) -> None:
-    """Its features had a part in their statistics: they are compared from the saved arrays on."""
+def test_a_replay_begins_where_an_item_was_forgotten(tmp_path: Path, learnt: bool) -> None:
+    """Its features had a part in the statistics before: the rounds after it are played again."""
     answers = class_items(60)[1]
     with pytest.raises(KeyboardInterrupt):
         streamed(tmp_path, checkpoint_every=1000, labeler=Stopping(answers, 9))
     made = Run(tmp_path / "run")
     rounds = {str(row.item): row.round or 0 for row in rows_of(made, "round")}
+    before = rows_of(made, "round")[-1].seq
     item = next(name for name in list(rounds)[3:] if (name in learnt_of(made)) is learnt)
     forget(made.path, item)
     made.resume(labeler=Stopping(answers, None))
     assert made.status()["state"] == "finished"
-    assert made.replay()["lost_rounds"] == [(rounds[item], len(rounds))]
+    told = made.replay()
+    assert told["after"] >= before
+    assert told["rounds"] == 60
+    assert told["rows"] >= 60 - len(rounds)
 
 
 def test_several_answers_are_outstanding(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-"""Replay: the ledger rebuilds the learner bit for bit, and an edited decision is found."""
+"""A recorded run is played again bit for bit, and a decision or refit that differs is found."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,33 +15,60 @@ from stacksl.core import Hard, Learner, SharedBlock, make_scorer
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
 from stacksl.files import arrays
 from stacksl.ledger.events import Row
+from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import Answer
+from stacksl.runs.loop.choosers import Pool, Stream
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
-from stacksl.runs.session.replay import replay
+from stacksl.runs.session.playback import Playback
 from stacksl.types import Label
 
 from ..saved_arrays import drop
-from .conftest import class_items, game_of, streamed
+from .conftest import class_items, game_of, pooled, streamed
 
 
-class Refused(LinearTrainer):
-    """A trainer of runs that are never refitted."""
-
-    def replay(self, row: Row, after: int) -> None:
-        if row.event == "refit":
-            pytest.fail("a stream without refits has no refit row")
-        super().replay(row, after)
-
-
-def fresh(game: Game, folder: Path, trainer: type[LinearTrainer] = Refused, **given: Any) -> Game:
-    """A game with a learner that knows nothing yet, over the same ledger."""
+def playback(
+    game: Game,
+    folder: Path,
+    *,
+    after: int = 0,
+    saved: dict[str, Any] | None = None,
+    trainer: type[LinearTrainer] = LinearTrainer,
+    chooser: Stream | Pool | None = None,
+    **given: Any,
+) -> Playback:
+    """The record of a game, played by a learner that knows nothing or what was `saved`."""
     folder.mkdir()
     other = game_of(folder, class_items(40), **given)
     other.ledger.close()
-    made = trainer(other.examples, other.learner, game.ledger, on_the_way=False)
-    return replace(other, ledger=game.ledger, trainer=made)
+    chooser = chooser or Stream()
+    game.ledger.stand_at(after, stream=isinstance(chooser, Stream))
+    made = trainer(
+        other.examples, other.learner, game.ledger, on_the_way=not isinstance(chooser, Stream)
+    )
+    found = Playback(
+        ledger=game.ledger,
+        learner=other.learner,
+        labeler=other.labeler,
+        examples=other.examples,
+        trainer=made,
+        chooser=chooser,
+    )
+    found.remember()
+    if saved is not None:
+        found.set_state(saved)
+    found.play()
+    assert game.ledger.recorded is None
+    return found
+
+
+def same(one: Game, other: Game) -> bool:
+    """Whether two games have learnt the same, to the bit."""
+    mine, theirs = one.state(), other.state()
+    assert mine.keys() == theirs.keys()
+    equal = all(np.asarray(mine[k]).tobytes() == np.asarray(theirs[k]).tobytes() for k in mine)
+    return equal and one.examples.bought == other.examples.bought
 
 
 @pytest.fixture
@@ -50,69 +79,139 @@ def played(tmp_path) -> Game:
     return game
 
 
-def test_replay_gives_the_same_bits(played, tmp_path) -> None:
-    other = fresh(played, tmp_path / "b", budget=9)
-    effects = replay(played.ledger.rows(), other, after=0, compare=True)
-    assert effects == 40 + 9
-    mine, theirs = played.learner.state(), other.learner.state()
-    assert mine.keys() == theirs.keys()
-    assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
-    assert other.examples.bought == played.examples.bought
+def edited(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[Row, dict[str, Any]], dict[str, Any] | None]
+) -> None:
+    """Let ledgers read rows with other payloads, where `change` gives one."""
+    pages = Journal._pages
+
+    def read(self: Journal, *given: Any, **more: Any) -> Iterator[list[tuple[Row, Any]]]:
+        for page in pages(self, *given, **more):
+            found = []
+            for row, entry in page:
+                payload = change(row, dict(row.payload))
+                if payload is not None:
+                    text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+                    row, entry = replace(row, payload=payload), replace(entry, payload=text)
+                found.append((row, entry))
+            yield found
+
+    monkeypatch.setattr(Journal, "_pages", read)
 
 
-@pytest.mark.parametrize("cut", [1, 20, 60])
-def test_replay_from_the_middle_only_counts_what_came_before(played, tmp_path, cut) -> None:
+def test_a_record_gives_the_same_bits(played, tmp_path) -> None:
     rows = list(played.ledger.rows())
-    other = fresh(played, tmp_path / "b", budget=9)
-    replay(rows[:cut], other, after=0, compare=True)
-    bits = other.learner.state()
-    third = fresh(played, tmp_path / "c", budget=9)
-    third.learner.restore({name: np.array(array) for name, array in bits.items()})
-    replay(rows, third, after=rows[cut - 1].seq, compare=True)
-    mine, theirs = played.learner.state(), third.learner.state()
-    assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
-    assert third.examples.bought == played.examples.bought
+    assert same(playback(played, tmp_path / "b", budget=9), played)
+    assert list(played.ledger.rows()) == rows, "nothing is written twice"
+    played.ledger.verify()
+
+
+@pytest.mark.parametrize("rounds", [1, 10, 39])
+def test_the_rest_is_played_from_saved_arrays(tmp_path, rounds) -> None:
+    game = game_of(tmp_path, class_items(40), budget=9)
+    play = streamed(game)
+    for _ in range(rounds):
+        next(play)
+    saved = {name: np.array(array) for name, array in game.state().items()}
+    game.ledger.flush()
+    after = game.ledger.head.count
+    for _ in play:
+        pass
+    assert same(playback(game, tmp_path / "b", after=after, saved=saved, budget=9), game)
+
+
+def test_what_follows_the_record_is_written(played, tmp_path) -> None:
+    count = len(list(played.ledger.rows()))
+    other = playback(played, tmp_path / "b", budget=9)
+    other.ledger.set_budget(12, None, {"train": 11, "rounds": 44, "items": 40})
+    other.ledger.verify()
+    assert len(list(other.ledger.rows())) == count + 1
 
 
 @pytest.mark.parametrize(
-    "edit", [("statistic", 0.125), ("threshold", 9.0), ("choice", 2), ("state", [0.0, 1.0, 2.0])]
+    "edit", [("statistic", 0.125), ("threshold", 9.0), ("choice", None), ("state", [0.0, 1.0, 2.0])]
 )
-def test_a_decision_that_differs_is_named(played, tmp_path, edit) -> None:
-    rows = list(played.ledger.rows())
-    spot = next(n for n, row in enumerate(rows) if row.event == "round" and row.round == 17)
+def test_a_decision_that_differs_is_named(played, tmp_path, monkeypatch, edit) -> None:
     name, value = edit
-    if name == "choice":
-        value = (rows[spot].payload["choice"] + 1) % 3
-    rows[spot] = replace(rows[spot], payload={**rows[spot].payload, name: value})
-    other = fresh(played, tmp_path / "b", budget=9)
+
+    def change(row: Row, payload: dict[str, Any]) -> dict[str, Any] | None:
+        if row.event != "round" or row.round != 17:
+            return None
+        return payload | {name: (payload["choice"] + 1) % 3 if name == "choice" else value}
+
+    edited(monkeypatch, change)
     said = "round 17 was .* but the replay got .*status RUN --settings"
     with pytest.raises(RunError, match=said):
-        replay(rows, other, after=0, compare=True)
+        playback(played, tmp_path / "b", budget=9)
 
 
-def test_another_labels_learnt_changes_a_later_decision(played, tmp_path) -> None:
-    rows = list(played.ledger.rows())
-    spot = next(n for n, row in enumerate(rows) if row.event == "learnt")
-    index = (rows[spot].payload["index"] + 1) % 3
-    rows[spot] = replace(rows[spot], payload={"index": index})
-    other = fresh(played, tmp_path / "b", budget=9)
+def test_another_labels_learnt_changes_a_later_decision(played, tmp_path, monkeypatch) -> None:
+    spot = next(row.seq for row in played.ledger.rows() if row.event == "learnt")
+
+    def change(row: Row, payload: dict[str, Any]) -> dict[str, Any] | None:
+        return {"index": (payload["index"] + 1) % 3} if row.seq in (spot, spot - 1) else None
+
+    edited(monkeypatch, change)
     with pytest.raises(RunError, match="was recorded as"):
-        replay(rows, other, after=0, compare=True)
+        playback(played, tmp_path / "b", budget=9)
+
+
+def test_the_batches_and_refits_of_a_pool_are_made_again(tmp_path) -> None:
+    game = game_of(tmp_path, class_items(40), budget=30, ranks=True, batch=7)
+    for _ in pooled(game):
+        pass
+    rows = list(game.ledger.rows())
+    assert sum(row.event == "refit" for row in rows) > 2
+    assert same(playback(game, tmp_path / "b", chooser=Pool(), budget=30), game)
+    assert list(game.ledger.rows()) == rows
+
+
+def test_a_batch_that_differs_is_named(tmp_path, monkeypatch) -> None:
+    game = game_of(tmp_path, class_items(40), budget=30, ranks=True, batch=7)
+    for _ in pooled(game):
+        pass
+    monkeypatch.setattr(
+        "stacksl.runs.loop.choosers.most_covering",
+        lambda kernel, doubt, free, count: np.flatnonzero(free)[-count:],
+    )
+    with pytest.raises(RunError, match="round 2 was recorded .* the replay got a decision about another item"):
+        playback(game, tmp_path / "b", chooser=Pool(), budget=30)
+
+
+def test_batches_before_a_change_of_settings_are_taken_as_recorded(tmp_path, monkeypatch) -> None:
+    """The items, annotators and settings of that time are not known any more."""
+    game = game_of(tmp_path, class_items(40), budget=30, ranks=True, batch=7)
+    batches = pooled(game)
+    next(batches)
+    next(batches)
+    game.ledger.change_settings({})
+    for _ in batches:
+        pass
+    again: list[int] = []
+
+    class Counted(Pool):
+        def again(self, game: Game, recorded: Any) -> Any:
+            again.append(len(recorded))
+            return super().again(game, recorded)
+
+    assert same(playback(game, tmp_path / "b", chooser=Counted(), budget=30), game)
+    assert again == [7, 7, 2]
 
 
 def test_changed_terms_have_their_effect_in_order(played, tmp_path) -> None:
     ledger = played.ledger
+    saved = {name: np.array(array) for name, array in played.state().items()}
+    before = ledger.head.count
     ledger.set_budget(12, None, {"train": 11, "rounds": 44, "items": 40})
     ledger.add_class("more", 4)
     ledger.set_budget(13, None, {"train": 12, "rounds": 45, "items": 41})
-    rows = list(ledger.rows())
+    ledger.flush()
     found = []
-    for after in (0, rows[-2].seq):  # saved arrays hold the classes, not the budget
-        other = fresh(played, tmp_path / str(after), budget=9)
-        replay(rows, other, after=after, compare=True)
+    for after, arrays_ in ((0, None), (before, saved)):
+        other = playback(played, tmp_path / str(after), after=after, saved=arrays_, budget=9)
         learner = other.learner
         found.append((learner.budget, learner.horizon, other.examples.block[0].size))
-    assert found == [(12, 45, 4), (12, 45, 3)]
+    assert found == [(12, 45, 4)] * 2
 
 
 def test_audits_second_slots_and_other_answers_change_nothing_but_counts(tmp_path) -> None:
@@ -135,11 +234,13 @@ def test_audits_second_slots_and_other_answers_change_nothing_but_counts(tmp_pat
     assert mixed.ledger.said() == {
         "label": plain.ledger.learnt + 2, "none": 0, "ambiguous": 0, "broken": 0,
     }  # fmt: skip
-    other = fresh(mixed, tmp_path / "c", budget=9)
-    replay(mixed.ledger.rows(), other, after=0, compare=True)
-    assert plain.examples.bought == mixed.examples.bought == other.examples.bought
-    mine, theirs, again = (t.learner.state() for t in (plain, mixed, other))
-    assert all(mine[k].tobytes() == theirs[k].tobytes() == again[k].tobytes() for k in mine)
+    other = playback(mixed, tmp_path / "c", budget=9)
+    assert plain.examples.bought == mixed.examples.bought
+    assert same(other, mixed)
+    assert all(
+        np.asarray(array).tobytes() == np.asarray(mixed.learner.state()[name]).tobytes()
+        for name, array in plain.learner.state().items()
+    )
 
 
 def test_owned_labels_are_learnt_again(tmp_path) -> None:
@@ -150,12 +251,8 @@ def test_owned_labels_are_learnt_again(tmp_path) -> None:
         game.teach(decision, label)
     for _ in streamed(game, range(5)):
         pass
-    other = fresh(game, tmp_path / "b", budget=9)
-    replay(game.ledger.rows(), other, after=0, compare=True)
-    assert other.examples.bought == game.examples.bought
+    assert same(playback(game, tmp_path / "b", budget=9), game)
     assert game.examples.bought[:2] == [(5, 2, -1), (7, 1, -1)]
-    mine, theirs = game.learner.state(), other.learner.state()
-    assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
 
 
 @pytest.mark.parametrize("which", ["classes", "pairs"])
@@ -245,47 +342,21 @@ def two_epochs(tmp_path) -> tuple[Game, int]:
 class Renewing(LinearTrainer):
     """A trainer whose features are renewed, as a language model's are."""
 
-    told: list[tuple[int | None, bool, int]]
-
-    def replay(self, row: Row, after: int) -> None:
+    def again(self, row: Row) -> None:
         assert row.event == "refreshed"
-        effective = row.seq > after
-        self.told = [(row.number, effective, len(self.examples.bought))]
-        (rebuild if effective else renew)(self.examples, self.learner)
+        rebuild(self.examples, self.learner)
+        self.ledger.note_refreshed(len(self.examples.bought), {})
 
 
-def test_replay_renews_the_features_where_the_run_did(two_epochs, tmp_path) -> None:
+def test_the_features_are_renewed_where_the_run_renewed_them(two_epochs, tmp_path) -> None:
     game, _ = two_epochs
-    other = fresh(game, tmp_path / "b", Renewing, budget=9)
-    effects = replay(game.ledger.rows(), other, after=0, compare=True)
-    assert effects == 40 + 9 + 1
-    labels = next(r for r in game.ledger.rows() if r.event == "refreshed").payload["labels"]
-    assert cast("Renewing", other.trainer).told == [(1, True, labels)]
-    mine, theirs = game.learner.state(), other.learner.state()
-    assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
-    assert other.examples.bought == game.examples.bought
-
-
-@pytest.mark.parametrize("behind", [0, 4])
-def test_arrays_of_the_new_epoch_is_told_without_an_effect(two_epochs, tmp_path, behind) -> None:
-    game, seq = two_epochs
-    rows = list(game.ledger.rows())
-    other = fresh(game, tmp_path / "b", Renewing, budget=9)
-    replay(rows[: seq + behind], other, after=0, compare=True)
-    saved = {name: np.array(array) for name, array in other.learner.state().items()}
-    third = fresh(game, tmp_path / "c", Renewing, budget=9)
-    third.learner.restore(saved)
-    replay(rows, third, after=seq + behind, compare=True)
-    assert [effective for _, effective, _ in cast("Renewing", third.trainer).told] == [False]
-    mine, theirs = game.learner.state(), third.learner.state()
-    assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
+    assert same(playback(game, tmp_path / "b", trainer=Renewing, budget=9), game)
 
 
 def test_renewed_features_are_refused_where_the_run_has_no_model(two_epochs, tmp_path) -> None:
     game, seq = two_epochs
-    other = fresh(game, tmp_path / "b", budget=9)
     with pytest.raises(LedgerError, match=f"row {seq} .* has no model to refit"):
-        replay(game.ledger.rows(), other, after=0, compare=True)
+        playback(game, tmp_path / "b", budget=9)
 
 
 def test_the_table_keeps_what_was_shown_of_items_not_presented_whole(tmp_path) -> None:
@@ -298,12 +369,9 @@ def test_the_table_keeps_what_was_shown_of_items_not_presented_whole(tmp_path) -
     for row, shown in hard.examples.shown.items():
         assert shown == posted[hard.corpus.ids[row]].presented
         assert len(shown) == 2
-    other = fresh(hard, tmp_path / "b", budget=9, follower=Hard(1))
-    replay(hard.ledger.rows(), other, after=hard.ledger.head.count, compare=True)
-    assert (other.examples.shown, other.examples.bought) == (
-        hard.examples.shown,
-        hard.examples.bought,
-    )
+    other = playback(hard, tmp_path / "b", budget=9, follower=Hard(1))
+    assert other.examples.shown == hard.examples.shown
+    assert same(other, hard)
 
 
 def test_what_is_presented_whole_is_not_kept_twice(played) -> None:

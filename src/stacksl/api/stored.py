@@ -231,13 +231,16 @@ class Run(StoredRun):
         Raises:
             RunError: the run has not finished, or has no audit.
         """
-        from stacksl.runs.session.views import train_on_audit
+        from stacksl.runs.session.session import train_on_audit
 
         return train_on_audit(RunSpec.open(self.folder))
 
     def replay(self) -> dict[str, Any]:
-        """Replay the ledger and compare; gives `rows` replayed, `rounds`, `labels`."""
-        from stacksl.runs.session.views import replay_run
+        """Play the record again and compare; gives `rows` played, `rounds`, `labels`.
+
+        Where an item was forgotten, `after` is the row after which it was played.
+        """
+        from stacksl.runs.session.session import replay_run
 
         return replay_run(RunSpec.open(self.folder))
 

@@ -78,7 +78,7 @@ class OpenRun:
         self.session, self.ledger, self.people = session, session.ledger, people
         self.sheets = session.labeler
         session.labeler = self.labeler = PageLabeler(self.sheets)
-        session.trainer.beside = self._beside
+        session.trainer.beside, session.trainer.attended = self._beside, True
         self._attend = attend
         settings = self.sheets.settings
         people.add(annotators_of(settings.annotators))

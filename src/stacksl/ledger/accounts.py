@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.events import EVENTS, PURPOSES, STANDINGS, Entry, word_in
 from stacksl.ledger.purchases import Answer, Purchase, Purpose, Word
+from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.items import Items
 from stacksl.ledger.store.private import PrivateTables
 
@@ -356,6 +357,7 @@ class Pending:
         private: the private tables beside the chain.
         clock: gives seconds since the epoch.
         entries: the entries to be written, in order.
+        recorded: the rows on disk that are not counted yet, since they are to be made again.
     """
 
     accounts: Accounts
@@ -363,12 +365,16 @@ class Pending:
     private: PrivateTables
     clock: Callable[[], float]
     entries: list[Entry] = field(default_factory=list)
+    recorded: Recorded | None = None
 
     def record(self, event: str, **fields: Any) -> None:
-        """Count an entry and keep it to be written."""
+        """Count an entry and keep it to be written; one that is on disk is the next one there."""
         entry = Entry(time=int(self.clock() * 1e6), event=event, **fields)
-        self.accounts.apply(entry)
-        self.entries.append(entry)
+        if self.recorded is None or self.recorded.next is None:
+            self.accounts.apply(entry)
+            self.entries.append(entry)
+        else:
+            self.accounts.apply(self.recorded.same(entry))
 
     def record_of(self, key: Key, state: State, event: str, **fields: Any) -> None:
         """`record` of a purchase: its round, its purpose, and its last lease unless given."""

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from numpy.typing import NDArray
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.arrays import to_bytes
 from stacksl.ledger.accounts import Accounts, Pending
-from stacksl.ledger.events import Row, canonical, payloads_of, read_certificate, tombstone
+from stacksl.ledger.events import (
+    Entry,
+    Row,
+    canonical,
+    payloads_of,
+    read_certificate,
+    tombstone,
+)
 from stacksl.ledger.grants import release_all
 from stacksl.ledger.purchases import Head, ItemRecord
+from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.arrays import Saved, array_heads, keep_last_arrays, write_arrays
 from stacksl.ledger.store.chain import Link, chain, genesis, walk
 from stacksl.ledger.store.database import Store, place_file, remove_file
@@ -162,7 +169,7 @@ class Journal:
         Raises:
             LedgerError: nothing was written, and nothing is counted that was not before.
         """
-        if self._open:
+        if self._open or self.recorded is not None:
             yield
             return
         try:
@@ -190,6 +197,8 @@ class Journal:
 
     def later(self, build: Callable[[Pending], T]) -> T:
         """Run `build` in memory; what it records is written with the next commit."""
+        if self.recorded is not None:
+            return build(self.pending)
         if self._store.readonly:
             raise LedgerError(f"the ledger {self._store.name} was opened for reading only")
         if len(self.pending.entries) >= _MOST_PENDING:
@@ -349,18 +358,54 @@ class Journal:
             if words is not None:
                 self.private.check(entry.item, str(words), link.seq)
 
+    def stand_at(self, count: int, *, stream: bool) -> None:
+        """Count the first `count` rows alone: what made the later ones is to make them again.
+
+        Nothing is written before they are.
+        """
+        self.flush()
+        if count >= self.head.count:
+            return
+        pending = self._empty()
+        for link in self._store.links(upto=count):
+            pending.accounts.apply(link.entry)
+        changes = self._store.links(only=("settings",), upto=self.head.count)
+        changed = max((link.seq for link in changes), default=0)
+        later = self._pages(count, upto=self.head.count)
+        pending.recorded = Recorded(later, changed, stream=stream)
+        self._pending = pending
+
+    @property
+    def recorded(self) -> Recorded | None:
+        """The rows on disk that are to be made again; None where all are counted."""
+        found = self._pending.recorded
+        if found is not None and found.next is None:
+            found = self._pending.recorded = None
+        return found
+
+    def take_recorded(self) -> Row:
+        """Count the next row on disk as it is."""
+        assert self._pending.recorded is not None, "a ledger stands before its last row"
+        row, entry = self._pending.recorded.take()
+        self._pending.accounts.apply(entry)
+        return row
+
     def rows(self, after: int = 0, *, only: Sequence[str] = ()) -> Iterator[Row]:
         """The rows from `after` + 1 on, or only those of the events `only`; flushed first."""
-        return itertools.chain.from_iterable(self._pages(after, only))
-
-    def _pages(self, after: int, only: Sequence[str]) -> Iterator[list[Row]]:
         self.flush()
-        for links in self._store.pages(after, only=only):
+        upto = None if self.recorded is None else cast("Row", self.recorded.next).seq - 1
+        pages = self._pages(after, only, upto=upto)
+        return (row for page in pages for row, _ in page)
+
+    def _pages(
+        self, after: int, only: Sequence[str] = (), *, upto: int | None = None
+    ) -> Iterator[list[tuple[Row, Entry]]]:
+        for links in self._store.pages(after, only=only, upto=upto):
             ids = self.items.ids({link.entry.item for link in links})
             names = self.private.names({link.entry.labeler for link in links})
             payloads = payloads_of([link.entry for link in links])
             yield [
-                self._row(link, payload, ids, names)
+                (self._row(link, payload, ids, names), link.entry)
                 for link, payload in zip(links, payloads, strict=True)
             ]
 

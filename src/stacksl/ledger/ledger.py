@@ -184,12 +184,16 @@ class Ledger(LedgerReader):
         """The label to be learnt, with the certificate of its round."""
         if round is None or answer.index is None:
             return None
-        decision = self._certificate(round)
+        decision = self.certificate(round)
         self._decisions.pop(round, None)
         return decision, Label(answer.index)
 
-    def _certificate(self, round: int) -> Decision:
-        """The certificate of a round, from memory or from its row."""
+    def certificate(self, round: int) -> Decision:
+        """The certificate of a round, from memory or from its row.
+
+        Raises:
+            LedgerCorrupt: there is none.
+        """
         return self._decisions.get(round) or self._journal.certificate(round)
 
     def reserve(
@@ -253,7 +257,7 @@ class Ledger(LedgerReader):
         if learnt is None:
             return None
         state, label = learnt
-        return self._certificate(state.round or 0), label
+        return self.certificate(state.round or 0), label
 
     def stand(self, event: str, labeler: str) -> None:
         """Record whose answers are learnt.

@@ -20,6 +20,7 @@ from stacksl.ledger.purchases import (
     Said,
     Word,
 )
+from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.arrays import Saved, read_arrays
 from stacksl.ledger.store.database import Store
 
@@ -131,9 +132,33 @@ class LedgerReader:
         purchases = (self._journal.pending.purchase(key) for key in self._accounts.open)
         return [purchase for purchase in purchases if purchase is not None]
 
-    def rows(self, after: int = 0) -> Iterator[Row]:
-        """The rows from `after` + 1 on, in chain order; pending entries are flushed first."""
-        return self._journal.rows(after)
+    def rows(self, after: int = 0, *, only: Sequence[str] = ()) -> Iterator[Row]:
+        """The rows from `after` + 1 on, or those of the events `only`, in chain order.
+
+        Pending entries are flushed first.
+        """
+        return self._journal.rows(after, only=only)
+
+    def stand_at(self, count: int, *, stream: bool) -> None:
+        """Stand at row `count` again, as if no later one had been recorded yet.
+
+        What made the later rows is to make them again: each is then compared with the one on disk,
+        and nothing is written before the last of them. What came from outside is `take_recorded`.
+
+        Args:
+            count: of the rows that are counted.
+            stream: whether the run takes its items one by one.
+        """
+        self._journal.stand_at(count, stream=stream)
+
+    @property
+    def recorded(self) -> Recorded | None:
+        """The rows that are to be made again; None where a ledger stands at its last row."""
+        return self._journal.recorded
+
+    def take_recorded(self) -> Row:
+        """The next of the rows that are to be made again, counted as it is."""
+        return self._journal.take_recorded()
 
     def export(self) -> list[dict[str, object]]:
         """One row a purchase, in the order of its first lease.

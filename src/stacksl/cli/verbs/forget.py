@@ -35,7 +35,7 @@ def forget(
 
     The model and the report are deleted, and `stacksl resume` makes them again without the item.
     What was learnt from it during the run stays and is named; the ledger's chain still verifies,
-    and `ledger replay` names the rounds that it can no longer rebuild. What an interrupted call
+    and `ledger replay` plays the run from the arrays of that moment on. What an interrupted call
     has left to do is done first by the next command on the run.
     """
     from stacksl.runs.changes import forgetting

@@ -162,16 +162,16 @@ def requests(
 def replay(
     run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
 ) -> None:
-    """Rebuild the learner from the ledger alone and compare it with the one that was saved."""
+    """Play the record of a run again, and compare each decision, each refit and the learner.
+
+    A run that has forgotten an item is played from the arrays that were saved then.
+    """
     result = options.open_run(run).replay()
     print(as_json(result) if json else _replayed(result))
 
 
 def _replayed(result: Mapping[str, Any]) -> str:
-    lost = [
-        count(first) if first == last else f"{count(first)} to {count(last)}"
-        for first, last in result.get("lost_rounds", ())
-    ]
     shown = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
-    why = f"{', '.join(lost)} (an item was forgotten)" if lost else None
-    return facts([*shown, ("Rounds not computed again", why)])
+    after = result.get("after")
+    why = None if after is None else f"row {count(after + 1)} (an item was forgotten)"
+    return facts([*shown, ("Played from", why)])

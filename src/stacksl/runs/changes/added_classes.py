@@ -105,11 +105,3 @@ def added_classes(spec: RunSpec) -> dict[str, int]:
     if began is None:
         return {}
     return {normal(name): n for n, name in enumerate(classes) if n >= len(began)}
-
-
-def widen_to(count: int, game: Game) -> None:
-    """Extend a game to the classes after the ledger's first `count` rows."""
-    rows = game.ledger.rows()
-    sizes = [row.payload["size"] for row in rows if row.event == "class_added" and row.seq <= count]
-    if sizes:
-        game.trainer.widen(int(sizes[-1]))

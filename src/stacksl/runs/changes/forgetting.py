@@ -28,8 +28,7 @@ from stacksl.runs.items.stored import ASIDE, ASIDE_AT_FIRST
 from stacksl.runs.loop.final_model import GRAPH
 from stacksl.runs.loop.trainer import BEGINS, UNUSED
 from stacksl.runs.session.assignment import ask_folder
-from stacksl.runs.session.setup import GATE_SCALE, GATE_STATE
-from stacksl.runs.session.views import catch_up
+from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, shown_facts
 from stacksl.runs.storage.status import expect_begun
@@ -108,10 +107,8 @@ def _erase_item(spec: RunSpec, ledger: Ledger, id: str) -> tuple[str, dict[str, 
         "refitted": facts is not None and facts.audit is not None and facts.audit.trained_on > 0,
         "alike": sum((each.prompt, each.candidates) == same for each in items) - 1,
     }
-    start = catch_up(spec, ledger)  # saves the learner while the item's features are there
+    bring_arrays(spec, ledger)  # saves the learner while the item's features are there
     known = {ASIDE: sorted(spec.sources.aside), ASIDE_AT_FIRST: sorted(spec.sources.aside_at_first)}
-    if GATE_STATE not in spec.folder.resolved():
-        known |= {GATE_SCALE: start["gate_scale"], GATE_STATE: list(start["gate_state"])}
     state = _without(spec.folder.read_state(), item)
     ledger.keep_last_arrays()  # two would reveal what was learnt between
     with ledger.together():

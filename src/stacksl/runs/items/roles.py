@@ -70,13 +70,18 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
         ledger.reserve(drawn, "audit")
     _lease_again(spec, game, audited)
     order = current_order(spec, ledger, corpus)
+    give_roles(spec, corpus, ledger)
+    passed = audit_rows(corpus, ledger)
+    passed |= {row for row in gone if not ledger.seen(corpus.ids[row])}
+    corpus.order = [row for row in order if row not in passed]
+
+
+def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
+    """Give each item its role, as data and ledger are now."""
     corpus.assign(Role.DUPLICATE, spec.sources.aside - corpus.aside())
     corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
-    measuring = frozenset(corpus.row[item] for item in audited)
-    corpus.assign(Role.AUDIT, measuring)
-    corpus.assign(Role.ERASED, gone)
-    passed = measuring | {row for row in gone if not ledger.seen(corpus.ids[row])}
-    corpus.order = [row for row in order if row not in passed]
+    corpus.assign(Role.AUDIT, audit_rows(corpus, ledger))
+    corpus.assign(Role.ERASED, spec.sources.forgotten)
 
 
 def audit_rows(corpus: Corpus, ledger: LedgerReader) -> set[int]:
@@ -110,7 +115,7 @@ def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
 
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:
     """The order without items that became owned before their round; seen items stay."""
-    late = spec.sources.aside - corpus.aside()
+    late = spec.sources.aside - spec.sources.aside_at_first - set(corpus.drawn)
     return [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
 
 

@@ -6,7 +6,6 @@ what it was trained on. A refit that was interrupted is made again from its star
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.files.atomic import make_private, write_atomic
-from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, Lesson
 from stacksl.runs.storage.folder import RunFolder
@@ -55,9 +53,15 @@ class Adapters:
         self.folder = run.adapters
         self._run, self._model, self._ledger = run, model, ledger
         self._current = 0  # the initial adapter
-        self.way = way_chosen(ledger)
-        if model is not None and self.way is not None:
-            model.adopt(self.way)
+        self.way: Mapping[str, Any] | None = None
+        if (way := way_chosen(ledger)) is not None:
+            self.adopt(way)
+
+    def adopt(self, way: Mapping[str, Any]) -> None:
+        """Score in a `way` that labels chose."""
+        self.way = way
+        if self._model is not None:
+            self._model.adopt(way)
 
     @property
     def initial(self) -> float:
@@ -104,13 +108,11 @@ class Adapters:
         temperature: float,
         on_progress: OnProgress,
     ) -> Refitted:
-        """Train refit `number`, or load it if it was trained on these labels already."""
+        """Train refit `number`, unless it was trained on these labels already: `take` loads it."""
         before = read_record(self.folder, number)
-        self.model.rescale(temperature)
         if before is not None and before.labels_hash == labels_hash:
-            self._load(number)
-            self._current = number
             return before
+        self.model.rescale(temperature)
         place = _place(self.folder, number)
         make_private(self.folder)
         self._current = -1  # none, until training has finished
@@ -183,21 +185,6 @@ def way_chosen(ledger: LedgerReader) -> Mapping[str, Any] | None:
     """The way of scoring that labels bought in the run chose, as the ledger has it."""
     rows = (row for row in ledger.rows() if row.event == "refreshed")
     return next((row.payload for row in rows if "normalisation" in row.payload), None)
-
-
-def expect_temperature(row: Row, again: float) -> None:
-    """Compare the temperature in a refit's row with the one that the labels give `again`.
-
-    Raises:
-        RunError: they differ.
-    """
-    recorded = float(row.payload["temperature"])
-    if not math.isclose(recorded, again, rel_tol=1e-4):
-        raise RunError(
-            f"row {row.seq} of the ledger has the temperature {recorded!r}, but the labels"
-            f" before it give {again!r}: the run was made by other versions or on another"
-            " machine (see `stacksl status RUN --settings`)"
-        )
 
 
 def _place(folder: Path, number: int) -> Path:

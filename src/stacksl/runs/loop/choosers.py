@@ -26,7 +26,7 @@ from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, rare_picks, share_of, spread_out
 from stacksl.runs.loop.covering import by_margin
 from stacksl.runs.loop.examples import DRAWN
-from stacksl.runs.loop.game import Chooser, Game
+from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import (
     LinearTrainer,
@@ -40,7 +40,9 @@ _ANY = float("-inf")
 DRAWN_FIRST, DRAWN_SHARE = 25, 0.1  # labels that show how often a model is right
 
 
-def make_chooser(mode: str, *, seed: int, min_per_class: int = 0, coverage: bool = True) -> Chooser:
+def make_chooser(
+    mode: str, *, seed: int, min_per_class: int = 0, coverage: bool = True
+) -> Stream | Pool:
     """The chooser of a run's `mode`: `stream` or `pool`."""
     return Stream() if mode == "stream" else Pool(seed, min_per_class, coverage)
 
@@ -53,16 +55,19 @@ class Stream:
         order, now = game.corpus.order, game.learner.round
         if now >= len(order) or game.batches.room(game.ledger) <= 0 or game.enough():
             return []
-        return [decision_of(game, order[now], game.ledger.asked)]
+        return [_decision_of(game, order[now])]
+
+    def again(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
+        """The decisions about the items of those `recorded`: an item may have left the order."""
+        return [_decision_of(game, game.corpus.row[decision.item]) for decision in recorded]
 
 
-def decision_of(game: Game, row: int, asked: int) -> Decision:
+def _decision_of(game: Game, row: int) -> Decision:
     """The decision of a stream about the item of a row, in the next round.
 
-    It changes nothing but the gate's start. `asked` counts the training labels asked before, by the
-    ledger.
+    It changes nothing but the gate's start.
     """
-    learner, covering = game.learner, covering_of(game)
+    learner, covering, asked = game.learner, covering_of(game), game.ledger.asked
     ids, inputs = [game.corpus.ids[row]], [game.examples.block[row]]
     presented = learner.follower.respond(inputs, learner.scorer)  # C_t
     own = None
@@ -100,6 +105,13 @@ class Pool:
             count = 0
         if count <= 0 or game.enough():
             return []
+        return self._batch(game, count)
+
+    def again(self, game: Game, recorded: Sequence[Decision]) -> list[Decision]:
+        """A batch of as many purchases as were recorded."""
+        return self._batch(game, len(recorded))
+
+    def _batch(self, game: Game, count: int) -> list[Decision]:
         best = self._best(game, count)
         return [replace(each, round=each.round + n) for n, each in enumerate(best)]
 

@@ -64,6 +64,10 @@ class Game:
         for decision in posted:
             self.examples.note(decision)
 
+    def slots(self, batch: Sequence[Decision]) -> dict[str, int]:
+        """The items of a batch of which several labels are bought, each with how many."""
+        return self.batches.slots(batch, self.ledger)
+
     def take_answers(self) -> list[Receipt]:
         """Enter the labeler's new answers into the ledger; a receipt for each, in order."""
         return self.ledger.take(self.labeler.answers(), durable=not self.labeler.repeatable)
@@ -130,7 +134,7 @@ def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
     ledger, labeler = game.ledger, game.labeler
     game.refit_if_due()
     while batch := chooser.next(game):  # stream: the next item; pool: the best not yet bought
-        posted = ledger.post(batch, game.batches.slots(batch, ledger))  # the budget is checked here
+        posted = ledger.post(batch, game.slots(batch))  # the budget is checked here
         game.adopt(posted)
         labeler.ask(game.requests())  # may answer now, tomorrow, twice or never
         for receipt in game.take_answers():

@@ -28,7 +28,6 @@ from stacksl.lm import LanguageModel
 from stacksl.runs.loop.adapters import (
     Adapters,
     adapter_of,
-    expect_temperature,
     read_record,
 )
 from stacksl.runs.loop.examples import Examples
@@ -36,7 +35,6 @@ from stacksl.runs.loop.progress import Progress, Report, throttled
 from stacksl.runs.loop.trainer import BEGINS, BESIDE, Beside, at_once
 from stacksl.runs.loop.training_examples import (
     labels_hash,
-    measured_before,
     relearn,
     renewable,
     scale_of,
@@ -45,6 +43,7 @@ from stacksl.runs.loop.training_examples import (
 from stacksl.runs.session.build_learner import prime
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.settings.conflicts import due_at
+from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
 
 KEY = "adaptation"  # of the saved array
@@ -64,6 +63,7 @@ class LanguageTrainer:
     Attributes:
         head: ranks a pool by the model's own scores, those of the last refit; None in a stream.
         beside: computes adapters and features on the way.
+        attended: whether answers can be entered meanwhile.
         adapters: those of the refits, on disk.
         epoch: how often the features were renewed.
         refits: how often the adapter was refitted, and `trained_on` how many labels the last time.
@@ -81,6 +81,7 @@ class LanguageTrainer:
         self.spec, self.model = spec, model
         self.examples, self.learner, self.ledger = examples, learner, ledger
         self.beside: Beside = at_once
+        self.attended = False
         self.adapters = Adapters(spec.folder, model, ledger)
         self.epoch, self.refits, self.trained_on = 0, 0, 0
         block = examples.block
@@ -104,7 +105,11 @@ class LanguageTrainer:
     @property
     def draws(self) -> int:
         """How many labels are drawn at random, to choose by them; 0 once a choice was made."""
-        chosen = self.adapters.model.choices.normalisation != "auto"
+        if self.model is None:
+            choices = choices_of(self.spec.settings, self.spec.folder.resolved())
+        else:
+            choices = self.model.choices
+        chosen = self.adapters.way is not None or choices.normalisation != "auto"
         return 0 if chosen else min(CHOOSE_BY, self.learner.budget)
 
     @property
@@ -154,13 +159,12 @@ class LanguageTrainer:
             self._refit()
         stale = self._stale
         if stale:
-            self.adapters.take(self.refits)
             self._refresh()
         return chosen or owed or stale
 
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
-        self.beside = at_once  # what is learnt from here on is learnt by it
+        self.beside, self.attended = at_once, False  # what is learnt from here on is learnt by it
         if self.draws and self.examples.bought:  # the run ended before as many were answered
             self._choose()
         elif self.draws:  # there is nothing to choose by
@@ -169,15 +173,16 @@ class LanguageTrainer:
             self._refit()
         self.adapters.take(self.refits)
 
-    def ready(self) -> None:
-        """Compute the features of items that were added since, of the epochs that are in use."""
-        chosen = {1} if self.adapters.way is not None else set()
-        for epoch in sorted({self.ledger.epoch} | chosen):
-            for name, part in self._epochs.missing(epoch).items():
-                self.adapters.take(adapter_of(epoch, self.ledger))
-                items, model = self.spec.dataset.items[part], self.adapters.model
-                block = model.transform(items, self._reporting("features"))
-                self._epochs.add(epoch, name, block, model.fingerprint)
+    def again(self, row: Row) -> None:
+        """Make again the step that `row` records; what it made is on disk."""
+        if "normalisation" in row.payload:
+            self._choose()
+        elif row.event == "refreshed":
+            self._refresh()
+        elif BEGINS in row.payload:
+            self._begin_refit()
+        else:
+            self._refit()
 
     def widen(self, size: int) -> None:
         """Refuse: the features of a language model are of the options that the run began with.
@@ -190,46 +195,25 @@ class LanguageTrainer:
             " start a new run with all classes"
         )
 
-    # --- replay and saved arrays -------------------------------------------------------------
-
-    def replay(self, row: Row, after: int) -> None:
-        """Note a refit of the adapter, which is on disk, or load the features of an epoch.
-
-        A `refreshed` row up to number `after` loads the features alone, since the saved
-        arrays have the online scorer.
-        """
-        if row.event == "refreshed":
-            self.epoch = int(row.payload["epoch"])
-            self._renew(str(row.payload["features"]))
-            if row.seq > after:
-                self._rebuild(int(row.payload["asked"]), row.seq)
-        elif BEGINS in row.payload:
-            self._begun = self._as_now()
-        elif "adapter" in row.payload:
-            self._expect_temperature(row)
-            self._begun = None
-            if row.seq <= after:
-                return
-            self.refits, self.trained_on = int(row.payload["adapter"]), int(row.payload["labels"])
+    # --- saved arrays ------------------------------------------------------------------------
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, as an array to be saved."""
         return {KEY: np.array([self.epoch, self.refits, self.trained_on], dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `state` returned; the replay of `refreshed` rows loads the features."""
+        """Restore what `state` returned, and load the features of the epochs in use."""
         self.epoch, self.refits, self.trained_on = (int(n) for n in arrays[KEY])
+        for row in self.ledger.rows(only=("refreshed",)):
+            self._renew(int(row.payload["epoch"]), str(row.payload["features"]))
 
     # --- a refit, and the epoch after it -----------------------------------------------------
 
     def _refit(self) -> None:
         """Train the adapter on the labels so far, or on those of the refit that was begun."""
         number = self.refits + 1
-        if self._begun is None:
-            self._begun = self._as_now()
-            if self.beside is not at_once:
-                self.ledger.note_refit(len(self._begun.bought), {"tune": False, BEGINS: number})
-        examples, labels = self._begun, len(self._begun.bought)
+        examples = self._begun or self._begin_refit()
+        labels = len(examples.bought)
         scale = self._scale(examples)
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
@@ -243,9 +227,16 @@ class LanguageTrainer:
         self.ledger.note_refit(labels, detail)
         self.refits, self.trained_on = number, labels
 
-    def _as_now(self) -> Examples:
-        """The labels learnt by now; those learnt later are not added to it."""
-        return replace(self.examples, bought=list(self.examples.bought))
+    def _begin_refit(self) -> Examples:
+        """The labels learnt by now, on which the refit is made; those learnt later are not in it.
+
+        A row says where it began, if answers can be entered before it has ended.
+        """
+        self._begun = replace(self.examples, bought=list(self.examples.bought))
+        if self.attended:
+            detail: dict[str, object] = {"tune": False, BEGINS: self.refits + 1}
+            self.ledger.note_refit(len(self._begun.bought), detail)
+        return self._begun
 
     def _scale(self, examples: Examples) -> float:
         """The temperature fitted on the labels learnt, as a multiple of the initial one.
@@ -255,15 +246,13 @@ class LanguageTrainer:
         fixed = self.spec.settings.temperature is not None
         return 1.0 if fixed else scale_of(examples, self._base)
 
-    def _expect_temperature(self, row: Row) -> None:
-        """Compare the temperature in a row with that of the labels before it."""
-        if not self.spec.sources.forgotten and "temperature" in row.payload:
-            expect_temperature(
-                row, self.adapters.initial * self._scale(self._begun or self.examples)
-            )
-
     def _choose(self) -> None:
         """Choose normalisation and premise by the labels so far, and begin an epoch under them."""
+        if (before := self._made_before()) is not None:
+            way = {name: before[name] for name in ("normalisation", "pmi_context", "temperature")}
+            self.adapters.adopt(way)
+            self._begin(str(before["features"]), way, last=not self._owed)
+            return
         model, rows = self.adapters.model, renewable(self.spec, self.examples, self.ledger)
         place = {row: n for n, row in enumerate(rows)}
         items, block = [self.spec.dataset.items[row] for row in rows], self._base.take(rows)
@@ -277,6 +266,10 @@ class LanguageTrainer:
 
     def _refresh(self) -> None:
         """Renew the features and begin an epoch."""
+        if (before := self._made_before()) is not None:
+            self._begin(str(before["features"]), {})
+            return
+        self.adapters.take(self.refits)
         fingerprint = self.adapters.model.fingerprint
         if not self._epochs.has(self.epoch + 1, fingerprint):
             rows = renewable(self.spec, self.examples, self.ledger)
@@ -284,15 +277,21 @@ class LanguageTrainer:
             self._epochs.save(self.epoch + 1, fresh, fingerprint)
         self._begin(fingerprint, {})
 
+    def _made_before(self) -> Mapping[str, Any] | None:
+        """What the ledger recorded of the epoch that begins, if it was made before."""
+        recorded = self.ledger.recorded
+        row = None if recorded is None else recorded.next
+        return None if row is None else row.payload
+
     def _begin(self, fingerprint: str, way: Mapping[str, object], *, last: bool = True) -> None:
         """Begin an epoch, maybe one of a `way` just chosen; the `last` step before a purchase."""
         self.epoch += 1
         asked = self.ledger.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
-        if last and self.beside is not at_once:
+        if last and self.attended:
             detail[BESIDE] = True
         self.ledger.note_refreshed(len(self.examples.bought), {**detail, **way})
-        self._renew(fingerprint)
+        self._renew(self.epoch, fingerprint)
         self._rebuild(asked)
 
     def _renewed(self, rows: list[int]) -> PairBlock:
@@ -301,23 +300,35 @@ class LanguageTrainer:
         found = self.adapters.model.transform(items, report) if items else None
         return self._epochs.filled(rows, found)
 
-    def _renew(self, fingerprint: str) -> None:
-        """Load the features of this epoch; the reference's scores too, if these were chosen."""
-        self.examples.block = block = self._epochs.load(self.epoch, fingerprint)
-        if self.epoch == 1 and self.adapters.way is not None:
+    def _renew(self, epoch: int, fingerprint: str) -> None:
+        """Load the features of an epoch in use: the last one, or that of the reference's scores."""
+        reference = epoch == 1 and self.adapters.way is not None
+        if epoch != self.epoch and not reference:
+            return
+        self._complete(epoch)
+        block = self._epochs.load(epoch, fingerprint)
+        if epoch == self.epoch:
+            self.examples.block = block
+        if reference:
             assert isinstance(block, PairBlock)
             self._base = block
 
-    def _rebuild(self, asked: int, seq: int | None = None) -> None:
-        """Rebuild the scorer from the bought items.
+    def _complete(self, epoch: int) -> None:
+        """Compute the features of items that were added since an epoch began."""
+        missing = {} if self.model is None else self._epochs.missing(epoch)
+        for name, part in missing.items():
+            self.adapters.take(adapter_of(epoch, self.ledger))
+            items, model = self.spec.dataset.items[part], self.adapters.model
+            block = model.transform(items, self._reporting("features"))
+            self._epochs.add(epoch, name, block, model.fingerprint)
 
-        `asked` labels were bought when the epoch began. `seq` is the ledger's row that began the
-        epoch; None if it begins now.
-        """
+    def _rebuild(self, asked: int) -> None:
+        """Rebuild the scorer from the bought items; `asked` labels were bought before."""
         examples, learner = self.examples, self.learner
         relearn(self.spec, examples, learner)
         if self.spec.settings.mode == "stream":
-            measuring = measured_before(seq, self.ledger, examples.corpus)  # they have no rounds
+            row = examples.corpus.row
+            measuring = {row[item] for item in self.ledger.bought("audit")}  # they have no rounds
             order = [row for row in self._order if row not in measuring]
             rest = order[learner.round : learner.horizon]
             prime(learner, examples.block, rest, learner.budget - asked)

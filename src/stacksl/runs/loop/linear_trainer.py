@@ -25,7 +25,7 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report, silent
-from stacksl.runs.loop.trainer import BESIDE, UNUSED, Beside, at_once
+from stacksl.runs.loop.trainer import BESIDE, Beside, at_once
 
 Bought = Sequence[tuple[int, int, int]]
 
@@ -58,6 +58,7 @@ class LinearTrainer:
         made_by: the kind of that model.
         tried: the cross-validated accuracy of each kind that it was chosen from.
         beside: computes the refits on the way.
+        attended: whether answers can be entered meanwhile.
     """
 
     examples: Examples
@@ -79,6 +80,7 @@ class LinearTrainer:
     made_by: Kind = "plain"
     tried: Mapping[Kind, float] = field(default_factory=dict)
     beside: Beside = at_once
+    attended: bool = False
     _source: Source | None = None
 
     @property
@@ -101,7 +103,7 @@ class LinearTrainer:
     def refit(self) -> bool:
         """Refit the head on the labels so far."""
         detail: dict[str, object] = {"tune": False}
-        if self.beside is not at_once:
+        if self.attended:
             detail[BESIDE] = True
         if self.names is not None:
             detail["made_by"] = "names"
@@ -115,19 +117,8 @@ class LinearTrainer:
             self.report(Progress("refit", 0, 1))
             self._refit()
 
-    def ready(self) -> None:
-        """Nothing to do: all features are stored."""
-
-    def widen(self, size: int) -> None:
-        """Extend block and scorer to `size` classes; the head has to be refitted."""
-        block = self.examples.block
-        assert isinstance(block, SharedBlock)
-        self.examples.block = replace(block, classes=size)
-        self.learner.scorer = widened(self.learner.scorer, size, self.seed)
-        self.labels, self.final = -1, False
-
-    def replay(self, row: Row, after: int) -> None:
-        """Refit, or widen, at a row after number `after`.
+    def again(self, row: Row) -> None:
+        """Make again the refit that `row` records.
 
         Raises:
             LedgerError: the row is of a language model.
@@ -137,12 +128,18 @@ class LinearTrainer:
                 f"row {row.seq} records a refit of a language model, but the run has no model to"
                 " refit: resume it with the settings it began with"
             )
-        if row.payload.get(UNUSED) or row.seq <= after:
-            return
-        if row.event == "class_added":
-            self.widen(int(row.payload["size"]))
+        if row.payload["tune"]:
+            self._refit()
         else:
-            self._fit(tune=bool(row.payload["tune"]))
+            self.refit()
+
+    def widen(self, size: int) -> None:
+        """Extend block and scorer to `size` classes; the head has to be refitted."""
+        block = self.examples.block
+        assert isinstance(block, SharedBlock)
+        self.examples.block = replace(block, classes=size)
+        self.learner.scorer = widened(self.learner.scorer, size, self.seed)
+        self.labels, self.final = -1, False
 
     def _refit(self) -> None:
         """Make the last refit, and write a row into the ledger."""

@@ -33,11 +33,13 @@ def at_once(compute: Callable[[], T], /) -> T:
 class Trainer(Protocol):
     """Refits a model on the labels learnt so far.
 
-    A refit writes a `refit` row into the ledger, so that a replay repeats it at the same place. It
-    learns the labels before that row: where answers are entered `beside` it, the row comes first.
+    A refit writes a `refit` row into the ledger, so that a resumed run makes it at the same place.
+    It learns the labels before that row: where answers are entered `beside` it, the row comes
+    first. `attended` says whether they can be.
     """
 
     beside: Beside
+    attended: bool
 
     @property
     def head(self) -> Head | None:
@@ -56,20 +58,11 @@ class Trainer(Protocol):
     def finish(self) -> None:
         """Make the last refit, which gives the final model, unless it was made already."""
 
-    def ready(self) -> None:
-        """Prepare a replay, such as features of added items that the ledger's rows refer to."""
-
     def widen(self, size: int) -> None:
         """Extend the model to `size` classes."""
 
-    def replay(self, row: Row, after: int) -> None:
-        """Apply a row of `refit`, `refreshed` or `class_added`.
-
-        Args:
-            row: every such row of the chain, in order.
-            after: the row that the trainer's state belongs to: the saved arrays include the effects
-                of the rows up to it, but no features.
-        """
+    def again(self, row: Row) -> None:
+        """Make again what a `refit` or `refreshed` row of the ledger records, which comes next."""
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The state as arrays to be saved, under names that no other part uses."""

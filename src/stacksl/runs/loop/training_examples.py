@@ -14,7 +14,6 @@ from stacksl.core.scorers.newton import PairNewton
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
 from stacksl.lm.scoring.normalise import fitted_temperature
-from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.spec import RunSpec
@@ -98,14 +97,3 @@ def _skipped(examples: Examples, ledger: LedgerReader, forgotten: Set[int]) -> l
             if decision.status == "skipped" and decision.reason != "spent":
                 rows.append(examples.corpus.row[decision.item])
     return [row for row in rows if row not in forgotten]
-
-
-def measured_before(seq: int | None, ledger: LedgerReader, corpus: Corpus) -> set[int]:
-    """The rows that measure, reserved before row `seq` of the ledger, or all of them."""
-    found = set()
-    for row in ledger.rows():
-        if seq is not None and row.seq >= seq:
-            break
-        if row.event == "reserved" and row.purpose == "audit":
-            found.add(corpus.row[str(row.item)])
-    return found

@@ -1,6 +1,7 @@
 """An open run: its parts under its lock, played to its end or until it waits for answers.
 
-A new run is a resumed run with an empty ledger, so both take the same steps.
+A run is resumed by its loop: from the arrays that were saved last, what the ledger recorded after
+them is played again (`playback`). A new run is a resumed run with an empty ledger.
 """
 
 from __future__ import annotations
@@ -8,26 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, Self
 
 import numpy as np
 
-from stacksl.core.learner import Learner
+from stacksl.core.blocks import Block
 from stacksl.core.threads import one_thread
-from stacksl.errors import LedgerCorrupt, RunError
+from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
+from stacksl.ledger.store.arrays import Saved
 from stacksl.report.quality import Differing
-from stacksl.runs.changes.added_classes import learn_named, widen_to
-from stacksl.runs.finish.finish import finish
+from stacksl.runs.changes.added_classes import learn_named
+from stacksl.runs.finish.finish import finish, refit_with_audit
 from stacksl.runs.finish.forecasting import Forecaster
-from stacksl.runs.items.roles import assign_roles, corpus_of, measured
-from stacksl.runs.loop.choosers import make_chooser
+from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
+from stacksl.runs.loop.choosers import Pool, Stream, make_chooser
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, silent
@@ -35,7 +38,7 @@ from stacksl.runs.loop.trainer import UNUSED
 from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.comparing import AT_ONCE, differing
 from stacksl.runs.session.language import note_model
-from stacksl.runs.session.replay import UnreplayableRounds, replay
+from stacksl.runs.session.playback import Playback
 from stacksl.runs.session.setup import (
     batches_of,
     feature_map,
@@ -47,9 +50,11 @@ from stacksl.runs.session.setup import (
     trainer_of,
 )
 from stacksl.runs.settings.budget import time_limit
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.folder import State
-from stacksl.runs.storage.status import Record
+from stacksl.runs.storage.status import Record, expect_begun
 
 
 def shown(pending: Pending) -> dict[str, Any]:
@@ -114,8 +119,6 @@ class Session(Game):
                     record.warn(said)
                     record.write("running")
                 session = cls._load(spec, report, labeler, record, parts)
-                session.trainer.ready()
-                record.warn(session.restore())
                 assign_roles(spec, session)
             try:
                 yield session
@@ -132,55 +135,66 @@ class Session(Game):
         record: Record,
         parts: ExitStack,
     ) -> Self:
-        """A session in its initial state, before any row of the ledger."""
+        """A session where its ledger is."""
         ledger = parts.enter_context(ledger_of(spec))
         features = feature_map(spec)
         block = features_of(spec, features, report)
         record.warn(note_model(spec, features))
-        corpus = corpus_of(spec)
-        learner, warnings = initial_learner(spec, block, corpus)
+        saved, damaged = _newest_arrays(spec, ledger)
         if features.truncated:
             cut = f"{features.truncated} texts are longer than the encoder reads and were cut"
             record.warn([cut])
-        record.warn(warnings)
+        session, warnings = cls.played_back(spec, ledger, block, saved, features, report)
+        record.warn([*damaged, *warnings])
         record.write("running")  # a kill keeps the warnings
-        examples = Examples(corpus, block)
         if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
             labeler = OracleLabeler({}, {})
-        labeler = labeler or labeler_of(spec, ledger, examples, features)
-        session = cls._of(spec, ledger, learner, labeler, examples, features, report)
+        session.labeler = labeler or labeler_of(spec, ledger, session.examples, features)
         session.record = record
         return session
 
     @classmethod
-    def before_replay(cls, spec: RunSpec, ledger: Ledger) -> Self:
-        """A session in its initial state, to replay the caller's `ledger`; it takes no lock."""
-        block, corpus = features_again(spec), corpus_of(spec)
-        learner, _ = initial_learner(spec, block, corpus)
-        return cls._of(spec, ledger, learner, OracleLabeler({}, {}), Examples(corpus, block))
-
-    @classmethod
-    def _of(
+    def played_back(
         cls,
         spec: RunSpec,
         ledger: Ledger,
-        learner: Learner,
-        labeler: Labeler,
-        examples: Examples,
+        block: Block,
+        saved: Saved | None,
         features: FeatureMap | None = None,
         report: Report = silent,
-    ) -> Self:
-        return cls(
-            spec=spec,
-            ledger=ledger,
-            learner=learner,
-            labeler=labeler,
-            examples=examples,
-            trainer=trainer_of(spec, examples, learner, ledger, features, report),
-            batches=batches_of(spec, ledger),
-            features=features,
-            report=report,
+    ) -> tuple[Self, list[str]]:
+        """A session where its ledger is, whose labeler answers nothing; and warnings.
+
+        Args:
+            spec: the run.
+            ledger: stands at its last row, before and after.
+            block: the initial features of all items.
+            saved: the arrays from which the rest is played; None for the initial state.
+            features: the feature map; without it nothing is trained.
+            report: called with the progress.
+
+        Raises:
+            RunError: a decision or a refit comes out otherwise than the ledger recorded it.
+        """
+        settings, corpus = spec.settings, corpus_of(spec)
+        learner, warnings = initial_learner(spec, block, corpus)
+        examples, nobody = Examples(corpus, block), OracleLabeler({}, {})
+        ledger.stand_at(0 if saved is None else saved.head.count, stream=settings.mode == "stream")
+        trainer = trainer_of(spec, examples, learner, ledger, features, report)
+        parts: dict[str, Any] = {"ledger": ledger, "learner": learner, "labeler": nobody}
+        parts |= {"examples": examples, "trainer": trainer}
+        playback = Playback(
+            **parts, chooser=chooser_of(settings), settle=partial(give_roles, spec, corpus, ledger)
         )
+        playback.remember()
+        if saved is not None:
+            playback.set_state(saved.arrays)
+        playback.play()
+        session = cls(
+            **parts, spec=spec, batches=batches_of(spec, ledger), features=features, report=report
+        )
+        session.ahead = playback.ahead
+        return session, warnings
 
     # Playing -----------------------------------------------------------------------------------
 
@@ -242,14 +256,8 @@ class Session(Game):
         )
         self.forecaster = Forecaster(self.spec, self)
         self.enough = self.forecaster.enough
-        chooser = make_chooser(
-            settings.mode,
-            seed=settings.seed,
-            min_per_class=settings.min_per_class,
-            coverage=settings.coverage,
-        )
         purchases = 0
-        for posted in play(self, chooser):
+        for posted in play(self, chooser_of(settings)):
             watch(posted)
             purchases += 1
             if monotonic() >= end:
@@ -270,62 +278,100 @@ class Session(Game):
         if self.trainer.due and not self.ahead and self.trainer.refit():
             self.save()
 
-    # What is on disk ---------------------------------------------------------------------------
 
-    def restore(self) -> list[str]:
-        """Load the newest whole arrays and replay the ledger's later rows; the warnings."""
-        saved, warnings = self.ledger.latest_arrays()
-        if saved is None and self.spec.sources.forgotten:  # a replay would need their features
-            raise RunError(
-                "a run that has forgotten items needs the learner's arrays, but"
-                f" {self.spec.folder.database} has no whole ones: restore that file from a copy"
-            )
-        if saved is not None:
-            if self.spec.sources.began is not None:
-                widen_to(saved.head.count, self)
-            self.set_state(saved.arrays)
-        self.replay(after=0 if saved is None else saved.head.count)
-        return warnings
+def _newest_arrays(spec: RunSpec, ledger: Ledger) -> tuple[Saved | None, list[str]]:
+    """The newest whole arrays, if any, and a warning for each damaged ones.
 
-    def replay(self, *, after: int, unreplayable: UnreplayableRounds | None = None) -> int:
-        """Replay the ledger's rows after number `after`; see `replay.replay`."""
-        compare = self.spec.settings.mode == "stream"
-        return replay(
-            self.ledger.rows(), self, after=after, compare=compare, unreplayable=unreplayable
+    Raises:
+        RunError: there are none, and items were forgotten without whose features no row before
+            them can be played.
+    """
+    saved, warnings = ledger.latest_arrays()
+    if saved is None and spec.sources.forgotten:
+        raise RunError(
+            "a run that has forgotten items needs the learner's arrays, but"
+            f" {spec.folder.database} has no whole ones: restore that file from a copy"
         )
+    return saved, warnings
 
-    def restore_at(self, seq: int) -> bool:
-        """Load the arrays after row `seq`; False where there are none.
 
-        Raises:
-            LedgerCorrupt: they are damaged.
-        """
-        saved = next(self.ledger.arrays(seq), None)
-        if saved is None:
-            return False
-        if not saved.whole:
-            raise LedgerCorrupt(
-                f"the learner's arrays after row {seq} of the ledger do not match their SHA-256:"
-                f" restore {self.spec.folder.database} from a copy"
+def chooser_of(settings: Settings) -> Stream | Pool:
+    """The chooser of a run."""
+    return make_chooser(
+        settings.mode,
+        seed=settings.seed,
+        min_per_class=settings.min_per_class,
+        coverage=settings.coverage,
+    )
+
+
+def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
+    """Save the arrays after the ledger's last row where there are none."""
+    with one_thread():
+        ledger.flush()
+        saved, _ = _newest_arrays(spec, ledger)
+        if saved is None or saved.head.count < ledger.head.count:
+            Session.played_back(spec, ledger, features_again(spec), saved)[0].save()
+
+
+def replay_run(spec: RunSpec) -> dict[str, int]:
+    """Play the whole record of a run again, and compare each decision and refit.
+
+    A run that has forgotten items is played from its oldest arrays, which are younger than the
+    last of them: the features that the rounds before would need were erased.
+
+    Returns:
+        `rows` played, how many `rounds` and `labels` there are, and where an item was forgotten
+        the row `after` which it was played.
+
+    Raises:
+        RunError: a decision differs, or the run has asked nothing yet.
+        LedgerError: a row cannot be replayed, or the ledger is not whole.
+    """
+    with one_thread(), Ledger.open(spec.folder.database, readonly=True) as ledger:
+        ledger.verify(anchors(spec.folder))
+        expect_begun(spec.folder, ledger)
+        newest, _ = _newest_arrays(spec, ledger)
+        whole = [saved for saved in ledger.arrays() if saved.whole]
+        first = whole[-1] if spec.sources.forgotten else None
+        session, _ = Session.played_back(spec, ledger, features_again(spec), first)
+        if newest is not None:
+            _expect_same(session, newest)
+        after = 0 if first is None else first.head.count
+        played = sum(1 for _ in ledger.rows(after, only=("round", "learnt", "refit", "refreshed")))
+        rounds, labels = session.learner.round, len(session.examples.bought)
+        found = {"rows": played, "rounds": rounds, "labels": labels}
+        return found if first is None else {**found, "after": after}
+
+
+def _expect_same(session: Session, saved: Saved) -> None:
+    """Compare the learner with its saved arrays, if nothing was learnt after them.
+
+    Raises:
+        RunError: they differ.
+    """
+    if any(session.ledger.rows(saved.head.count, only=("round", "learnt"))):
+        return
+    for name, array in session.learner.state().items():
+        if not np.array_equal(array, saved.arrays[name], equal_nan=True):
+            raise RunError(
+                f"the replayed '{name}' differs from the one saved in round {saved.round}:"
+                " the run was made by other versions or on another machine (see"
+                " `stacksl status RUN --settings`)"
             )
-        self.set_state(saved.arrays)
-        return True
 
-    def compare_with_saved(self) -> None:
-        """Compare the replayed learner with its newest arrays, if they are of the same round.
 
-        Raises:
-            RunError: they differ.
-        """
-        saved, _ = self.ledger.latest_arrays()
-        if saved is None or saved.round != self.learner.round:
-            return
-        arrays = saved.arrays
-        later = [r for r in self.ledger.rows(saved.head.count) if r.event in ("round", "learnt")]
-        for name, array in self.learner.state().items():
-            if not later and not np.array_equal(array, arrays[name], equal_nan=True):
-                raise RunError(
-                    f"the replayed '{name}' differs from the one saved in round {saved.round}:"
-                    " the run was made by other versions or on another machine (see"
-                    " `stacksl status RUN --settings`)"
-                )
+def train_on_audit(spec: RunSpec) -> int:
+    """Fit the final head of a finished run on the labels of its audit as well; their number.
+
+    Raises:
+        RunError: the run has not finished, or has no audit or no final head.
+    """
+    if spec.settings.adapts or spec.folder.read_state()["state"] != "finished":
+        raise RunError(
+            "expected a finished run with a linear head to train on the audit, got"
+            f" {spec.folder.path}: finish it first (a language model is not refitted with an audit)"
+        )
+    with Session.open(spec, labeler=OracleLabeler({}, {})) as session:  # nobody is asked
+        assert session.features is not None  # made by `open`
+        return refit_with_audit(spec, session, session.features, measured(spec, session))

@@ -60,20 +60,10 @@ from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.folder import class_rows
 from stacksl.runs.storage.status import first_facts
 
-GATE_SCALE, GATE_STATE = "gate_scale_at_first", "gate_state_at_first"
-"""Facts of a run that has forgotten an item: the gate before round 1, which depended on it."""
-
 
 def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learner, list[str]]:
-    """The learner of a run before round 1 and before any item was forgotten, and its warnings."""
-    known, settings = spec.folder.resolved(), spec.settings
-    if known.get(GATE_SCALE) is not None:
-        settings = settings.model_copy(update={"gate_scale": known[GATE_SCALE]})
-    labels = spec.budget.labels - spec.audit
-    learner, warnings = build_learner(settings, block, corpus.began, labels)
-    if GATE_STATE in known:
-        learner.gate_state = tuple(known[GATE_STATE])
-    return learner, warnings
+    """The learner of a run before round 1, and its warnings."""
+    return build_learner(spec.settings, block, corpus.began, spec.budget.labels - spec.audit)
 
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:

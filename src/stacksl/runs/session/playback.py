@@ -1,0 +1,164 @@
+"""Playing a run again from its record: the loop decides and refits, the ledger gives the answers.
+
+What a run decides or computes (`round`, `refit`, `refreshed`) is made again by the functions that
+made it, and the ledger compares the rows. What came from outside is taken from the rows as it is:
+answers, owned and corrected labels, changes of the budget and of the classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from stacksl.labelers.protocol import Request
+from stacksl.ledger.events import Row
+from stacksl.ledger.purchases import Answer, Receipt
+from stacksl.runs.loop.choosers import Pool, Stream
+from stacksl.runs.loop.game import Game, play
+from stacksl.runs.loop.trainer import BEGINS, BESIDE, UNUSED
+from stacksl.types import Decision
+
+_COMPUTED = ("refit", "refreshed")
+_TERMS = ("budget", "class_added")
+# Rows that may stand between a refit beside which answers are entered and the purchase it is for.
+_MEANWHILE = ("answered", "learnt", "relabelled", "late", "released", "reserved")
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Playback(Game):
+    """A game whose batches, answers and refits are those that its ledger recorded.
+
+    Attributes:
+        chooser: that of the run.
+        settle: gives each item its present role; called when all items and settings are there.
+    """
+
+    chooser: Stream | Pool
+    settle: Callable[[], None] = lambda: None
+    _settled: bool = False
+    _decisions: dict[str, Decision] = field(default_factory=dict)  # of each item asked or owned
+    _slots: dict[str, int] = field(default_factory=dict)  # of the items in the next batch
+
+    def remember(self) -> None:
+        """Note the labels that were learnt before the row at which the ledger stands."""
+        for row in self.ledger.rows():
+            if row.event == "round":
+                decision = row.decision()
+                self._decisions[decision.item] = decision
+                self.examples.note(decision)
+            elif row.event == "learnt" and not row.forgotten:
+                self.examples.record(self._decisions[str(row.item)], row.label())
+            elif row.event == "relabelled" and not row.forgotten:
+                self.examples.relabel(str(row.item), row.payload.get("index"))
+            else:
+                self._note(row)
+            if row.event not in _MEANWHILE:
+                self.ahead = row.event in _COMPUTED and bool(row.payload.get(BESIDE))
+
+    def play(self) -> None:
+        """Play what the ledger recorded after that row.
+
+        Raises:
+            RunError: a decision or a refit comes out otherwise.
+        """
+        while (row := self._next) is not None:
+            for receipt in self.take_answers():
+                self.learn(receipt)
+            while (row := self._next) is not None and row.event in _TERMS:
+                self._note(self.ledger.take_recorded())
+                self.ahead = False
+            for _ in play(self, self):
+                pass
+
+    @property
+    def _next(self) -> Row | None:
+        recorded = self.ledger.recorded
+        return None if recorded is None else recorded.next
+
+    def _note(self, row: Row) -> None:
+        """Apply a change of the terms; note the decision under which an owned label is learnt."""
+        if row.event == "budget":
+            self.reschedule(row.payload)
+        elif row.event == "class_added":
+            self.trainer.widen(int(row.payload["size"]))
+        elif row.event == "answered" and row.purpose == "owned":
+            self._decisions[str(row.item)] = row.decision()
+
+    # The loop's questions to what is outside ---------------------------------------------------
+
+    def requests(self) -> list[Request]:
+        """None: nobody is asked twice."""
+        return []
+
+    def next(self, game: Game) -> list[Decision]:
+        """The next decisions, made again where they can be, else as they were recorded."""
+        recorded = self._batch()
+        if not recorded:
+            return []
+        self._settle()
+        assert self.ledger.recorded is not None
+        if self.ledger.recorded.comparable:
+            return self.chooser.again(self, recorded)
+        return [replace(each, status="wanted") for each in recorded]
+
+    def _batch(self) -> list[Decision]:
+        """The recorded decisions that were posted together; one of a stream."""
+        found: list[Decision] = []
+        self._slots = {}
+        recorded = self.ledger.recorded
+        if recorded is None:
+            return found
+        for row, _ in recorded.ahead():
+            if row.event == "round" and not (recorded.stream and found):
+                found.append(row.decision())
+            elif row.event == "reserved" and row.slot and found:
+                self._slots[str(row.item)] = row.slot + 1
+            elif row.event != "reserved" or not found:
+                break
+        return found
+
+    def slots(self, batch: Sequence[Decision]) -> dict[str, int]:
+        """How many labels were bought of items of the batch, where it was more than one."""
+        return self._slots
+
+    def take_answers(self) -> list[Receipt]:
+        """What came from outside before the next decision, refit or change of the terms."""
+        found: list[Receipt] = []
+        while (row := self._next) is not None and row.event not in ("round", *_COMPUTED, *_TERMS):
+            self._note(self.ledger.take_recorded())
+            if row.event not in _MEANWHILE:
+                self.ahead = False
+            if row.event in ("learnt", "relabelled") and not row.forgotten:
+                found.append(self._receipt(row))
+        return found
+
+    def _receipt(self, row: Row) -> Receipt:
+        item, index = str(row.item), row.payload.get("index")
+        answer = Answer(item, row.slot or 0, row.token or 1, index, str(row.labeler))
+        if row.event == "relabelled":
+            return Receipt(answer, "accepted", relabels=True)
+        return Receipt(answer, "accepted", (self._decisions[item], row.label()))
+
+    def adopt(self, posted: Sequence[Decision]) -> None:
+        """Give the learner the decisions, and note them for the labels that follow."""
+        Game.adopt(self, posted)
+        self._decisions |= {decision.item: decision for decision in posted if decision.asked}
+        self.ahead = False
+
+    def refit_if_due(self) -> None:
+        """Make the refits that the ledger recorded here."""
+        while (row := self._next) is not None and row.event in _COMPUTED:
+            self._settle()
+            if row.payload.get(UNUSED):
+                self.ledger.take_recorded()
+            else:
+                self.trainer.attended = bool(row.payload.get(BESIDE)) or BEGINS in row.payload
+                self.trainer.again(row)
+            self.ahead = bool(row.payload.get(BESIDE))
+        self.trainer.attended = False
+
+    def _settle(self) -> None:
+        recorded = self.ledger.recorded
+        if recorded is not None and recorded.settled and not self._settled:
+            self._settled = True
+            self.settle()
