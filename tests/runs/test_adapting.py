@@ -223,7 +223,7 @@ def test_a_replay_compares_temperatures(finished: Run, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         "stacksl.runs.loop.training_examples.fitted_temperature", lambda *given: 1.5
     )
-    with pytest.raises(RunError, match="has the temperature .* the labels before it give"):
+    with pytest.raises(RunError, match="row .* the event 'refit' .* but the replay got"):
         finished.replay()
 
 

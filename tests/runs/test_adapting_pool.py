@@ -12,22 +12,19 @@ import pytest
 from stacksl.api import Run, prepare, run
 from stacksl.core.losses import softmax
 from stacksl.data import read
-from stacksl.errors import LabelerError, SettingsError
-from stacksl.ledger.ledger import Ledger
+from stacksl.errors import SettingsError
 from stacksl.runs.items.intake import FEW_ITEMS, FEW_LABELS, for_file
 from stacksl.runs.items.spool import as_stream
 from stacksl.runs.settings.resolve import resolve
 
 from .lm_cases import (
     QUICK,
-    Refusing,
     adapt,
     blocks,
     last_weights,
     questions,
     rows_of,
     sentences,
-    told_labels,
     written,
 )
 
@@ -166,18 +163,6 @@ def test_small_batches_buy_what_one_batch_of_all_labels_buys(model: Path, tmp_pa
         made = adapt(model, questions(40), tmp_path / str(batch), **settings)
         found.append(([each.item for each in bought_of(made)], last_weights(made)))
     assert found[0] == found[1] == found[2], "in the same order, so the same adapter"
-
-
-def test_heads_that_earlier_versions_refitted_are_passed_over(model: Path, tmp_path: Path) -> None:
-    corpus, settings = questions(40), {"mode": "pool", "refit_at": "1", "batch": 4}
-    with pytest.raises(LabelerError, match="gone home"):
-        adapt(model, corpus, tmp_path / "run", Refusing(corpus, 8), **settings)
-    made = Run.open(tmp_path / "run")
-    with Ledger.open(made.folder.database) as ledger:
-        ledger.note_refit(8, {"tune": False})
-    made.resume(labeler=told_labels(corpus))
-    assert last_weights(made) == last_weights(adapt(model, corpus, tmp_path / "new", **settings))
-    assert made.replay()["labels"] == 12
 
 
 def test_owned_labels_are_learnt_in_the_one_refit(model: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
 from stacksl.ledger.accounts import Pending
-from stacksl.runs.session import views
+from stacksl.runs.session import session
 from stacksl.runs.storage.folder import WAIT
 from stacksl.runs.storage.status import Record
 
@@ -434,7 +434,7 @@ def test_a_killed_refit_with_the_audit_is_made_again(
     done = play(begin(tmp_path, audit=6))
     with monkeypatch.context() as patched:
         patched.setattr(Record, "restore_before", lambda _: None)  # as a kill leaves the state
-        patched.setattr(views, "refit_with_audit", killed)
+        patched.setattr(session, "refit_with_audit", killed)
         with pytest.raises(Killed):
             done.refit_with_audit()
     assert done.status()["state"] != "finished"

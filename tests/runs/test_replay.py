@@ -85,16 +85,14 @@ def edited(
     """Let ledgers read rows with other payloads, where `change` gives one."""
     pages = Journal._pages
 
-    def read(self: Journal, *given: Any, **more: Any) -> Iterator[list[tuple[Row, Any]]]:
-        for page in pages(self, *given, **more):
-            found = []
-            for row, entry in page:
-                payload = change(row, dict(row.payload))
-                if payload is not None:
+    def read(self: Journal, *given: Any, **more: Any) -> Iterator[tuple[list[Row], list[Any]]]:
+        for rows, entries in pages(self, *given, **more):
+            for place, row in enumerate(rows):
+                if (payload := change(row, dict(row.payload))) is not None:
                     text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
-                    row, entry = replace(row, payload=payload), replace(entry, payload=text)
-                found.append((row, entry))
-            yield found
+                    rows[place] = replace(row, payload=payload)
+                    entries[place] = replace(entries[place], payload=text)
+            yield rows, entries
 
     monkeypatch.setattr(Journal, "_pages", read)
 
@@ -174,7 +172,9 @@ def test_a_batch_that_differs_is_named(tmp_path, monkeypatch) -> None:
         "stacksl.runs.loop.choosers.most_covering",
         lambda kernel, doubt, free, count: np.flatnonzero(free)[-count:],
     )
-    with pytest.raises(RunError, match="round 2 was recorded .* the replay got a decision about another item"):
+    with pytest.raises(
+        RunError, match="round 2 was recorded .* the replay got a decision about another item"
+    ):
         playback(game, tmp_path / "b", chooser=Pool(), budget=30)
 
 

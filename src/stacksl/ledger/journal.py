@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -394,20 +395,18 @@ class Journal:
         """The rows from `after` + 1 on, or only those of the events `only`; flushed first."""
         self.flush()
         upto = None if self.recorded is None else cast("Row", self.recorded.next).seq - 1
-        pages = self._pages(after, only, upto=upto)
-        return (row for page in pages for row, _ in page)
+        return itertools.chain.from_iterable(rows for rows, _ in self._pages(after, only, upto))
 
     def _pages(
-        self, after: int, only: Sequence[str] = (), *, upto: int | None = None
-    ) -> Iterator[list[tuple[Row, Entry]]]:
+        self, after: int, only: Sequence[str] = (), upto: int | None = None
+    ) -> Iterator[tuple[list[Row], list[Entry]]]:
+        """The rows, some thousands at a time, with their entries in the chain."""
         for links in self._store.pages(after, only=only, upto=upto):
             ids = self.items.ids({link.entry.item for link in links})
             names = self.private.names({link.entry.labeler for link in links})
-            payloads = payloads_of([link.entry for link in links])
-            yield [
-                (self._row(link, payload, ids, names), link.entry)
-                for link, payload in zip(links, payloads, strict=True)
-            ]
+            entries = [link.entry for link in links]
+            payloads = zip(links, payloads_of(entries), strict=True)
+            yield [self._row(link, payload, ids, names) for link, payload in payloads], entries
 
     @staticmethod
     def _row(

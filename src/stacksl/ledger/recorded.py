@@ -16,7 +16,7 @@ class Recorded:
     """Rows in their order, each taken once.
 
     Args:
-        pages: the rows, each with its entry in the chain.
+        pages: the rows, and their entries in the chain.
         changed: the last row at which settings, items or classes changed. What was decided before
             it cannot be decided again in a pool, whose items were others.
 
@@ -25,7 +25,7 @@ class Recorded:
     """
 
     def __init__(
-        self, pages: Iterator[list[tuple[Row, Entry]]], changed: int, *, stream: bool
+        self, pages: Iterator[tuple[list[Row], list[Entry]]], changed: int, *, stream: bool
     ) -> None:
         self._pages, self._changed, self.stream = pages, changed, stream
         self._rows: deque[tuple[Row, Entry]] = deque()
@@ -83,9 +83,9 @@ class Recorded:
 
     def _more(self) -> bool:
         """Read further rows; False where there are none."""
-        page = next(self._pages, None)
-        self._rows.extend(page or ())
-        return bool(page)
+        rows, entries = next(self._pages, ((), ()))
+        self._rows.extend(zip(rows, entries, strict=True))
+        return bool(rows)
 
 
 def _described(entry: Entry, row: Row) -> str:
