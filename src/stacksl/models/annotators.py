@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from stacksl.core.blocks import Array
 
@@ -107,6 +106,8 @@ def _compared(
     level: float,
 ) -> Finding | None:
     """One annotator against the rest; None where no stratum has rows of both."""
+    from scipy.stats import hypergeom
+
     rows = hits = 0
     expected = 0.0
     distribution = np.ones(1)

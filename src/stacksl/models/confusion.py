@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from stacksl.core.blocks import Array
 
@@ -89,8 +88,10 @@ def confusion_of(said: Rows, truth: Rows, classes: int) -> Confusion:
 
 def _interval(right: Array, wrong: Array) -> tuple[Array, Array, Array]:
     """The mean of a beta distribution, and the ends of its middle 95 %."""
+    from scipy.special import betaincinv  # scipy.stats takes long to import
+
     tail = (1.0 - LEVEL) / 2
-    low, high = (beta.ppf(level, right, wrong) for level in (tail, 1.0 - tail))
+    low, high = (betaincinv(right, wrong, level) for level in (tail, 1.0 - tail))
     return right / (right + wrong), low, high
 
 

@@ -213,7 +213,7 @@ def _left_out(
     Few sources say little of how far the next one may be: `usual` is a prior of that deviation, in
     logits, which counts as four sources, and the result is widened by Student's t.
     """
-    from scipy.stats import t
+    from scipy.special import stdtrit  # scipy.stats takes long to import
 
     source = np.array([row[0] for row in rows])
     x, y = np.array([row[1] for row in rows]), np.array([row[2] for row in rows])
@@ -233,7 +233,7 @@ def _left_out(
         square.append(float(np.mean((y[out] - x[out] @ solved(~out)) ** 2)))
     count = _USUAL + len(names)
     sd = math.sqrt((_USUAL * usual**2 + sum(square)) / count)
-    return solved(np.ones(len(y), dtype=np.bool_)), sd * float(t.ppf(0.95, count - 1)) / _Z
+    return solved(np.ones(len(y), dtype=np.bool_)), sd * float(stdtrit(count - 1, 0.95)) / _Z
 
 
 # --- forecasts ----------------------------------------------------------------------------------

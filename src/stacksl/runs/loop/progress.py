@@ -53,7 +53,7 @@ def throttled(report: Report) -> Callable[[Progress, bool], None]:
 
 
 class Watch:
-    """Reports progress, and saves the arrays where that is due, after each batch of rounds."""
+    """Reports progress, and saves the arrays: after each batch of a pool, `every` so many rounds."""
 
     def __init__(self, every: int, game: Game, report: Report, *, streams: bool) -> None:
         self._every, self._game, self._streams = every, game, streams
@@ -81,7 +81,8 @@ class Watch:
             else Progress("labels", asked, budget, asked, budget, accuracy)
         )
         self._report(state, state.done == state.total)
-        if learner.round // self._every > (learner.round - len(posted)) // self._every:
+        before = learner.round - len(posted)
+        if not self._streams or learner.round // self._every > before // self._every:
             self._game.save()
 
     def _count(self) -> None:
