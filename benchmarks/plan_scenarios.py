@@ -27,7 +27,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from pyarrow import parquet
 
 import stacksl
 from stacksl.core.blocks import SharedBlock
@@ -187,7 +186,7 @@ def measure(case: Case, seed: int, data: Path) -> dict[str, Any]:
         run = played(pool, held, Path(folder), budget, case, seed)
         facts = Facts.from_json((run.folder.path / "facts.json").read_text())
         curve = [(point.labels, point.accuracy) for point in facts.curve]
-        rounds = parquet.read_table(run.folder.path / "rounds.parquet").to_pydict()
+        rounds = asked_of(run)
         doubt = probabilities(run, rounds, [labels for labels, _ in curve])
     pairs = [
         (int(choice == label), round(p, 4))
@@ -246,6 +245,19 @@ def write_csv(dataset: Dataset, path: Path) -> None:
         lines = csv.writer(file)
         lines.writerow(["text", "label"])
         lines.writerows((i.prompt, dataset.classes[dataset.answers[i.id]]) for i in dataset.items)
+
+
+def asked_of(run: stacksl.Run) -> dict[str, list[Any]]:
+    """The decisions of a run in their order: what was chosen and how probable, and the label."""
+    with run.ledger as ledger:
+        rows = [*ledger.rows()]
+    labels = {row.item: row.label().index for row in rows if row.event == "learnt"}
+    made = [row.decision() for row in rows if row.event == "round"]
+    return {
+        "choice": [decision.choice for decision in made],
+        "probability": [decision.probability for decision in made],
+        "label": [labels.get(decision.item) if decision.asked else None for decision in made],
+    }
 
 
 def probabilities(

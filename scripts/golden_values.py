@@ -135,8 +135,6 @@ def located(name: str) -> Path:
 
 def read(play: Any) -> dict[str, Any]:
     """Every value of the finished run, by field."""
-    import pyarrow.parquet as parquet
-
     names: dict[str, str] = {}
     values: dict[str, Any] = chain(names)
     values["purchases"] = play.exported()
@@ -146,7 +144,6 @@ def read(play: Any) -> dict[str, Any]:
     play.call("ledger", "verify", "run", name="verify")
     play.call("ledger", "replay", "run", name="replay")
     values["report"] = json.loads(located("facts.json").read_text(encoding="utf-8"))
-    values["rounds"] = parquet.read_table(located("rounds.parquet")).to_pylist()
     values["status"] = play.status()
     values |= {"sheets": play.sheets, "calls": [list(call) for call in play.calls]}
     return {**{name: plain(value, names) for name, value in values.items()}, **arrays()}

@@ -234,8 +234,6 @@ def ended(path: Path, test: Path) -> dict[str, Any]:
         "chain": chain(path),
         "model": files(path / "model"),
         "features": files(path / "features"),
-        "rounds": (path / "rounds.parquet").read_bytes(),
-        "metrics": (path / "metrics.jsonl").read_bytes(),
         "facts": facts(path),
         "predictions": [*Run.open(path).predict(test)],
     }

@@ -57,7 +57,7 @@ END = {
     "in the middle of the model": ("stacksl.files.arrays:save", 3, "before"),
     "before the model counts": ("stacksl.models.linear:write_atomic", 1, "before"),
     "when the model was written": ("stacksl.models.linear:Model.save", 1, "after"),
-    "between table and facts": (f"{RUNS}.finish.finish:write_metrics", 1, "after"),
+    "between model and facts": (f"{RUNS}.finish.finish:write_atomic", 1, "before"),
     "before the report": (f"{RUNS}.finish.finish:write_pages", 1, "before"),
     "between report and card": (f"{RUNS}.finish.finish:write_atomic", 2, "after"),
     "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 3, "before"),

@@ -399,7 +399,7 @@ def traces(waiting: Run) -> list[object]:
     status = {name: value for name, value in waiting.status().items() if name not in places}
     arrays = [saved.data for saved in saved_in(waiting.path)]
     names = sorted(path.name for path in waiting.path.rglob("*"))
-    assert not {"facts.json", "report.html", "README.md", "metrics.jsonl"} & set(names)
+    assert not {"facts.json", "report.html", "README.md"} & set(names)
     return [status, names, *[path.read_bytes() for path in sheets(waiting)], *arrays]
 
 

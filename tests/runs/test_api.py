@@ -38,8 +38,7 @@ def test_a_run_of_items_made_in_python(request, which) -> None:
     assert bought.items() <= finished.answers.items()
     names = {p.name for p in done.path.iterdir()}
     assert names >= {
-        "run.db", "metrics.jsonl", "features", "model",
-        "report.html", "README.md", "rounds.parquet", "facts.json",
+        "run.db", "features", "model", "report.html", "README.md", "facts.json",
     }  # fmt: skip
     done.ledger.verify()
 
@@ -58,19 +57,6 @@ def test_answers_may_come_in_the_items_order(classes, tmp_path) -> None:
     assert {p.name: p.read_bytes() for p in first.iterdir()} == {
         p.name: p.read_bytes() for p in second.iterdir()
     }, "the same settings give the same bits"
-
-
-def test_tables_of_a_run(classes) -> None:
-    import pyarrow.parquet as parquet
-
-    table = parquet.read_table(classes.run.path / "rounds.parquet").to_pylist()
-    assert [row["round"] for row in table] == list(range(1, 61))
-    bought = {row["item"]: row["label"] for row in table if row["label"] is not None}
-    assert bought == {row["item"]: row["answer"] for row in classes.run.ledger.export()}
-    lines = (classes.run.path / "metrics.jsonl").read_text().splitlines()
-    metrics = [json.loads(line) for line in lines]
-    assert [row["labels"] for row in metrics] == list(range(1, 13))
-    assert classes.run.status()["accuracy_before"] == metrics[-1]["accuracy_before"]
 
 
 def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monkeypatch) -> None:

@@ -64,7 +64,7 @@ def test_a_run_of_the_sample_and_its_resume(tmp_path: Path) -> None:
     assert {"run.db", "run.db-wal", "run.db-shm", "features"} <= seen
     expect_private(out)
     Run.open(out).resume()
-    assert {"report.html", "README.md", "model/model.json", "rounds.parquet"} <= set(modes(out))
+    assert {"report.html", "README.md", "model/model.json"} <= set(modes(out))
     expect_private(out)
     Run.open(out).report()
     expect_private(out)

@@ -29,7 +29,7 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
     rounds = made.status()["rounds"]
     keep = (path / "ask" / "0001-ben.csv").read_bytes()
     before = holding(path)
-    assert {"run.db", "rounds.parquet", "0001-anna.csv", "0001-ben.csv"} <= before
+    assert {"run.db", "0001-anna.csv", "0001-ben.csv"} <= before
     with Ledger.open(path / "run.db", readonly=True) as ledger:
         texts = ledger.texts(ID)
     assert {(RIGHT, NOTE), (None, NOTE)} == {(a.text, a.note) for a in texts}

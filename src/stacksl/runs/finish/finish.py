@@ -1,4 +1,4 @@
-"""The end of a run, after the last answer: final model, test, report and tables."""
+"""The end of a run, after the last answer: final model, test and report."""
 
 from __future__ import annotations
 
@@ -31,16 +31,13 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.folder import RunFolder, read_facts, shown_facts
 from stacksl.runs.storage.status import now
-from stacksl.runs.storage.tables import write_metrics, write_rounds
 
 CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
 FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
 MANY = 3000
 HELD_OUT = 20  # items that a curve is measured on at least
 NO_TEXT = "no-text"  # the folder of what may be forwarded
-DERIVED = (
-    "model", "facts.json", "report.html", "README.md", NO_TEXT, "rounds.parquet", "metrics.jsonl",
-)  # fmt: skip
+DERIVED = ("model", "facts.json", "report.html", "README.md", NO_TEXT)
 """What a finished run has beside its database, made again by a resume when it is deleted."""
 
 
@@ -52,7 +49,7 @@ def finish(
     state: dict[str, Any],
     audit: Audit | None = None,
 ) -> None:
-    """Save, test and audit the final model, then write the report, the card and the tables.
+    """Save, test and audit the final model, then write the report and the card.
 
     No file written earlier reveals a result of the `audit`.
     """
@@ -75,8 +72,6 @@ def finish(
         tested = replace(tested, audited=judged[0], audited_now=since)
     tested = _with_curve(spec, game, tested, audit)
     report(Progress("report", 0, 1))
-    write_rounds(game.ledger, spec.folder.path / "rounds.parquet")
-    write_metrics(game.examples, spec.folder.path / "metrics.jsonl")
     state["finished"] = now()
     facts = facts_of(spec, game, features, tested, state)
     facts = _with_rest(spec, game, tested, facts, final)

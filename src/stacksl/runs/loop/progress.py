@@ -53,7 +53,7 @@ def throttled(report: Report) -> Callable[[Progress, bool], None]:
 
 
 class Watch:
-    """Reports progress, and saves the arrays: after each batch of a pool, `every` so many rounds."""
+    """Reports progress, and saves the arrays: of a pool after each batch, else `every` so often."""
 
     def __init__(self, every: int, game: Game, report: Report, *, streams: bool) -> None:
         self._every, self._game, self._streams = every, game, streams

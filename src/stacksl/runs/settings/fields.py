@@ -366,7 +366,7 @@ class Settings(BaseModel):
 
     # the run itself
     checkpoint_every: int = Field(
-        1000, ge=1, description="Rounds between two saves of the learner's arrays."
+        1000, ge=1, description="Rounds of a stream between two saves of the learner's arrays."
     )
     plugins: str | None = Field(
         None,

@@ -1,1 +1,1 @@
-"""A run's folder: its state, anchors and tables."""
+"""A run's folder: its state and anchors."""
