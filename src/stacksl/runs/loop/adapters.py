@@ -112,6 +112,8 @@ class Adapters:
         before = read_record(self.folder, number)
         if before is not None and before.labels_hash == labels_hash:
             return before
+        if self._model is None:
+            raise _missing(self.folder, number)
         self.model.rescale(temperature)
         place = _place(self.folder, number)
         make_private(self.folder)
@@ -134,12 +136,16 @@ def history(folder: Path, count: int) -> list[Refitted]:
     for number in range(1, count + 1):
         record = read_record(folder, number)
         if record is None:
-            raise RunError(
-                f"the record {_place(folder, number).with_suffix('.json')} of a refit that the"
-                " ledger names is missing: restore it from a copy"
-            )
+            raise _missing(folder, number)
         found.append(record)
     return found
+
+
+def _missing(folder: Path, number: int) -> RunError:
+    return RunError(
+        f"the record {_place(folder, number).with_suffix('.json')} of a refit that the ledger"
+        " names is missing, or is of other labels: restore it from a copy"
+    )
 
 
 def read_record(folder: Path, number: int) -> Refitted | None:
