@@ -41,7 +41,7 @@ DISK = {
     "when arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 2, "after"),
     "before the waiting rows are flushed": (f"{LABELS}.ledger:Ledger.flush", 1, "before"),
     "when the waiting rows were flushed": (f"{LABELS}.ledger:Ledger.flush", 1, "after"),
-    "between an atomic write and its rename": ("os:replace", 15, "before"),
+    "between an atomic write and its rename": ("os:replace", 8, "before"),
 }
 START = {
     "before the database is committed": (COMMIT, 1, "before"),
