@@ -15,6 +15,7 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 from stacksl.api import Run, run
 from stacksl.lm import LanguageModel
+from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.adapters import Adapters
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.settings.conflicts import due_at
@@ -148,3 +149,34 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
     weights = [[r.payload["weights"] for r in each if "adapter" in r.payload] for each in rows]
     assert weights[0] == weights[1]
     killed[0].replay()
+
+
+def test_a_refit_under_way_outlasts_a_forgotten_item(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made on the labels before it, though forgetting saves the arrays in its midst."""
+    corpus, begins, free = sentences(ITEMS), threading.Event(), threading.Event()
+    page, refit = opened(begun(tmp_path, corpus[0])), Adapters.refit
+
+    def held(self: Adapters, *words: Any) -> Any:
+        begins.set()
+        assert free.wait(60)
+        return refit(self, *words)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Adapters, "refit", held)
+        shown = keys(page)
+        answer_next(page, corpus)
+        wait_for(begins.is_set)
+        answer_next(page, corpus)
+        killed = copy_of(page.run, tmp_path)
+        free.set()
+        wait_for(partial(news, page, shown))
+    asked = {row.item for row in rows_of(killed)}
+    forget(killed.path, next(item.id for item in corpus[0] if item.id not in asked))
+    opened(killed)
+    first = [
+        next(r for r in rows_of(each) if "weights" in r.payload) for each in (page.run, killed)
+    ]
+    assert first[0].payload["labels"] == first[1].payload["labels"] == 1
+    assert first[0].payload["weights"] == first[1].payload["weights"]

@@ -198,12 +198,15 @@ class LanguageTrainer:
     # --- saved arrays ------------------------------------------------------------------------
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The counts, as an array to be saved."""
-        return {KEY: np.array([self.epoch, self.refits, self.trained_on], dtype=np.int64)}
+        """The counts, as an array to be saved; the last is of the labels of a refit under way."""
+        begun = -1 if self._begun is None else len(self._begun.bought)
+        return {KEY: np.array([self.epoch, self.refits, self.trained_on, begun], dtype=np.int64)}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned, and load the features of the epochs in use."""
-        self.epoch, self.refits, self.trained_on = (int(n) for n in arrays[KEY])
+        self.epoch, self.refits, self.trained_on, begun = (int(n) for n in arrays[KEY])
+        if begun >= 0:
+            self._begun = replace(self.examples, bought=self.examples.bought[:begun])
         for row in self.ledger.rows(only=("refreshed",)):
             self._renew(int(row.payload["epoch"]), str(row.payload["features"]))
 
