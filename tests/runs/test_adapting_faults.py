@@ -176,6 +176,24 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
         made.resume()
 
 
+@pytest.mark.parametrize("lost", [["adapters"], ["adapters/01"], ["adapters/01.json"]])
+def test_a_missing_adapter_is_trained_again(model: Path, tmp_path: Path, lost: list[str]) -> None:
+    settings = {**SHORT, "refit_at": "0.5,1"}
+    made = run(*questions(12), out=tmp_path / "run", model=str(model), **settings)
+    kept = {path.name: path.read_bytes() for path in made.folder.model.glob("*.safetensors")}
+    for place in [*lost, "model"]:
+        path = made.path / place
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    made.resume()
+    assert {p.name: p.read_bytes() for p in made.folder.model.glob("*.safetensors")} == kept
+    said = [each for each in made.status()["warnings"] if "was missing" in each]
+    assert said == [
+        f"the adapter of refit {number} was missing and was trained again"
+        for number in ((1, 2) if lost == ["adapters"] else (1,))
+    ]
+    made.replay()
+
+
 # --- refused before anything is written -------------------------------------------------------
 
 

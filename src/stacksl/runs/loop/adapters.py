@@ -77,6 +77,10 @@ class Adapters:
             raise RunError("a replay trains no adapter: resume the run instead")
         return self._model
 
+    def has(self, number: int) -> bool:
+        """Whether the adapter of refit `number` is on disk, with its record."""
+        return _place(self.folder, number).is_dir() and read_record(self.folder, number) is not None
+
     def take(self, number: int) -> None:
         """Load the adapter of refit `number`, with its temperature; 0 is the initial one."""
         if self._current == number:
@@ -110,7 +114,7 @@ class Adapters:
     ) -> Refitted:
         """Train refit `number`, unless it was trained on these labels already: `take` loads it."""
         before = read_record(self.folder, number)
-        if before is not None and before.labels_hash == labels_hash:
+        if before is not None and before.labels_hash == labels_hash and self.has(number):
             return before
         if self._model is None:
             raise _missing(self.folder, number)

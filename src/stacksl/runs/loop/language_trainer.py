@@ -27,6 +27,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.lm import LanguageModel
 from stacksl.runs.loop.adapters import (
     Adapters,
+    Refitted,
     adapter_of,
     read_record,
 )
@@ -184,6 +185,23 @@ class LanguageTrainer:
         else:
             self._refit()
 
+    def make_missing(self) -> list[str]:
+        """Train again the adapters that are missing, on the labels of their refits.
+
+        Where an item was forgotten these labels are not known any more, and `Adapters.take` says
+        that an adapter is missing.
+        """
+        found = []
+        for row in self.ledger.rows(only=("refit",)) if not self.spec.sources.forgotten else ():
+            number, count = row.payload.get("adapter"), int(row.payload["labels"])
+            if number is None or self.adapters.has(number):
+                continue
+            examples = replace(self.examples, bought=self.examples.bought[:count])
+            made, _ = self._train(number, examples)
+            other = "" if made.fingerprint == row.payload["weights"] else ", with other weights"
+            found.append(f"the adapter of refit {number} was missing and was trained again{other}")
+        return found
+
     def widen(self, size: int) -> None:
         """Refuse: the features of a language model are of the options that the run began with.
 
@@ -216,19 +234,23 @@ class LanguageTrainer:
         """Train the adapter on the labels so far, or on those of the refit that was begun."""
         number = self.refits + 1
         examples = self._begun or self._begin_refit()
-        labels = len(examples.bought)
-        scale = self._scale(examples)
+        made, temperature = self._train(number, examples)
+        labels, self._begun = len(examples.bought), None
+        detail: dict[str, object] = {"tune": False, "adapter": number}
+        detail |= {"weights": made.fingerprint, "temperature": temperature}
+        self.ledger.note_refit(labels, detail)
+        self.refits, self.trained_on = number, labels
+
+    def _train(self, number: int, examples: Examples) -> tuple[Refitted, float]:
+        """The adapter of refit `number` on the labels of `examples`, and its temperature."""
+        labels, scale = len(examples.bought), self._scale(examples)
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
         learnt, report = labels_hash(examples), self._reporting("refit")
         made = self.beside(
             lambda: self.adapters.refit(number, labels, learnt, scaled, temperature, report)
         )
-        self._begun = None
-        detail: dict[str, object] = {"tune": False, "adapter": number}
-        detail |= {"weights": made.fingerprint, "temperature": temperature}
-        self.ledger.note_refit(labels, detail)
-        self.refits, self.trained_on = number, labels
+        return made, temperature
 
     def _begin_refit(self) -> Examples:
         """The labels learnt by now, on which the refit is made; those learnt later are not in it.

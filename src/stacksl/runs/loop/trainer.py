@@ -58,6 +58,9 @@ class Trainer(Protocol):
     def finish(self) -> None:
         """Make the last refit, which gives the final model, unless it was made already."""
 
+    def make_missing(self) -> list[str]:
+        """Make again what is missing of earlier refits; a sentence for each."""
+
     def widen(self, size: int) -> None:
         """Extend the model to `size` classes."""
 

@@ -145,7 +145,7 @@ class Session(Game):
             cut = f"{features.truncated} texts are longer than the encoder reads and were cut"
             record.warn([cut])
         session, warnings = cls.played_back(spec, ledger, block, saved, features, report)
-        record.warn([*damaged, *warnings])
+        record.warn([*damaged, *warnings, *session.trainer.make_missing()])
         record.write("running")  # a kill keeps the warnings
         if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
             labeler = OracleLabeler({}, {})
