@@ -146,10 +146,8 @@ def test_one_label_for_all_is_refused(make: Make) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "text,label1,label2\na,x,y\nb,y,x\n",
         "text,labels\na,\"['x', 'y']\"\nb,\"['y']\"\n",
         "text,labels\na,x|y\nb,y\nc,x\nd,x|z\ne,z\nf,y|z\n",
-        "text,toxic,insult,threat\na,0,1,1\nb,0,0,0\nc,1,0,0\n",
     ],
 )
 def test_several_labels_an_item_are_refused_in_one_sentence(make: Make, content: str) -> None:

@@ -139,14 +139,12 @@ def test_options_in_another_order_are_mapped_to_known_classes(make: Make) -> Non
     assert {i.candidates for i in data.items} == {("maybe", "no", "yes")}
 
 
-def test_classes_mixed_with_options_warn_and_become_options(make: Make) -> None:
+def test_a_row_without_options_is_set_aside(make: Make) -> None:
     rows = [{"prompt": f"p{n}", "candidates": ["u", "v", str(n)], "answer": 0} for n in range(6)]
-    rows += [{"prompt": f"r{n}", "label": "xy"[n % 2]} for n in range(4)]
+    rows += [{"prompt": "q", "label": "x"}]
     data = read(make("x.jsonl", lines(rows)))
-    assert data.classes is None
-    assert len(data.items) == 10
-    assert data.items[-1].candidates == ("x", "y")
-    assert any("mixed" in warning for warning in data.warnings)
+    assert len(data.items) == 6
+    assert [row.reason for row in data.rejected] == ["no options: the candidates are missing"]
 
 
 def test_labels_of_mixed_types_warn(make: Make) -> None:
@@ -197,15 +195,11 @@ def test_every_order_of_three_is_as_likely() -> None:
     assert sum((c - 1000) ** 2 / 1000 for c in counts) < 25.7
 
 
-def test_responses_are_best_first_unless_best_says_otherwise(make: Make) -> None:
-    rows = [
-        {"id": "a", "prompt": "p", "responses": ["one", "two", "three"]},
-        {"id": "b", "prompt": "p2", "responses": ["one", "two", "three"], "best": 2},
-        {"id": "c", "prompt": "p3", "chosen": "x", "rejected": ["y", "z"]},
-    ]
-    data = read(make("x.jsonl", lines(rows)))
-    gold = {i.id: i.candidates[data.answers[i.id]] for i in data.items}
-    assert gold == {"a": "one", "b": "three", "c": "x"}
+def test_several_responses_may_be_rejected(make: Make) -> None:
+    rows = [{"id": "c", "prompt": "p", "chosen": "x", "rejected": ["y", "z"]}]
+    (item,), answers = (data := read(make("x.jsonl", lines(rows)))).items, data.answers
+    assert set(item.candidates) == {"x", "y", "z"}
+    assert item.candidates[answers["c"]] == "x"
 
 
 def test_of_a_chat_the_last_turn_is_the_response(make: Make) -> None:

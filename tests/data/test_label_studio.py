@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stacksl.data import read
-from stacksl.data.exchange.label_studio import CONFIG, task
+from stacksl.data.label_studio import CONFIG, task
 from stacksl.errors import DataError
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.api.labelling import COLUMNS, Answers, Bought, bought_answers
 from stacksl.data import kind_of_table, write_table
-from stacksl.data.exchange.label_studio import CONFIG, task
+from stacksl.data.label_studio import CONFIG, task
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.files.atomic import replace_file
 from stacksl.lm.export.atomic import whole_folder

@@ -6,7 +6,7 @@ from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.reading import as_written, read, rows_of
 from stacksl.data.sample import sample
 from stacksl.data.tables import table_of
-from stacksl.data.writing import TABLES, kind_of_table, write, write_table
+from stacksl.data.writing import TABLES, kind_of_table, write_table
 
 __all__ = [
     "TABLES",
@@ -24,6 +24,5 @@ __all__ = [
     "rows_of",
     "sample",
     "table_of",
-    "write",
     "write_table",
 ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
-from stacksl.data.assembly import Assembled
 from stacksl.data.columns import find
 from stacksl.data.dataset import Dataset
 from stacksl.data.shapes import Shape
@@ -53,7 +52,7 @@ def _understood(dataset: Dataset) -> Iterator[str]:
 def _options(dataset: Dataset) -> str:
     if dataset.classes is None:
         sizes = Counter(len(item.candidates) for item in dataset.items)
-        each = ", ".join(f"{k} ({_items(n)})" for k, n in sorted(sizes.items())[:8])
+        each = ", ".join(f"{k} ({_count(n, 'item')})" for k, n in sorted(sizes.items())[:8])
         return f"options an item: {each}{' and more' if len(sizes) > 8 else ''}"
     if not dataset.answers:
         return f"classes: {len(dataset.classes)}"
@@ -61,13 +60,9 @@ def _options(dataset: Dataset) -> str:
     counts.update(dataset.answers.values())
     (most, high), (least, low) = counts.most_common(1)[0], counts.most_common()[-1]
     return (
-        f"classes: {len(dataset.classes)}, the largest '{dataset.classes[most]}' ({_items(high)}), "
-        f"the smallest '{dataset.classes[least]}' ({low:,})"
+        f"classes: {len(dataset.classes)}, the largest '{dataset.classes[most]}'"
+        f" ({_count(high, 'item')}), the smallest '{dataset.classes[least]}' ({low:,})"
     )
-
-
-def _items(count: int) -> str:
-    return f"{count:,} item{'' if count == 1 else 's'}"
 
 
 def _rejected(dataset: Dataset) -> Iterator[str]:
@@ -100,11 +95,6 @@ def _against(dataset: Dataset, against: Dataset) -> Iterator[str]:
 # --- what is odd but can be used -------------------------------------------------------------
 
 
-def duplicates(items: Iterable[Item]) -> int:
-    """The number of items whose prompt an earlier item has."""
-    return sum(n - 1 for n in Counter(normal(item.prompt) for item in items).values())
-
-
 def overlap(items: Iterable[Item], others: Iterable[Item]) -> int:
     """The number of `others` whose prompt is also among `items`."""
     seen = {normal(item.prompt) for item in items}
@@ -112,19 +102,20 @@ def overlap(items: Iterable[Item], others: Iterable[Item]) -> int:
 
 
 def warnings_of(
-    table: Table, shape: Shape, result: Assembled, given: Mapping[str, str]
+    dataset: Dataset, table: Table, shape: Shape, given: Mapping[str, str]
 ) -> Iterator[str]:
     """The sentences on a file that was read."""
-    if result.rejected:
-        kinds = Counter(r.kind for r in result.rejected)
+    if dataset.rejected:
+        kinds = Counter(r.kind for r in dataset.rejected)
         counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
-        yield f"{_count(len(result.rejected), 'row')} set aside: {counts}"
-    if result.unknown:
-        yield f"{_count(len(result.unknown), 'item')} with a label outside the known classes"
-    twice = duplicates(result.items)
+        yield f"{_count(len(dataset.rejected), 'row')} set aside: {counts}"
+    if dataset.unknown:
+        yield f"{_count(len(dataset.unknown), 'item')} with a label outside the known classes"
+    prompts = Counter(normal(item.prompt) for item in dataset.items)
+    twice = len(dataset.items) - len(prompts)
     if twice:
         yield f"{_count(twice, 'prompt')} already seen in an earlier row (each stays its own item)"
-    long = [len(i.prompt) for i in result.items if len(i.prompt) > LONG_TEXT]
+    long = [len(i.prompt) for i in dataset.items if len(i.prompt) > LONG_TEXT]
     if long:
         yield (
             f"{_count(len(long), 'prompt')} longer than {LONG_TEXT:,} characters "
@@ -133,37 +124,28 @@ def warnings_of(
     missing = [role for role, name in given.items() if name not in table.columns]
     if missing:
         yield f"no column '{given[missing[0]]}' for the {missing[0]}: read without it"
-    yield from _mixed(table, shape, result)
-
-
-def _mixed(table: Table, shape: Shape, result: Assembled) -> Iterator[str]:
     label = shape.columns.get("label")
-    if shape.name == "classes" and label is None and (unread := find("label", table.columns)):
-        yield f"'{unread}' is not read as the label: it holds none of the known classes"
-    if result.mixed:
-        yield (
-            f"classes and options are mixed: {result.mixed} of {len(result.items)} items bring "
-            "options of their own, so every item is read as having its own"
-        )
     if label is not None:
         types = {type(v).__name__ for r in table.head if (v := r.values.get(label)) is not None}
         if len(types) > 1:
             yield f"labels of mixed types ({', '.join(sorted(types))}) are all read as text"
-    if shape.name == "classes" and label is not None:
-        others = [c for c in table.columns if c not in shape.columns.values()]
-        rival = find("label", others)
-        if rival is not None:
-            yield f"'{label}' is read as the label; the column '{rival}' could be one too"
-    if shape.name == "classes" and result.classes is not None:
-        yield from _alike(result.classes, result.answers)
+    if shape.name == "classes":
+        yield from _of_classes(dataset, table, shape)
 
 
-def _alike(classes: Sequence[str], answers: Mapping[str, int]) -> Iterator[str]:
+def _of_classes(dataset: Dataset, table: Table, shape: Shape) -> Iterator[str]:
+    label = shape.columns.get("label")
+    rival = find("label", [c for c in table.columns if c not in shape.columns.values()])
+    if label is None and rival is not None:
+        yield f"'{rival}' is not read as the label: it holds none of the known classes"
+    elif rival is not None:
+        yield f"'{label}' is read as the label; the column '{rival}' could be one too"
+    classes = dataset.classes or ()
     folded = Counter(normal(name) for name in classes)
     alike = [at for at, name in enumerate(classes) if folded[normal(name)] > 1]
     if alike:
         first: dict[int, str] = {}
-        for id, at in answers.items():
+        for id, at in dataset.answers.items():
             first.setdefault(at, id)
         where = ", ".join(f"'{first[at]}'" for at in alike[:6] if at in first)
         seen = f", see the items {where}" if where else ""
@@ -171,4 +153,4 @@ def _alike(classes: Sequence[str], answers: Mapping[str, int]) -> Iterator[str]:
 
 
 def _count(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

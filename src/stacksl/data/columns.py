@@ -25,7 +25,6 @@ _NAMES = {
 }
 _ID_WORDS = ("id", "uuid", "guid", "uid", "qid")
 _CASE = re.compile(r"(?<=[^\W_A-Z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")  # ticket|Id, URL|Id
-_NUMBERED = re.compile(r"(label|category|class|intent|topic|target|tag)[ _-]?(\d+|[a-e])")
 
 
 def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
@@ -40,16 +39,14 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
     return dict(columns or {})
 
 
-def plain_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """The `usual` columns by role, with a plain name for a prompt that the file does not have.
+def usual_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+    """The `usual` columns by role, without an id that the file does not have.
 
-    An id that the file does not have is left out.
+    For a prompt that it does not have stands the column whose name says that it holds one.
     """
     found = {role: name for role, name in usual.items() if role != "id" or name in columns}
-    plain = {name.lower().strip(): name for name in reversed(columns)}
     if "prompt" in found and found["prompt"] not in columns:
-        names = ("text", "prompt", "question")
-        found["prompt"] = next((plain[n] for n in names if n in plain), found["prompt"])
+        found["prompt"] = find("prompt", columns) or found["prompt"]
     return found
 
 
@@ -69,12 +66,15 @@ def require(role: str, name: str, columns: Sequence[str], head: Sequence[Row] = 
         return name
     near = get_close_matches(name, columns, n=1)
     hint = f"did you mean '{near[0]}'? " if near else ""
-    seen = _seen(columns, head)
     flag = f"; say which with --{role}-column" if role in ("prompt", "label", "id") else ""
-    raise DataError(f"there is no column '{name}' for the {role}: {hint}the file has {seen}{flag}")
+    raise DataError(
+        f"there is no column '{name}' for the {role}: {hint}the file has {seen(columns, head)}"
+        f"{flag}"
+    )
 
 
-def _seen(columns: Sequence[str], head: Sequence[Row]) -> str:
+def seen(columns: Sequence[str], head: Sequence[Row]) -> str:
+    """The columns of a file for a message, as `listed` writes them."""
     return listed(columns, (row.values for row in head))
 
 
@@ -116,7 +116,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     texts = [c for c in free if find("label", [c]) is None and not _is_named_id(c)]
     if not texts:
         raise DataError(
-            f"no column looks like the prompt: the file has {_seen(columns, head)}; "
+            f"no column looks like the prompt: the file has {seen(columns, head)}; "
             "say which with --prompt-column"
         )
     return max(texts, key=lambda c: _length(c, head))
@@ -126,28 +126,21 @@ def guess_label(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str
     """The label's column: by its name, else the only one not `taken` if its values repeat.
 
     Raises:
-        DataError: several columns are labels, or the header is itself a row.
+        DataError: the header is itself a row.
     """
     free = [c for c in columns if c not in taken and c != find("id", [c])]
-    numbered = [c for c in free if _NUMBERED.fullmatch(c.lower().strip())]
-    if len(numbered) > 1:
-        raise DataError(
-            f"the columns {', '.join(numbered[:6])} give several labels an item, and multi-label "
-            "data is not supported: pick one with --label-column"
-        )
     named = find("label", free)
     if named is not None:
         return named
-    _refuse_indicators(free, head)
     if len(free) != 1:
         return None
-    seen = {str(row.values.get(free[0])) for row in head if row.fault is None}
-    if free[0] in seen:
+    values = {str(row.values.get(free[0])) for row in head if row.fault is None}
+    if free[0] in values:
         raise DataError(
             "the first line looks like a row and not like a header: put a line such as text,label "
             "on top"
         )
-    return free[0] if len(seen) <= max(2, len(head) // 2) else None
+    return free[0] if len(values) <= max(2, len(head) // 2) else None
 
 
 def refuse_several(label: str, head: Sequence[Row]) -> None:
@@ -174,20 +167,6 @@ def _joined(texts: Sequence[str], separator: str) -> bool:
     parts = {part.strip() for t in texts for part in t.split(separator)}
     share = sum(t in several for t in texts) / max(1, len(texts))
     return len(several) > 1 and share >= 0.1 and len(parts) < len(set(texts))
-
-
-def _refuse_indicators(columns: Sequence[str], head: Sequence[Row]) -> None:
-    binary = [
-        c
-        for c in columns
-        if (seen := {str(r.values.get(c)) for r in head if r.fault is None})
-        and seen <= {"0", "1", "True", "False", "0.0", "1.0"}
-    ]
-    if len(binary) > 1:
-        raise DataError(
-            f"the columns {', '.join(binary[:6])} are yes or no each, and multi-label data is not "
-            "supported: write one column with one label, or pick one with --label-column"
-        )
 
 
 def _length(column: str, head: Sequence[Row]) -> float:

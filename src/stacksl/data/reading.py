@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from stacksl.data.assembly import Assembled, assemble
 from stacksl.data.checking import warnings_of
 from stacksl.data.classes import BANK_ID, Bank
-from stacksl.data.columns import check_roles, guess_id, is_plain_id, plain_columns
-from stacksl.data.dataset import Dataset
-from stacksl.data.detection import SHAPES, shape_of
+from stacksl.data.columns import check_roles, guess_id, is_plain_id, usual_columns
+from stacksl.data.dataset import Dataset, Rejected
 from stacksl.data.files import container_of, head_of, stem
-from stacksl.data.shapes import Shape
-from stacksl.data.tables import Row, Table, open_table, table_from
-from stacksl.data.values import named, one_line
-from stacksl.data.writing import native_rows
+from stacksl.data.shapes import SHAPES, Draft, Shape, shape_of
+from stacksl.data.tables import Row, Table, open_hub, open_table, table_from
+from stacksl.data.values import RowFault, named, one_line, text
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
-_GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
 CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
+_GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
+_MANY = 10  # fewer distinct labels than this never look like free text
 
 
 def read(
@@ -40,7 +38,6 @@ def read(
     seed: int = 0,
     strict: bool = False,
     lenient: bool = False,
-    warn: bool = True,
 ) -> Dataset:
     """The items and answers in a file, recognised by its content and then by its name.
 
@@ -53,7 +50,7 @@ def read(
         columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
             Every usable row needs an id of its own in a column that is named here.
         usual: the columns of an earlier file of the kind, for roles that `columns` does not name.
-            Where the file has no such prompt, its column `text`, `prompt` or `question` is read;
+            Where the file has no such prompt, the column with a usual name of prompts is read;
             where it has no such id, the id is guessed.
         classes: a label set known before (a model's): labels are mapped to it, every item's
             candidates is it, and no label column is needed.
@@ -64,7 +61,6 @@ def read(
         strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
-        warn: whether to look for oddities; False saves time on a file that was read before.
 
     Returns:
         The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.
@@ -78,52 +74,58 @@ def read(
     container, wanted = _format(format)
     chosen = check_roles(columns)
     usual = {r: name for r, name in check_roles(usual).items() if name not in chosen.values()}
-    known = _class_tuple(classes)
+    known = None if classes is None else tuple(classes)
+    if known is not None and (len(known) < 2 or len(set(known)) < len(known)):
+        raise SettingsError(f"classes must be two or more different texts, not {list(known)[:5]}")
     not_ids = {*(() if bank is None else BANK_ID)}
     while True:  # again where a column that was guessed from the first rows is no id after all
         name, opened = _opened(path, container)
         with _one_sentence(), _uncollected(), opened as table:
-            given = {**plain_columns(usual, table.columns), **chosen}
+            given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
             shape = shape_of(table, wanted, given, seed, known, bank, id)
-            result = assemble(
-                table.rows,
+            found = _Items(
                 shape,
-                classes=known,
-                bank=None if bank is None else bank.texts,
-                max_candidates=max_candidates,
+                None if bank is None else bank.texts,
+                max_candidates,
                 strict=strict,
                 lenient=lenient,
-                guessed="label" not in given,
                 own_ids="id" in chosen or not is_plain_id(id or "id"),
             )
-            if id is None or not result.without_id:
-                _check_enough(path, result, lenient)
+            found.read(table.rows, known, guessed="label" not in given)
+            if id is None or not found.without_id:
+                found.check_enough("the data" if isinstance(path, Table) else f"'{path}'")
                 break
             if "id" in chosen:
-                raise DataError(_no_id(named(id, table.columns), result.without_id))
+                raise DataError(_no_id(named(id, table.columns), found.without_id))
         not_ids.add(id)
         usual.pop("id", None)
-    warnings = warnings_of(table, shape, result, given) if warn else ()
-    return _dataset(name, table, shape, result, given, tuple(map(one_line, warnings)))
-
-
-def _no_id(column: str, rows: Sequence[int]) -> str:
-    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-    return (
-        f"the id column '{column}' should have another value in every row, but is empty or repeats"
-        f" an earlier row in row{'s' if len(rows) > 1 else ''} {shown}: correct the file, or name"
-        " another column with --id-column"
+    read_columns = (*shape.columns.values(), *shape.also_read)
+    dataset = Dataset(
+        name=name,
+        format=f"{table.container}:{shape.name}",
+        items=tuple(found.items),
+        answers=found.answers,
+        classes=found.classes,
+        columns=shape.columns if shape.name in _GUESSED else dict(given),
+        rejected=tuple(found.rejected),
+        unused=tuple(column for column in table.columns if column not in read_columns),
+        unknown=found.unknown,
     )
+    warnings = warnings_of(dataset, table, shape, given)
+    return replace(dataset, warnings=tuple(map(one_line, warnings)))
 
 
 def as_written(dataset: Dataset) -> Dataset:
-    """`dataset` as `write` and `read` would give it: without white space around its texts.
+    """`dataset` as a file of its items would be read: without white space around its texts.
 
     Raises:
         DataError: an item cannot be read, as one without a prompt.
     """
-    rows = (Row(number, row) for number, row in enumerate(native_rows(dataset), 1))
+    rows = []
+    for number, item in enumerate(dataset.items, 1):
+        values = {"id": item.id, "prompt": item.prompt, "candidates": item.candidates}
+        rows.append(Row(number, {**values, "answer": dataset.answers.get(item.id)}))
     classes = dataset.classes and tuple(name.strip() for name in dataset.classes)
     found = read(
         table_from("jsonl", None, rows),
@@ -131,24 +133,8 @@ def as_written(dataset: Dataset) -> Dataset:
         classes=classes,
         max_candidates=max((len(item.candidates) for item in dataset.items), default=2),
         strict=True,
-        warn=False,
     )
     return replace(dataset, items=found.items, answers=found.answers, classes=found.classes)
-
-
-def _opened(
-    path: str | Path | Table, container: str | None
-) -> tuple[str, AbstractContextManager[Table]]:
-    """The name of a file or dataset, and its table while a context lasts."""
-    if isinstance(path, Table):
-        return "items", nullcontext(path)
-    if str(path).startswith("hf:") or container == "hub":
-        from stacksl.data.tables import open_hub
-
-        return open_hub(str(path))
-    path = Path(path)
-    head = head_of(path)
-    return stem(path), open_table(path, container or container_of(path, head), head)
 
 
 def rows_of(
@@ -167,6 +153,32 @@ def rows_of(
         rows = [(row.values, None if row.number in left_out else next(items)) for row in table.rows]
     names = dict.fromkeys([*table.columns, *(name for values, _ in rows for name in values)])
     return tuple(names), rows
+
+
+def _format(format: str | None) -> tuple[str | None, str | None]:
+    """The container and the shape that `format` names, each None where it does not."""
+    container = shape = None
+    for part in (format or "").split(":"):
+        if part in CONTAINERS:
+            container = part
+        elif part in SHAPES:
+            shape = part
+        elif part:
+            raise unknown_name("format", part, (*CONTAINERS, *SHAPES))
+    return container, shape
+
+
+def _opened(
+    path: str | Path | Table, container: str | None
+) -> tuple[str, AbstractContextManager[Table]]:
+    """The name of a file or dataset, and its table while a context lasts."""
+    if isinstance(path, Table):
+        return "items", nullcontext(path)
+    if str(path).startswith("hf:") or container == "hub":
+        return open_hub(str(path))
+    path = Path(path)
+    head = head_of(path)
+    return stem(path), open_table(path, container or container_of(path, head), head)
 
 
 @contextmanager
@@ -190,70 +202,200 @@ def _one_sentence() -> Iterator[None]:
         raise DataError(one_line(str(error))) from None
 
 
-def _dataset(
-    name: str,
-    table: Table,
-    shape: Shape,
-    result: Assembled,
-    given: Mapping[str, str],
-    warnings: tuple[str, ...],
-) -> Dataset:
-    return Dataset(
-        name=name,
-        format=f"{table.container}:{shape.name}",
-        items=tuple(result.items),
-        answers=result.answers,
-        classes=None if result.mixed else result.classes,
-        columns=shape.columns if shape.name in _GUESSED else dict(given),
-        rejected=tuple(result.rejected),
-        warnings=warnings,
-        unused=tuple(
-            name
-            for name in table.columns
-            if name not in (*shape.columns.values(), *shape.also_read)
-        ),
-        unknown=result.unknown,
+def _no_id(column: str, rows: Sequence[int]) -> str:
+    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    return (
+        f"the id column '{column}' should have another value in every row, but is empty or repeats"
+        f" an earlier row in row{'s' if len(rows) > 1 else ''} {shown}: correct the file, or name"
+        " another column with --id-column"
     )
 
 
-def _format(format: str | None) -> tuple[str | None, str | None]:
-    """The container and the shape that `format` names, each None where it does not."""
-    container = shape = None
-    for part in (format or "").split(":"):
-        if part in CONTAINERS:
-            container = part
-        elif part in SHAPES:
-            shape = part
-        elif part:
-            raise unknown_name("format", part, (*CONTAINERS, *SHAPES))
-    return container, shape
+# --- rows into items ---------------------------------------------------------------------------
 
 
-def _class_tuple(classes: Sequence[str] | None) -> tuple[str, ...] | None:
-    if classes is None:
-        return None
-    known = classes if isinstance(classes, tuple) else tuple(classes)
-    if len(known) < 2 or len(set(known)) < len(known):
-        raise SettingsError(f"classes must be two or more different texts, not {list(known)[:5]}")
-    return known
+class _Sound(NamedTuple):
+    """A row without a fault of its own."""
+
+    number: int
+    id: str
+    draft: Draft
 
 
-def _check_enough(path: str | Path | Table, result: Assembled, lenient: bool) -> None:
-    what = "the data" if isinstance(path, Table) else f"'{path}'"
-    bad, total = len(result.rejected), len(result.rejected) + len(result.items)
-    if not total:
-        raise DataError(f"{what} has a header but no rows: items were expected")
-    if result.items and (lenient or bad <= 2 or bad <= 0.05 * total):
-        return
-    kinds = Counter(r.kind for r in result.rejected)
-    if not result.items and set(kinds) == {"under two options"}:
-        raise DataError(f"every item in {what} has fewer than two candidates: two are needed")
-    [(commonest, _)] = kinds.most_common(1)
-    worst = next(r for r in result.rejected if r.kind == commonest)
-    counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
-    left = "none is left" if not result.items else "more than 5 % are too many"
-    way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
-    raise DataError(
-        f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
-        f"the first is row {worst.row}: {worst.reason}{way}"
-    )
+@dataclass(slots=True)
+class _Items:
+    """The items, answers and rejected rows of a table.
+
+    Args:
+        shape: how to read a row.
+        bank: candidates that all items share and that were checked before; they are no classes.
+        max_candidates: an item with more is set aside; more classes are an error.
+        strict: whether the first fault is an error.
+        lenient: whether a label outside the classes leaves an item without an answer instead of
+            setting the row aside.
+        own_ids: whether each row needs an id of its own; else one without is called by its number,
+            and one that repeats an id is set aside.
+
+    Attributes:
+        without_id: the rows without an id of their own, where each needs one.
+    """
+
+    shape: Shape
+    bank: tuple[str, ...] | None
+    max_candidates: int
+    strict: bool
+    lenient: bool
+    own_ids: bool
+    items: list[Item] = field(default_factory=list)
+    answers: dict[str, int] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+    without_id: list[int] = field(default_factory=list)
+    unknown: dict[str, str] = field(default_factory=dict)
+    classes: tuple[str, ...] | None = None
+
+    def read(self, rows: Iterable[Row], classes: tuple[str, ...] | None, *, guessed: bool) -> None:
+        """Turn rows into items; what cannot be used is set aside with its reason.
+
+        Args:
+            rows: the rows of a table.
+            classes: a label set known before, to which labels are mapped.
+            guessed: whether the label's column was guessed, so that it has to look like one.
+
+        Raises:
+            DataError: a fault under `strict`; a label column that does not look like one.
+        """
+        sound = list(self._sound(rows))
+        if self.bank is None:
+            self.classes = classes or self._classes(sound, guessed)
+        for row in sound:
+            try:
+                self._add(row)
+            except RowFault as fault:
+                self._reject(row.number, row.id, fault)
+        self.rejected.sort(key=lambda r: r.row)
+
+    def _sound(self, rows: Iterable[Row]) -> Iterator[_Sound]:
+        seen: set[str] = set()
+        shared: dict[tuple[str, ...], tuple[str, ...]] = {}
+        column = self.shape.columns.get("id")
+        for row in rows:
+            id = None
+            try:
+                if row.fault is not None:
+                    raise RowFault(row.fault)
+                id = (text(row.values.get(column), "the id") if column else "") or None
+                name = id or f"row-{row.number:06d}"
+                draft = self.shape.draft(row.values, name)
+                self._check(draft)
+                if self.own_ids and (id is None or name in seen):
+                    self.without_id.append(row.number)
+                elif name in seen:
+                    raise RowFault("repeated id")
+            except RowFault as fault:
+                self._reject(row.number, id, fault)
+                continue
+            seen.add(name)
+            own = draft.candidates
+            if own is not None and own is not self.bank:  # a bank would be hashed for each row
+                draft = draft._replace(candidates=shared.setdefault(own, own))
+            yield _Sound(row.number, name, draft)
+
+    def _check(self, draft: Draft) -> None:
+        if not draft.prompt:
+            raise RowFault("empty prompt")
+        if draft.candidates is None or draft.candidates is self.bank:
+            return
+        count = len(draft.candidates)
+        if count < 2:
+            raise RowFault(f"under two options: {count}")
+        if not all(draft.candidates):
+            raise RowFault("empty option")
+        if len(set(draft.candidates)) < count:
+            twice = next(c for c, n in Counter(draft.candidates).items() if n > 1)
+            first, second = [at for at, c in enumerate(draft.candidates, 1) if c == twice][:2]
+            raise RowFault(f"equal options: number {first} and number {second} of {count}")
+        if count > self.max_candidates:
+            raise RowFault(f"too many options: {count}, at most {self.max_candidates} are read")
+
+    def _classes(self, sound: Sequence[_Sound], guessed: bool) -> tuple[str, ...] | None:
+        """The file's classes: those of its labels, or the options that all items share."""
+        if self.shape.name != "classes":
+            own = {id(row.draft.candidates): row.draft.candidates for row in sound}
+            return next(iter(own.values())) if len(own) == 1 and len(sound) > 1 else None
+        if not sound:
+            return None
+        labels = Counter(row.draft.label for row in sound)
+        del labels[""]
+        total = sum(labels.values())
+        column = self.shape.columns.get("label")
+        where = (
+            f" in the column '{column}'" if column and named(column, (column,)) == column else ""
+        )
+        if not labels:
+            raise DataError(
+                "no row has a label, so the classes are not known: label some rows, or give the"
+                " classes"
+            )
+        if len(labels) == 1:
+            raise DataError(f"every row has the same label{where}: two or more are needed")
+        if len(labels) > self.max_candidates or (
+            guessed and len(labels) > _MANY and 2 * len(labels) > total
+        ):
+            raise DataError(
+                f"{len(labels)} different labels in {total} rows{where} do not look like a label "
+                "column: say which one it is with --label-column (or raise --max-candidates)"
+            )
+        return tuple(sorted(labels))
+
+    def _add(self, row: _Sound) -> None:
+        prompt, candidates, gold, label = row.draft
+        if self.classes is not None and candidates != self.classes:
+            known = self.classes
+            if candidates is not None:
+                strange = next((at for at, c in enumerate(candidates, 1) if c not in known), None)
+                if strange is not None:
+                    raise RowFault(
+                        f"unknown class: option {strange} is none of {len(known)} classes"
+                    )
+                label = candidates[gold] if gold is not None else ""
+            candidates = known
+            gold = known.index(label) if label in known else None
+            if label and gold is None:
+                if not self.lenient:
+                    raise RowFault(f"unknown class: the label is none of {len(known)} classes")
+                self.unknown[row.id] = label
+        assert candidates is not None  # classes are known wherever a row has no options
+        self.items.append(Item(row.id, prompt, candidates))
+        if gold is not None:
+            self.answers[row.id] = gold
+
+    def _reject(self, row: int, id: str | None, fault: RowFault) -> None:
+        rejected = Rejected(row, id, one_line(str(fault)))
+        if self.strict:
+            who = f" (id '{id}')" if id else ""
+            raise DataError(f"row {row}{who} cannot be used: {rejected.reason}")
+        self.rejected.append(rejected)
+
+    def check_enough(self, what: str) -> None:
+        """Check that enough rows of `what` could be used.
+
+        Raises:
+            DataError: too many were set aside, or none is left.
+        """
+        bad, total = len(self.rejected), len(self.rejected) + len(self.items)
+        if not total:
+            raise DataError(f"{what} has a header but no rows: items were expected")
+        if self.items and (self.lenient or bad <= 2 or bad <= 0.05 * total):
+            return
+        kinds = Counter(r.kind for r in self.rejected)
+        if not self.items and set(kinds) == {"under two options"}:
+            raise DataError(f"every item in {what} has fewer than two candidates: two are needed")
+        [(commonest, _)] = kinds.most_common(1)
+        worst = next(r for r in self.rejected if r.kind == commonest)
+        counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
+        left = "none is left" if not self.items else "more than 5 % are too many"
+        way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
+        raise DataError(
+            f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
+            f"the first is row {worst.row}: {worst.reason}{way}"
+        )

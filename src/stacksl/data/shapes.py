@@ -1,17 +1,22 @@
-"""Shapes: how one row of a file gives its prompt, its candidates and its answer."""
+"""Shapes: which columns of a table hold what, and how a row gives prompt, candidates and answer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from stacksl.data.classes import Bank
+from stacksl.data.classes import BANK_ID, Bank
+from stacksl.data.columns import find, guess_label, guess_prompt, refuse_several, require, seen
+from stacksl.data.tables import Table
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
+from stacksl.errors import DataError
 
-_ROLES = ("prompt", "candidates", "label", "id")
+SHAPES = ("native", "medqa", "options", "mmlu", "preferences", "classes")
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 class Draft(NamedTuple):
@@ -25,155 +30,277 @@ class Draft(NamedTuple):
     label: str = ""
 
 
+@dataclass(frozen=True, slots=True)
 class Shape:
-    """Reads rows of one kind.
+    """How the rows of one kind are read.
 
     Attributes:
         name: the shape's name in `Dataset.format`.
+        columns: role to the column read for it.
+        draft: the parsed row of these values by column, and with this id; it raises `RowFault`
+            where the row cannot be used.
+        also_read: columns that are read and have no role of their own.
     """
 
-    __slots__ = ()
-
     name: str
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """Role to the column read for it."""
-        found = {role: getattr(self, role, None) for role in _ROLES}
-        return {role: column for role, column in found.items() if column is not None}
-
-    @property
-    def also_read(self) -> tuple[str, ...]:
-        """Columns that are read and have no role of their own."""
-        return ()
-
-    def draft(self, values: Mapping[str, Any], id: str) -> Draft:
-        """The row with these values by column; raises `RowFault` where it cannot be used."""
-        raise NotImplementedError
+    columns: dict[str, str]
+    draft: Callable[[Mapping[str, Any], str], Draft]
+    also_read: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClassShape(Shape):
+def shape_of(
+    table: Table,
+    wanted: str | None,
+    given: Mapping[str, str],
+    seed: int,
+    classes: tuple[str, ...] | None,
+    bank: Bank | None,
+    id: str | None,
+) -> Shape:
+    """The shape of a table, decided on its columns and first rows.
+
+    Args:
+        table: the open file.
+        wanted: a name of `SHAPES`, or None to find out.
+        given: role to column, as the user says.
+        seed: of the permutation of preferences.
+        classes: a label set that is known already, so that no label column is needed.
+        bank: the answers that all items share, if the run is over a bank.
+        id: the column of the ids, if there is one.
+
+    Raises:
+        DataError: the file has no such columns, or is of a kind that cannot be read.
+    """
+    if not table.columns:
+        first = next((row.fault for row in table.head if row.fault), "it has no columns")
+        raise DataError(f"no row of the file can be parsed: the first says {first}")
+    if "answer_bank_id" in table.columns and wanted is None and bank is None:
+        raise DataError(
+            "the file names its answers by 'answer_bank_id': give the bank of answers with --bank, "
+            "or each item its own candidates"
+        )
+    named = {}
+    for role, column in given.items():
+        known = classes is not None or bank is not None
+        if role == "label" and known and column not in table.columns:
+            continue  # a file to predict has no labels
+        named[role] = require(role, column, table.columns, table.head)
+    if bank is not None:
+        return _banked(table, named, id, bank)
+    name = wanted or _recognised(table, named)
+    if name in ("native", "medqa", "options"):
+        return _options(table, name, named, id)
+    if name == "mmlu":
+        return _lettered(table, named, id)
+    if name == "preferences":
+        return _preferences(table, named, id, seed)
+    return _classes(table, named, id, classes)
+
+
+def _recognised(table: Table, given: Mapping[str, str]) -> str:
+    columns = set(table.columns)
+    if "candidates" in given:
+        return "options"
+    if {"chosen", "rejected"} <= columns:
+        return "preferences"
+    if {"prompt", "candidates"} <= columns:
+        return "native"
+    if {"question", "options", "answer_idx"} <= columns:
+        return "medqa"
+    column = find("candidates", table.columns)
+    if column is not None and any(_holds_options(r.values.get(column)) for r in table.head):
+        return "options"
+    if _letter_columns(table.columns):
+        return "mmlu"
+    return "classes"
+
+
+def _holds_options(value: Any) -> bool:
+    try:
+        return bool(options(value)[0])
+    except RowFault:
+        return False
+
+
+def _roles(**columns: str | None) -> dict[str, str]:
+    """Role to column, without the roles that have none."""
+    return {role: column for role, column in columns.items() if column is not None}
+
+
+# --- a fixed set of candidates -----------------------------------------------------------------
+
+
+def _classes(
+    table: Table, given: Mapping[str, str], id: str | None, classes: tuple[str, ...] | None
+) -> Shape:
     """A prompt and a label of a fixed set: the classes become every item's candidates."""
+    taken = [name for name in (given.get("label"), id) if name]
+    prompt = given.get("prompt") or guess_prompt(table.columns, table.head, taken)
+    label = given.get("label") or guess_label(table.columns, table.head, [prompt, *taken])
+    if label is None and classes is None:
+        raise DataError(
+            f"no column looks like the label: the file has {seen(table.columns, table.head)}; say"
+            " which with --label-column, name the classes in a file with --classes, or give each"
+            " item its own candidates"
+        )
+    if label is not None and classes is not None and "label" not in given:
+        values = {str(row.values.get(label)).strip() for row in table.head}
+        label = None if values.isdisjoint(classes) else label
+    if label is not None:
+        refuse_several(label, table.head)
 
-    prompt: str
-    label: str | None
-    id: str | None = None
-    name = "classes"
-
-    def draft(self, values: Mapping[str, Any], id: str) -> Draft:
-        """The row's prompt and label."""
-        label = values.get(self.label) if self.label else None
-        if isinstance(label, list | tuple):
-            if len(label) > 1:
+    def draft(values: Mapping[str, Any], id: str) -> Draft:
+        cell = values.get(label) if label else None
+        if isinstance(cell, list | tuple):
+            if len(cell) > 1:
                 raise RowFault("several labels: multi-label data is not supported")
-            label = label[0] if label else None
-        return Draft(text(values.get(self.prompt), "the prompt"), label=text(label, "the label"))
+            cell = cell[0] if cell else None
+        return Draft(text(values.get(prompt), "the prompt"), label=text(cell, "the label"))
+
+    return Shape("classes", _roles(prompt=prompt, label=label, id=id), draft)
 
 
-@dataclass(frozen=True, slots=True)
-class BankShape(Shape):
+def _banked(table: Table, given: Mapping[str, str], id: str | None, bank: Bank) -> Shape:
     """A prompt and the text or id of its answer in a bank, which is every item's candidates."""
+    label = given.get("label")
+    if label is None:
+        known = (*BANK_ID, find("label", table.columns))
+        label = next((name for name in known if name in table.columns), None)
+    taken = [name for name in (label, id) if name]
+    prompt = given.get("prompt") or guess_prompt(table.columns, table.head, taken)
 
-    prompt: str
-    label: str | None
-    bank: Bank
-    id: str | None = None
-    name = "bank"
-
-    def draft(self, values: Mapping[str, Any], id: str) -> Draft:
-        """The row's prompt and the place of its answer in the bank."""
-        label = text(values.get(self.label), "the answer") if self.label else ""
-        if label and label not in self.bank.places:
+    def draft(values: Mapping[str, Any], id: str) -> Draft:
+        answer = text(values.get(label), "the answer") if label else ""
+        if answer and answer not in bank.places:
             raise RowFault("unknown answer: it is neither a text nor an id of the bank")
-        gold = self.bank.places[label] if label else None
-        return Draft(text(values.get(self.prompt), "the prompt"), self.bank.texts, gold)
+        gold = bank.places[answer] if answer else None
+        return Draft(text(values.get(prompt), "the prompt"), bank.texts, gold)
+
+    return Shape("bank", _roles(prompt=prompt, label=label, id=id), draft)
 
 
-@dataclass(frozen=True, slots=True)
-class OptionsShape(Shape):
-    """A prompt with its own list of options in one column, and the answer in another.
+# --- options of each item ----------------------------------------------------------------------
 
-    A row without options, but with a label, is read as one of the file's classes.
-    """
 
-    name: str
-    prompt: str
-    candidates: str
-    label: str | None
-    id: str | None = None
+def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) -> Shape:
+    """A prompt with its own list of options in one column, and the answer in another."""
+    columns = table.columns
+    usual = {
+        "native": ("prompt", "candidates", "answer"),
+        "medqa": ("question", "options", "answer_idx"),
+        "options": (
+            find("prompt", columns) or "prompt",
+            find("candidates", columns) or "candidates",
+            next((c for c in ("answer_idx", "answerKey") if c in columns), None)
+            or find("label", columns),
+        ),
+    }[name]
+    prompt = require("prompt", given.get("prompt", usual[0]), columns, table.head)
+    candidates = require("candidates", given.get("candidates", usual[1]), columns, table.head)
+    # the first rows may all be without the answer or the id that later ones have
+    label = given.get("label") or usual[2]
+    if name == "native" and label == "answer" and label not in columns:
+        label = _named_label(table, candidates) or label
 
-    def draft(self, values: Mapping[str, Any], id: str) -> Draft:
-        """The row's prompt, options and gold index."""
-        prompt = text(values.get(self.prompt), "the prompt")
-        answer = values.get(self.label) if self.label else None
-        given = values.get(self.candidates)
-        if is_missing(given):
-            label = next((values[c] for c in ("label", "category") if c in values), None)
-            if not is_missing(label):
-                return Draft(prompt, label=text(label, "the label"))
+    def draft(values: Mapping[str, Any], id: str) -> Draft:
+        asked = text(values.get(prompt), "the prompt")
+        if is_missing(values.get(candidates)):
             raise RowFault("no options: the candidates are missing")
-        candidates, keys = options(given)
-        return Draft(prompt, candidates, gold_index(answer, candidates, keys))
+        texts, keys = options(values[candidates])
+        return Draft(asked, texts, gold_index(values.get(label) if label else None, texts, keys))
+
+    own = id or ("id" if name != "options" else None)
+    return Shape(name, _roles(prompt=prompt, candidates=candidates, label=label, id=own), draft)
 
 
-@dataclass(frozen=True, slots=True)
-class LetteredShape(Shape):
-    """A prompt, one column an option (A, B, C, ...), and the letter of the answer."""
+def _named_label(table: Table, candidates: str) -> str | None:
+    """The column of a label's name, if it names options in the first rows wherever it is filled."""
+    label = find("label", table.columns)
+    if label is None:
+        return None
+    try:
+        for row in table.head:
+            if row.fault is None and not is_missing(row.values.get(candidates)):
+                gold_index(row.values.get(label), *options(row.values[candidates]))
+    except RowFault:
+        return None
+    return label
 
-    prompt: str
-    letters: tuple[str, ...]
-    label: str | None
-    id: str | None = None
-    name = "mmlu"
 
-    @property
-    def also_read(self) -> tuple[str, ...]:
-        """The columns of the options."""
-        return self.letters
+def _lettered(table: Table, given: Mapping[str, str], id: str | None) -> Shape:
+    """A prompt, one column an option (A, B, C, ...), and the letter of the answer.
 
-    def draft(self, values: Mapping[str, Any], id: str) -> Draft:
-        """The row's prompt, options and gold index; empty columns at the end are no options."""
-        cells = [text(values.get(name), "an option") for name in self.letters]
+    Empty columns at the end are no options.
+    """
+    letters = _letter_columns(table.columns)
+    if not letters:
+        raise DataError(
+            "format 'mmlu' expects columns A, B, C, ... or no header and a letter at the end of "
+            f"each row, but the file has: {seen(table.columns, table.head)}"
+        )
+    prompt = given.get("prompt") or guess_prompt(table.columns, table.head, letters)
+    free = [c for c in table.columns if c not in (*letters, prompt)]
+    label = given.get("label") or next((c for c in ("answer", "target") if c in free), None)
+    label = label or find("label", free)
+
+    def draft(values: Mapping[str, Any], id: str) -> Draft:
+        cells = [text(values.get(name), "an option") for name in letters]
         while cells and not cells[-1]:
             cells.pop()
-        keys = [chr(ord("A") + i) for i in range(len(cells))]
-        answer = values.get(self.label) if self.label else None
+        keys = [letter.upper() for letter in _LETTERS[: len(cells)]]
+        answer = values.get(label) if label else None
         letter = text(answer, "the answer").upper()
         gold = keys.index(letter) if letter in keys else gold_index(answer, cells, keys)
-        return Draft(text(values.get(self.prompt), "the prompt"), tuple(cells), gold)
+        return Draft(text(values.get(prompt), "the prompt"), tuple(cells), gold)
+
+    return Shape("mmlu", _roles(prompt=prompt, label=label, id=id), draft, letters)
 
 
-@dataclass(frozen=True, slots=True)
-class PreferenceShape(Shape):
+def _letter_columns(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that are options A, B, C, ... (also option_a, option1, choice 1), in order."""
+    found: dict[str, str] = {}
+    for name in columns:
+        bare = name.strip().lower()
+        for prefix in ("option", "choice", "answer"):
+            if bare.startswith(prefix) and len(bare) > len(prefix):
+                bare = bare.removeprefix(prefix).strip(" _-")
+        if len(bare) == 1 and bare in _LETTERS:
+            found.setdefault(bare, name)
+        elif bare != name.strip().lower() and re.fullmatch("[1-9]", bare):
+            found.setdefault(_LETTERS[int(bare) - 1], name)
+    run = []
+    for letter in _LETTERS:
+        if letter not in found:
+            break
+        run.append(found[letter])
+    return tuple(run) if len(run) >= 2 else ()
+
+
+# --- preferences -------------------------------------------------------------------------------
+
+
+def _preferences(table: Table, given: Mapping[str, str], id: str | None, seed: int) -> Shape:
     """A prompt with a preferred response and others: candidates in an order that is hashed.
 
-    The responses are `chosen` and `rejected` (one text, or a list of them), or `responses`, the
-    best first unless `best` gives the 0-based index of the best one. Where `prompt` is None, it is
-    what chosen and rejected begin with alike (the implicit prompt of the library TRL).
+    `rejected` is one text, or a list of them. Without a column of prompts the prompt is what chosen
+    and rejected begin with alike (the implicit prompt of the library TRL).
     """
+    for name in ("chosen", "rejected"):
+        require("responses", name, table.columns, table.head)
+    prompt = given.get("prompt") or find("prompt", table.columns)
 
-    prompt: str | None
-    seed: int
-    id: str | None = None
-    name = "preferences"
-
-    @property
-    def also_read(self) -> tuple[str, ...]:
-        """The columns of responses."""
-        return ("chosen", "rejected", "responses", "best")
-
-    def draft(self, values: Mapping[str, Any], id: str) -> Draft:
-        """The row's prompt and its responses, permuted by a hash of (seed, id)."""
-        if self.prompt is None:
-            asked, values = _shared(values)
+    def draft(values: Mapping[str, Any], id: str) -> Draft:
+        chosen, rejected = values.get("chosen"), values.get("rejected")
+        if prompt is None:
+            asked, chosen, rejected = _shared(chosen, rejected)
         else:
-            asked = text(values.get(self.prompt), "the prompt")
-        responses, best = _responses(values)
-        if not responses:
-            raise RowFault("under two options: 0")
-        order = permutation(self.seed, id, len(responses))
-        return Draft(asked, tuple(responses[i] for i in order), order.index(best))
+            asked = text(values.get(prompt), "the prompt")
+        others = rejected if isinstance(rejected, list) and not _is_chat(rejected) else [rejected]
+        responses = [_response(chosen), *(_response(other) for other in others)]
+        order = permutation(seed, id, len(responses))
+        return Draft(asked, tuple(responses[i] for i in order), order.index(0))
+
+    return Shape("preferences", _roles(prompt=prompt, id=id), draft, ("chosen", "rejected"))
 
 
 def permutation(seed: int, id: str, size: int) -> list[int]:
@@ -185,10 +312,8 @@ def permutation(seed: int, id: str, size: int) -> list[int]:
     return sorted(range(size), key=key)
 
 
-def _shared(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What chosen and rejected begin with, whole turns or words, and what each has beyond it."""
-    chosen: Any = values.get("chosen")
-    rejected: Any = values.get("rejected")
+def _shared(chosen: Any, rejected: Any) -> tuple[str, Any, Any]:
+    """What both begin with, whole turns or words, and what each has beyond it."""
     if _is_chat(chosen) and _is_chat(rejected):
         pairs = zip(chosen[:-1], rejected[:-1], strict=False)
         count = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
@@ -197,24 +322,13 @@ def _shared(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         said = [text(turn["content"], "the prompt") for turn in turns]
         if len(turns) > 1:
             said = [f"{turn.get('role', '')}: {own}" for turn, own in zip(turns, said, strict=True)]
-        return "\n".join(said), {"chosen": chosen[count:], "rejected": rejected[count:]}
+        return "\n".join(said), chosen[count:], rejected[count:]
     one, other = text(chosen, "a response"), text(rejected, "a response")
     letters = enumerate(zip(one, other, strict=False))
     count = next((at for at, (a, b) in letters if a != b), min(len(one), len(other)))
     while count and not one[count - 1].isspace():
         count -= 1
-    return one[:count].strip(), {"chosen": one[count:], "rejected": other[count:]}
-
-
-def _responses(values: Mapping[str, Any]) -> tuple[list[str], int]:
-    listed = values.get("responses")
-    if listed is not None:
-        texts, _ = options(listed)
-        best = gold_index(values.get("best", 0), texts, ())
-        return list(texts), best or 0
-    rejected = values.get("rejected")
-    others = rejected if isinstance(rejected, list) and not _is_chat(rejected) else [rejected]
-    return [_response(values.get("chosen")), *(_response(other) for other in others)], 0
+    return one[:count].strip(), one[count:], other[count:]
 
 
 def _response(value: Any) -> str:
@@ -230,23 +344,3 @@ def _is_chat(value: Any) -> bool:
         and bool(value)
         and all(isinstance(turn, Mapping) and "content" in turn for turn in value)
     )
-
-
-def letter_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns that are options A, B, C, ... (also option_a, option1, choice 1), in order."""
-    found: dict[str, str] = {}
-    for name in columns:
-        bare = name.strip().lower()
-        for prefix in ("option", "choice", "answer"):
-            if bare.startswith(prefix) and len(bare) > len(prefix):
-                bare = bare.removeprefix(prefix).strip(" _-")
-        if len(bare) == 1 and bare in "abcdefghijklmnopqrstuvwxyz":
-            found.setdefault(bare, name)
-        elif bare != name.strip().lower() and re.fullmatch("[1-9]", bare):
-            found.setdefault(chr(ord("a") + int(bare) - 1), name)
-    run = []
-    for letter in "abcdefghijklmnopqrstuvwxyz":
-        if letter not in found:
-            break
-        run.append(found[letter])
-    return tuple(run) if len(run) >= 2 else ()

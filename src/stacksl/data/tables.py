@@ -11,8 +11,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacksl.data.exchange.label_studio import is_task, item_values
 from stacksl.data.files import DELIMITERS, CsvFault, csv_records, long_fields, open_text, reading
+from stacksl.data.label_studio import is_task, item_values
 from stacksl.data.values import RowFault, named
 from stacksl.errors import DataError, MissingExtra
 from stacksl.telemetry import refuse_telemetry
@@ -197,11 +197,9 @@ def _is_utf8(name: str) -> bool:
 
 @contextmanager
 def _open_parquet(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[Row]]]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:  # pragma: no cover - a dependency of the core
-        raise MissingExtra("reading Parquet needs pyarrow: pip install pyarrow") from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         with pq.ParquetFile(path) as file:
             yield tuple(file.schema_arrow.names), _parquet_rows(file)

@@ -1,43 +1,18 @@
-"""Items and labelled tables to files, written atomically."""
+"""Tables to files, written atomically."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError, SettingsError
 from stacksl.files.atomic import replace_file
 
 _CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
-
-
-def write(dataset: Dataset, path: str | Path) -> int:
-    """Write the usable items as native JSONL.
-
-    Reading the file gives the same items and answers. Returns the number of items.
-
-    Raises:
-        DataError: the file cannot be written; nothing is left half-written.
-    """
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in native_rows(dataset)]
-    try:
-        replace_file(Path(path), "".join(lines).encode())
-    except OSError as error:
-        raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
-    return len(lines)
-
-
-def native_rows(dataset: Dataset) -> Iterator[Mapping[str, Any]]:
-    """The items as rows of native JSONL."""
-    for item in dataset.items:
-        row = {"id": item.id, "prompt": item.prompt, "candidates": item.candidates}
-        answer = dataset.answers.get(item.id)
-        yield row if answer is None else {**row, "answer": answer}
 
 
 def kind_of_table(path: str | Path) -> str:

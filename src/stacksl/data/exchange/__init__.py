@@ -1,1 +1,0 @@
-"""Formats of other programs: tasks of Label Studio, data sets of the Hugging Face library."""
