@@ -29,9 +29,6 @@ def made(folder: Path, text: str, name: str = "classes.csv") -> Path:
         "Name\tDescription\tExamples\n"
         "lost card\tit cannot be found\tmy card is gone|where is it, my card?\n"
         "\ntop up\t\tadd money\n",
-        '{"name": "lost card", "description": "it cannot be found",'
-        ' "examples": ["my card is gone", "where is it, my card?"]}\n'
-        '\n{"name": "top\\tup", "examples": ["add\\n money"]}\n',
     ],
 )
 def test_examples_of_classes_are_read(tmp_path, text) -> None:
@@ -54,9 +51,7 @@ def test_files_without_examples_are_read_as_before(tmp_path) -> None:
     [
         ("name,description,examples\na,b,c,d\ne,f,g\n", "line 2 of .* should have 3 cells"),
         ("name,examples\na,One two\nb,one  two|x\n", "line 3 of .* example that line 2 gives"),
-        ('{"name": "a"}\n{"name": "b", "examples": "x"}\n', "line 2 of .* a list of texts"),
-        ('{"name": "a"}\nb\n', "line 2 of .* should be an object"),
-        ('{"name": "a"}\n{"name": 3}\n', "line 2 of .* should be an object"),
+        ('{"name": "a"}\n{"name": "b"}\n', "begins as JSON does: save it as CSV"),
     ],
 )
 def test_a_faulty_file_is_refused_with_its_line(tmp_path, text, said) -> None:
@@ -67,8 +62,7 @@ def test_a_faulty_file_is_refused_with_its_line(tmp_path, text, said) -> None:
 def test_an_example_that_is_an_item_is_a_label_nobody_paid_for() -> None:
     classes = Classes(NAMES, SAID, EXAMPLES)
     items = [Item("1", "Add  money", NAMES), Item("2", "add some money", NAMES)]
-    assert classes.shared(items) == 1
-    assert classes.shared(items[1:]) == 0
+    classes.expect_apart(items[1:], "the data")
     with pytest.raises(DataError, match="1 items of the test set .* --owned"):
         classes.expect_apart(items, "the test set")
     Classes(NAMES, SAID).expect_apart(items, "the data")

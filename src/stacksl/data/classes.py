@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stacksl.data.columns import find
 from stacksl.data.files import container_of, head_of, reading
@@ -31,18 +29,15 @@ class Classes:
     descriptions: tuple[str, ...]
     examples: tuple[tuple[str, ...], ...] = ()
 
-    def shared(self, items: Iterable[Item]) -> int:
-        """How many `items` have the text of an example, up to case and white space."""
-        given = {normal(text) for texts in self.examples for text in texts}
-        return sum(normal(item.prompt) in given for item in items) if given else 0
-
     def expect_apart(self, items: Iterable[Item], what: str) -> None:
-        """Check that no example is the text of one of the `items`.
+        """Check that no example is the text of one of the `items`, up to case and white space.
 
         Raises:
             DataError: one is: it would be a label that nobody paid for.
         """
-        if count := self.shared(items):
+        given = {normal(text) for texts in self.examples for text in texts}
+        count = sum(normal(item.prompt) in given for item in items) if given else 0
+        if count:
             raise DataError(
                 f"the examples of classes should be texts of their own, but {count} items of"
                 f" {what} have the text of one, and so a label that was not bought: remove those"
@@ -56,11 +51,11 @@ def read_classes(path: str | Path) -> Classes:
     A tab separates them where the file has any, else the first comma outside quotes;
     empty lines are passed over, and so is a first line `name` or `name, description`. Behind a
     first line `name, description, examples` or `name, examples` the last cell has examples, with
-    `|` between them. In JSON lines they are lists.
+    `|` between them.
 
     Raises:
-        DataError: the file cannot be read, holds fewer than two classes, one of them twice, one
-            example for two of them, or a line that begins with a separator.
+        DataError: the file cannot be read, is JSON, holds fewer than two classes, one of them
+            twice, one example for two of them, or a line that begins with a separator.
     """
     place = Path(path)
     found: dict[str, _Line] = {}
@@ -178,6 +173,15 @@ def _text(path: Path) -> str:
         raise DataError(f"the file of classes {path} is not UTF-8: save it as UTF-8") from None
 
 
+_EXAMPLES = "examples"
+_HEADERS = (
+    ["name"],
+    ["name", "description"],
+    ["name", "description", _EXAMPLES],
+    ["name", _EXAMPLES],
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Line:
     """A class, and the number of its line."""
@@ -192,9 +196,11 @@ def _lines(text: str, place: Path) -> Iterator[_Line]:
     """The lines that are not empty."""
     if "\0" in text:
         raise DataError("a file of classes is text, but this one holds NUL characters")
-    if _object(text.lstrip().partition("\n")[0]) is not None:
-        yield from _json_lines(text, place)
-        return
+    if text.lstrip().startswith('{"'):
+        raise DataError(
+            f"{place} should have a class a line, as 'name, description', but begins as JSON does:"
+            " save it as CSV"
+        )
     separator = "\t" if "\t" in text else ","
     rows = csv.reader(text.splitlines(), delimiter=separator, skipinitialspace=True)
     columns: list[str] = []
@@ -204,8 +210,7 @@ def _lines(text: str, place: Path) -> Iterator[_Line]:
             continue
         if number == 1 and (head := [cell.strip().casefold() for cell in cells]) in _HEADERS:
             columns = head
-            continue
-        if _EXAMPLES not in columns:
+        elif _EXAMPLES not in columns:
             said = (", " if separator == "," else " ").join(cells[1:]).strip()
             yield _Line(number, cells[0], said)
         elif len(cells) > len(columns):
@@ -214,47 +219,7 @@ def _lines(text: str, place: Path) -> Iterator[_Line]:
                 f" has, but has {len(cells)}: put texts with a separator between double quotes"
             )
         else:
-            named = dict(zip(columns, cells, strict=False))
-            said = named.get("description", "").strip()
-            yield _Line(number, cells[0], said, _tidy(named.get(_EXAMPLES, "").split("|")))
-
-
-def _json_lines(text: str, place: Path) -> Iterator[_Line]:
-    """The lines of a JSONL file: objects with `name`, `description` and `examples`."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        found = _object(line) or {}
-        examples = found.get(_EXAMPLES) or []
-        texts: list[Any] = [found.get("name"), found.get("description") or ""]
-        if not isinstance(examples, list) or not _are_texts([*texts, *examples]):
-            raise DataError(
-                f"line {number} of {place} should be an object with the texts 'name' and"
-                " 'description' and a list of texts 'examples', like the first line: correct it"
-            )
-        name, said = (" ".join(each.split()) for each in texts)
-        yield _Line(number, name, said, _tidy(examples))
-
-
-def _object(line: str) -> dict[str, Any] | None:
-    """A line of JSON that gives a class."""
-    if not line.lstrip().startswith("{"):
-        return None
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and "name" in found else None
-
-
-def _are_texts(values: Iterable[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _tidy(examples: Iterable[str]) -> tuple[str, ...]:
-    """Each different example once, on one line and without tabs."""
-    return tuple(dict.fromkeys(t for each in examples if (t := " ".join(each.split()))))
-
-
-_HEADER, _EXAMPLES = ["name", "description"], "examples"
-_HEADERS = (_HEADER, _HEADER[:1], [*_HEADER, _EXAMPLES], ["name", _EXAMPLES])
+            found = dict(zip(columns, cells, strict=False))
+            examples = (" ".join(each.split()) for each in found.get(_EXAMPLES, "").split("|"))
+            different = tuple(dict.fromkeys(filter(None, examples)))
+            yield _Line(number, cells[0], found.get("description", "").strip(), different)
