@@ -22,8 +22,7 @@ not (D13).
 Search: seconds, those of the processor, and peak memory of the thousand test questions over the
 answers and mixtures of them.
 
-    python benchmarks/bank.py --data $STACKSL_DATA --search 15801 1000000 \
-        --json benchmarks/results/bank_search.json
+    python benchmarks/bank.py --data $STACKSL_DATA --search 15801 1000000
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from stacksl.core.heads.logistic import fit_pairs
 from stacksl.data import Bank, Dataset, read, read_bank
 from stacksl.features import BANK
 from stacksl.features.retrieval import nearest
-from stacksl.features.rows import PairRows
+from stacksl.features.rows import pair_rows
 from stacksl.features.sentences import SentenceEncoder
 
 OUTSIDE = ("inside", "both", "joined")  # how a label with a gold outside is learnt
@@ -120,7 +119,6 @@ class Ranking:
             id(part): encoder.encode([item.prompt for item in part.items])
             for part in (self.train, self.test)
         }
-        self.rows = PairRows(self.answers.shape[1])
         wide = {id(p): nearest(self.prompts[id(p)], self.answers, max(SIZES)) for p in self.parts}
         self.wide = wide
 
@@ -156,7 +154,7 @@ class Ranking:
     def phi(self, part: Dataset, row: int, places: Array) -> Array:
         """The pair features of a question and some answers."""
         prompt = np.repeat(self.prompts[id(part)][row][None], len(places), axis=0)
-        return self.rows.rows(prompt, self.answers[places])
+        return pair_rows(prompt, self.answers[places])
 
     def fixed(self, part: Dataset, row: int, places: Array) -> Array:
         """The fixed part of their scores."""

@@ -53,7 +53,7 @@ def arenas(rows: list[Row], seed: int) -> Iterator[Arena]:
         if len(examples[answer]) < EXAMPLES and normal(text) not in taken:
             examples[answer].append(text)
     assert all(len(some) == EXAMPLES for some in examples)
-    features = make_features(MINILM, classes=classes, seed=0)
+    features = make_features(MINILM, classes=classes)
     features.fit(pool.items)
     yield replace(arena, names=name_rows(features, name_texts(classes), None, examples))
 

@@ -82,7 +82,7 @@ def job_of(rounds: int, folder: Path) -> Any:
     run = RunFolder.create(plan.out)
     spec = replace(plan.spec, folder=run, audit=0)
     begin(spec, (), None)
-    features = make_features("hashing", classes=None, seed=0)
+    features = make_features("hashing", classes=None)
     features.fit(items[:500])
     arrays.save(run.features / "map.safetensors", features.state())
     offsets = np.arange(0, rounds * K + 1, K, dtype=np.int64)

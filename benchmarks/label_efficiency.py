@@ -79,7 +79,7 @@ def load(folder: Path, features: str) -> World:
     """Read Banking77 and encode it once; a second call finds the vectors in the cache."""
     train = read(folder / "train.csv")
     test = read(folder / "test.csv", classes=train.classes, columns=train.columns)
-    feature_map = make_features(features, classes=train.classes, seed=0)
+    feature_map = make_features(features, classes=train.classes)
     feature_map.fit(train.items)
     blocks = [feature_map.transform(part.items, _show) for part in (train, test)]
     return World(blocks[0], _gold(train), blocks[1], _gold(test), len(train.classes or ()))

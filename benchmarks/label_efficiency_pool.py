@@ -54,7 +54,7 @@ def names_of(folder: Path, features: str) -> np.ndarray:
     """The rows of the class names, by the features of the run."""
     train = read(folder / "train.csv")
     assert train.classes is not None
-    feature_map = make_features(features, classes=train.classes, seed=0)
+    feature_map = make_features(features, classes=train.classes)
     feature_map.fit(train.items)
     return name_rows(feature_map, name_texts(train.classes))
 

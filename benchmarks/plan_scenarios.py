@@ -165,7 +165,7 @@ def measure(case: Case, seed: int, data: Path) -> dict[str, Any]:
     pool, held = part(rows_of(case.source, data), case, seed)
     budget = min(LABELS, 2 * len(pool.items) // 3)
     assert pool.classes is not None
-    feature_map = make_features(case.features, classes=pool.classes, seed=seed)
+    feature_map = make_features(case.features, classes=pool.classes)
     feature_map.fit(pool.items)
     block = feature_map.transform(pool.items)
     assert isinstance(block, SharedBlock)

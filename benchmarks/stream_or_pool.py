@@ -47,7 +47,7 @@ def encoded(name: str, features: str, data: Path) -> tuple[SharedBlock, np.ndarr
     """The training rows of a set, their answers, and the rows of its class names."""
     train: Dataset = sample()[0] if name == "sample" else read(data / name / "train.csv")
     assert train.classes is not None
-    feature_map = make_features(features, classes=train.classes, seed=0)
+    feature_map = make_features(features, classes=train.classes)
     feature_map.fit(train.items)
     block = feature_map.transform(train.items)
     assert isinstance(block, SharedBlock)

@@ -100,14 +100,6 @@ def test_before_fit_it_says_what_to_do() -> None:
         HashingEncoder().encode(["card"])
 
 
-def test_states_that_do_not_fit_are_refused() -> None:
-    state = fitted(dim=16).state()
-    with pytest.raises(FeatureError, match="another dimension"):
-        HashingEncoder(32).restore(state)
-    with pytest.raises(FeatureError, match="lacks basis"):
-        HashingEncoder(16).restore({n: a for n, a in state.items() if n != "basis"})
-
-
 def test_memory_beyond_the_result_does_not_grow_with_the_items() -> None:
     encoder = fitted(dim=256)
     extra = []

@@ -100,13 +100,11 @@ def test_fingerprint_tells_encoder_settings_and_fit_apart() -> None:
     assert TextMap(Lengths(), None).fingerprint == maps[0].fingerprint
 
 
-def test_wrong_dimension_is_named() -> None:
-    state = TextMap(Lengths(4), ("x", "y")).state()
-    with pytest.raises(FeatureError, match="dimension 3, got one of 4"):
-        TextMap(Lengths(3), ("x", "y")).restore(state)
-
-
-@pytest.mark.parametrize("state", [{}, {"identity": np.zeros(32, np.uint8)}, {"dim": np.zeros(2)}])
+@pytest.mark.parametrize(
+    "state",
+    [{}, {"identity": np.zeros(32, np.uint8)}, TextMap(Lengths(4), ("x", "y")).state()],
+    ids=("nothing", "another identity", "another dimension"),
+)
 def test_foreign_state_is_refused(state) -> None:
     with pytest.raises(FeatureError, match="use the features that the model was trained with"):
         TextMap(Lengths(), None).restore(state)

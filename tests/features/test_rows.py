@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.features.rows import ClassRows, PairRows
+from stacksl.features import rows as module
+from stacksl.features.rows import class_rows, pair_block, pair_columns, pair_rows
 from stacksl.types import Item
 
 
@@ -24,37 +25,42 @@ def formula(p: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.hstack([0.1 * np.sqrt(p.shape[1]) * p * c, 0.2 * (c - p), 0.3 * cosine, bias])
 
 
-SETTINGS = {"product": 0.1, "difference": 0.2, "cosine": 0.3, "bias": 0.05}
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WEIGHTS", (0.1, 0.2, 0.3, 0.05))
 
 
+@pytest.mark.usefixtures("short")
 def test_small_rows_are_the_formula() -> None:
     p, c = directions(20, 16, 0), directions(20, 16, 1)
     expected = formula(p, c)
     assert np.linalg.norm(expected, axis=1).max() < 1.0
-    np.testing.assert_allclose(PairRows(16, **SETTINGS).rows(p, c), expected, atol=1e-6)
+    np.testing.assert_allclose(pair_rows(p, c), expected, atol=1e-6)
 
 
+@pytest.mark.usefixtures("short")
 def test_large_rows_keep_leading_columns_and_the_whole_cosine() -> None:
     p, c = directions(20, 384, 0), directions(20, 384, 1)
     whole = formula(p, c)
     expected = np.hstack([whole[:, :127], whole[:, 384 : 384 + 255], whole[:, -2:]])
-    np.testing.assert_allclose(PairRows(384, **SETTINGS).rows(p, c), expected, atol=1e-6)
+    np.testing.assert_allclose(pair_rows(p, c), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("encoded", "dim"), [(1, 4), (191, 384), (192, 384), (256, 384), (768, 384)]
 )
 def test_rows_have_at_most_384_columns(encoded: int, dim: int) -> None:
-    rows = PairRows(encoded)
-    assert rows.dim == dim
-    assert rows.rows(directions(2, encoded, 0), directions(2, encoded, 1)).shape == (2, dim)
+    assert pair_columns(encoded) == dim
+    assert pair_rows(directions(2, encoded, 0), directions(2, encoded, 1)).shape == (2, dim)
 
 
-def test_the_difference_tells_candidates_apart_without_the_prompt() -> None:
+def test_the_difference_tells_candidates_apart_without_the_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Two prompts, the same candidates: the difference of two rows' differences is c₁ − c₂."""
     p, c = directions(2, 16, 0), directions(2, 16, 1)
-    rows = PairRows(16, product=0.0, difference=0.3, cosine=0.0)
-    gaps = [rows.rows(p[[i, i]], c)[0] - rows.rows(p[[i, i]], c)[1] for i in range(2)]
+    monkeypatch.setattr(module, "WEIGHTS", (0.0, 0.3, 0.0, 0.1))
+    gaps = [pair_rows(p[[i, i]], c)[0] - pair_rows(p[[i, i]], c)[1] for i in range(2)]
     np.testing.assert_allclose(gaps[0], gaps[1], atol=1e-6)
     np.testing.assert_allclose(gaps[0][16:32], 0.3 * (c[0] - c[1]), atol=1e-6)
 
@@ -65,37 +71,32 @@ def test_no_row_is_longer_than_one(encoded: int, seed: int, nearness: float) -> 
     mixed = nearness * p + (1 - nearness) * c
     mixed = unit(np.where(np.linalg.norm(mixed, axis=1, keepdims=True) > 1e-6, mixed, p))
     for other in (mixed, -mixed, p, np.zeros_like(p)):
-        norms = np.linalg.norm(PairRows(encoded).rows(p, other).astype(np.float64), axis=1)
+        norms = np.linalg.norm(pair_rows(p, other).astype(np.float64), axis=1)
         assert norms.max() <= 1.0
         assert norms.min() > 0.0
 
 
 def test_bits_of_a_row_do_not_depend_on_the_block() -> None:
     p, c = directions(37, 384, 0), directions(37, 384, 1)
-    rows = PairRows(384)
-    whole = rows.rows(p, c)
+    whole = pair_rows(p, c)
     for i in range(37):
-        np.testing.assert_array_equal(rows.rows(p[i : i + 1], c[i : i + 1])[0], whole[i])
+        np.testing.assert_array_equal(pair_rows(p[i : i + 1], c[i : i + 1])[0], whole[i])
 
 
 def test_candidates_keep_their_items_where_k_differs() -> None:
     vectors = directions(5, 8, 0)
     items = [Item("a", "0", ("1", "2", "3")), Item("b", "4", ("1",)), Item("c", "3", ("2", "0"))]
     places = np.array([0, 1, 2, 3, 4, 1, 3, 2, 0])
-    block = PairRows(8).block(items, vectors, places)
+    block = pair_block(items, vectors, places, 0.0)
     np.testing.assert_array_equal(block.offsets, [0, 3, 4, 6])
     pairs = [(0, 1), (0, 2), (0, 3), (4, 1), (3, 2), (3, 0)]
     for row, (p, c) in enumerate(pairs):
-        expected = PairRows(8).rows(vectors[[p]], vectors[[c]])[0]
+        expected = pair_rows(vectors[[p]], vectors[[c]])[0]
         np.testing.assert_array_equal(block.phi[row], expected)
 
 
 def test_class_rows_append_the_bias_only_where_there_is_one() -> None:
     u = directions(3, 4, 0)
-    items = [Item(str(i), str(i), ("x", "y")) for i in range(3)]
-    plain = ClassRows(4, 0.0, 2).block(items, u, np.arange(3))
-    np.testing.assert_allclose(plain.h, u, atol=1e-6)
-    biased = ClassRows(4, 0.6, 2).block(items, u, np.array([2, 1, 1]))
-    np.testing.assert_allclose(
-        biased.h, np.hstack([0.8 * u[[2, 1, 1]], np.full((3, 1), 0.6)]), atol=1e-6
-    )
+    np.testing.assert_allclose(class_rows(u, 0.0), u, atol=1e-6)
+    biased = np.hstack([0.8 * u, np.full((3, 1), 0.6)])
+    np.testing.assert_allclose(class_rows(u, 0.6), biased, atol=1e-6)

@@ -65,7 +65,7 @@ def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, 
     agreed = None
     classes = spec.sources.classes
     if classes is not None and spec.settings.names:
-        made = make_features(spec.settings.features, classes=data.classes, seed=spec.settings.seed)
+        made = make_features(spec.settings.features, classes=data.classes)
         some = data.items[:: -(-len(data.items) // LOOKED_AT)]
         made.fit(some)
         block = made.transform(some)

@@ -162,7 +162,7 @@ def prepare(
     checks.rows(resolved.settings, rows, sources)
     if not resolved.settings.adapts:  # refused early
         wanted = resolved.settings
-        make_features(wanted.features, classes=dataset.classes, seed=wanted.seed)
+        make_features(wanted.features, classes=dataset.classes)
     resolved = with_model_labels(resolved, sources.dataset.items)
     budget = parse_budget(resolved.settings.budget, rounds, resolved.settings.price)
     filed = source is not None or copied or dataset.format == intake.TEXTS

@@ -59,14 +59,14 @@ BANK = 20.0
 """What the cosine is multiplied by for a bank: the usual scale of contrastive training."""
 
 
-def make_features(spec: str, *, classes: Classes, seed: int = 0, cosine: float = 0.0) -> FeatureMap:
+def make_features(spec: str, *, classes: Classes, cosine: float = 0.0) -> FeatureMap:
     """The feature map that `spec` names: class features with `classes`, pair features without.
+
+    No map draws by the seed of a run, so that runs of different seeds share features and caches.
 
     Args:
         spec: `hashing` or `sentences:NAME_OR_DIR`.
         classes: the fixed label set that all items share, or None where items bring their own.
-        seed: the run's. The maps here draw from constants instead, so that two runs of different
-            seeds can share features and caches.
         cosine: the weight of the cosine in the fixed part of the scores; see `TextMap`.
 
     Raises:

@@ -54,11 +54,7 @@ class Encoder(Protocol):
         """The fitted state as arrays; empty where there is none."""
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Restore what `state` returned.
-
-        Raises:
-            FeatureError: the arrays do not fit this encoder.
-        """
+        """Restore what `state` of an encoder with the same identity returned."""
 
 
 def readable(text: str) -> str:

@@ -10,13 +10,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, PairBlock, SharedBlock
+from stacksl.core.blocks import Block, SharedBlock
 from stacksl.errors import FeatureError
 from stacksl.features.encoders import Encoder, Progress, Vectors
-from stacksl.features.rows import ClassRows, PairRows, Rows
+from stacksl.features.rows import WEIGHTS, class_rows, pair_block, pair_columns, widths
 from stacksl.types import Item
-
-_ROWS_AT_ONCE = 4096
 
 Text: TypeAlias = tuple[bool, str]
 """A text, and whether it is one that the encoder of documents reads."""
@@ -74,17 +72,18 @@ class FeatureMap(Protocol):
         """Restore what `state` returned.
 
         Raises:
-            FeatureError: the state is another map's, or of another dimension.
+            FeatureError: the state is another map's.
         """
 
 
 class TextMap:
     """The map made of an encoder (text to vector) and rows (vectors to features).
 
-    With `classes` the rows are `ClassRows` and `transform` gives a `SharedBlock` (n, d), without
-    them they are `PairRows` and it gives a `PairBlock` (ΣK, d); the number of candidates may differ
-    from item to item. A text is encoded once, however many items share it. With a `cosine` above 0
-    the fixed part of a pair's score is that times the cosine of its vectors: θ learns the rest.
+    With `classes` the rows are `class_rows` of the prompts and `transform` gives a `SharedBlock`
+    (n, d), without them they are `pair_rows` and it gives a `PairBlock` (ΣK, d); the number of
+    candidates may differ from item to item. A text is encoded once, however many items share it.
+    With a `cosine` above 0 the fixed part of a pair's score is that times the cosine of its
+    vectors: θ learns the rest.
     """
 
     reads_text = True
@@ -104,7 +103,9 @@ class TextMap:
     @property
     def dim(self) -> int:
         """d, the columns of a row."""
-        return self._rows.dim
+        if self.classes is None:
+            return pair_columns(self.encoder.dim)
+        return self.encoder.dim + (self.encoder.bias > 0.0)
 
     @property
     def truncated(self) -> int:
@@ -126,29 +127,27 @@ class TextMap:
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
         """The float32 features of `items`; see `FeatureMap.transform`."""
-        rows = self._rows
         texts, places = _distinct(self._texts(items))
         vectors = self._encoded(texts, progress)
-        block = rows.block(items, vectors, places)
         if not np.isfinite(vectors).all():
-            _require_finite(block, items)
-        return block
+            bad = {texts[n] for n in np.flatnonzero(~np.isfinite(vectors).all(axis=1))}
+            name = next(item.id for item in items if not bad.isdisjoint(self._texts([item])))
+            raise FeatureError(
+                f"the features of item '{name}' should be finite, got NaN or "
+                "infinity: check the encoder's weights, or choose other features"
+            )
+        if self.classes is None:
+            return pair_block(items, vectors, places, self.cosine)
+        return SharedBlock(class_rows(vectors[places], self.encoder.bias), len(self.classes))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The encoder's state, with the map's identity and dimension."""
-        mark = np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8).copy()
-        return {"identity": mark, "dim": np.array([self.dim], np.int64), **self.encoder.state()}
+        dim = np.array([self.dim], np.int64)
+        return {"identity": self._mark, "dim": dim, **self.encoder.state()}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Restore what `state` returned; see `FeatureMap.restore`."""
-        dim = state.get("dim", np.zeros(0, np.int64))
-        if dim.shape == (1,) and dim[0] != self.dim:
-            raise FeatureError(
-                f"features '{self.spec}' expected a state of dimension {self.dim}, got one of "
-                f"{dim[0]}: use the features that the model was trained with"
-            )
-        mark = np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8)
-        if not np.array_equal(state.get("identity", np.zeros(0)), mark):
+        if not np.array_equal(state.get("identity", np.zeros(0)), self._mark):
             raise FeatureError(
                 f"the saved state is not of features '{self.spec}' as they are here (another map, "
                 "other weights or another version made it): use the features that the model was "
@@ -158,15 +157,20 @@ class TextMap:
         self.encoder.restore(fitted)
 
     @property
-    def _rows(self) -> Rows:
-        if self.classes is None:
-            return PairRows(self.encoder.dim, scale=self.cosine)
-        return ClassRows(self.encoder.dim, self.encoder.bias, len(self.classes))
+    def _identity(self) -> str:
+        """What fixes the rows beside the fitted state, for fingerprints."""
+        encoded, identity = self.encoder.dim, self.encoder.identity
+        if self.classes is not None:
+            return f"class rows 1: {encoded} to {self.dim}, bias {self.encoder.bias}; {identity}"
+        products, differences = widths(encoded)
+        fixed = f", {self.cosine} cosines" if self.cosine else ""
+        rows = f"pair rows 1: {encoded} to {products}+{differences}, {WEIGHTS}{fixed}"
+        documents = f"; {self.encoder.documents.identity}" if self._differ else ""
+        return f"{rows}; {identity}{documents}"
 
     @property
-    def _identity(self) -> str:
-        own = f"{self._rows.description}; {self.encoder.identity}"
-        return f"{own}; {self.encoder.documents.identity}" if self._differ else own
+    def _mark(self) -> NDArray[np.uint8]:
+        return np.frombuffer(hashlib.sha256(self._identity.encode()).digest(), np.uint8).copy()
 
     @property
     def _differ(self) -> bool:
@@ -174,10 +178,12 @@ class TextMap:
         return self.classes is None and self.encoder.documents is not self.encoder
 
     def _texts(self, items: Sequence[Item]) -> Iterator[Text]:
-        rows, differ = self._rows, self._differ
+        """The texts that are encoded: of each item the prompt, then for pairs its candidates."""
+        differ = self._differ
         for item in items:
-            for place, text in enumerate(rows.texts(item)):  # the prompt is the first
-                yield differ and place > 0, text
+            yield False, item.prompt
+            if self.classes is None:
+                yield from ((differ, candidate) for candidate in item.candidates)
 
     def _encoded(self, texts: Sequence[Text], progress: Progress | None) -> Vectors:
         """The vectors (m, e) of distinct texts, each by the encoder of its kind."""
@@ -202,17 +208,3 @@ def _distinct(texts: Iterable[Text]) -> tuple[list[Text], NDArray[np.int64]]:
     places: dict[Text, int] = {}
     index = np.fromiter((places.setdefault(text, len(places)) for text in texts), np.int64)
     return list(places), index
-
-
-def _require_finite(block: Block, items: Sequence[Item]) -> None:
-    table = block.h if isinstance(block, SharedBlock) else block.phi
-    for start in range(0, len(table), _ROWS_AT_ONCE):
-        bad = np.flatnonzero(~np.isfinite(table[start : start + _ROWS_AT_ONCE]).all(axis=1))
-        if len(bad):
-            row = start + int(bad[0])
-            if isinstance(block, PairBlock):
-                row = int(np.searchsorted(block.offsets, row, side="right")) - 1
-            raise FeatureError(
-                f"the features of item '{items[row].id}' should be finite, got NaN or "
-                "infinity: check the encoder's weights, or choose other features"
-            )

@@ -152,9 +152,7 @@ class Model:
             return arrays.load(folder / f"{name}.safetensors", _remedy(folder))
 
         classes = None if about["classes"] is None else tuple(about["classes"])
-        features = make_features(
-            about["features"], classes=classes, seed=0, cosine=float(about["cosine"])
-        )
+        features = make_features(about["features"], classes=classes, cosine=float(about["cosine"]))
         features.restore(load("features"))
         if features.fingerprint != about["fingerprint"]:
             raise RunError(

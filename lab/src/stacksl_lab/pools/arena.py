@@ -136,7 +136,7 @@ def make_arena(
     others = test.items if test is not None else [data.items[row] for row in tested]
     if not others:
         raise DataError(f"'{data.name}' has too few rows to hold some out: give --test FILE")
-    features = make_features(settings.features, classes=data.classes, seed=0)
+    features = make_features(settings.features, classes=data.classes)
     features.fit(items)
     blocks = [features.transform(part, report) for part in (items, others)]
     answers = {**data.answers} if test is None else {**test.answers}

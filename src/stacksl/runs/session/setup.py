@@ -119,7 +119,7 @@ def feature_map(spec: RunSpec) -> FeatureMap:
         return language_model(spec)
     settings, classes = spec.settings, spec.dataset.classes
     cosine = 0.0 if settings.bank is None else BANK
-    return make_features(settings.features, classes=classes, seed=settings.seed, cosine=cosine)
+    return make_features(settings.features, classes=classes, cosine=cosine)
 
 
 def features_of(spec: RunSpec, features: FeatureMap, report: Report) -> Block:
