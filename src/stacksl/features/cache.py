@@ -31,26 +31,23 @@ _KEYS_AT_ONCE = 500  # below SQLite's oldest limit on the variables of a stateme
 _PATIENCE = 30.0  # seconds to wait for another process that writes
 _TABLE = """CREATE TABLE IF NOT EXISTS vectors (
     key BLOB PRIMARY KEY, vector BLOB NOT NULL, cut INTEGER NOT NULL, digest BLOB NOT NULL)"""
+_SELECT = "SELECT key, vector, cut, digest FROM vectors"
 
 
-def cache_folder() -> Path | None:
-    """Where vectors are kept, or None where the environment turns the cache off.
+def cache_folder(*, although_off: bool = False) -> Path | None:
+    """Where vectors are kept: `$XDG_CACHE_HOME/stacksl`, else `~/.cache/stacksl`.
 
-    `$XDG_CACHE_HOME/stacksl`, else `~/.cache/stacksl`; `STACKSL_NO_CACHE=1` turns it off.
+    None where there is no home folder, or where `STACKSL_NO_CACHE=1` turns the cache off, unless
+    the folder is wanted `although_off`.
     """
-    if os.environ.get("STACKSL_NO_CACHE", "0") not in ("", "0"):
+    if os.environ.get("STACKSL_NO_CACHE", "0") not in ("", "0") and not although_off:
         return None
-    return _place()
-
-
-def _place() -> Path | None:
-    """Where vectors are kept when the cache is on."""
     root = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(root):  # the XDG rule: a relative path is to be ignored
         return Path(root) / "stacksl"
     try:
         return Path.home() / ".cache" / "stacksl"
-    except RuntimeError:  # no home folder
+    except RuntimeError:
         return None
 
 
@@ -66,23 +63,19 @@ class VectorCache:
     is then empty: the run continues without it.
 
     Args:
-        identity: the hash of the encoder's weights and settings; None for no cache.
+        identity: the hash of the encoder's weights and settings.
     """
 
-    def __init__(self, identity: str | None) -> None:
+    def __init__(self, identity: str) -> None:
         folder = cache_folder()
-        usable = folder is not None and identity is not None
-        self.path = folder / FOLDER / f"{identity}.sqlite" if usable and folder else None
+        self.path = None if folder is None else folder / FOLDER / f"{identity}.sqlite"
 
     def dim(self) -> int | None:
         """The columns of the vectors kept, None where there is none."""
 
         def read(database: sqlite3.Connection) -> int | None:
-            row = database.execute(
-                "SELECT key, vector, cut, digest FROM vectors LIMIT 1"
-            ).fetchone()
-            found = _read(row) if row else None
-            return len(found[0]) if found else None
+            first = _read(database.execute(f"{_SELECT} LIMIT 1"))
+            return next((len(vector) for vector, _ in first.values()), None)
 
         return self._use(read, None)
 
@@ -90,10 +83,11 @@ class VectorCache:
         """The entries of `keys`; absent and damaged ones are left out."""
 
         def read(database: sqlite3.Connection) -> dict[bytes, Entry]:
-            found = {}
-            for row in _select(database, keys):
-                if (entry := _read(row)) is not None:
-                    found[row[0]] = entry
+            found: dict[bytes, Entry] = {}
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                some = keys[start : start + _KEYS_AT_ONCE]
+                marks = ", ".join("?" * len(some))
+                found |= _read(database.execute(f"{_SELECT} WHERE key IN ({marks})", some))
             return found
 
         return self._use(read, {})
@@ -136,13 +130,10 @@ def erase_keys(keys: Iterable[bytes]) -> int:
     Raises:
         FeatureError: a file of the cache cannot be written; deleting it is safe.
     """
-    folder = _place()
+    folder = cache_folder(although_off=True)
+    files = [] if folder is None else sorted((folder / FOLDER).glob("*.sqlite"))
     rows = [(key,) for key in keys]
-    return (
-        sum(_erase(path, rows) for path in sorted((folder / FOLDER).glob("*.sqlite")))
-        if folder
-        else 0
-    )
+    return sum(_erase(path, rows) for path in files)
 
 
 def _erase(path: Path, keys: Sequence[tuple[bytes]]) -> int:
@@ -172,22 +163,13 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         yield database
 
 
-def _select(
-    database: sqlite3.Connection, keys: Sequence[bytes]
-) -> Iterator[tuple[bytes, bytes, int, bytes]]:
-    for start in range(0, len(keys), _KEYS_AT_ONCE):
-        some = keys[start : start + _KEYS_AT_ONCE]
-        marks = ", ".join("?" * len(some))
-        yield from database.execute(
-            f"SELECT key, vector, cut, digest FROM vectors WHERE key IN ({marks})", some
-        )
-
-
-def _read(row: tuple[bytes, bytes, int, bytes]) -> Entry | None:
-    key, vector, cut, digest = row
-    if _digest(key, vector, cut) != digest or len(vector) % 4:
-        return None
-    return np.frombuffer(vector, np.float32), bool(cut)
+def _read(rows: Iterable[tuple[bytes, bytes, int, bytes]]) -> dict[bytes, Entry]:
+    """The entries of `rows` by key; damaged ones are left out."""
+    return {
+        key: (np.frombuffer(vector, np.float32), bool(cut))
+        for key, vector, cut, digest in rows
+        if _digest(key, vector, cut) == digest and not len(vector) % 4
+    }
 
 
 def _digest(key: bytes, vector: bytes, cut: int) -> bytes:

@@ -28,7 +28,7 @@ from stacksl.files.atomic import make_private, write_atomic
 
 DIGEST = 16  # bytes of BLAKE2b per row
 ABOUT = "features.json"
-_GATHERED = ("candidates", "index")
+_ONE_HASH = ("candidates", "index", "base")  # arrays of gathered pairs beside the rows
 REMEDY = "restore the folder from a copy, or start a new run"
 
 
@@ -52,28 +52,27 @@ def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] 
     The fixed part of the scores, where pair features have one, is hashed with its row. Of gathered
     pairs the rows are the prompts' vectors; the candidates' vectors have one hash.
     """
-    lazy = block.phi if isinstance(block, PairBlock) and isinstance(block.phi, Gathered) else None
-    if lazy is not None:
-        rows = np.ascontiguousarray(lazy.prompts)
+    tables: dict[str, NDArray[Any]]
+    if isinstance(block, SharedBlock):
+        tables = {"rows": block.h}
+    elif isinstance(block.phi, Gathered):
+        lazy = block.phi
+        tables = {"rows": lazy.prompts, "candidates": lazy.candidates, "index": lazy.index}
     else:
-        rows = np.ascontiguousarray(block.h if isinstance(block, SharedBlock) else block.phi)
-    arrays = {"rows": _save(folder / "rows.npy", rows)}
-    digests = {}
-    if lazy is not None:
-        for name in _GATHERED:
-            array = np.ascontiguousarray(getattr(lazy, name))
-            arrays[name], digests[name] = _save(folder / f"{name}.npy", array), _digest(array).hex()
+        tables = {"rows": np.asarray(block.phi)}
+    gathered = "index" in tables
     if isinstance(block, PairBlock):
-        arrays["offsets"] = _save(folder / "offsets.npy", np.ascontiguousarray(block.offsets))
-    base = _base_of(block)
-    if base is not None:
-        arrays["base"] = _save(folder / "base.npy", base)
-        if lazy is not None:
-            digests["base"], base = _digest(base).hex(), None
-    write_atomic(folder / "rows.blake2b", b"".join(_digests(rows, base)))
+        tables["offsets"] = block.offsets
+        if block.base is not None:
+            tables["base"] = np.asarray(block.base, dtype=np.float64)
+    tables = {name: np.ascontiguousarray(table) for name, table in tables.items()}
+    arrays = {name: _save(folder / f"{name}.npy", table) for name, table in tables.items()}
+    digests = {name: _digest(tables[name]).hex() for name in _ONE_HASH if name in tables}
+    base = None if gathered else tables.get("base")
+    write_atomic(folder / "rows.blake2b", b"".join(_digests(tables["rows"], base)))
     about = {
         "kind": "shared" if isinstance(block, SharedBlock) else "pairs",
-        "gathered": digests,
+        "gathered": digests if gathered else {},
         "classes": block.classes if isinstance(block, SharedBlock) else None,
         "items": len(block),
         "dim": block.dim,
@@ -106,29 +105,27 @@ def load_block(
             f" is {fingerprint[:12]}: resume with the versions and weights that it began with"
         )
     rows = _load(folder, about, "rows")
-    gathered = about.get("gathered") or {}
-    base: NDArray[Any] | None = None
-    if "base" in about["arrays"] and not gathered:
-        base = _load(folder, about, "base")
+    gathered = about["gathered"]
+    own = "base" in about["arrays"] and not gathered
+    base = _load(folder, about, "base") if own else None
     _verify(rows, base, folder)
     if about["kind"] == "shared":
         return SharedBlock(rows, int(about["classes"]))
-    offsets = np.array(_load(folder, about, "offsets"))
-    if _digest(offsets).hex() != about["offsets"]:
-        raise FeatureError(
-            f"{folder / 'offsets.npy'} does not match its hash: the file was changed; {REMEDY}"
-        )
+    found = {
+        name: _checked(folder, about, name, digest)
+        for name, digest in {**gathered, "offsets": about["offsets"]}.items()
+    }
+    offsets = np.array(found["offsets"])
     if not gathered:
         return PairBlock(rows, offsets, base)
-    found = {name: _gathered(folder, about, name) for name in gathered}
-    candidates, index, base = found["candidates"], found["index"], found.get("base")
-    return PairBlock(Gathered(rows, candidates, index, offsets), offsets, base)
+    lazy = Gathered(rows, found["candidates"], found["index"], offsets)
+    return PairBlock(lazy, offsets, found.get("base"))
 
 
-def _gathered(folder: Path, about: Mapping[str, Any], name: str) -> NDArray[Any]:
-    """An array of gathered pairs, after checking it against its hash."""
+def _checked(folder: Path, about: Mapping[str, Any], name: str, digest: str) -> NDArray[Any]:
+    """An array that has one hash, after checking it."""
     array = _load(folder, about, name)
-    if _digest(array).hex() != about["gathered"][name]:
+    if _digest(array).hex() != digest:
         raise FeatureError(
             f"{folder / name}.npy does not match its hash: the file was changed; {REMEDY}"
         )
@@ -144,47 +141,36 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
         FeatureError: a file is missing, or has another number of rows.
     """
     about = _about(folder)
-    first, last = _span(folder, about, row)
-    gathered = dict(about.get("gathered") or {})
-    for name in gathered.keys() - {"candidates"}:  # which answers are near tells of the prompt
+    gathered = dict(about["gathered"])
+    first, last = row, row + 1
+    if about["kind"] == "pairs":
+        first, last = map(int, _load(folder, about, "offsets")[row : row + 2])
+
+    def zeroed(name: str, first: int, last: int) -> np.memmap[Any, Any]:
         array = _load(folder, about, name, mode="r+")
+        if last > len(array):
+            raise FeatureError(
+                f"the run's features should have a row {last}, but {name}.npy has {len(array)}:"
+                f" {REMEDY}"
+            )
         array[first:last] = 0
         array.flush()
-        gathered[name] = _digest(array).hex()
-    rows = _load(folder, about, "rows", mode="r+")
-    base: np.memmap[Any, Any] | None = None
+        return array
+
+    for name in gathered.keys() - {"candidates"}:  # which answers are near tells of the prompt
+        gathered[name] = _digest(zeroed(name, first, last)).hex()
+    base = None
     if gathered:
         first, last = row, row + 1
     elif "base" in about["arrays"]:
-        base = _load(folder, about, "base", mode="r+")
-    if last > len(rows):
-        raise FeatureError(
-            f"the run's features should have a row {last}, but rows.npy has {len(rows)}: {REMEDY}"
-        )
-    for part in (rows, base):
-        if part is not None:
-            part[first:last] = 0
-            part.flush()
+        base = zeroed("base", first, last)
+    rows = zeroed("rows", first, last)
     digests = bytearray((folder / "rows.blake2b").read_bytes())
     own = None if base is None else base[first:last]
     digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], own))
     write_atomic(folder / "rows.blake2b", bytes(digests))
     changed = {"order": _order(ids), "gathered": gathered}
     write_atomic(folder / ABOUT, formats.to_json({**about, **changed}))
-
-
-def _span(folder: Path, about: Mapping[str, Any], row: int) -> tuple[int, int]:
-    """The first and last row (exclusive) of item number `row`."""
-    if about["kind"] == "shared":
-        return row, row + 1
-    offsets = _load(folder, about, "offsets")
-    return int(offsets[row]), int(offsets[row + 1])
-
-
-def _base_of(block: Block) -> NDArray[np.float64] | None:
-    if isinstance(block, SharedBlock) or block.base is None:
-        return None
-    return np.ascontiguousarray(block.base, dtype=np.float64)
 
 
 def _order(ids: Sequence[str]) -> str:
@@ -249,14 +235,13 @@ def _verify(rows: NDArray[Any], base: NDArray[Any] | None, folder: Path) -> None
             f" {len(digests) // DIGEST}: {REMEDY}"
         )
     found = b"".join(_digests(rows, base))
-    for number in range(len(rows)) if found != digests else ():
-        digest = found[number * DIGEST : (number + 1) * DIGEST]
-        if digests[number * DIGEST : (number + 1) * DIGEST] != digest:
-            more = "" if base is None else " (or base.npy)"
-            raise FeatureError(
-                f"row {number} of {folder / 'rows.npy'}{more} does not match its hash in"
-                f" rows.blake2b: {REMEDY}"
-            )
+    if found != digests:
+        number = next(at for at, (a, b) in enumerate(zip(found, digests, strict=True)) if a != b)
+        more = "" if base is None else " (or base.npy)"
+        raise FeatureError(
+            f"row {number // DIGEST} of {folder / 'rows.npy'}{more} does not match its hash in"
+            f" rows.blake2b: {REMEDY}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
