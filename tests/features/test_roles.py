@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,22 +131,10 @@ def test_cut_texts_are_counted_once_over_both_roles(make_encoder: MakeEncoder) -
     assert found.truncated == 1
 
 
-def test_a_model_that_routes_gets_its_queries_and_documents(tmp_path: Path) -> None:
-    """Queries and documents have modules of their own, and no prompts."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Router, StaticEmbedding
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-
-    def static(scale: float) -> StaticEmbedding:
-        tokenizer = Tokenizer(WordLevel({"[UNK]": 0, "card": 1}, unk_token="[UNK]"))
-        return StaticEmbedding(tokenizer, embedding_weights=np.eye(2, 4) + scale)
-
-    modules = [Router.for_query_document([static(0.5)], [static(2.0)])]
-    SentenceTransformer(modules=modules).save(str(tmp_path / "routed"))
-    queries = texts_of(tmp_path / "routed", None).encoder
-    for encoder, scale in ((queries, 0.5), (queries.documents, 2.0)):
-        row = np.eye(2, 4)[1] + scale
-        np.testing.assert_allclose(
-            encoder.encode(["card"])[0], row / np.linalg.norm(row), atol=1e-6
-        )
+def test_a_model_that_routes_is_refused(make_encoder: MakeEncoder) -> None:
+    """Queries and documents have modules of their own."""
+    folder = make_encoder()
+    router = {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Router"}
+    (folder / "modules.json").write_text(json.dumps([router]), encoding="utf-8")
+    with pytest.raises(FeatureError, match="parts of their own: name another encoder"):
+        texts_of(folder, None)

