@@ -84,25 +84,20 @@ def item_values(task: Mapping[str, Any]) -> dict[str, Any]:
         for name, chosen in choices.items():
             if chosen:
                 said.setdefault(name, []).append(chosen)
-    columns: dict[str, Any] = {name: list(_most(all)) for name, all in said.items()}
-    columns = {name: all[0] if len(all) == 1 else all for name, all in columns.items()}
+    columns: dict[str, Any] = {}
+    for name, given in said.items():
+        [(chosen, _)] = Counter(given).most_common(1)  # of equal ones the first counted
+        columns[name] = chosen[0] if len(chosen) == 1 else list(chosen)
     own = {} if task.get("id") is None else {"id": task["id"]}
     return {**own, **{name: _plain(value) for name, value in task["data"].items()}, **columns}
 
 
-def _most(said: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    return Counter(said).most_common(1)[0][0]  # of equal ones the first counted
-
-
 def _plain(value: Any) -> Any:
     """A list of choices, objects with `value`, as the list of their texts."""
-    if isinstance(value, list) and value and all(_is_choice(each) for each in value):
-        return [each["value"] for each in value]
-    return value
-
-
-def _is_choice(value: object) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("value"), str)
+    listed = value if isinstance(value, list) else []
+    texts = [each.get("value") for each in listed if isinstance(each, Mapping)]
+    own = texts and len(texts) == len(listed) and all(isinstance(text, str) for text in texts)
+    return texts if own else value
 
 
 def task(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -80,7 +79,7 @@ def read(
     not_ids = {*(() if bank is None else BANK_ID)}
     while True:  # again where a column that was guessed from the first rows is no id after all
         name, opened = _opened(path, container)
-        with _one_sentence(), _uncollected(), opened as table:
+        with _one_sentence(), opened as table:
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
             shape = shape_of(table, wanted, given, seed, known, bank, id)
@@ -179,18 +178,6 @@ def _opened(
     path = Path(path)
     head = head_of(path)
     return stem(path), open_table(path, container or container_of(path, head), head)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Do without the search for cycles, of which rows have none: it takes a quarter of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 @contextmanager

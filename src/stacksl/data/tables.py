@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,8 +52,8 @@ def open_table(path: Path, container: str, head: bytes) -> Iterator[Table]:
         DataError: the file as a whole cannot be parsed.
     """
     if container == "parquet":
-        with reading(path), _open_parquet(path) as (columns, rows):
-            yield table_from(container, columns, rows)
+        with reading(path), _open_parquet(path) as table:
+            yield table
     elif container in ("csv", "tsv"):
         with open_text(path) as stream, long_fields():
             columns, rows = _csv_rows(path, stream, container, head)
@@ -196,24 +196,21 @@ def _is_utf8(name: str) -> bool:
 
 
 @contextmanager
-def _open_parquet(path: Path) -> Iterator[tuple[tuple[str, ...], Iterator[Row]]]:
+def _open_parquet(path: Path) -> Iterator[Table]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
-            yield tuple(file.schema_arrow.names), _parquet_rows(file)
+            batches = (batch.to_pylist() for batch in file.iter_batches(batch_size=1024))
+            rows = starmap(Row, enumerate(chain.from_iterable(batches), 1))
+            yield table_from("parquet", file.schema_arrow.names, rows)
     except pa.ArrowException as error:
         said = str(error).split(". ")[0].splitlines()[0]
         raise DataError(f"the Parquet file '{path}' is truncated or damaged: {said}") from None
 
 
-def _parquet_rows(file: Any) -> Iterator[Row]:
-    number = 0
-    for batch in file.iter_batches(batch_size=1024):
-        for values in batch.to_pylist():
-            number += 1
-            yield Row(number, values)
+# --- data sets and data frames -----------------------------------------------------------------
 
 
 def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
