@@ -60,10 +60,14 @@ def test_a_workbook_loses_the_row_its_choices_and_its_shared_texts(tmp_path: Pat
     assert path.read_bytes() == before
 
 
-def test_a_workbook_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_sheet_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "0001.xlsx").write_bytes(b"PK\x03\x04\xff\xfe\x00")
     (tmp_path / "0002.csv").write_text("key,prompt,answer\nk7f3-q,zyx,a\na2a2-a,another,b\n")
-    assert erase_rows(tmp_path, ["k7f3-q"]) == ["0001.xlsx"]
+    torn = 'key,prompt,answer\na2a2-a,"another,b\nk7f3-q,zyx,a\n'
+    (tmp_path / "0003.csv").write_text(torn)
+    (tmp_path / "0004.csv").write_text(torn + "x" * 200_000)
+    assert erase_rows(tmp_path, ["k7f3-q"]) == ["0001.xlsx", "0003.csv", "0004.csv"]
+    assert (tmp_path / "0003.csv").read_text() == torn
     assert (tmp_path / "0002.csv").read_text() == "key,prompt,answer\na2a2-a,another,b\n"
     assert erase_rows(tmp_path / "none", ["k7f3-q"]) == []
 

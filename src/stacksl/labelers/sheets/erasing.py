@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stacksl.errors import DataError
 from stacksl.files.atomic import write_atomic
-from stacksl.labelers.sheets.workbook_reading import expect_workbook
+from stacksl.labelers.sheets.workbook_reading import reading_workbook
 from stacksl.labelers.sheets.workbook_writing import packed
 
 if TYPE_CHECKING:
@@ -24,13 +23,13 @@ _WIDE: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # by the ma
 def erase_rows(folder: Path, keys: Collection[str]) -> list[str]:
     """Remove the rows with one of the `keys` from every sheet in a folder, and their long texts.
 
-    A sheet keeps its encoding, its separator and all other rows. Gives the names of the workbooks
-    that cannot be read, which are left as they are.
+    A sheet keeps its encoding, its separator and all other rows. Gives the names of the sheets that
+    cannot be read, which are left as they are.
     """
     unread = []
     for key in keys:
         (folder / f"{key}.txt").unlink(missing_ok=True)
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    for path in sorted(folder.iterdir()) if keys and folder.is_dir() else ():
         kind = path.suffix.lower()
         if kind not in (".csv", ".tsv", ".xlsx"):
             continue
@@ -45,27 +44,29 @@ def erase_rows(folder: Path, keys: Collection[str]) -> list[str]:
 
 
 def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
-    """A sheet as text without the rows of `keys`, every other byte as it is; None without any."""
+    """A sheet as text without the rows of `keys`, every other byte as it is; None without any.
+
+    Raises:
+        DataError: a quotation is torn, so that rows cannot be told apart.
+    """
     payload = path.read_bytes()
     # keys are ASCII, and Latin-1 gives every byte back as it was
     encoding = _WIDE.get(payload[:2], "latin-1")
     # cut at line feeds alone: other breaks belong to cells
     lines = io.StringIO(payload.decode(encoding, "surrogatepass"), newline="\n").readlines()
     head = lines[0] if lines else ""
-    separator = max(",;\t", key=head.count)
     kept: list[str] = []
     start = 0
-    reader = csv.reader(lines, delimiter=separator)
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error:  # of a torn quotation
-            row = "".join(lines[start : reader.line_num]).split(separator)
-        if row is None:
-            break
-        if not any(cell.strip(' "\r\n').lower() in keys for cell in row):
-            kept += lines[start : reader.line_num]
-        start = reader.line_num
+    reader = csv.reader(lines, delimiter=max(",;\t", key=head.count))
+    try:
+        for row in reader:
+            if not any(cell.strip(' "\r\n').lower() in keys for cell in row):
+                kept += lines[start : reader.line_num]
+            start = reader.line_num
+    except csv.Error as fault:
+        raise DataError(f"'{path}' has a torn quotation ({fault})") from None
+    if any(line.lstrip(' "').lower().startswith(tuple(keys)) for line in kept):
+        raise DataError(f"'{path}' has a torn quotation")  # it runs over a row with a key
     return None if kept == lines else "".join(kept).encode(encoding, "surrogatepass")
 
 
@@ -78,7 +79,10 @@ def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
     Raises:
         DataError: the file cannot be read as a workbook.
     """
-    book = _opened(path)
+    from openpyxl import load_workbook
+
+    with reading_workbook(path):
+        book = load_workbook(path, keep_links=False)
     found = False
     for sheet in book.worksheets:
         rows = {
@@ -92,20 +96,6 @@ def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
             found |= bool(row)
         _clear_choices(book, sheet, rows)
     return packed(book) if found else None
-
-
-def _opened(path: Path) -> Workbook:
-    from openpyxl import load_workbook
-
-    expect_workbook(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of extensions that it leaves out
-        try:
-            return load_workbook(path, keep_links=False)
-        except Exception as fault:  # a parser of others on bytes of others: any error is possible
-            raise DataError(
-                f"'{path}' cannot be read as a workbook ({type(fault).__name__})"
-            ) from None
 
 
 def _clear(cells: Any) -> None:

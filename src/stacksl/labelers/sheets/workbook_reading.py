@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,22 @@ def sheets_of(path: Path) -> Iterator[tuple[list[Row], frozenset[int]]]:
     Raises:
         DataError: the file is no workbook that can be read, or unpacks to more than `LARGEST`.
     """
-    expect_workbook(path)
-    try:
+    with reading_workbook(path):
         yield from _sheets(path)
+
+
+@contextmanager
+def reading_workbook(path: Path) -> Iterator[None]:
+    """Turn any error of reading a workbook into one sentence, without the library's warnings.
+
+    Raises:
+        DataError: the file is no workbook that can be read, or unpacks to more than `LARGEST`.
+    """
+    _expect_workbook(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of extensions that it leaves out, such as validations
+            yield
     except (DataError, MemoryError):
         raise
     except Exception as fault:  # a parser of others on bytes of others: any error is possible
@@ -41,7 +55,7 @@ def sheets_of(path: Path) -> Iterator[tuple[list[Row], frozenset[int]]]:
         ) from None
 
 
-def expect_workbook(path: Path) -> None:
+def _expect_workbook(path: Path) -> None:
     """Look at the file's table of contents before anything of it is unpacked.
 
     Raises:
@@ -71,14 +85,12 @@ def expect_workbook(path: Path) -> None:
 def _sheets(path: Path) -> Iterator[tuple[list[Row], frozenset[int]]]:
     from openpyxl import load_workbook
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of extensions that it leaves out, such as validations
-        with path.open("rb") as file, ZipFile(path) as archive:
-            book = load_workbook(file, read_only=True, keep_links=False)
-            for sheet in book.worksheets:
-                sheet.reset_dimensions()  # the file's own may lie
-                rows = sheet.iter_rows(max_col=_COLUMNS)
-                yield list(_filled(path, rows)), _merged(archive, sheet._worksheet_path)  # type: ignore[attr-defined]
+    with path.open("rb") as file, ZipFile(path) as archive:
+        book = load_workbook(file, read_only=True, keep_links=False)
+        for sheet in book.worksheets:
+            sheet.reset_dimensions()  # the file's own may lie
+            rows = sheet.iter_rows(max_col=_COLUMNS)
+            yield list(_filled(path, rows)), _merged(archive, sheet._worksheet_path)  # type: ignore[attr-defined]
 
 
 def _filled(path: Path, rows: Iterator[Sequence[Any]]) -> Iterator[Row]:
