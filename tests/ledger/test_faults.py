@@ -103,7 +103,7 @@ def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
             lambda: reader.change_settings({"seed": Setting(1)}),
             lambda: reader.write_state("waiting", {}),
             lambda: reader.hand_out([Handed("k", "q0", 0, 1, "Ann", 1, (0,))]),
-            lambda: reader.forget("q0"),
+            lambda: reader.forget("q0", {}),
             lambda: reader.erased("forgotten-0"),
             lambda: reader.save_arrays(1, {}),
             lambda: reader.keep_last_arrays(),
@@ -335,7 +335,6 @@ def test_a_ledger_of_another_format_is_refused(book, path, change, said, readonl
         "candidates = '7'",
         "candidates = '{\"a\": 1}'",
         "candidates = replace(hex(zeroblob(50000)), '0', '[')",
-        "id = NULL",
         "prompt = NULL",
     ],
 )

@@ -56,6 +56,13 @@ def items_of(path: Path) -> list[ItemRecord | None]:
         return [record for block in read_items(store) for _, record, *_ in block]
 
 
+def erase(ledger: Ledger, item: str = ID) -> str:
+    """Forget an item without copies outside the database; its name from then on."""
+    name = ledger.forget(item, {})
+    ledger.erased(name)
+    return name
+
+
 def calls() -> list[dict[str, object]]:
     """A call about the item, one that has it as an example, and one of another item."""
     found: list[dict[str, object]] = []
@@ -94,7 +101,7 @@ def test_no_byte_is_left_while_the_ledger_is_open(told, path):
     everything = [*WORDS, *secrets(path)]
     before = bytes_of(path)
     assert all(word in before for word in everything)
-    told.forget(ID)
+    erase(told)
     after = bytes_of(path)
     assert [word for word in everything if word in after] == []
     for kept in (b"kept note", b"prompt 1", b"kept test", b"kept-id", b"kept request"):
@@ -107,13 +114,12 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     head, rows = told.head, list(told.rows())
     sums = (told.learnt, told.said())
     assert [p.slot for p in told.open_purchases()] == [2]
-    tombstone = told.tombstone(ID)
-    told.forget(ID)
+    name = erase(told)
     told.verify({"before": head, "now": told.head})
     after = list(told.rows())
     assert [r.hash for r in after[: len(rows)]] == [r.hash for r in rows]
     assert [(r.event, dict(r.payload)) for r in after[len(rows) :]] == [
-        ("released", {"reason": "forgotten"}),
+        ("released", {"reason": "refused"}),
         ("forgotten", {}),
     ]
     assert (after[-1].charge, after[-1].slot, after[-1].purpose) == (0, None, None)
@@ -131,7 +137,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     }
     assert {r.item for r in gone} == {f"forgotten-{gone[0].surrogate}"}
     assert {r.item for r in after if not r.forgotten} == {"q1"}
-    assert gone[0].decision().item == gone[0].item == tombstone
+    assert gone[0].decision().item == gone[0].item == name
     assert [h.key for h in told.handed()] == ["k2"]
     assert [a.note for a in told.texts()] == ["kept note"]
     assert {row["item"] for row in told.export()} == {gone[0].item, "q1"}
@@ -143,27 +149,26 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
 
 
 def test_a_forgotten_item_is_unknown(told, decision):
-    told.forget(ID)
+    erase(told)
     for attempt in (
-        lambda: told.forget(ID),
+        lambda: told.forget(ID, {}),
         lambda: told.seen(ID),
         lambda: told.reserve([ID]),
         lambda: told.correct(ID, 1, "Ann"),
     ):
         with pytest.raises(LedgerError, match="the ledger has 9 items"):
             attempt()
-    tombstone = next(str(row.item) for row in told.rows() if row.forgotten)
-    with pytest.raises(LedgerError, match="not kept for a forgotten item") as caught:
-        told.take([Answer(tombstone, 2, 1, None, "Ann", said="none", text=TEXT)])
+    name = next(str(row.item) for row in told.rows() if row.forgotten)
+    with pytest.raises(LedgerCorrupt, match="the salt of an item") as caught:
+        told.take([Answer(name, 2, 1, None, "Ann", said="none", text=TEXT)])
     assert TEXT not in str(caught.value)
 
 
 def test_the_data_is_whole_without_it(told, path):
-    tombstone = told.tombstone(ID)
-    told.forget(ID)
+    name = erase(told)
     with opened(path, readonly=True) as store:
         (first, *others), *_ = read_items(store)
-        assert first == (tombstone, None, 0, 4), "it keeps its place and K"
+        assert first == (name, None, 0, 4), "it keeps its place and K"
         assert [record for _, record, *_ in others] == ITEMS[1:]
         assert list(read_test(store)) == [TEST[0], TEST[2]]
         assert read_rejected(store) == [REJECTED[0]._replace(id=None), REJECTED[1]]
@@ -178,7 +183,7 @@ def test_the_data_is_whole_without_it(told, path):
 
 
 def test_an_item_never_asked_is_forgotten_too(told, path):
-    told.forget("q7")
+    erase(told, "q7")
     assert b"q7" not in bytes_of(path)
     assert b"prompt 7" not in bytes_of(path)
     assert [row.event for row in told.rows()][-1] == "forgotten"
@@ -188,7 +193,7 @@ def test_an_item_never_asked_is_forgotten_too(told, path):
 def test_a_late_answer_is_not_learnt_from_memory(path, decision):
     with Ledger.create(path, run="r", budget=3, items=ITEMS) as ledger:
         ledger.post([decision(1, item=ID)])
-        ledger.forget(ID)
+        erase(ledger)
         assert all(ID not in str(d) for d in ledger._decisions.values())
 
 
@@ -206,26 +211,29 @@ def test_other_free_pages_are_wiped_too(path, decision):
     connection.close()
     assert b"old canary" in bytes_of(path)
     with Ledger.open(path) as ledger:
-        ledger.forget(ID)
+        erase(ledger)
         assert b"old canary" not in bytes_of(path)
 
 
-def test_a_reader_in_the_way_is_one_sentence_and_made_good_at_the_next_opening(told, path):
+def test_a_reader_in_the_way_is_one_sentence_and_the_mark_stays(told, path):
     told._store.connection.execute("PRAGMA busy_timeout = 20")
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM items").fetchone()
-    with pytest.raises(LedgerError, match="open the ledger again") as caught:
-        told.forget(ID)
+    name = told.forget(ID, {"keys": ["canary copy"]})
+    with pytest.raises(LedgerError, match="then give the command again") as caught:
+        told.erased(name)
     assert "\n" not in str(caught.value)
     assert ID not in str(caught.value)
-    assert any(row.forgotten for row in told.rows())
+    assert told.erasing() == {name: {}}, "no copy is left, but bytes in the database may be"
     reader.execute("COMMIT")
     reader.close()
     told.close()
     with Ledger.open(path) as again:
-        assert [word for word in WORDS if word in bytes_of(path)] == []
-        assert not again._store.unclean
+        assert again.erasing() == {name: {}}
+        again.erased(name)
+        assert [word for word in [*WORDS, b"canary copy"] if word in bytes_of(path)] == []
+        assert again.erasing() == {}
         again.verify()
 
 
@@ -237,9 +245,9 @@ def test_a_commit_that_fails_forgets_nothing(told, path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(type(told._store), "commit", full)
         with pytest.raises(LedgerError, match="full"):
-            told.forget(ID)
+            erase(told)
     assert before == (told.export(), told.open_purchases(), told.texts(), told.handed())
-    assert not told._store.unclean
+    assert told.erasing() == {}
     assert items_of(path) == ITEMS
     told.verify({"a file": told.head})
 
@@ -261,24 +269,26 @@ else:
     own = Store._pragma
     Store._pragma = lambda self, words: die() if moment in words else own(self, words)
 ledger = Ledger.open(sys.argv[1])
-ledger.forget(sys.argv[2])
+ledger.erased(ledger.forget(sys.argv[2], {"keys": ["canary copy"]}))
 """
 
 
-@pytest.mark.parametrize("moment", ["commit", "wipe", "wal_checkpoint", "user_version=0"])
+@pytest.mark.parametrize("moment", ["commit", "wipe", "wal_checkpoint"])
 def test_a_process_killed_on_the_way_has_forgotten_wholly_or_not_at_all(told, path, moment):
     told.close()
     done = subprocess.run([sys.executable, "-c", KILLED, str(path), ID, moment], timeout=60)
     assert done.returncode == -9
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        left = [word for word in WORDS if word in bytes_of(path)]
         if moment == "commit":
-            assert left == WORDS
-            assert items_of(path) == ITEMS
-            again.forget(ID)
-            left = [word for word in WORDS if word in bytes_of(path)]
-        assert left == []
+            assert [word for word in WORDS if word in bytes_of(path)] == WORDS
+            assert (items_of(path), again.erasing()) == (ITEMS, {})
+            erase(again)
+        else:
+            assert items_of(path)[0] is None
+            (name,) = again.erasing()
+            again.erased(name)
+        assert [word for word in [*WORDS, b"canary copy"] if word in bytes_of(path)] == []
         assert again.texts(None)[0].note == "kept note"
 
 
@@ -288,27 +298,22 @@ def test_forgetting_needs_no_other_folder(told, path, monkeypatch, tmp_path):
     closed.mkdir()
     monkeypatch.setenv("SQLITE_TMPDIR", os.fspath(closed))
     raw = told._store.connection
-    told.forget(ID)
+    erase(told)
     assert raw.execute("PRAGMA temp_store").fetchone() == (2,)
     assert list(closed.iterdir()) == []
 
 
 def test_what_finds_the_copies_is_kept_until_they_are_erased(told, path):
     copies = {"row": 0, "keys": ["canary copy"], "texts": ["00ff"]}
-    name = told.tombstone(ID)
     assert told.erasing() == {}
-    told.forget(ID, copies)
-    told.forget("q7", {"row": 7})
-    told.forget("q8")
-    seventh = next(item for item in told.erasing() if item != name)
+    name, seventh = told.forget(ID, copies), told.forget("q7", {"row": 7})
     told.close()
-    assert [word for word in WORDS if word in bytes_of(path)] == []
     with Ledger.open(path) as again:
         assert again.erasing() == {name: copies, seventh: {"row": 7}}
         head = again.head
         again.erased(name)
         assert again.erasing() == {seventh: {"row": 7}}
-        assert b"canary copy" not in bytes_of(path)
+        assert [word for word in [*WORDS, b"canary copy"] if word in bytes_of(path)] == []
         again.erased(seventh)
         again.erased(seventh)  # a second call after a crash
         assert (again.erasing(), again.head) == ({}, head)
@@ -319,12 +324,12 @@ def test_what_finds_the_copies_is_kept_until_they_are_erased(told, path):
 def test_damage_of_what_finds_the_copies_is_one_sentence(told, record):
     told.forget(ID, {"row": 0})
     told._store.connection.execute("UPDATE erasing SET record = ?", (record,))
-    with pytest.raises(LedgerCorrupt, match="of the copies of a forgotten item is damaged"):
+    with pytest.raises(LedgerCorrupt, match="of the copies of an erased item is damaged"):
         told.erasing()
 
 
 def test_in_a_transaction_it_is_wiped_when_the_copies_are(told, path):
-    name, rows = told.tombstone(ID), len(list(told.rows()))
+    rows = len(list(told.rows()))
 
     def forget(last):
         with told.together():
@@ -334,27 +339,12 @@ def test_in_a_transaction_it_is_wiped_when_the_copies_are(told, path):
 
     with pytest.raises(LedgerError, match="'q1' is"):
         forget("q1")
-    assert (told.knows(ID), told.erasing(), told._store.unclean) == (True, {}, False)
+    assert (ID in told._journal.items, told.erasing()) == (True, {})
     assert items_of(path) == ITEMS
     forget("q2")
     assert [row.event for row in told.rows()][rows:] == ["released", "forgotten", "reserved"]
-    assert told._store.unclean
+    (name,) = told.erasing()
     told.erased(name)
-    assert not told._store.unclean
+    assert told.erasing() == {}
     assert [word for word in WORDS if word in bytes_of(path)] == []
     told.verify({"a file": told.head})
-
-
-def test_a_reader_in_the_way_of_erased_is_made_good_at_the_next_opening(told, path):
-    told.forget(ID, {"row": 0, "keys": ["canary copy"]})
-    told._store.connection.execute("PRAGMA busy_timeout = 20")
-    reader = sqlite3.connect(path, isolation_level=None)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM items").fetchone()
-    with pytest.raises(LedgerError, match="open the ledger again"):
-        told.erased(told.erasing().popitem()[0])
-    reader.close()
-    told.close()
-    with Ledger.open(path) as again:
-        assert again.erasing() == {}
-        assert b"canary copy" not in bytes_of(path)

@@ -115,7 +115,8 @@ REMOVED = {
 }
 CHANGED = REMOVED | {
     "an item that is forgotten": [
-        "INSERT INTO items (place, surrogate, commitment, part) VALUES (4, 'f00d', '00', 0)"
+        "INSERT INTO items (place, surrogate, commitment, part, id)"
+        " VALUES (4, 'f00d', '00', 0, 'forgotten-f00d')"
     ],
     "a test row once more": [COPY.format("test", 4, "test") + "'t3'"],
     "a test row below the first": [COPY.format("test", -1, "test") + "'t3'"],
@@ -179,7 +180,7 @@ def test_no_digest_is_made_of_an_edit(ledger, path, what) -> None:
         edited.add_items([ItemRecord("new", "a new prompt", 4)])
     expect_told(path, ALL)
     with Ledger.open(path, readonly=True) as edited:
-        assert (edited.head.count, edited.knows("new")) == (0, False)
+        assert (edited.head.count, "new" in edited._journal.items) == (0, False)
 
 
 def test_the_digest_of_what_was_given_is_one_of_the_settings(ledger, path) -> None:
@@ -220,10 +221,10 @@ def test_a_row_emptied_as_forgetting_does_keeps_the_chain_valid(ledger, path, de
     assert others == WHOLE[2:]
 
 
-@pytest.mark.parametrize("column", ["commitment", "surrogate", "size", "part", "place"])
+@pytest.mark.parametrize("column", ["commitment", "surrogate", "size", "part", "place", "id"])
 @pytest.mark.parametrize("table", LAST)
 def test_what_is_left_of_a_forgotten_row_is_told_when_edited(ledger, path, table, column) -> None:
-    ledger.forget("q2")
+    ledger.forget("q2", {})
     ledger.verify()
     ledger.close()
     edit(path, f"UPDATE {table} SET {column} = {VALUES[column]} WHERE salt IS NULL")
@@ -232,9 +233,9 @@ def test_what_is_left_of_a_forgotten_row_is_told_when_edited(ledger, path, table
 
 
 def test_a_test_row_of_the_same_prompt_is_forgotten_with_its_item(ledger, path) -> None:
-    ledger.forget("q2")
+    ledger.forget("q2", {})
     assert given_in(path)[:2] == [[*RECORDS[:2], None, RECORDS[3]], GIVEN.test[1:]]
-    ledger.forget("q0")
+    ledger.forget("q0", {})
     assert given_in(path)[3] == [GIVEN.rejected[0], GIVEN.rejected[1]._replace(id=None)]
     ledger.verify({"a file": ledger.head})
 
@@ -255,7 +256,11 @@ def test_a_copy_made_while_it_is_open_for_writing_is_whole(
         reader.close()
     assert ledger.head.count > head.count
     with Ledger.open(copy, readonly=True) as same:
-        assert (same.head, same.genesis, same.knows("n2")) == (head, ledger.genesis, False)
+        assert (same.head, same.genesis, "n2" in same._journal.items) == (
+            head,
+            ledger.genesis,
+            False,
+        )
         same.verify({"a file": head})
     assert given_in(copy) == [[*RECORDS[:3], None, ItemRecord("n1", "new", 4)], *WHOLE[1:]]
     with Ledger.open(copy) as own:

@@ -25,8 +25,7 @@ def expect_agreement(done: Run) -> Facts:
     facts = facts_of(done)
     budget, paid = facts.budget, [row for row in bought(done) if row["purpose"] != "owned"]
     charged = [row for row in paid if row["state"] in ("open", "answered")]
-    parts = [budget.answered, budget.unlearnt, budget.unnamed, budget.aside]
-    parts += [budget.forgotten, budget.open]
+    parts = [budget.answered, budget.unlearnt, budget.unnamed, budget.aside, budget.open]
     assert min(parts) >= 0
     assert sum(parts) == budget.asked
     assert sum(parts) + budget.audit == budget.spent == len(charged)
@@ -106,7 +105,7 @@ def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> Non
     done.change(budget=36, later=True)
     done = play(done.resume())
     facts = expect_agreement(done)
-    assert ("forgotten", "1") in [(row.name, row.value) for row in facts.data.roles]
+    assert ("erased", "1") in [(row.name, row.value) for row in facts.data.roles]
 
 
 @MODES

@@ -54,8 +54,8 @@ def label_own(run: StoredRun, progress: Progress) -> Labelled:
     """The rows of the run's own files, with people's answers where there are some.
 
     The `source` is `human` or `model`. An answer that names no class leaves the label empty, with
-    the word for its source: `human: none`. Forgotten items are left out. A file
-    that has changed gives no other columns than ids and prompts.
+    the word for its source: `human: none`. Erased items are left out. A file that
+    has changed gives no other columns than ids and prompts.
 
     Raises:
         RunError: the run has not finished, so that its audit is still sealed.
@@ -75,7 +75,7 @@ def label_own(run: StoredRun, progress: Progress) -> Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Bought:
-    """A bought answer as a row of `COLUMNS`, and its item; None of a forgotten one."""
+    """A bought answer as a row of `COLUMNS`, and its item; None of an erased one."""
 
     row: dict[str, Any]
     item: Item | None
@@ -105,7 +105,7 @@ def bought_answers(run: StoredRun, *, names: bool) -> Answers:
     from stacksl.runs.storage.anchors import sealed
 
     spec = RunSpec.open(run.folder)
-    items = {item.id: item for item in spec.dataset.items if item.id not in spec.sources.gone}
+    items = spec.sources.usable
     with run.ledger as ledger:
         hidden = sealed(run.folder, ledger)
         bought = ledger.export()
@@ -166,7 +166,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     Only ids and prompts of items that are from no file, of files with owned labels, of which some
     rows were left out, and of files that were changed, moved or deleted since.
     """
-    gone, stamps = spec.sources.gone, spec.folder.resolved().get("files", {})
+    usable, stamps = spec.sources.usable, spec.folder.resolved().get("files", {})
     columns: dict[str, None] = {}
     found: list[Sourced] = []
     for path, part in zip(spec.files, spec.sources.parts, strict=True):
@@ -176,7 +176,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
             names = ("id", "prompt")
             rows = [({"id": item.id, "prompt": item.prompt}, item) for item in part.data.items]
         columns |= dict.fromkeys(names)
-        found += [row for row in rows if row[1] is None or row[1].id not in gone]
+        found += [row for row in rows if row[1] is None or row[1].id in usable]
     return tuple(columns), found
 
 

@@ -33,16 +33,16 @@ class StoredRun:
     def open(cls, path: str | Path) -> Self:
         """The run at `path`.
 
-        Where forgetting an item of it was interrupted, that is finished first.
+        Where the erasing of an item of it was interrupted, that is finished first.
 
         Raises:
             RunError: there is none.
         """
-        folder = RunFolder.open(Path(path), forgetting=True)
+        folder = RunFolder.open(Path(path))
         if folder.erasing():
-            from stacksl.runs.changes.forgetting import finish_forgetting
+            from stacksl.runs.changes.forgetting import finish_erasing
 
-            finish_forgetting(folder)
+            finish_erasing(folder)
         return cls(folder.path)
 
     @property
@@ -50,7 +50,7 @@ class StoredRun:
         """The run's folder.
 
         Raises:
-            RunError: it is not a run, or forgetting one of its items was interrupted.
+            RunError: it is not a run.
         """
         return RunFolder.open(self.path)
 

@@ -149,7 +149,7 @@ def _erase(path: Path, keys: Sequence[tuple[bytes]]) -> int:
     except sqlite3.Error as error:
         raise FeatureError(
             f"the vectors of a text cannot be taken out of {path} ({error}): delete that file, "
-            "which is always safe, then forget the item again"
+            "which is always safe, then give the command again"
         ) from error
 
 

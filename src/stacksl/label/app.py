@@ -114,7 +114,7 @@ def _looking(site: Site) -> Any:
             raise Refused("the rows are there once the run has finished", 404)
         if site.player.history.stale:
             site.player.history = History()
-            raise Refused("an item was forgotten: the rows are no longer shown", 404)
+            raise Refused("the run has changed since: start its page again to see the rows", 404)
         return HTMLResponse(pages.asked(site, page))
 
     @router.get("/web/{name}", response_class=FileResponse)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stacksl.ledger.events import word_in
+from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.schema import ITEMS
 from stacksl.runs.session.session import Session
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision, Item
@@ -57,12 +57,15 @@ class History:
     items: Sequence[Item] = ()
     asked: Sequence[Asked] = ()
     folder: RunFolder | None = None
-    forgotten: int = 0
+    head: Head | None = None
 
     @property
     def stale(self) -> bool:
-        """Whether an item was forgotten since."""
-        return self.folder is not None and _forgotten(self.folder) != self.forgotten
+        """Whether the run has changed since."""
+        if self.folder is None:
+            return False
+        with opened(self.folder.database, readonly=True) as store:
+            return store.tail() != self.head
 
     @property
     def pages(self) -> int:
@@ -107,12 +110,12 @@ def _why(asked: Asked) -> str:
 
 
 def history_of(session: Session) -> History:
-    """All that was asked in a run, but for forgotten items; owned labels were not asked."""
-    corpus, ledger = session.corpus, session.ledger
+    """All usable items that were asked in a run; owned labels were not asked."""
+    corpus, ledger, usable = session.corpus, session.ledger, session.corpus.usable
     found: dict[str, Asked] = {}
     for row in ledger.rows():
         item = str(row.item)
-        if row.item is None or row.forgotten or row.purpose == "owned":
+        if row.item is None or not usable[corpus.row[item]] or row.purpose == "owned":
             continue
         if row.event == "round":
             decision = row.decision()
@@ -125,11 +128,4 @@ def history_of(session: Session) -> History:
             found[item].words.append(word)
         elif row.event == "released" and (remarks := ledger.remarks(row)):
             found[item].words.append(Word("", str(row.payload["reason"]), row.event, remarks))
-    folder = session.spec.folder
-    return History(corpus.items, list(found.values()), folder, _forgotten(folder))
-
-
-def _forgotten(folder: RunFolder) -> int:
-    """How many items were forgotten."""
-    with opened(folder.database, readonly=True) as store:
-        return len(store.select(ITEMS, ("place",), "WHERE salt IS NULL"))
+    return History(corpus.items, list(found.values()), session.spec.folder, ledger.head)

@@ -96,7 +96,7 @@ class Row:
     Attributes:
         seq: the row's place in the chain, from 1.
         time: seconds since the epoch.
-        item: the item's id, or that of its tombstone; None where the row has no item.
+        item: the item's id, as the table of items has it; None where the row has no item.
         surrogate: the random name of the item in the chain.
         previous, hash: of the row before and of this one, hexadecimal SHA-256.
 
@@ -122,7 +122,7 @@ class Row:
     @property
     def forgotten(self) -> bool:
         """Whether the row belongs to a forgotten item, of which only numbers remain."""
-        return self.surrogate is not None and self.item == tombstone(self.surrogate)
+        return self.surrogate is not None and self.item == erased_name(self.surrogate)
 
     @property
     def charge(self) -> int:
@@ -171,15 +171,9 @@ class Row:
         return Label(int(self.payload["index"]))
 
 
-def tombstone(surrogate: str) -> str:
-    """The id of a forgotten item, which reveals nothing of the item."""
+def erased_name(surrogate: str) -> str:
+    """What replaces the id of a forgotten item; it reveals nothing of the item."""
     return f"forgotten-{surrogate}"
-
-
-def buried(id: str) -> str | None:
-    """The surrogate in a tombstone's id; None where `id` is of another form."""
-    name = tombstone("")
-    return id.removeprefix(name) if id.startswith(name) else None
 
 
 def word_in(data: Mapping[str, Any]) -> Word:

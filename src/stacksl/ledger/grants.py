@@ -157,15 +157,6 @@ def free(pending: Pending, leases: Sequence[Purchase], dropped: Collection[Purch
             lease(pending, each.item, each.slot)
 
 
-def release_all(pending: Pending, item: str) -> None:
-    """Release every open lease of an item that is to be forgotten."""
-    surrogate = pending.items.surrogate(item)
-    for key in [key for key in pending.accounts.open if key[0] == surrogate]:
-        purchase = pending.purchase(key)
-        if purchase is not None:
-            release(pending, purchase, "forgotten")
-
-
 def correct(pending: Pending, answer: Answer, named: bool) -> tuple[State, Label] | None:
     """Record a numbered `corrected` row; what is to be learnt where nothing of the item was.
 
@@ -191,7 +182,7 @@ def stand(pending: Pending, event: str, name: str) -> None:
     pending.record(event, labeler=code)
     purchases = pending.accounts.purchases.items()
     for item in dict.fromkeys(key[0] for key, state in purchases if state.labeler == code):
-        if pending.items.commitment(item) is not None:  # else it was forgotten
+        if pending.items.commitment(item) is not None:  # else nothing is left to learn
             _revise(pending, str(pending.items.id(item)))
 
 

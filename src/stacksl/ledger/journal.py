@@ -20,11 +20,10 @@ from stacksl.ledger.events import (
     Entry,
     Row,
     canonical,
+    erased_name,
     payloads_of,
     read_certificate,
-    tombstone,
 )
-from stacksl.ledger.grants import release_all
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.arrays import Saved, array_heads, keep_last_arrays, write_arrays
@@ -36,7 +35,7 @@ from stacksl.ledger.store.requests import erase_requests
 from stacksl.ledger.store.rows import (
     Given,
     RejectedRow,
-    erase_given,
+    erase_item,
     expect_unique,
     write_given,
     write_items,
@@ -280,40 +279,36 @@ class Journal:
         self.items.read()
         return count
 
-    def forget(self, item: str, copies: Mapping[str, Any] | None) -> None:
-        """Erase all that identifies an item, and wipe its bytes from the file; see `Ledger`."""
+    def erase(self, item: str, copies: Mapping[str, Any]) -> str:
+        """Erase all that identifies an item, and mark it as `erasing`; its name from now on."""
         surrogate = self.items.surrogate(item)
+        name = erased_name(surrogate)
         with self.together():
-            release_all(self.pending, item)
-            erase_given(self._store, surrogate)
             erase_requests(self._store, item)
-            self.items.erase(surrogate)
+            erase_item(self._store, surrogate)
             self.private.erase(surrogate)
-            if copies is not None:
-                row = {"item": tombstone(surrogate), "record": canonical(dict(copies))}
-                self._store.insert(ERASING, [row])
-            self.pending.record("forgotten", item=surrogate)
-            self._store.mark_unclean()
+            self._store.insert(ERASING, [{"item": name, "record": canonical(dict(copies))}])
         self.items.read()
-        if not self._open:
-            self._store.wipe()
+        return name
 
     def erasing(self) -> dict[str, Any]:
-        """What finds the copies of forgotten items outside the database, by their tombstones."""
+        """The erased items of which copies or bytes may be left; see `Ledger`."""
         try:
             return {item: json.loads(record) for item, record in self._store.select(ERASING)}
         except (ValueError, RecursionError):
             raise LedgerCorrupt(
-                f"what {self._store.name} holds of the copies of a forgotten item is damaged:"
+                f"what {self._store.name} holds of the copies of an erased item is damaged:"
                 " restore the file from a copy"
             ) from None
 
     def erased(self, name: str) -> None:
-        """Forget what found the copies of a forgotten item, and wipe its bytes from the file."""
-        with self.together():
-            self._store.connection.execute("DELETE FROM erasing WHERE item = ?", (name,))
-            self._store.mark_unclean()
+        """Wipe the bytes of an erased item from the file, and take its mark away."""
+        run = self._store.connection.execute
+        with self.together():  # what found its copies is wiped with it
+            run("UPDATE erasing SET record = '{}' WHERE item = ?", (name,))
         self._store.wipe()
+        with self.together():
+            run("DELETE FROM erasing WHERE item = ?", (name,))
 
     def posted(self, round: int) -> bool:
         """Whether a round's certificate is on disk."""

@@ -110,9 +110,6 @@ class Ledger(LedgerReader):
         try:
             with store.sentences():
                 expect_format(store.connection)
-                unclean = store.unclean
-            if unclean and not readonly:
-                store.wipe()  # a crash interrupted the last wipe
             return cls(store, clock)
         except BaseException:
             store.close()
@@ -277,8 +274,7 @@ class Ledger(LedgerReader):
     def together(self) -> Iterator[None]:
         """Commit all that is recorded inside in one transaction, or nothing.
 
-        `rows` reads the disk: it does not show what is recorded inside before the block ends. The
-        bytes of an item that is forgotten inside are left until `erased` or the next opening.
+        `rows` reads the disk: it does not show what is recorded inside before the block ends.
         """
         with self._journal.together():
             yield
@@ -357,35 +353,44 @@ class Ledger(LedgerReader):
         """
         self._journal.durably(lambda pending: grants.hand_out(pending, rows))
 
-    def forget(self, item: str, copies: Mapping[str, Any] | None = None) -> None:
+    def forget(self, item: str, copies: Mapping[str, Any]) -> str:
         """Erase an item: its texts, id, salt, free texts and rows of sheets.
 
-        Its open leases are released. The chain keeps its numbers under a random name (`Row.item`
-        is then that of its tombstone) and still verifies; no byte of what was erased is left in
-        the file and those that SQLite keeps beside it. After a crash on the way the work is
-        completed when the ledger is next opened for writing.
+        Its open leases are released. The chain keeps its numbers under a random name, which is the
+        item's id from then on, and still verifies. The item is marked as `erasing` until `erased`.
 
         Args:
             item: its id.
-            copies: what finds its copies outside the database; kept until `erased`.
+            copies: what finds its copies outside the database (JSON values).
+
+        Returns:
+            The name.
 
         Raises:
-            LedgerError: the item is unknown, or another process holds the ledger open: the item is
-                forgotten then, but its bytes may remain until the ledger is next opened.
+            LedgerError: the item is unknown.
         """
         self._decisions = {r: d for r, d in self._decisions.items() if d.item != item}
-        self._journal.forget(item, copies)
+        surrogate = self._journal.items.surrogate(item)
+        with self.together():
+            for each in self.open_purchases():
+                if each.item == item:
+                    self.release(each, "refused")
+            name = self._journal.erase(item, copies)
+            self._journal.durably(lambda pending: pending.record("forgotten", item=surrogate))
+        return name
 
     def erasing(self) -> dict[str, Any]:
-        """What finds the copies of forgotten items outside the database, by their tombstones."""
+        """What finds the copies of each erased item of which copies or bytes may be left, by name.
+
+        Nothing where none but bytes in the database can be left.
+        """
         return self._journal.erasing()
 
     def erased(self, name: str) -> None:
-        """Forget what found the copies of the forgotten item `name`, which are all erased.
+        """Wipe an erased item's bytes from the database, and take its mark away: no copy is left.
 
         Raises:
-            LedgerError: another process holds the ledger open: bytes of it may remain until the
-                ledger is next opened.
+            LedgerError: another process reads the database; the mark stays.
         """
         self._journal.erased(name)
 

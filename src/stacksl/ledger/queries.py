@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Self, get_args
 
 from stacksl.ledger.accounts import Accounts, State
-from stacksl.ledger.events import Row, tombstone, word_in
+from stacksl.ledger.events import Row, word_in
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -195,18 +195,6 @@ class LedgerReader:
         """Whether an item has a certificate, asked or skipped."""
         return self._journal.items.surrogate(item) in self._accounts.seen
 
-    def knows(self, item: str) -> bool:
-        """Whether it is an item of this ledger; a forgotten one is known by its tombstone."""
-        return item in self._journal.items
-
-    def tombstone(self, item: str) -> str:
-        """The id that an item has once it is forgotten.
-
-        Raises:
-            LedgerError: the item is unknown.
-        """
-        return tombstone(self._journal.items.surrogate(item))
-
     # The answers -------------------------------------------------------------------------------
 
     def said(self, purpose: Purpose | None = None) -> dict[str, int]:
@@ -287,7 +275,7 @@ class LedgerReader:
                 groups.setdefault(key[0], []).append(state)
         items, aside = self._journal.items, self._accounts.is_aside
         found = [i for i, each in groups.items() if all(aside(s) and not s.shown for s in each)]
-        return [str(items.id(i)) for i in found if items.commitment(i) is not None]  # not forgotten
+        return [str(items.id(i)) for i in found if items.commitment(i) is not None]  # not erased
 
     def agreement(self) -> list[tuple[Answer, Answer]]:
         """Each two accepted answers to one item, uncorrected, lower slot first; none set aside."""
@@ -339,7 +327,7 @@ class LedgerReader:
         return self._journal.pending.state(answer.item, answer.slot)
 
     def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
-        """The rows handed out to people, in that order; none of forgotten items.
+        """The rows handed out to people, in that order; none of erased items.
 
         Args:
             keys: of the rows wanted; unknown keys are ignored. None for all rows.

@@ -23,7 +23,7 @@ from stacksl.ledger.purchases import (
 )
 from stacksl.types import Decision
 
-_REASONS = ("expired", "refused", "forgotten", *(f"skipped: {why}" for why in get_args(Skip)))
+_REASONS = ("expired", "refused", *(f"skipped: {why}" for why in get_args(Skip)))
 
 
 def renewal(pending: Pending, payload: str) -> None:

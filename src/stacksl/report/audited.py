@@ -186,10 +186,9 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
     budget = facts.budget
     found = [
         (budget.answered, "learnt", "the model was trained on them"),
-        (budget.unlearnt, "second answers", "to compare people; not learnt"),
+        (budget.unlearnt, "second answers", "to compare people, or on erased items; not learnt"),
         (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
         (budget.aside, "set aside", "answers of people who are set aside; charged"),
-        (budget.forgotten, "forgotten", "learnt, then removed with their items"),
         (budget.open, "still out", "asked and not yet answered"),
         (budget.audit, "audit", "never learnt; measure the final model"),
     ]

@@ -64,8 +64,7 @@ class DataCard(Fact):
 class Budget(Fact):
     """The budget and what was spent of it.
 
-    Every label spent has one use: spent = answered + unlearnt + unnamed + aside + forgotten + open
-    + audit.
+    Every label spent has one use: spent = answered + unlearnt + unnamed + aside + open + audit.
 
     Attributes:
         labels: the budget in labels.
@@ -84,9 +83,8 @@ class Budget(Fact):
         released: labels that were asked and released unanswered.
         open: training answers not yet returned.
         unnamed: training answers that named no candidate.
-        unlearnt: second answers on an item that was learnt.
+        unlearnt: second answers on an item that was learnt, and answers on items erased since.
         aside: training answers of people who are set aside.
-        forgotten: labels that were learnt, of items that were forgotten since.
     """
 
     labels: int
@@ -106,7 +104,6 @@ class Budget(Fact):
     unnamed: int = 0
     unlearnt: int = 0
     aside: int = 0
-    forgotten: int = 0
 
     @property
     def spent(self) -> int:

@@ -15,15 +15,6 @@ from stacksl.runs.storage.folder import RunFolder
 from ..conftest import Finished, class_items
 
 
-def test_an_item_made_in_python_has_no_file_of_the_user(
-    pairs: Finished, spoil: Callable[[Finished], Run]
-) -> None:
-    made = spoil(pairs)
-    told = forget(made.path, pairs.items[3].id)
-    assert not any("delete the row" in sentence for sentence in told.remains)
-    assert made.resume().status()["state"] == "finished"
-
-
 def test_texts_without_ids_keep_their_ids(tmp_path: Path) -> None:
     texts = [f"card{n % 5} w{n % 7} n{n}" for n in range(30)]
     made = run(
@@ -81,6 +72,5 @@ def test_a_refit_on_the_audit_is_to_be_made_again(tmp_path: Path) -> None:
     items, answers = class_items(40)
     made = run(items, answers, budget=16, audit=4, out=tmp_path / "run", features="hashing")
     made.refit_with_audit()
-    told = forget(made.path, items[0].id)
-    assert any("refit" in each and "--with-audit` again" in each for each in told.remains)
+    forget(made.path, items[0].id)
     assert made.resume().refit_with_audit() >= 3

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections import Counter
 from pathlib import Path
 
-from stacksl.api import run
+import pytest
+
+from stacksl.errors import RunError
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.forgetting import forget
 
@@ -38,7 +42,6 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
     assert holding(path, cache) == set()
     assert told.learnt
     assert any("learnt its label" in sentence for sentence in told.remains)
-    assert any(str(data) in sentence for sentence in told.remains)
     rows = [row for row in keep.split(b"\r\n") if PROMPT.encode() not in row]
     assert (path / "ask" / "0001-ben.csv").read_bytes() == b"\r\n".join(rows)
     for state in ("the row still there", "the row deleted"):
@@ -54,6 +57,7 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
 
 def test_a_run_that_waits_goes_on_without_the_item(tmp_path: Path) -> None:
     data, made = asked_by_people(tmp_path, until="waiting")
+    kept = {path: path.read_bytes() for path in sorted((made.path / "ask").glob("0*.csv"))}
     spent = made.status()["asked"]
     with made.ledger as ledger:
         leases = [each for each in ledger.open_purchases() if each.item == ID]
@@ -63,6 +67,9 @@ def test_a_run_that_waits_goes_on_without_the_item(tmp_path: Path) -> None:
     assert holding(made.path) == set()
     assert any("copies of sheets" in sentence for sentence in told.remains)
     assert made.status()["asked"] == spent - len(leases) == spent - 2
+    for path, before in kept.items():
+        rows = [row for row in before.split(b"\r\n") if PROMPT.encode() not in row]
+        assert path.read_bytes() == b"\r\n".join(rows)
     made.resume()
     assert holding(made.path) == set()
     while made.status()["state"] == "waiting":
@@ -73,14 +80,38 @@ def test_a_run_that_waits_goes_on_without_the_item(tmp_path: Path) -> None:
     verify(made.path)
 
 
-def test_the_file_that_held_the_item_is_named(tmp_path: Path) -> None:
-    rows = ["blue sea,sea", "dark night,night", "deep wave,sea", "moon,night"]
-    for name in ("data", "owned", "more"):
-        lines = ["id,text,label", *(f"{name}{n},{name} {row}" for n, row in enumerate(rows))]
-        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
-    owned, more = tmp_path / "owned.csv", tmp_path / "more.csv"
-    made = run(tmp_path / "data.csv", out=tmp_path / "run", owned=str(owned), budget=2, audit=0)
-    made.change(items=more)
-    for name, item in (("data", "data1"), ("owned", "owned/owned1"), ("more", "more1")):
-        wanted = f"delete the row from {tmp_path / name}.csv"
-        assert any(each.startswith(wanted) for each in forget(made.path, item).remains)
+def test_an_answer_in_a_sheet_is_entered_before_its_row_is_taken_out(tmp_path: Path) -> None:
+    _, made = asked_by_people(tmp_path, until="waiting")
+    sheets = sorted((made.path / "ask").glob("0*.csv"))
+    first = next(sheet for sheet in sheets if PROMPT.encode() in sheet.read_bytes())
+    first.write_bytes(fill(first).read_bytes())
+    held = holding(made.path)
+
+    def uses(item: str = ID) -> Counter[object]:
+        with made.ledger as ledger:
+            return Counter(each["state"] for each in ledger.export() if each["item"] == item)
+
+    with pytest.raises(RunError, match=f"`stacksl answer {made.path} {first}` first, or empty"):
+        forget(made.path, ID)
+    assert holding(made.path) == held, "nothing was erased"
+    made.answer(first)
+    assert uses() == {"answered": 1, "open": 1}
+    name = forget(made.path, ID).name
+    assert holding(made.path) == set()
+    assert uses(name) == {"answered": 1, "released": 1}, "who answered is paid all the same"
+
+
+def test_an_answer_to_another_item_stays_in_its_sheet_to_be_entered(tmp_path: Path) -> None:
+    _, made = asked_by_people(tmp_path, until="waiting")
+    sheets = sorted((made.path / "ask").glob("0*.csv"))
+    for sheet in sheets:
+        rows = [*csv.DictReader(fill(sheet).read_text(encoding="utf-8").splitlines())]
+        with sheet.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0].keys())
+            writer.writeheader()
+            for row in rows:
+                mine = {"answer": "", "note": ""} if PROMPT in row["prompt"] else {}
+                writer.writerow(row | mine)
+    forget(made.path, ID)
+    assert holding(made.path) == set()
+    assert sum(made.answer(*sheets).accepted.values()) > 0

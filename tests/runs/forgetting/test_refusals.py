@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from stacksl.api import Run
-from stacksl.errors import RunError, RunLocked
+from stacksl.errors import LedgerError, RunError, RunLocked
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.database import Store
 from stacksl.runs.changes import forgetting
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.storage.folder import WAIT
@@ -46,17 +48,14 @@ def test_a_call_that_was_cut_off_is_finished_by_the_next(
         patch.setattr(forgetting, "erase_rows", cut_off)
         with pytest.raises(KeyboardInterrupt):
             forget(made.path, item.id)
-    for use in (made.resume, made.replay):
-        with pytest.raises(RunError, match="interrupted: finish it with `stacksl forget"):
-            use()
+    with pytest.raises(RunError, match="interrupted: any command on the run finishes it"):
+        made.resume()
     assert Run.open(made.path).status()["resume"] is not None, "the next command finishes it"
-    with pytest.raises(RunError, match="name the item"):
-        forget(made.path)
     assert made.resume().status()["state"] == "finished"
     assert item.prompt.encode() not in (made.path / "report.html").read_bytes()
 
 
-def test_the_next_call_gives_the_result_of_one_that_was_cut_off(
+def test_the_same_call_gives_the_result_of_one_that_was_cut_off(
     pairs: Finished, spoil: Callable[[Finished], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, item = spoil(pairs), pairs.items[5]
@@ -69,5 +68,26 @@ def test_the_next_call_gives_the_result_of_one_that_was_cut_off(
         patch.setattr(Ledger, "erased", cut_off)
         with pytest.raises(KeyboardInterrupt):
             forget(made.path, item.id)
-    told, whole = forget(made.path), forget(other.path, item.id)
-    assert (told.round, told.learnt, told.alike) == (whole.round, whole.learnt, whole.alike)
+    told, whole = forget(made.path, item.id), forget(other.path, item.id)
+    assert replace(told, name=whole.name) == whole
+
+
+def test_a_reader_in_the_way_leaves_the_mark_alone(
+    pairs: Finished, spoil: Callable[[Finished], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, item = spoil(pairs), pairs.items[5]
+
+    def busy(self: Store) -> None:
+        raise LedgerError("the ledger is read by another process")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "wipe", busy)
+        for command in (lambda: forget(made.path, item.id), lambda: Run.open(made.path)):
+            with pytest.raises(LedgerError, match="read by another process"):
+                command()
+            assert made.folder.erasing(), "what is left are bytes in the database"
+            assert not made.folder.has_results()
+    with pytest.raises(RunError, match="any command on the run finishes it"):
+        made.resume()
+    assert Run.open(made.path).resume().status()["state"] == "finished"
+    assert item.prompt.encode() not in (made.path / "run.db").read_bytes()

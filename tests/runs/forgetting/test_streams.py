@@ -40,7 +40,7 @@ def test_a_stream_goes_on_and_is_replayed_from_there(tmp_path: Path, kind: str) 
     learnt = learnt_of(made)
     item, round = list(learnt.items())[4]
     told = forget(made.path, item)
-    assert (told.round, told.learnt) == (round, True)
+    assert told.learnt
     answers = oracle_of(data)
     data.unlink()
     made.resume(labeler=Stopping(answers, None))
@@ -61,7 +61,7 @@ def test_an_item_that_no_round_had_seen_is_not_asked(tmp_path: Path) -> None:
         unseen = [i.id for i in RunSpec.open(made.folder).dataset.items if not ledger.seen(i.id)]
     assert len(unseen) > 20
     told = [forget(made.path, item) for item in unseen[:2]]
-    assert {(t.round, t.learnt) for t in told} == {(None, False)}
+    assert not any(each.learnt for each in told)
     made.resume(labeler=Stopping(oracle_of(data), None))
     status = made.status()
     assert (status["state"], status["rounds"]) == ("finished", 58)

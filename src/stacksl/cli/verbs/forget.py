@@ -13,20 +13,12 @@ from stacksl.cli.printing import as_json, facts
 if TYPE_CHECKING:
     from stacksl.runs.changes.forgetting import Forgotten
 
-Id = Annotated[
-    str | None,
-    typer.Option(
-        "--id",
-        metavar="ID",
-        show_default=False,
-        help="The item's id in the data; not needed to finish an interrupted call.",
-    ),
-]
+Id = Annotated[str, typer.Option("--id", metavar="ID", help="The item's id in the data.")]
 
 
 def forget(
     run: options.RunFolder,
-    id: Id = None,
+    id: Id,
     wait: options.Wait = options.PATIENCE,
     json: options.Json = False,
     debug: options.Debug = False,
@@ -45,14 +37,12 @@ def forget(
 
 
 def _shown(result: Forgotten) -> str:
-    seen = "in no round" if result.round is None else f"in round {result.round:,}"
-    learnt = ", and its label was learnt" if result.learnt else ""
-    alike = f"{result.alike:,} other items have the same text" if result.alike else None
+    learnt = "its label was learnt" if result.learnt else "no label of it was learnt"
+    again = "`stacksl resume` makes them again without it, `stacksl refit` one with the audit"
     return facts(
         [
-            ("Forgotten", f"it was seen {seen}{learnt}; its place is named {result.name}"),
-            ("Deleted", "the model and the report; `stacksl resume` makes them again without it"),
-            ("Alike", alike),
+            ("Forgotten", f"{learnt}; its place is named {result.name}"),
+            ("Deleted", f"the model and the report; {again}"),
             *(("Remains", sentence) for sentence in result.remains),
         ]
     )

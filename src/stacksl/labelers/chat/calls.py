@@ -91,7 +91,7 @@ class Calls:
         costs = self._costs.setdefault(purchase, {})
         if "request" in row:
             self._count = max(self._count, call)
-            if body := row["request"]:  # one that was forgotten is empty
+            if body := row["request"]:  # an erased one is empty
                 self.refused |= {LIMIT} if LATER_LIMIT in body else set()
                 self.refused |= set() if "temperature" in body else {"temperature"}
             self._sent[call] = {**row, "request": _key(row["request"])}

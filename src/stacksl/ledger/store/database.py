@@ -172,20 +172,10 @@ class Store:
         newest = "WHERE event = 'settings' ORDER BY seq DESC LIMIT 1"
         return next((Entry(*row) for row in self.select(EVENTS, _ENTRY, newest)), None)
 
-    @property
-    def unclean(self) -> bool:
-        """Whether the file may still hold bytes of erased rows."""
-        return bool(self._pragma("user_version"))
-
-    def mark_unclean(self) -> None:
-        """Record, in the open transaction, that the rows it erases are to be wiped."""
-        self._pragma("user_version=1")
-
     def wipe(self) -> None:
         """Remove the bytes of erased rows from the file and those that SQLite keeps beside it.
 
         The file is rewritten without its free pages (VACUUM) and the write-ahead log truncated.
-        After a crash in between, `unclean` is still true.
 
         Raises:
             LedgerError: another process reads the ledger, or the disk is full.
@@ -197,10 +187,8 @@ class Store:
         if busy:
             raise LedgerError(
                 f"the ledger {self.name} is read by another process, so what was erased may still "
-                "be in its log: wait for that process to end, then open the ledger again"
+                "be in its log: wait for that process to end, then give the command again"
             )
-        with self.sentences():
-            self._pragma("user_version=0")
 
     def empty_log(self) -> None:
         """Move committed rows from the write-ahead log into the file, and truncate the log.

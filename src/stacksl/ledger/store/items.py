@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.events import buried, canonical, tombstone
-from stacksl.ledger.store.rows import CLEARED, salted
+from stacksl.ledger.events import canonical
+from stacksl.ledger.store.rows import salted
 from stacksl.ledger.store.schema import ITEMS
 
 if TYPE_CHECKING:
@@ -18,16 +18,12 @@ _IDENTITY: Final = ("surrogate", "id", "size", "salt", "commitment")
 
 
 class _Item(NamedTuple):
-    """What identifies a row of the table `items`."""
+    """What identifies a row of the table `items`; an erased one has no salt."""
 
-    id: str | None
+    id: str
     size: int | None
     salt: str | None
     commitment: str
-
-    def name(self, surrogate: str) -> str:
-        """Its id; that of its tombstone where it was forgotten."""
-        return tombstone(surrogate) if self.id is None or self.salt is None else self.id
 
 
 class Items:
@@ -58,14 +54,6 @@ class Items:
             self._look_up("surrogate", surrogate)
         return self._items.get(surrogate)
 
-    def _known(self, id: str) -> str | None:
-        """The surrogate of an item or a tombstone; None where the id is unknown."""
-        if id not in self._surrogates:
-            self._look_up("id", id)
-        if id not in self._surrogates and (surrogate := buried(id)) is not None:
-            self._item(surrogate)
-        return self._surrogates.get(id)
-
     def _look_up(self, column: str = "", value: str = "") -> None:
         """Read the row with a value, or all rows where no column is named or many were read."""
         if self._whole:
@@ -74,30 +62,18 @@ class Items:
         which = () if self._whole else (f"WHERE {column} = ?", value)
         for surrogate, *row in self._store.select(ITEMS, _IDENTITY, *which):
             item = self._items[surrogate] = _Item(*row)
-            self._surrogates[item.name(surrogate)] = surrogate
-
-    def erase(self, surrogate: str) -> None:
-        """Clear an item's row except for K, in the open transaction; `read` afterwards."""
-        self._store.connection.execute(
-            f"UPDATE items SET {CLEARED} WHERE surrogate = ?", (surrogate,)
-        )
+            self._surrogates[item.id] = surrogate
 
     def words(self, surrogate: str, text: str | None, note: str | None) -> str | None:
         """The hash of free texts with the item's salt, as the chain holds it; None for no text.
 
         Raises:
-            LedgerError: the item was forgotten.
+            LedgerCorrupt: the item has no salt, or a damaged one.
         """
         if text is None and note is None:
             return None
         item = self._item(surrogate)
-        salt = None if item is None else item.salt
-        if salt is None:
-            raise LedgerError(
-                "a free text is not kept for a forgotten item, got one in an answer: leave that "
-                "answer out"
-            )
-        return salted(salt, canonical([text, note]))
+        return salted(None if item is None else item.salt, canonical([text, note]))
 
     def __len__(self) -> int:
         with self._store.sentences():
@@ -105,7 +81,9 @@ class Items:
             return int(query.fetchone()[0])
 
     def __contains__(self, item: object) -> bool:
-        return isinstance(item, str) and self._known(item) is not None
+        if isinstance(item, str) and item not in self._surrogates:
+            self._look_up("id", item)
+        return isinstance(item, str) and item in self._surrogates
 
     def surrogate(self, item: str) -> str:
         """The surrogate of an item.
@@ -113,18 +91,17 @@ class Items:
         Raises:
             LedgerError: the ledger does not know the item.
         """
-        found = self._known(item)
-        if found is None:
+        if item not in self:
             raise LedgerError(
                 f"the ledger has {len(self)} items, '{item}' is not among them: "
                 "name an item of the run's data"
             )
-        return found
+        return self._surrogates[item]
 
     def id(self, surrogate: str | None) -> str | None:
-        """The id of a surrogate; that of its tombstone where the item was forgotten."""
+        """The id of a surrogate; None where the table has none."""
         item = None if surrogate is None else self._item(surrogate)
-        return None if item is None else item.name(str(surrogate))
+        return None if item is None else item.id
 
     def ids(self, surrogates: Iterable[str | None]) -> dict[str | None, str | None]:
         """The id of each surrogate; see `id`."""
@@ -142,7 +119,7 @@ class Items:
         return next((size or 0 for (size,) in sizes), 0)
 
     def commitment(self, surrogate: str) -> str | None:
-        """The salted hash of an item in the chain; None where it was forgotten."""
+        """The salted hash of an item in the chain; None where the item was erased."""
         item = self._item(surrogate)
         return None if item is None or item.salt is None else item.commitment
 
@@ -150,7 +127,7 @@ class Items:
         """Check that the table has a row for an item that row `seq` of the chain names.
 
         Raises:
-            LedgerCorrupt: it has neither the item nor its tombstone.
+            LedgerCorrupt: it has none.
         """
         if self._item(surrogate) is None:
             raise LedgerCorrupt(

@@ -129,7 +129,7 @@ class PrivateTables:
         """Compare the free texts of an answer with their hash in row `seq` of the chain.
 
         Raises:
-            LedgerCorrupt: a text of an item that was not forgotten is missing or was edited.
+            LedgerCorrupt: a text is missing or was edited; those of an erased item are gone.
         """
         if self._items.commitment(item) is None:
             return

@@ -43,7 +43,7 @@ def erase_requests(store: Store, item: str) -> None:
             if "request" in row:
                 row |= {"request": {}, "shots": [each for each in row["shots"] if each != item]}
             else:
-                row |= {"answer": "", "why": "an example in it was forgotten"}
+                row |= {"answer": "", "why": "an example in it was erased"}
             store.connection.execute(
                 "UPDATE requests SET content = ? WHERE place = ?", (json.dumps(row), place)
             )

@@ -2,7 +2,7 @@
 
 They are written once, when the run is made or items are added, and read from here alone. Each row
 of an item or a test has a salted hash, its commitment; the settings hold a digest of all of them
-and the chain one of the settings, so that an edit by hand is found. A forgotten row keeps its
+and the chain one of the settings, so that an edit by hand is found. An erased row keeps its
 commitment, which reveals nothing without the salt.
 """
 
@@ -19,7 +19,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.events import canonical, tombstone
+from stacksl.ledger.events import canonical, erased_name
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.ledger.store.schema import BANK, ITEMS, REJECTED, TEST, Table
 
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
 _CONTENT: Final = ("id", "size", "part", "prompt", "candidates", "answer", "unknown", "model")
-_KEPT: Final = ("place", "surrogate", "commitment", "size", "part")  # also of a forgotten row
-_PERSONAL: Final = tuple(name for name in _CONTENT if name not in _KEPT)
-CLEARED: Final = ", ".join(f"{name} = NULL" for name in ("salt", *_PERSONAL))
-"""SQL that clears a forgotten row; what else it has reveals nothing."""
+_KEPT: Final = ("place", "surrogate", "commitment", "size", "part")  # also of an erased row
+_PERSONAL: Final = tuple(name for name in _CONTENT if name not in ("id", *_KEPT))
+CLEARED: Final = ", ".join(
+    [f"id = '{erased_name('')}' || surrogate", *(f"{name} = NULL" for name in ("salt", *_PERSONAL))]
+)
+"""SQL that erases a row: it gets a name in place of its id, and what is left reveals nothing."""
 _BLOCK: Final = 4096
 _TWICE: Final = "item ids should be unique, got '{}' twice: give each new item an id of its own"
 _DAMAGED: Final = (
@@ -142,7 +144,7 @@ class _Rows:
 def read_items(store: Store) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
     """Yield the id of each item in order, what is kept of it, its part and K, in blocks.
 
-    A forgotten item has the id of its tombstone, and nothing else is kept of it.
+    Of an erased item nothing is kept.
     """
     return _records(store, ITEMS)
 
@@ -150,14 +152,13 @@ def read_items(store: Store) -> Iterator[list[tuple[str, ItemRecord | None, int,
 def _records(
     store: Store, table: Table
 ) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
-    for page in _pages(store, table, ("surrogate", "salt", *_CONTENT)):
-        yield [_read(surrogate, salt, *values) for surrogate, salt, *values in page]
+    for page in _pages(store, table, ("salt", *_CONTENT)):
+        yield [_read(salt, *values) for salt, *values in page]
 
 
 def _read(
-    surrogate: str,
     salt: str | None,
-    id: str | None,
+    id: str,
     size: int | None,
     part: int,
     prompt: str | None,
@@ -167,9 +168,9 @@ def _read(
     model: int | None,
 ) -> tuple[str, ItemRecord | None, int, int | None]:
     if salt is None:
-        return tombstone(surrogate), None, part, size
+        return id, None, part, size
     candidates = None if listed is None else _list_in(listed)
-    if id is None or prompt is None:
+    if prompt is None:
         raise LedgerCorrupt(_DAMAGED)
     return id, ItemRecord(id, prompt, size, candidates, answer, unknown, model, part), part, size
 
@@ -190,7 +191,7 @@ def _list_in(text: str) -> list[Any]:
 
 
 def read_test(store: Store) -> Iterator[ItemRecord]:
-    """Yield the test rows that were not forgotten, in order."""
+    """Yield the test rows that were not erased, in order."""
     for _, kept, *_ in chain.from_iterable(_records(store, TEST)):
         if kept is not None:
             yield kept
@@ -218,23 +219,22 @@ def _pages(store: Store, table: Table, columns: Sequence[str]) -> Iterator[list[
         after = page[-1][0]
 
 
-def erase_given(store: Store, surrogate: str) -> None:
-    """Clear test rows with an item's prompt, and its id in rejected rows, in the open transaction.
+def erase_item(store: Store, surrogate: str) -> None:
+    """Erase an item, test rows with its prompt, and its id in rejected rows.
 
-    The item itself must be there still.
+    In the open transaction. What stays of its row are a name, its place, its part and K.
     """
-    item = "(SELECT {} FROM items WHERE surrogate = ?)"
-    store.connection.execute(
-        f"UPDATE test SET {CLEARED} WHERE prompt = {item.format('prompt')}",
-        (surrogate,),
-    )
-    store.connection.execute(
-        f"UPDATE rejected SET id = NULL WHERE id = {item.format('id')}", (surrogate,)
-    )
+    of_item = "(SELECT {} FROM items WHERE surrogate = ?)"
+    for statement in (
+        f"UPDATE test SET {CLEARED} WHERE prompt = {of_item.format('prompt')}",
+        f"UPDATE rejected SET id = NULL WHERE id = {of_item.format('id')}",
+        f"UPDATE items SET {CLEARED} WHERE surrogate = ?",
+    ):
+        store.connection.execute(statement, (surrogate,))
 
 
 def digest_of_rows(store: Store) -> str:
-    """The SHA-256, hexadecimal, of the bank and of what forgetting leaves of items and test."""
+    """The SHA-256, hexadecimal, of the bank and of what an erased item or test row keeps."""
     whole = sha256()
     for table in (ITEMS, TEST):
         whole.update(table.name.encode())
@@ -251,9 +251,10 @@ def expect_rows(store: Store, digest: object) -> None:
         LedgerCorrupt: a row was edited, added or removed.
     """
     for table in (ITEMS, TEST):
-        rows = chain.from_iterable(_pages(store, table, ("commitment", "salt", *_CONTENT)))
-        for place, (commitment, salt, *values) in enumerate(rows):
-            if not _is_whole(commitment, salt, values):
+        columns = ("surrogate", "commitment", "salt", *_CONTENT)
+        rows = chain.from_iterable(_pages(store, table, columns))
+        for place, (surrogate, commitment, salt, *values) in enumerate(rows):
+            if not _is_whole(surrogate, commitment, salt, values):
                 raise LedgerCorrupt(
                     f"row {place + 1} of the table '{table.name}' in {store.name} was edited or"
                     " damaged: restore the file from a copy"
@@ -261,12 +262,13 @@ def expect_rows(store: Store, digest: object) -> None:
     expect_all_rows(store, digest)
 
 
-def _is_whole(commitment: str, salt: str | None, values: Sequence[object]) -> bool:
-    """Whether a row is as it was written, or as forgetting leaves it."""
+def _is_whole(surrogate: str, commitment: str, salt: str | None, values: Sequence[object]) -> bool:
+    """Whether a row is as it was written, or erased."""
     if salt is not None:
         return _commitment(salt, values) == commitment
     left = dict(zip(_CONTENT, values, strict=True))
-    return all(left[name] is None for name in _PERSONAL)
+    named = left["id"] == erased_name(surrogate)
+    return named and all(left[name] is None for name in _PERSONAL)
 
 
 def expect_all_rows(store: Store, digest: object) -> None:
@@ -287,14 +289,14 @@ def _commitment(salt: str, values: Sequence[object]) -> str:
     return salted(salt, ascii(tuple(values)))  # alike in every version, and quicker than JSON
 
 
-def salted(salt: str, content: str) -> str:
+def salted(salt: str | None, content: str) -> str:
     """The SHA-256 of a salt and a text, hexadecimal.
 
     Raises:
-        LedgerCorrupt: the salt is damaged.
+        LedgerCorrupt: there is no salt, or it is damaged.
     """
     try:
-        noise = bytes.fromhex(salt)
+        noise = bytes.fromhex(salt)  # type: ignore[arg-type]  # None is a TypeError
     except (TypeError, ValueError):
         raise LedgerCorrupt(
             "the salt of an item should be hexadecimal digits, but is not: the ledger is damaged, "

@@ -3,8 +3,8 @@
 `terms` holds what the run may spend, `events` the chain, `settings` and `classes` how it is made,
 `items`, `test`, `bank` and `rejected` what it was given, `state` where it is, `arrays` what was
 learnt. The chain names an item by a random surrogate, a person by a random code and free texts by a
-salted hash; the other tables hold what these stand for, so that forgetting an item never changes
-the chain.
+salted hash; the other tables hold what these stand for, so that erasing an item never changes the
+chain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -73,7 +73,7 @@ STATE: Final = Table("state", {"record": "str"}, "record")
 _ROW: Final = {
     "salt": "str?",
     "commitment": "str",  # the salted hash of all columns behind it
-    "id": "str?",
+    "id": "str",  # of an erased row a name in its place
     "size": "int?",  # K
     "part": "int",  # the number of the file that it came with, from 0
     "prompt": "str?",
@@ -84,7 +84,7 @@ _ROW: Final = {
 }
 
 ITEMS: Final = Table("items", {"place": "int", "surrogate": "str", **_ROW}, "place")
-"""The items, in order; of a forgotten one only numbers, surrogate and commitment remain."""
+"""The items, in order; of an erased one only a name, numbers and commitment remain."""
 
 TEST: Final = Table("test", {"place": "int", "surrogate": "str", **_ROW}, "place")
 """The rows that the final model is tested on, as `items` are kept."""
@@ -100,7 +100,7 @@ REJECTED: Final = Table(
 """The rows of the files that could not be used."""
 
 ERASING: Final = Table("erasing", {"item": "str", "record": "str"}, "item")
-"""The items that were forgotten, but may have copies outside the database, with what finds them."""
+"""The items of which copies or bytes may be left, by their names, with what finds the copies."""
 
 NAMES: Final = Table("names", {"code": "str", "name": "str"}, "code")
 """The names for the codes of the chain: annotators, and the sources of owned labels."""

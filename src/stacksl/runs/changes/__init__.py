@@ -1,1 +1,1 @@
-"""What changes a run that has begun: budget, items, classes, annotators, forgotten items."""
+"""What changes a run that has begun: budget, items, classes, annotators, erased items."""

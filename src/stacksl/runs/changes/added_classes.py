@@ -6,7 +6,7 @@ when each was added. A replay of those rows widens the learner at the same place
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from stacksl.data.values import normal
@@ -46,16 +46,16 @@ def named(ledger: LedgerReader, classes: Mapping[str, int]) -> list[Named]:
     return list(found.values())
 
 
-def answered_none(ledger: LedgerReader, *, adding: bool) -> list[str]:
+def answered_none(ledger: LedgerReader, usable: Container[str], *, adding: bool) -> list[str]:
     """Training items answered with none of the classes and with no candidate.
 
-    Items that are open, or that were asked again since the last class was added, are left out; with
-    `adding` a class that is still to be added counts as the last one.
+    Items that are not `usable`, that are open, or that were asked again since the last class was
+    added, are left out; with `adding` a class that is still to be added counts as the last one.
     """
     asked, last = _asked_at(ledger)
     groups: dict[str, list[Mapping[str, object]]] = {}
     for row in ledger.export():
-        if row["purpose"] == "train" and row["item"] in asked:
+        if row["purpose"] == "train" and row["item"] in usable:
             groups.setdefault(str(row["item"]), []).append(row)
     return [
         item
@@ -67,13 +67,13 @@ def answered_none(ledger: LedgerReader, *, adding: bool) -> list[str]:
 
 
 def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
-    """The row of each item's last lease, without forgotten items, and that of the last class."""
+    """The row of each item's last lease, and that of the last class."""
     asked: dict[str, int] = {}
     last = 0
     for row in ledger.rows():
         if row.event == "class_added":
             last = row.seq
-        elif row.event == "reserved" and not row.forgotten:
+        elif row.event == "reserved":
             asked[str(row.item)] = row.seq
     return asked, last
 

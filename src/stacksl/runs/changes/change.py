@@ -289,7 +289,7 @@ def _answers_that_name(
         return 0, 0, ()
     hits = named(ledger, added_classes(spec))
     mapped = {each.item for each in hits if each.purpose == "train"}
-    rest = answered_none(ledger, adding=added)
+    rest = answered_none(ledger, spec.sources.usable, adding=added)
     shown = spec.folder.read_state()["state"] == "finished"
     measured = sum(each.purpose == "audit" for each in hits) if shown else 0
     return len(mapped), measured, tuple(item for item in rest if item not in mapped)
@@ -402,7 +402,9 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
     audited = set(ledger.bought("audit"))
     hits = named(ledger, added_classes(spec))
     before = ledger.classes or len(spec.sources.began or ())
-    again = answered_none(ledger, adding=_classes(spec) > before) if reopening else []
+    again: list[str] = []
+    if reopening:
+        again = answered_none(ledger, spec.sources.usable, adding=_classes(spec) > before)
     for size in range(before + 1, _classes(spec) + 1):
         ledger.add_class((spec.dataset.classes or ())[size - 1], size)
     for each in (hit for hit in hits if hit.purpose != "audit"):

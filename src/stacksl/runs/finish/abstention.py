@@ -34,9 +34,7 @@ def unnamed(ledger: LedgerReader) -> list[str]:
     return [item for item in found if item not in named]
 
 
-def train_threshold(
-    trainer: LinearTrainer, untouched: Scorer, forgotten: frozenset[int] = frozenset()
-) -> Threshold | None:
+def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | None:
     """The threshold for the final model of `trainer`; None with too few labels or none-of-these.
 
     Every probability is from a model that was not fitted on the item: the bought labels are held
@@ -47,16 +45,16 @@ def train_threshold(
     Args:
         trainer: with the final head.
         untouched: a scorer in its initial state.
-        forgotten: rows of forgotten items, which have no features.
     """
     examples = trainer.examples
     rows = [examples.corpus.row[item] for item in unnamed(trainer.ledger)]
-    none = np.array([row for row in rows if row not in forgotten], dtype=np.int64)
+    none = np.array(rows, dtype=np.int64)
+    none = none[examples.corpus.usable[none]]
     bought = np.array([row for row, _, _ in examples.bought], dtype=np.int64)
     if trainer.head is None or min(len(none), len(bought)) < FEWEST:
         return None
     rng = generator(trainer.seed, "abstain")
-    rest, each = _rest(trainer, forgotten, rng)
+    rest, each = _rest(trainer, rng)
     parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, rest)]
     labelled, others, unasked = [], [], []
     for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
@@ -64,21 +62,18 @@ def train_threshold(
         head = trainer.without(held, mine, untouched)
         if head is None:
             return None
-        seen = np.array([row not in forgotten for row in bought[held].tolist()], dtype=bool)
-        labelled.append(_largest(head, trainer, bought[held][seen]))
+        labelled.append(_largest(head, trainer, bought[held]))
         others.append(_largest(head, trainer, none[parts[0] == number]))
         unasked.append(_largest(head, trainer, mine))
     kinds = np.concatenate(labelled), np.concatenate(others)
     return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), each))
 
 
-def _rest(
-    trainer: LinearTrainer, forgotten: frozenset[int], rng: np.random.Generator
-) -> tuple[NDArray[np.int64], float]:
+def _rest(trainer: LinearTrainer, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
     """A uniform sample of the rows never asked, and the number of rows that each represents."""
     corpus = trainer.examples.corpus
     asked = {corpus.row[item] for item in trainer.ledger.bought()}
-    passed = np.array(sorted(asked | corpus.aside() | forgotten), dtype=np.int64)
+    passed = np.array(sorted(asked | corpus.aside()), dtype=np.int64)
     rest = np.setdiff1d(np.arange(len(corpus.ids)), passed)
     drawn = rest if len(rest) <= SAMPLE else np.sort(rng.permutation(rest)[:SAMPLE])
     return drawn, len(rest) / max(1, len(drawn))

@@ -59,13 +59,8 @@ def finish(
     if audit is not None:
         ids = [game.corpus.ids[row] for row in audit.rows]
         policies = dict(zip(ids, final(audit.rows), strict=True))
-        forgotten = {game.corpus.ids[row] for row in spec.sources.forgotten}  # have no features
         judged = [
-            judge_audit(
-                policies,
-                {item: said for item, said in answers.items() if item not in forgotten},
-                passed_over=audit.passed_over,
-            )
+            judge_audit(policies, answers, passed_over=audit.passed_over)
             for answers in (audit.answers, audit.now)
         ]
         since = judged[1] if audit.revised else None
@@ -159,7 +154,7 @@ def _save_and_test(spec: RunSpec, game: Game, features: FeatureMap, report: Repo
 def _abstaining(spec: RunSpec, model: Model, trainer: LinearTrainer) -> Model:
     """The model with the abstention threshold fitted on answers of none of these, if any."""
     untouched = fresh_scorer(spec.settings, trainer.examples.block)
-    return replace(model, abstaining=train_threshold(trainer, untouched, spec.sources.forgotten))
+    return replace(model, abstaining=train_threshold(trainer, untouched))
 
 
 def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Audit | None) -> int:
@@ -187,8 +182,7 @@ def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Aud
             f"expected a run with a final head to train on the audit, got {spec.folder.path}"
             " without one: finish it first; language models are not refitted with an audit"
         )
-    labels = [] if audit is None else audit.labels(game.corpus.ids)
-    more = [(row, index) for row, index in labels if row not in spec.sources.forgotten]
+    more = [] if audit is None else audit.labels(game.corpus.ids)
     if not more:
         raise RunError(
             f"expected an audit with labels to train on, got none in {spec.folder.path}: its model"
@@ -240,7 +234,8 @@ def _with_curve(spec: RunSpec, game: Game, tested: Tested, audit: Audit | None) 
         known = round(0.8 * len(bought))
         answers = {ids[row]: ("label", label) for row, label, _ in bought[known:]}
         rows = tuple(row for row, _, _ in bought[known:])
-    rows = tuple(row for row in rows if row not in spec.sources.forgotten)
+    usable = game.corpus.usable
+    rows = tuple(row for row in rows if usable[row])
     if len(rows) < HELD_OUT or (audited is not None and not audited.known):
         return tested
 

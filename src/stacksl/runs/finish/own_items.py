@@ -141,11 +141,11 @@ def more_labels(spec: RunSpec, game: Game) -> Gain:
 
 
 def disagreements(game: Game) -> tuple[Disagreement, ...]:
-    """The first rows on which two annotators disagreed, forgotten ones left out."""
-    corpus, found = game.corpus, []
+    """The first usable items on which two annotators disagreed."""
+    corpus, usable, found = game.corpus, game.corpus.usable, []
     for one, other in game.ledger.agreement():
         at = corpus.row.get(one.item)
-        if one.word == other.word or at is None or corpus.roles[at] == Role.ERASED:
+        if one.word == other.word or at is None or not usable[at]:
             continue
         item = corpus.items[at]
         said = tuple(Named(each.labeler, _words(each, item.candidates)) for each in (one, other))
@@ -161,7 +161,7 @@ def _words(answer: Answer, candidates: Sequence[str]) -> str:
 
 def uses(game: Game) -> dict[str, Any]:
     """What each training label was used for, by the fields of `report.facts.Budget`."""
-    names = ("answered", "unlearnt", "unnamed", "aside", "forgotten", "open")
+    names = ("answered", "unlearnt", "unnamed", "aside", "open")
     corpus, learnt = game.corpus, {row for row, _, choice in game.examples.bought if choice >= 0}
     found = dict.fromkeys(names, 0)
     counted: set[int] = set()
@@ -176,8 +176,6 @@ def uses(game: Game) -> dict[str, Any]:
         elif row in learnt and row not in counted and not aside:
             use = "answered"
             counted.add(row)
-        elif corpus.roles[row] == Role.ERASED:
-            use = "forgotten"
         else:
             use = "aside" if aside else "unlearnt"
         found[use] += 1
@@ -195,6 +193,6 @@ def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:
         "of the audit": int((corpus.roles == Role.AUDIT).sum()),
         "with a label owned before": int((corpus.roles == Role.OWNED).sum()),
         "with the text of an owned one": int((corpus.roles == Role.DUPLICATE).sum()),
-        "forgotten": int((corpus.roles == Role.ERASED).sum()),
+        "erased": int((corpus.roles == Role.ERASED).sum()),
     }
     return tuple(Named(name, str(n)) for name, n in counts.items() if n)

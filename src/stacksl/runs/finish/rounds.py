@@ -143,9 +143,10 @@ def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, 
     )
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     half = len(seen.table) // 2
-    order = half + np.argsort(-scores[half:], kind="stable")[: SHOWN + len(sources.forgotten)]
+    order = half + np.argsort(-scores[half:], kind="stable")
+    order = order[game.corpus.usable[seen.table["item"][order]]]
     found = []
-    for at in [at for at in order if seen.table["item"][at] not in sources.forgotten][:SHOWN]:
+    for at in order[:SHOWN]:
         row = int(seen.table["item"][at])
         item, label = sources.dataset.items[row], labels.get(row)
         found.append(

@@ -24,7 +24,7 @@ class Role(IntEnum):
     DUPLICATE = 3
     """Has the text of an owned item, so that its label is known."""
     ERASED = 4
-    """Was forgotten: it keeps its row, but its text and features were erased."""
+    """It keeps its row, but its text and features were erased."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +62,11 @@ class Corpus:
     def assign(self, role: Role, rows: Iterable[int]) -> None:
         """Give the items in `rows` a role."""
         self.roles[np.fromiter(rows, dtype=np.int64)] = role
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        """(n,) whether each item has its text and features: it was not erased."""
+        return np.not_equal(self.roles, Role.ERASED)
 
     def aside(self) -> frozenset[int]:
         """The rows of which no training label is bought."""

@@ -59,20 +59,20 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
 
     The labels of the audit are reserved first, so that they cannot be spent on training.
     """
-    corpus, ledger, gone = game.corpus, game.ledger, spec.sources.forgotten
+    corpus, ledger, erased = game.corpus, game.ledger, spec.sources.erased
     new = new_owned(spec, ledger, audit_rows(corpus, ledger))
     for decision, label in ledger.own(new, "owned") if new else ():
         game.teach(decision, label)
     audited = set(ledger.bought("audit"))
     if corpus.drawn and not audited:
-        drawn = [corpus.ids[row] for row in corpus.drawn if row not in gone]
+        drawn = [corpus.ids[row] for row in corpus.drawn if row not in erased]
         audited = set(drawn)
         ledger.reserve(drawn, "audit")
     _lease_again(spec, game, audited)
     order = current_order(spec, ledger, corpus)
     give_roles(spec, corpus, ledger)
     passed = audit_rows(corpus, ledger)
-    passed |= {row for row in gone if not ledger.seen(corpus.ids[row])}
+    passed |= {row for row in erased if not ledger.seen(corpus.ids[row])}
     corpus.order = [row for row in order if row not in passed]
 
 
@@ -81,7 +81,7 @@ def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
     corpus.assign(Role.DUPLICATE, spec.sources.aside - corpus.aside())
     corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
     corpus.assign(Role.AUDIT, audit_rows(corpus, ledger))
-    corpus.assign(Role.ERASED, spec.sources.forgotten)
+    corpus.assign(Role.ERASED, spec.sources.erased)
 
 
 def audit_rows(corpus: Corpus, ledger: LedgerReader) -> set[int]:
@@ -106,10 +106,10 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
 
 def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
     """Renew released leases of audit items that an interrupted call did not renew."""
-    gone = {game.corpus.ids[row] for row in spec.sources.forgotten}
     for bought in game.ledger.export():
         item = str(bought["item"])
-        if item in audited - gone and bought["state"] == "released":
+        again = item in audited and item in spec.sources.usable
+        if again and bought["state"] == "released":
             game.ledger.lease(item, slot=int(str(bought["slot"])))
 
 
@@ -166,7 +166,7 @@ def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
         done = {str(row.item) for row in ledger.rows() if row.event == "round"}
     else:
         done = set(ledger.bought())
-    aside = spec.sources.aside | spec.sources.forgotten
+    aside = spec.sources.aside | spec.sources.erased
     free = sum(row not in aside and name not in done for row, name in enumerate(ids))
     wanted = sum(terms.audits) - len(ledger.bought("audit"))
     if free < wanted:
@@ -187,7 +187,7 @@ def _too_few(wanted: int, free: int) -> str:
 
 def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
     """The rows left to choose: those not seen of a stream, those not bought of a pool."""
-    aside = spec.sources.aside | spec.sources.forgotten
+    aside = spec.sources.aside | spec.sources.erased
     ids = [item.id for item in spec.dataset.items]
     if spec.settings.mode == "stream":
         done = {ids[row] for row in order if ledger.seen(ids[row])}
@@ -200,7 +200,8 @@ def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) ->
 def measured(spec: RunSpec, game: Game) -> Audit | None:
     """The audit that measures the final model, with its answers: the newest with any item.
 
-    A budget change too small for an audit keeps the one before it.
+    A budget change too small for an audit keeps the one before it. An answer counts while its item
+    is usable; afterwards it is as unknown as one that names no candidate.
     """
     leased = game.ledger.bought("audit")
     sizes = (len(game.corpus.drawn), *spec.terms.audits[1:])
@@ -209,7 +210,11 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
     said, now = (
-        {item: (each.said, each.index) for item, each in game.ledger.audited(now=later).items()}
+        {
+            item: (each.said, each.index)
+            for item, each in game.ledger.audited(now=later).items()
+            if item in spec.sources.usable
+        }
         for later in (False, True)
     )
     rest = len(spec.dataset.items) - len(spec.sources.aside)

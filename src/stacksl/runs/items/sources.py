@@ -48,8 +48,8 @@ class Sources:
         test: the test set of the final model.
         given: the classes as they were given, with descriptions and examples, if they were.
         start: how many of the parts there were at the start of the run.
-        gone: the ids of forgotten items, which keep their places.
-        stays, stays_at_first: rows that stay `aside` when the owned item they equal is forgotten.
+        erased: the rows of items without text and features, which keep their places.
+        stays, stays_at_first: rows that stay `aside` when the owned item they equal is erased.
         began: the classes at the start of the run, where some were added since; else None.
         bank: the answers that all items share, where there is a bank of them.
         said: the class that a model gave each item, -1 for none; empty where none are given, and
@@ -60,7 +60,7 @@ class Sources:
     test: Dataset | None = None
     given: Classes | None = None
     start: int = 1
-    gone: frozenset[str] = frozenset()
+    erased: frozenset[int] = frozenset()
     stays: frozenset[int] = frozenset()
     stays_at_first: frozenset[int] = frozenset()
     began: tuple[str, ...] | None = None
@@ -130,9 +130,9 @@ class Sources:
         return self.with_classes(Classes(names, said, classes.examples))
 
     def as_begun(self) -> Sources:
-        """The items of the start of the run, for another one, without those forgotten since."""
+        """The usable items of the start of the run, for another one."""
         return Sources(
-            tuple(Part(kind, _without(data, self.gone)) for kind, data in self.parts[: self.start]),
+            tuple(Part(kind, self._usable_of(data)) for kind, data in self.parts[: self.start]),
             self.test,
             self.given,
             self.start,
@@ -166,10 +166,13 @@ class Sources:
         return tuple(starmap(range, pairwise(stops)))
 
     @cached_property
-    def forgotten(self) -> frozenset[int]:
-        """The rows of forgotten items."""
-        items = enumerate(self.dataset.items) if self.gone else ()
-        return frozenset(row for row, item in items if item.id in self.gone)
+    def usable(self) -> dict[str, Item]:
+        """Id to item of all items but the erased ones, in their order."""
+        items = enumerate(self.dataset.items)
+        return {item.id: item for row, item in items if row not in self.erased}
+
+    def _usable_of(self, data: Dataset) -> Dataset:
+        return replace(data, items=tuple(item for item in data.items if item.id in self.usable))
 
     @property
     def first(self) -> int:
@@ -183,12 +186,9 @@ class Sources:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """K of each item whose label may be bought: neither owned nor forgotten."""
-        return {
-            item.id: len(item.candidates)
-            for item in self.dataset.items
-            if item.id not in self.gone and item.id not in self.owned
-        }
+        """K of each usable item without an owned label."""
+        usable = self.usable.items()
+        return {name: len(item.candidates) for name, item in usable if name not in self.owned}
 
     @property
     def segments(self) -> list[range]:
@@ -222,10 +222,6 @@ class Sources:
     def aside_at_first(self) -> frozenset[int]:
         """The same at the start of the run, which fixed the number of rounds."""
         return _alike(self.dataset.items[: self.first], self.owned) | self.stays_at_first
-
-
-def _without(dataset: Dataset, gone: frozenset[str]) -> Dataset:
-    return replace(dataset, items=tuple(item for item in dataset.items if item.id not in gone))
 
 
 def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:

@@ -32,7 +32,7 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 
-FORGOTTEN = "(forgotten)"  # the prompt of a forgotten item, which keeps its place
+ERASED = "(erased)"  # the prompt of an erased item, which keeps its place
 ASIDE, ASIDE_AT_FIRST = "aside", "aside_at_first"  # facts: see `Sources.stays`
 
 
@@ -130,7 +130,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         bank = _bank(store)
         rejected = read_rejected(store)
         test = [*read_test(store)]
-        found, gone, said = _items(store, names, bank)
+        found, erased, said = _items(store, names, bank)
     kinds = kinds_of(settings, table)
     parts = tuple(
         Part(kind, _dataset(rows, names, table, number, rejected))
@@ -144,7 +144,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         _tested(test, names, bank, table),
         classes,
         len(kinds) - len(table.get("more", ())),
-        frozenset(gone),
+        frozenset(erased),
         frozenset(table.get(ASIDE, ())),
         frozenset(table.get(ASIDE_AT_FIRST, ())),
         None if began is None or names is None else names[:began],
@@ -161,18 +161,18 @@ def kinds_of(settings: Settings, table: Mapping[str, Any]) -> list[Literal["pool
 
 def _items(
     store: Store, names: tuple[str, ...] | None, bank: Bank | None
-) -> tuple[dict[int, _Rows], list[str], list[int]]:
-    """The items by part, the ids of forgotten ones, and what a model said of each."""
+) -> tuple[dict[int, _Rows], list[int], list[int]]:
+    """The items by part, the rows of erased ones, and what a model said of each."""
     places = {name: place for place, name in enumerate(names or ())}
     parts: dict[int, _Rows] = {}
-    gone, said = [], []
-    for id, kept, part, size in chain.from_iterable(read_items(store)):
+    erased, said = list[int](), list[int]()
+    for row, (id, kept, part, size) in enumerate(chain.from_iterable(read_items(store))):
         rows = parts.setdefault(part, _Rows())
         said.append(-1 if kept is None or kept.model is None else kept.model)
         if kept is None:
-            gone.append(id)
+            erased.append(row)
             options = tuple(f"option {number}" for number in range(1, (size or 0) + 1))
-            rows.items.append(Item(id, FORGOTTEN, names or options))
+            rows.items.append(Item(id, ERASED, names or options))
             continue
         rows.items.append(Item(id, kept.prompt, _candidates(kept, names, bank)))
         answer = kept.answer
@@ -182,7 +182,7 @@ def _items(
                 rows.unknown[id] = kept.unknown
         if answer is not None:
             rows.answers[id] = answer
-    return parts, gone, said
+    return parts, erased, said
 
 
 def _candidates(

@@ -188,11 +188,11 @@ class LanguageTrainer:
     def make_missing(self) -> list[str]:
         """Train again the adapters that are missing, on the labels of their refits.
 
-        Where an item was forgotten these labels are not known any more, and `Adapters.take` says
-        that an adapter is missing.
+        With erased items these labels are not known any more, and `Adapters.take` says that an
+        adapter is missing.
         """
         found = []
-        for row in self.ledger.rows(only=("refit",)) if not self.spec.sources.forgotten else ():
+        for row in self.ledger.rows(only=("refit",)) if not self.spec.sources.erased else ():
             number, count = row.payload.get("adapter"), int(row.payload["labels"])
             if number is None or self.adapters.has(number):
                 continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Set
 
 import numpy as np
 
@@ -39,7 +38,7 @@ def training_examples(
         candidates = loss_set(examples.shown.get(row, everything), label, len(everything))
         found.append(Lesson(item, label, candidates, _reference(base, row, scale)))
     if spec.settings.kl_on_skips:
-        for row in _skipped(examples, ledger, spec.sources.forgotten):
+        for row in _skipped(examples, ledger):
             item = spec.dataset.items[row]
             everything = tuple(range(len(item.candidates)))
             found.append(Lesson(item, None, everything, _reference(base, row, scale)))
@@ -53,7 +52,7 @@ def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[i
     known |= {corpus.row[purchase.item] for purchase in ledger.open_purchases()}
     streamed = spec.settings.mode == "stream"  # a seen item is not asked any more
     gone = {row for row, item in enumerate(corpus.ids) if streamed and ledger.seen(item)}
-    gone |= spec.sources.forgotten
+    gone |= spec.sources.erased
     return [row for row in range(len(corpus.ids)) if row in known or row not in gone]
 
 
@@ -86,8 +85,8 @@ def _reference(base: PairBlock, row: int, scale: float) -> tuple[float, ...]:
     return () if offset is None else tuple(float(score) / scale for score in offset)
 
 
-def _skipped(examples: Examples, ledger: LedgerReader, forgotten: Set[int]) -> list[int]:
-    """The rows skipped since the last refit while labels were left, without `forgotten` ones."""
+def _skipped(examples: Examples, ledger: LedgerReader) -> list[int]:
+    """The usable rows skipped since the last refit while labels were left."""
     rows: list[int] = []
     for row in ledger.rows():
         if row.event == "refit" and "adapter" in row.payload:  # not where one only begins
@@ -96,4 +95,5 @@ def _skipped(examples: Examples, ledger: LedgerReader, forgotten: Set[int]) -> l
             decision = row.decision()
             if decision.status == "skipped" and decision.reason != "spent":
                 rows.append(examples.corpus.row[decision.item])
-    return [row for row in rows if row not in forgotten]
+    usable = examples.corpus.usable
+    return [row for row in rows if usable[row]]

@@ -6,7 +6,6 @@ import numpy as np
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.ledger.events import Row
-from stacksl.ledger.queries import LedgerReader
 from stacksl.models.annotators import compare_annotators, doubt_of
 from stacksl.report.quality import Differing
 from stacksl.runs.loop.game import Game
@@ -22,7 +21,7 @@ def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
     Nobody is tested whom the owner has judged before. Answers of the audit are never used, and of
     the others as many as a multiple of `at_once`.
     """
-    standing, rows = game.ledger.standing, _answered(game.ledger)
+    standing, rows = game.ledger.standing, _answered(game)
     rows = sorted(
         rows[: len(rows) // at_once * at_once],
         key=lambda pair: (pair[0].round, str(pair[1].item), str(pair[1].labeler)),
@@ -47,19 +46,19 @@ def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
     )
 
 
-def _answered(ledger: LedgerReader) -> list[tuple[Decision, Row]]:
-    """The first answers of the training rows that name a candidate, in the order of answering.
+def _answered(game: Game) -> list[tuple[Decision, Row]]:
+    """The first answers of usable training rows that name a candidate, in the order of answering.
 
     Each comes with the certificate that asked for it.
     """
     certificates: dict[str | None, Row] = {}
-    found = []
-    for row in ledger.rows():
+    corpus, usable, found = game.corpus, game.corpus.usable, []
+    for row in game.ledger.rows():
         if row.event == "round":
             certificates[row.surrogate] = row
-        elif row.forgotten or row.event != "answered" or row.purpose != "train":
+        elif row.event != "answered" or row.purpose != "train" or "index" not in row.payload:
             continue
-        elif "index" in row.payload:
+        elif usable[corpus.row[str(row.item)]]:
             found.append((certificates[row.surrogate].decision(), row))
     return found
 

@@ -192,10 +192,8 @@ class Near:
     def shots(self, item: str) -> list[Shot]:
         """`count` labelled items, or as many as there are."""
         corpus, row = self.examples.corpus, self.examples.corpus.row[item]
-        gone = (Role.AUDIT, Role.ERASED)
-        known = [
-            (r, y) for r, y, _ in self.examples.bought if r != row and corpus.roles[r] not in gone
-        ]
+        measures = corpus.roles == Role.AUDIT
+        known = [(r, y) for r, y, _ in self.examples.bought if r != row and not measures[r]]
         if self.count and isinstance(self.examples.block, SharedBlock):
             h = self.examples.block.h
             alike = np.asarray(h[np.array([r for r, _ in known], np.int64)]) @ np.asarray(h[row])

@@ -73,7 +73,7 @@ def _bought(path: Path, train: Dataset) -> Mapping[str, int]:
         )
     if not any(label is not None for label in labels.values()):
         raise DataError(f"{run} has no label yet: `stacksl resume {path}` first")
-    items = {item.id: item for item in spec.dataset.items if item.id not in spec.sources.gone}
+    items = spec.sources.usable
     return {
         items[item].prompt: classes[own[label]]
         for item, label in labels.items()

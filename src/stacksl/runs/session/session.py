@@ -283,13 +283,12 @@ def _newest_arrays(spec: RunSpec, ledger: Ledger) -> tuple[Saved | None, list[st
     """The newest whole arrays, if any, and a warning for each damaged ones.
 
     Raises:
-        RunError: there are none, and items were forgotten without whose features no row before
-            them can be played.
+        RunError: there are none, and the features of erased items would be needed to do without.
     """
     saved, warnings = ledger.latest_arrays()
-    if saved is None and spec.sources.forgotten:
+    if saved is None and spec.sources.erased:
         raise RunError(
-            "a run that has forgotten items needs the learner's arrays, but"
+            "a run with erased items needs the learner's arrays, but"
             f" {spec.folder.database} has no whole ones: restore that file from a copy"
         )
     return saved, warnings
@@ -317,12 +316,12 @@ def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
 def replay_run(spec: RunSpec) -> dict[str, int]:
     """Play the whole record of a run again, and compare each decision and refit.
 
-    A run that has forgotten items is played from its oldest arrays, which are younger than the
-    last of them: the features that the rounds before would need were erased.
+    A run with erased items is played from its oldest arrays, which are younger than the last of
+    these: the rounds before would need features that were erased.
 
     Returns:
-        `rows` played, how many `rounds` and `labels` there are, and where an item was forgotten
-        the row `after` which it was played.
+        `rows` played, how many `rounds` and `labels` there are, and with erased items the row
+        `after` which it was played.
 
     Raises:
         RunError: a decision differs, or the run has asked nothing yet.
@@ -333,7 +332,7 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
         expect_begun(spec.folder, ledger)
         newest, _ = _newest_arrays(spec, ledger)
         whole = [saved for saved in ledger.arrays() if saved.whole]
-        first = whole[-1] if spec.sources.forgotten else None
+        first = whole[-1] if spec.sources.erased else None
         session, _ = Session.played_back(spec, ledger, features_again(spec), first)
         if newest is not None:
             _expect_same(session, newest)

@@ -103,10 +103,10 @@ def _paid(ledger: Ledger) -> tuple[int, int]:
 
 
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
-    """The items that labels can be bought of, or were: those bought and forgotten since, too."""
-    bought = set(ledger.bought())
-    lost = {row for row in spec.sources.forgotten if spec.dataset.items[row].id not in bought}
-    return len(spec.dataset.items) - len(spec.sources.aside | lost)
+    """The number of items that labels can be bought of, or were."""
+    known = spec.sources.usable.keys() | set(ledger.bought())
+    ids = enumerate(item.id for item in spec.dataset.items)
+    return sum(row not in spec.sources.aside and name in known for row, name in ids)
 
 
 def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
@@ -116,7 +116,7 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         spec: the run.
         labels: the budget wanted, in all.
         spent: the labels bought or promised.
-        leased: labels that audits asked for, and `lost` of them: their items were forgotten.
+        leased: labels that audits asked for, `lost` of which were released.
     """
     facts = shown_facts(spec.folder)
     shown = None if facts is None else facts.budget

@@ -111,12 +111,11 @@ class RunFolder:
         return cls(path)
 
     @classmethod
-    def open(cls, path: Path, *, forgetting: bool = False) -> RunFolder:
+    def open(cls, path: Path) -> RunFolder:
         """The folder of an existing run.
 
         Raises:
-            RunError: there is no run at `path`, or an item of it is partly forgotten and the
-                caller is not `forgetting`.
+            RunError: there is no run at `path`.
             LedgerError: another version of the package made it, or it cannot be read.
             LedgerCorrupt: its settings or classes were edited.
         """
@@ -130,29 +129,15 @@ class RunFolder:
         folder = cls(path)
         with opened(folder.database, readonly=True) as store:
             expect_digest(store)
-        if not forgetting:
-            folder.expect_whole()
         return folder
 
     def erasing(self) -> bool:
-        """Whether an item of the run is partly forgotten: copies or bytes of it may be left."""
-        with opened(self.database, readonly=True) as store, store.sentences():
-            return store.unclean or bool(store.select(ERASING, ("item",)))
-
-    def expect_whole(self) -> None:
-        """Check that no item of the run is partly forgotten.
-
-        Raises:
-            RunError: one is, with the command that finishes it.
-        """
-        if self.erasing():
-            raise RunError(
-                f"forgetting an item of the run {self.path} was interrupted: finish it with"
-                f" `stacksl forget {self.path}`"
-            )
+        """Whether copies or bytes of an erased item may be left."""
+        with opened(self.database, readonly=True) as store:
+            return bool(store.select(ERASING, ("item",)))
 
     @contextmanager
-    def locked(self, *, forgetting: bool = False, page: str = "") -> Iterator[None]:
+    def locked(self, *, erasing: bool = False, page: str = "") -> Iterator[None]:
         """Lock the run for this process; the kernel releases the lock when the process dies.
 
         Waits at most `WAIT` seconds for another process, but not for a page, which stays open. At
@@ -160,12 +145,12 @@ class RunFolder:
         Nothing is done inside `as_held`.
 
         Args:
-            forgetting: whether an item of the run may be partly forgotten.
+            erasing: whether copies of an erased item may be left.
             page: the address of the page for annotators that the caller serves.
 
         Raises:
             RunLocked: another process has the lock; the message names it, or its page.
-            RunError: see `expect_whole`; not with `forgetting`.
+            RunError: copies of an erased item are left; not with `erasing`.
         """
         if self.path.resolve() in HELD.get():
             yield
@@ -180,8 +165,11 @@ class RunFolder:
             file.truncate()
             file.write(f"process {os.getpid()} on {socket.gethostname()}\n{page}")
             file.flush()
-            if not forgetting and self.database.is_file():
-                self.expect_whole()
+            if not erasing and self.database.is_file() and self.erasing():
+                raise RunError(
+                    f"the erasing of an item of the run {self.path} was interrupted: any command on"
+                    f" the run finishes it, such as `stacksl status {self.path}`"
+                )
             self._sweep()
             keep_private(self.path)  # of a run killed while it wrote
             try:

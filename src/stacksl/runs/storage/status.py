@@ -71,7 +71,7 @@ def _next_step(folder: RunFolder, state: str, table: Mapping[str, Any]) -> str |
     if state == "waiting" and table["labeler"] == "file":
         return f"stacksl answer {folder.path} FILE..."
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
-    goes_on |= state == "finished" and not folder.has_results()  # since an item was forgotten
+    goes_on |= state == "finished" and not folder.has_results()  # its model was deleted
     return f"stacksl resume {folder.path}" if goes_on else None
 
 
