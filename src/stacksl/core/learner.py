@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -274,12 +273,15 @@ class Learner:
         self.scorer.step(inputs, shown, decision.choice, feedback)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'."""
-        scale = self.gate.gate_scale if isinstance(self.gate, LLF) else math.nan
+        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'.
+
+        Beside it the c of the gate `llf`, which may have been calibrated on the first items.
+        """
+        llf = {"gate_scale": np.array(self.gate.gate_scale)} if isinstance(self.gate, LLF) else {}
         return {
             "round": np.array(self.round, dtype=np.int64),
             "gate_state": np.array(self.gate_state, dtype=np.float64),
-            "gate_scale": np.array(scale),
+            **llf,
             **{f"scorer/{key}": value for key, value in self.scorer.state().items()},
         }
 
@@ -287,8 +289,6 @@ class Learner:
         """Restore a `state`, bit for bit."""
         self.round = int(state["round"])
         self.gate_state = _four(tuple(float(x) for x in state["gate_state"]))
-        if isinstance(self.gate, LLF):  # its c may have been calibrated on items that are erased
-            self.gate = replace(self.gate, gate_scale=float(state["gate_scale"]))
         mine = {k.removeprefix("scorer/"): v for k, v in state.items() if k.startswith("scorer/")}
         self.scorer.restore(mine)
 

@@ -177,7 +177,7 @@ class Session(Game):
             RunError: a decision or a refit comes out otherwise than the ledger recorded it.
         """
         settings, corpus = spec.settings, corpus_of(spec)
-        learner, warnings = initial_learner(spec, block, corpus)
+        learner, warnings = initial_learner(spec, block, corpus, saved)
         examples, nobody = Examples(corpus, block), OracleLabeler({}, {})
         ledger.stand_at(0 if saved is None else saved.head.count, stream=settings.mode == "stream")
         trainer = trainer_of(spec, examples, learner, ledger, features, report)

@@ -24,6 +24,7 @@ from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
+from stacksl.ledger.store.arrays import Saved
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.sources import Sources
@@ -61,9 +62,18 @@ from stacksl.runs.storage.folder import class_rows
 from stacksl.runs.storage.status import first_facts
 
 
-def initial_learner(spec: RunSpec, block: Block, corpus: Corpus) -> tuple[Learner, list[str]]:
-    """The learner of a run before round 1, and its warnings."""
-    return build_learner(spec.settings, block, corpus.began, spec.budget.labels - spec.audit)
+def initial_learner(
+    spec: RunSpec, block: Block, corpus: Corpus, saved: Saved | None
+) -> tuple[Learner, list[str]]:
+    """The learner of a run before round 1, and its warnings.
+
+    The c of the gate `llf` is that of the `saved` arrays where an item was erased, on whose
+    features it may have been calibrated.
+    """
+    settings = spec.settings
+    if saved is not None and spec.sources.erased and "gate_scale" in (found := saved.arrays):
+        settings = settings.model_copy(update={"gate_scale": float(found["gate_scale"])})
+    return build_learner(settings, block, corpus.began, spec.budget.labels - spec.audit)
 
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
