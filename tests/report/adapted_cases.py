@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stacksl.report.codec import Named
 from stacksl.report.facts import BeforeLabel, Budget, Facts, Refit
 from stacksl.report.language import (
     AdapterRefit,
@@ -16,7 +15,7 @@ from stacksl.report.language import (
     NormalisationRow,
     Scoring,
 )
-from stacksl.report.quality import CurvePoint, TestResult
+from stacksl.report.quality import Asking, CurvePoint, Named, TestResult
 
 from .edge_cases import SCRIPT, bare
 from .usual_cases import rounds, usual, wilson
@@ -81,6 +80,8 @@ def adapted() -> Facts:
         refit=Refit("The final model is the language model with the adapter of refit 2.", True),
         rounds=rounds(2000, 200),
         before_label=BeforeLabel(n=200, correct=94),
+        asking=Asking(labels=200),
+        own=None,
         language=language(),
     )
 
@@ -92,6 +93,7 @@ def adapted_badly() -> Facts:
     return replace(
         adapted(),
         budget=bare().budget,
+        asking=bare().asking,
         test=None,
         curve=(),
         calibration=None,

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.report.codec import Named
 from stacksl.report.facts import Facts
 from stacksl.report.quality import (
     Agreement,
@@ -20,6 +19,7 @@ from stacksl.report.quality import (
     Disagreement,
     Gain,
     LabelledShare,
+    Named,
     OwnItems,
 )
 
@@ -113,5 +113,5 @@ def audited_and_tested() -> Facts:
 
 def audited_in_vain() -> Facts:
     """An audit of which no item got a clear answer."""
-    facts = replace(bare("finished"), audit=audit(0, 0, 20), asking=Asking(labels=0, ambiguous=20))
+    facts = replace(bare(), audit=audit(0, 0, 20), asking=Asking(labels=0, ambiguous=20))
     return replace(facts, budget=replace(facts.budget, audit=20, rounds=100))

@@ -1,11 +1,10 @@
-"""Runs at the edges: nothing known yet, one pair, no test, many classes, hostile text."""
+"""Runs at the edges: nothing bought, one pair, no test, many classes, hostile text."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from stacksl.report.codec import Named
 from stacksl.report.facts import (
     BeforeLabel,
     Budget,
@@ -19,12 +18,15 @@ from stacksl.report.facts import (
     SettingRow,
 )
 from stacksl.report.quality import (
+    Asking,
     Calibration,
     CalibrationBin,
     ClassRow,
     ClassTotal,
     Confusion,
     CurvePoint,
+    LabelledShare,
+    Named,
     OwnItems,
     TestResult,
 )
@@ -34,20 +36,25 @@ from .usual_cases import class_rows, usual, wilson
 SCRIPT = "<script>document.title = 'owned'</script><img src=x onerror=alert(1)>"
 
 
-def bare(state: str = "running", **budget: Any) -> Facts:
-    """A run of which nothing is known yet: no round, no label, no test file."""
-    counts = Budget(labels=10, asked=0, answered=0, left=10, rounds=0, horizon=100)
+def bare(**budget: Any) -> Facts:
+    """A stream that bought no label, without a test file."""
+    counts = Budget(labels=10, asked=0, answered=0, left=10, rounds=7, horizon=7)
     return Facts(
         title="sample",
         run="bare",
-        state=state,
-        created="",
-        finished="",
+        state="finished",
+        created="2026-11-21 12:03:11 UTC",
+        finished="2026-11-21 12:03:52 UTC",
         data=DataCard("sample", "jsonl", 100, 2, 4),
         budget=replace(counts, **budget),
         method=Method(
             "model", "always", "sgd", "hashing", "given", "oracle", "stream", "file", 3, "paper"
         ),
+        asking=Asking(labels=0),
+        own=OwnItems(7, 0, "", (LabelledShare(0.9, 29), LabelledShare(0.95, 59))),
+        refit=Refit("There was no refit.", False),
+        versions=(Named("python", "3.11.9"),),
+        fingerprints=(Named("features", "53aa"),),
     )
 
 
@@ -60,11 +67,14 @@ def hostile() -> Facts:
         usual(),
         title=SCRIPT,
         run="run <b>",
-        classes=tuple(ClassRow(name, at, 9, 0.5, at / 10) for at, name in enumerate(names)),
+        classes=tuple(
+            ClassRow(name, at, 9, 0.5, at / 10, *wilson(at, 10)) for at, name in enumerate(names)
+        ),
         own=OwnItems(
             90,
             9,
             "test",
+            (LabelledShare(0.9, 29), LabelledShare(0.95, 59)),
             totals=tuple(ClassTotal(name, 1000, 1234, 1, 0, 12345) for name in names),
         ),
         confusions=tuple(Confusion(names[at], names[at - 1], 3) for at in range(5)),
@@ -88,7 +98,7 @@ def one_pair() -> Facts:
     """Two classes, one label, one round, and a test file of one row."""
     low, high = wilson(1, 1)
     return replace(
-        bare("finished", labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
+        bare(labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
         data=DataCard("coins", "csv", 1, 2, 2, 2),
         rounds=RoundSeries((1,), (float("inf"),), (float("-inf"),), (True,), (1,), 1),
         before_label=BeforeLabel(n=1, correct=0),

@@ -95,7 +95,6 @@ def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     assert [row.labels for row in model.refits] == [3, 6]
     assert all(row.seconds > 0 and row.tokens > 0 for row in model.refits)
     assert facts.method.scorer == "newton"
-    assert facts.refit is not None
     assert (
         "refit 2, trained from the initial adapter on all 6 labels bought." in facts.refit.sentence
     )

@@ -7,10 +7,9 @@ import pytest
 from stacksl.files import formats
 from stacksl.models.metrics import wilson
 from stacksl.report import card, render
-from stacksl.report.audited import commands, compared, notes, uses
 from stacksl.report.facts import Facts, Refit, RoundSeries
 from stacksl.report.quality import Agreement, AuditResult, ClassRow, Gain
-from stacksl.report.wording import bought, outcome
+from stacksl.report.sentences import bought, commands, compared, notes, outcome, uses
 
 from .test_html import read
 
@@ -129,13 +128,6 @@ def test_labels_of_the_audit_count_as_bought_and_not_as_learnt(made):
     )
 
 
-def test_answers_that_name_no_candidate_are_not_still_out(made):
-    facts = made["audited"]()
-    assert "still out" not in bought(facts)
-    waiting = replace(facts, budget=replace(facts.budget, open=2))
-    assert bought(waiting).endswith("; 2 answers still out.")
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [({}, True), ({"text": False}, False), ({"text": False, "class_names": True}, True)],
@@ -173,7 +165,7 @@ def test_what_made_the_model_is_told_with_the_comparison(made):
         assert "plain 71.2%, names 74.1%, names and graph 76.3%" in words
         assert "unlabelled rest of the pool took part" in words
         assert "which may be easier or harder than the items bought" in words  # by any gate
-    assert compared(None) == compared(Refit("A sentence.", True)) == ""
+    assert compared(Refit("A sentence.", True)) == ""
     assert compared(Refit("A sentence.", True, made_by="plain")) == (
         "The labels bought alone make the final model."
     )

@@ -16,6 +16,7 @@ def test_the_card_starts_with_front_matter_and_holds_every_part(made):
         "Use",
         "Label budget",
         "Result",
+        "Answers",
         "Decisions",
         "Limits",
         "Training",

@@ -4,8 +4,8 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from stacksl.report import card, render
-from stacksl.report.codec import Named
 from stacksl.report.facts import Facts
+from stacksl.report.quality import Named
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -132,15 +132,14 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
     text = read(page).text
     for words in (
         "--test FILE",
-        "There is no final model yet.",
-        "Nothing has been asked yet; 10 labels can be bought.",
+        "There was no refit.",
+        "No label was bought: 7 items passed and 10 labels are left.",
+        "No answer came back.",
         "No label has been learnt",
         "there is no gate score",
         "items bring their own options",
         "Calibration is measured on an audit or a test file",
-        "there is no final model yet",
-        "No item has been seen yet.",
-        "No versions were recorded.",
+        "No scores were kept to rank the items by.",
     ):
         assert words in text, words
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stacksl.report import figures
 from stacksl.report.facts import RoundSeries
-from stacksl.report.figures import Frame, area, dots, line, ticks
+from stacksl.report.figures import Frame, dots, line, ticks
 
 SIZES = {"x": (0.0, 10.0), "y": (0.0, 1.0)}
 
@@ -38,7 +38,6 @@ def test_a_line_breaks_where_a_value_is_missing():
     assert drawn in line(frame, points, "one")
     assert line(frame, [(1, None)], "one") == ""
     assert dots(frame, [(1, None)], "one") == ""
-    assert area(frame, [(1, 0.5)], [(1, 0.2)], "one") == ""
 
 
 def svgs(markup: str) -> list[ElementTree.Element]:

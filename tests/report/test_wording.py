@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.report import card, figures, render, wording
+from stacksl.report import card, figures, render, sentences, wording
 from stacksl.report.quality import CurvePoint
 
 
@@ -42,17 +42,14 @@ def test_a_huge_prompt_is_cut_without_being_walked_through():
     assert wording.excerpt("word " * 4_000_000, 40).endswith("…")
 
 
-def test_the_headline_says_what_is_out_and_what_is_unknown(made):
+def test_the_headline_says_what_was_bought_and_what_is_unknown(made):
     facts = made["usual"]()
-    assert wording.bought(facts) == ("1,000 labels of 10,003 items bought for $2,500.00.")
-    waiting = replace(facts, state="waiting", budget=replace(facts.budget, open=3))
-    assert "3 answers still out" in wording.bought(waiting)
-    assert wording.outcome(facts) == (
+    assert sentences.bought(facts) == ("1,000 labels of 10,003 items bought for $2,500.00.")
+    assert sentences.outcome(facts) == (
         "The final model answers 87.7% of 3,080 test items correctly (95% interval 86.5% to 88.8%)."
     )
-    assert "--test FILE" in wording.outcome(made["untested"]())
-    assert "Nothing has been asked" in wording.bought(made["bare"]())
-    assert "No label was bought" in wording.bought(made["bare"](rounds=7))
+    assert "--test FILE" in sentences.outcome(made["untested"]())
+    assert "No label was bought: 7 items passed" in sentences.bought(made["bare"]())
 
 
 def test_what_the_second_half_added():
@@ -60,11 +57,11 @@ def test_what_the_second_half_added():
         return CurvePoint(labels, share, share, share)
 
     rise = (point(100, 0.5), point(500, 0.8), point(1000, 0.86))
-    assert wording.half_way(rise) == (
+    assert sentences.half_way(rise) == (
         "The first 500 labels gave 80.0%; the remaining 500 added 6.0 points."
     )
-    assert "took 6.0 points away" in wording.half_way((*rise[:2], point(1000, 0.74)))
-    assert wording.half_way(rise[:2]) == ""
+    assert "took 6.0 points away" in sentences.half_way((*rise[:2], point(1000, 0.74)))
+    assert sentences.half_way(rise[:2]) == ""
 
 
 def test_the_summed_gate_score_is_no_guarantee(made):
@@ -78,6 +75,6 @@ def test_the_summed_gate_score_is_no_guarantee(made):
 
 def test_gates_that_do_not_look_are_not_said_to_pick_hard_items(made):
     facts = made["usual"]()
-    assert "hard ones" in wording.asked_note(facts)
+    assert "hard ones" in sentences.asked_note(facts)
     blind = replace(facts, method=replace(facts.method, gate="random"))
-    assert "hard" not in wording.asked_note(blind)
+    assert "hard" not in sentences.asked_note(blind)

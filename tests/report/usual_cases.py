@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from stacksl.report.codec import Named
 from stacksl.report.facts import (
     BeforeLabel,
     Budget,
@@ -21,14 +20,19 @@ from stacksl.report.facts import (
     SettingRow,
 )
 from stacksl.report.quality import (
+    Asking,
     Calibration,
     CalibrationBin,
     ClassRow,
     Confusion,
     CurvePoint,
+    LabelledShare,
+    Named,
+    OwnItems,
     TestResult,
 )
 
+SHARES = LabelledShare(0.9, 29, 0.82, 0.611, 2600, 2420), LabelledShare(0.95, 59)
 TOPICS = "card arrival", "exchange rate", "top up failed", "cash withdrawal charge", "lost card"
 PROMPTS = (
     "I think I was charged the wrong rate when I took out cash abroad, how can I check this?",
@@ -65,16 +69,14 @@ def rounds(horizon: int, budget: int, points: int = 2000) -> RoundSeries:
 
 def class_rows(many: int) -> tuple[ClassRow, ...]:
     draw = np.random.default_rng(9)
-    return tuple(
-        ClassRow(
-            name=TOPICS[at] if at < len(TOPICS) else f"topic {at + 1:03d}",
-            bought=int(draw.poisson(13)),
-            test_n=40,
-            precision=round(float(draw.beta(14, 2)), 4),
-            recall=round(float(draw.beta(14, 2)), 4),
-        )
-        for at in range(many)
-    )
+    found = []
+    for at in range(many):
+        bought, precision = int(draw.poisson(13)), round(float(draw.beta(14, 2)), 4)
+        recall = round(float(draw.beta(14, 2)), 4)
+        name = TOPICS[at] if at < len(TOPICS) else f"topic {at + 1:03d}"
+        interval = wilson(round(40 * recall), 40)
+        found.append(ClassRow(name, bought, 40, precision, recall, *interval))
+    return tuple(found)
 
 
 def calibration() -> Calibration:
@@ -208,10 +210,12 @@ def usual() -> Facts:
         budget=budget(),
         method=method(),
         test=tested(),
+        asking=Asking(labels=1000),
         curve=curve(),
         rounds=rounds(10003, 1000),
         before_label=BeforeLabel(n=1000, correct=471),
         gate_score=gate_score(),
+        own=OwnItems(9003, 3080, "test", SHARES),
         classes=class_rows(77),
         confusions=confusions(),
         calibration=calibration(),

@@ -102,7 +102,6 @@ def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str)
     assert waiting.status()["money"] == {"price": 2.0, "budget": 48.0, "spent": 48.0}
     facts = facts_of(waiting)
     assert facts.budget.answered == 19
-    assert facts.asking is not None
     assert facts.asking.agreement is not None
     assert (facts.asking.agreement.n, facts.asking.agreement.agreed) == (5, 0)
     assert "0.0% of 5 rows" in (waiting.path / "report.html").read_text()
@@ -131,7 +130,6 @@ def test_prices_by_annotator_are_promised_at_the_highest(tmp_path: Path) -> None
         assert row["price"] == {"anna": 3_000_000, "ben": 2_500_000}[str(row["labeler"])]
     assert waiting.status()["money"]["spent"] == paid.total() / 1e6 < 36.0
     facts = facts_of(waiting)
-    assert facts.asking is not None
     assert {cost.labeler: cost.money for cost in facts.asking.costs} == dict(paid)
     assert facts.budget.price is None
     expect_sound(waiting)

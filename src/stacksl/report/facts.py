@@ -11,9 +11,13 @@ not finite is None too, once it has passed through JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, ClassVar
 
-from stacksl.report.codec import Fact, Named
+from stacksl.files import formats
 from stacksl.report.language import LanguageModel
 from stacksl.report.quality import (
     Asking,
@@ -23,13 +27,14 @@ from stacksl.report.quality import (
     Confusion,
     CurvePoint,
     Gain,
+    Named,
     OwnItems,
     TestResult,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class DataCard(Fact):
+class DataCard:
     """The data of a run.
 
     Attributes:
@@ -61,7 +66,7 @@ class DataCard(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Budget(Fact):
+class Budget:
     """The budget and what was spent of it.
 
     Every label spent has one use: spent = answered + unlearnt + unnamed + aside + open + audit.
@@ -112,7 +117,7 @@ class Budget(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Method(Fact):
+class Method:
     """The names of the parts that made the run; `preset` is empty where none was named."""
 
     aim: str
@@ -128,7 +133,7 @@ class Method(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class RoundSeries(Fact):
+class RoundSeries:
     """The rounds, thinned to at most 1,500; all tuples have the same length.
 
     Attributes:
@@ -149,7 +154,7 @@ class RoundSeries(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class BeforeLabel(Fact):
+class BeforeLabel:
     """Accuracy of the learner's choice on asked items, before each one's label was seen.
 
     Attributes:
@@ -162,7 +167,7 @@ class BeforeLabel(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class GateScore(Fact):
+class GateScore:
     """The statistic of `contested`, max(0, g), summed over the rounds of a stream (D8).
 
     Attributes:
@@ -179,7 +184,7 @@ class GateScore(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Contested(Fact):
+class Contested:
     """One of the items the run was least sure about: of a stream a round, of a pool an item left.
 
     Attributes:
@@ -206,7 +211,7 @@ class Contested(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Refit(Fact):
+class Refit:
     """How the final model was made.
 
     Attributes:
@@ -231,7 +236,7 @@ class Refit(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class SettingRow(Fact):
+class SettingRow:
     """One setting with its value, and who set it: `default`, `aim`, `preset`, `config`, `flag`."""
 
     name: str
@@ -239,35 +244,35 @@ class SettingRow(Fact):
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class Facts(Fact):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
     """Everything a run's report and model card show.
 
     Attributes:
         title: what the page is called, normally the data set's name.
         run: the name of the run's folder.
-        state: `running`, `waiting`, `finished`, `stopped`, `failed` or `interrupted`.
-        created, finished: times as they are to be shown (UTC); `finished` is empty until then.
+        state: of the run, normally `finished`.
+        created, finished: times as they are to be shown (UTC).
         data, budget, method: what was read, what was spent, by which parts.
         no_test: one sentence on how to get a test result, shown where there is neither test nor
             audit.
         interruptions: one sentence for each time the run was stopped and taken up again.
         test: the final model on the test file; None without one.
-        audit: the final model on the audit; None without one, and until the run has ended.
-        asking: the answers and their cost; None in facts that were written before.
+        audit: the final model on the audit; None without one.
+        asking: the answers and their cost.
         curve: accuracy against labels, in order of labels; may be empty.
         curve_on: what it was measured on: `test`, `audit`, or `bought`, the last labels bought.
-        own: the model on the run's own items; None where there is no final linear model.
-        more: what more labels would add; None in facts of a run that has not ended.
+        own: the model on the run's own items; None for an adapted language model.
+        more: what more labels would add; None for an adapted language model.
         rounds: statistic, threshold and spending of a stream; empty for a pool.
         before_label: accuracy before each label was seen; None before the first label.
         gate_score: D8's summed score; None for a pool, where no matrix is kept, and for a run that
             adapted a language model, whose scores begin anew with each epoch (`language.epochs`).
-        classes, confusions: empty where items bring their own options, or nothing is known.
+        classes, confusions: empty where items bring their own options.
         measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
         contested: the least certain items, most contested first.
-        refit: how the final model was made; None while the run is not done.
+        refit: how the final model was made.
         clipped_share: share of losses clipped (0..1); None for scorers that do not clip.
         gold_outside: labels outside the presented candidates; None where all are presented.
         settings: all settings; versions: of Python and libraries; fingerprints: of data, features
@@ -291,7 +296,7 @@ class Facts(Fact):
     interruptions: tuple[str, ...] = ()
     test: TestResult | None = None
     audit: AuditResult | None = None
-    asking: Asking | None = None
+    asking: Asking
     curve: tuple[CurvePoint, ...] = ()
     curve_on: str = "test"
     own: OwnItems | None = None
@@ -304,7 +309,7 @@ class Facts(Fact):
     measured_on: str = "test"
     calibration: Calibration | None = None
     contested: tuple[Contested, ...] = ()
-    refit: Refit | None = None
+    refit: Refit
     clipped_share: float | None = None
     gold_outside: int | None = None
     settings: tuple[SettingRow, ...] = ()
@@ -313,3 +318,57 @@ class Facts(Fact):
     warnings: tuple[str, ...] = ()
     stopped: str = ""
     language: LanguageModel | None = None
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "strict": True}
+
+    def to_json(self) -> str:
+        """These facts as JSON text in ASCII with its digest; equal facts give equal text.
+
+        A number that is not finite is null; a lone surrogate, which is no text, is U+FFFD.
+        """
+        return formats.to_json(_plain(asdict(self)))
+
+    @classmethod
+    def from_json(cls, text: str) -> Facts:
+        """The facts that `to_json` wrote.
+
+        Raises:
+            ValueError: the text does not match its digest, or a field is missing, unknown or of
+                the wrong type.
+        """
+        from pydantic import ValidationError
+
+        content = json.dumps(formats.from_json(text))
+        try:
+            found: Facts = _reader().validate_json(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, ("facts", *first["loc"])))
+            raise ValueError(f"{where}: {first['msg']}") from None
+        return found
+
+
+@cache
+def _reader() -> Any:
+    """What checks every field of facts that are read; it takes some time to make."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Facts)
+
+
+_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON can hold it: NumPy scalars as Python numbers, text without surrogates."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, str) and not value.isascii():
+        return value.translate(_SURROGATES)
+    return value

@@ -295,13 +295,15 @@ def line(frame: Frame, points: Points, kind: str) -> str:
     return f'<path class="line {kind}" d="{"".join(steps)}"/>' if steps else ""
 
 
-def area(frame: Frame, upper: Points, lower: Points, kind: str) -> str:
+def area(
+    frame: Frame,
+    upper: Sequence[tuple[float, float]],
+    lower: Sequence[tuple[float, float]],
+    kind: str,
+) -> str:
     """The area between two lines given at the same places."""
-    there = [(x, y) for x, y in upper if y is not None]
-    back = [(x, y) for x, y in reversed(lower) if y is not None]
-    if len(there) < 2:
-        return ""
-    around = "L".join(f"{frame.across(x):.1f} {frame.up(y):.1f}" for x, y in there + back)
+    edge = [*upper, *reversed(lower)]
+    around = "L".join(f"{frame.across(x):.1f} {frame.up(y):.1f}" for x, y in edge)
     return f'<path class="area {kind}" d="M{around}Z"/>'
 
 

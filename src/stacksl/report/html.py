@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report import adapted, audited, figures, tables, wording
-from stacksl.report.facts import Facts
-from stacksl.report.quality import ClassRow
+from stacksl.report import figures, sentences, wording
+from stacksl.report.facts import Facts, SettingRow
+from stacksl.report.language import LanguageModel
+from stacksl.report.quality import Asking, ClassRow, ClassTotal, Named
 
 if TYPE_CHECKING:
     import jinja2
 
 
 EXCERPT = 280
+FEWEST = 10  # measured items of a class whose recall is shown
 
 
 def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
@@ -29,42 +33,113 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
         text: False leaves out what the data's owner worded: prompts, candidates, ids, columns.
         class_names: True keeps the names of classes in a page without text.
     """
-    shown = facts if text else tables.without_text(facts, class_names)
+    from markupsafe import Markup
+
+    shown = facts if text else without_text(facts, class_names)
+    drawn = {
+        "curve": figures.accuracy_curve(shown),
+        "spending": figures.spending(shown),
+        "statistic": figures.statistic(shown),
+        "calibration": figures.calibration(shown.calibration),
+    }
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            facts=shown, text=text, named=text or class_names, plots=_plots(shown), **_tables(shown)
+            facts=shown,
+            text=text,
+            named=text or class_names,
+            plots={name: Markup(svg) for name, svg in drawn.items()},  # figures.py escapes
+            totals=totals(shown),
+            classes=class_rows(shown),
+            never_seen=never_seen(shown),
+            outside=figures.statistic_range(shown)[1],
         )
     )
 
 
-def _plots(facts: Facts) -> dict[str, str]:
-    """Every figure by name; an empty string where there is nothing to draw."""
-    from markupsafe import Markup
+def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
+    """The model card of the run, in Markdown: the README.md of the run's folder.
 
-    drawn = {
-        "curve": figures.accuracy_curve(facts),
-        "spending": figures.spending(facts),
-        "statistic": figures.statistic(facts),
-        "calibration": figures.calibration(facts.calibration),
-    }
-    return {name: Markup(svg) for name, svg in drawn.items()}  # figures.py escapes
+    Args:
+        facts: what to show.
+        text: False leaves out what the data's owner worded, class names included.
+        class_names: True keeps those in a card without text.
+    """
+    shown = facts if text else without_text(facts, class_names)
+    found = (
+        environment()
+        .get_template("card.md.j2")
+        .render(
+            facts=shown,
+            named_classes=text or class_names,
+            never_seen=never_seen(shown),
+            weakest=weakest(shown),
+        )
+    )
+    return wording.clean(found.rstrip("\n")) + "\n"
 
 
-def _tables(facts: Facts) -> dict[str, Any]:
-    """What the template loops over, sorted and split into what is shown and what is folded."""
-    return {
-        "tiles": tables.tiles(facts),
-        "totals": tables.folded(tables.totals(facts), 8),
-        "classes": tables.folded(tables.class_rows(facts), 8),
-        "never_seen": tables.never_seen(facts),
-        "measured": wording.measured_on(facts),
-        "confusions": tables.folded(facts.confusions, 6),
-        "contested": tables.folded(facts.contested, 3),
-        "settings": tables.settings(facts),
-        "outside": figures.statistic_range(facts)[1],
-    }
+def data_card(numbers: Mapping[str, Any]) -> str:
+    """The card of exported labels, with the front matter of the Hugging Face hub.
+
+    Args:
+        numbers: what the template `data.md.j2` shows.
+    """
+    found = environment().get_template("data.md.j2").render(numbers)
+    return wording.clean(found.rstrip("\n")) + "\n"
+
+
+# What is shown of the classes ---------------------------------------------------------------------
+
+
+def class_rows(facts: Facts) -> tuple[ClassRow, ...]:
+    """The classes, worst recall first; where that is not known the most bought first.
+
+    What was measured on fewer than ten items of a class says nothing of it, and is left out.
+    """
+
+    def key(row: ClassRow) -> tuple[float, int, str]:
+        return (2.0 if row.recall is None else row.recall, -row.bought, row.name)
+
+    unmeasured: dict[str, Any] = dict.fromkeys(("precision", "recall", "low", "high"))
+    rows = [
+        row if (row.test_n or 0) >= FEWEST else replace(row, **unmeasured) for row in facts.classes
+    ]
+    return tuple(sorted(rows, key=key))
+
+
+def totals(facts: Facts) -> tuple[ClassTotal, ...]:
+    """The classes by their number of items, the largest first."""
+    rows = facts.own.totals if facts.own else ()
+
+    def size(row: ClassTotal) -> float:
+        return -(row.human + row.predicted if row.total is None else row.total)
+
+    return tuple(sorted(rows, key=lambda row: (size(row), row.name)))
+
+
+def never_seen(facts: Facts) -> tuple[str, ...]:
+    """The names of the classes of which no label was bought, in the order of the classes."""
+    return tuple(row.name for row in facts.classes if row.bought == 0)
+
+
+def weakest(facts: Facts) -> str:
+    """The classes whose recall is surely low, by the high end of its interval."""
+
+    def surely(row: ClassRow) -> tuple[float, float, str]:
+        return row.high or 0.0, row.recall or 0.0, row.name
+
+    tested = [row for row in class_rows(facts) if row.recall is not None]
+    worst = sorted(tested, key=surely)[:3] if len(tested) > 3 else []
+    return ", ".join(
+        f"{wording.plain(row.name)} ({wording.percent(row.recall)}, 95% interval"
+        f" {wording.interval(row.low, row.high)})"
+        for row in worst
+    )
+
+
+# Templates ----------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
@@ -89,12 +164,13 @@ def environment() -> jinja2.Environment:
     )
     source = environment.loader.get_source(environment, "style.css")[0]  # type: ignore[union-attr]
     environment.globals["style"] = Markup(source)  # our own file
-    environment.globals.update(wording=wording, adapted=adapted, audited=audited)
+    environment.globals.update(wording=wording, say=sentences)
     environment.filters.update(
         count=wording.count,
         percent=wording.percent,
         number=wording.number,
-        duration=adapted.duration,
+        duration=wording.duration,
+        price=lambda value: wording.money(round(value * wording.MICRO)),
         plain=wording.plain,
         sentence=wording.plain_sentence,
         fence=wording.fence,
@@ -105,54 +181,90 @@ def environment() -> jinja2.Environment:
     return environment
 
 
-def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
-    """The model card of the run, in Markdown: the README.md of the run's folder.
+# Without text -------------------------------------------------------------------------------------
 
-    Args:
-        facts: what to show.
-        text: False leaves out what the data's owner worded, class names included.
-        class_names: True keeps those in a card without text.
+LEFT_OUT = "(left out)"
+PLAIN = ("aim", "gate", "scorer", "follower", "mode", "order", "seed")
+"""Settings of words that the package chose; of all others, numbers alone are forwarded."""
+
+
+def without_text(facts: Facts, class_names: bool) -> Facts:
+    """The facts without anything that the data or their owner worded, to be shown to others.
+
+    Prompts, answers, ids, people, names of columns, files and folders, warnings, and a prompt's
+    template are left out; people go by numbers, and so do classes unless `class_names` keeps their
+    names.
     """
-    shown = facts if text else tables.without_text(facts, class_names)
-    found = (
-        environment()
-        .get_template("card.md.j2")
-        .render(
-            facts=shown,
-            named_classes=text or class_names,
-            never_seen=tables.never_seen(shown),
-            weakest=_weakest(shown),
-        )
+    rows = [row.name for row in facts.classes or (facts.own.totals if facts.own else ())]
+    numbers = {name: name if class_names else f"class {at}" for at, name in enumerate(rows, 1)}
+    own = facts.own and replace(
+        facts.own, totals=tuple(replace(row, name=numbers[row.name]) for row in facts.own.totals)
     )
-    return wording.clean(found.rstrip("\n")) + "\n"
+    return replace(
+        facts,
+        title="A run of stacksl",
+        run="RUN",
+        own=own,
+        test=facts.test and replace(facts.test, file=LEFT_OUT),
+        classes=tuple(replace(row, name=numbers[row.name]) for row in facts.classes),
+        confusions=tuple(
+            replace(
+                row,
+                gold=numbers.get(row.gold, "a class"),
+                predicted=numbers.get(row.predicted, "a class"),
+            )
+            for row in facts.confusions
+        ),
+        contested=tuple(
+            replace(row, item="", prompt="", choice="", label=None if row.label is None else "")
+            for row in facts.contested
+        ),
+        data=replace(facts.data, name=LEFT_OUT, columns=()),
+        method=replace(
+            facts.method, features=facts.method.features.split(":")[0], labeler=LEFT_OUT
+        ),
+        settings=tuple(map(_without_words, facts.settings)),
+        asking=_without_people(facts.asking, numbers if class_names else {}),
+        warnings=tuple("A warning is left out." for _ in facts.warnings),
+        language=facts.language and _without_template(facts.language),
+    )
 
 
-def data_card(numbers: Mapping[str, Any]) -> str:
-    """The card of exported labels, with the front matter of the Hugging Face hub.
-
-    Args:
-        numbers: what the template `data.md.j2` shows.
-    """
-    made = environment()
-    made.filters["price"] = lambda value: wording.money(round(value * wording.MICRO))
-    found = made.get_template("data.md.j2").render(numbers)
-    return wording.clean(found.rstrip("\n")) + "\n"
+def _without_words(row: SettingRow) -> SettingRow:
+    bare = row.value.replace(".", "").replace("-", "").replace("e", "").isdecimal()
+    known = row.name in PLAIN or row.origin == "default" or row.value in ("True", "False", "none")
+    return row if bare or known else replace(row, value=LEFT_OUT)
 
 
-def _weakest(facts: Facts) -> str:
-    """The classes whose recall is surely low: by the high end of its interval where it is known."""
-    tested = [row for row in tables.class_rows(facts) if row.recall is not None]
+def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
+    """The facts with numbers for the names of annotators."""
+    named = [each.name for row in asking.disagreements for each in row.answers]
+    named += [each.name for each in asking.differing]
+    people = dict.fromkeys([*(row.labeler for row in asking.costs), *named])
+    numbers = {name: f"annotator {at}" for at, name in enumerate(people, 1)}
+    return replace(
+        asking,
+        costs=tuple(replace(row, labeler=numbers[row.labeler]) for row in asking.costs),
+        differing=tuple(replace(row, name=numbers[row.name]) for row in asking.differing),
+        disagreements=tuple(
+            replace(
+                row,
+                item="",
+                prompt="",
+                answers=tuple(
+                    Named(numbers[each.name], classes.get(each.value, LEFT_OUT))
+                    for each in row.answers
+                ),
+            )
+            for row in asking.disagreements
+        ),
+    )
 
-    def surely(row: ClassRow) -> tuple[float, float, str]:
-        recall = row.recall or 0.0
-        return (recall if row.high is None else row.high, recall, row.name)
 
-    worst = sorted(tested, key=surely)[:3] if len(tested) > 3 else []
-    return ", ".join(f"{wording.plain(row.name)} ({_recall(row)})" for row in worst)
-
-
-def _recall(row: ClassRow) -> str:
-    percent = wording.percent(row.recall)
-    if row.low is None or row.high is None:
-        return percent
-    return f"{percent}, 95% interval {wording.interval(row.low, row.high)}"
+def _without_template(model: LanguageModel) -> LanguageModel:
+    folder = PurePath(model.base.source).is_absolute()
+    return replace(
+        model,
+        base=replace(model.base, name=LEFT_OUT if folder else model.base.name, source=LEFT_OUT),
+        scoring=replace(model.scoring, template=LEFT_OUT),
+    )

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.codec import Fact, Named
+from stacksl.report.quality import Named
 
 
 @dataclass(frozen=True, slots=True)
-class BaseModel(Fact):
+class BaseModel:
     """The model that was adapted.
 
     Attributes:
@@ -33,7 +33,7 @@ class BaseModel(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring(Fact):
+class Scoring:
     """How an item is presented to the model, and how log-likelihoods become scores.
 
     Attributes:
@@ -55,7 +55,7 @@ class Scoring(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Cut(Fact):
+class Cut:
     """What the limits cut from the items of one file.
 
     Attributes:
@@ -74,7 +74,7 @@ class Cut(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Computed(Fact):
+class Computed:
     """On what the run was computed, and what it took.
 
     Attributes:
@@ -97,7 +97,7 @@ class Computed(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class NormalisationRow(Fact):
+class NormalisationRow:
     """The test file under one normalisation, by the final model and by the base.
 
     Attributes:
@@ -119,7 +119,7 @@ class NormalisationRow(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterRefit(Fact):
+class AdapterRefit:
     """One refit, from the initial weights on all labels learnt so far.
 
     Attributes:
@@ -152,7 +152,7 @@ class AdapterRefit(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch(Fact):
+class Epoch:
     """The certificates between two renewals of the features; they are never summed across.
 
     Attributes:
@@ -169,7 +169,7 @@ class Epoch(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageModel(Fact):
+class LanguageModel:
     """The language model that a run adapted.
 
     Attributes:

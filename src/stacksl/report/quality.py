@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stacksl.report.codec import Fact, Named
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name with a value (a version, a fingerprint, a count by reason)."""
+
+    name: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult(Fact):
+class TestResult:
     """The final model on a test file.
 
     Attributes:
@@ -41,7 +47,7 @@ class TestResult(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditResult(Fact):
+class AuditResult:
     """The final model on items drawn uniformly, paid for, and kept out of training.
 
     Attributes:
@@ -77,15 +83,15 @@ class AuditResult(Fact):
     passed_over: float = 0.0
     trained_on: int = 0
     number: int = 1
-    learnt: int | None = None
+    learnt: int = 0
     shown_before: bool = False
-    shown_at: int | None = None
+    shown_at: int = 0
     accuracy_now: float | None = None
     interval_now: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint(Fact):
+class CurvePoint:
     """Accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
 
     labels: int
@@ -95,7 +101,7 @@ class CurvePoint(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRow(Fact):
+class ClassRow:
     """One class: labels bought, and how the final model does on the test file or the audit.
 
     Attributes:
@@ -116,7 +122,7 @@ class ClassRow(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Confusion(Fact):
+class Confusion:
     """`count` items of class `gold` that the final model called `predicted`."""
 
     gold: str
@@ -125,7 +131,7 @@ class Confusion(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationBin(Fact):
+class CalibrationBin:
     """Items in one bin of confidence: mean confidence, accuracy, how many."""
 
     confidence: float
@@ -134,7 +140,7 @@ class CalibrationBin(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration(Fact):
+class Calibration:
     """How well the final model's probabilities agree with its accuracy.
 
     Attributes:
@@ -151,7 +157,7 @@ class Calibration(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledShare(Fact):
+class LabelledShare:
     """The share of the rest that the model can label at an accuracy of `wanted`.
 
     Attributes:
@@ -171,7 +177,7 @@ class LabelledShare(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassTotal(Fact):
+class ClassTotal:
     """How many of the run's items a class has.
 
     Attributes:
@@ -190,7 +196,7 @@ class ClassTotal(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class OwnItems(Fact):
+class OwnItems:
     """What the final model's answers to the run's own items are worth.
 
     Attributes:
@@ -209,7 +215,7 @@ class OwnItems(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Gain(Fact):
+class Gain:
     """What `more` labels are estimated to add to the accuracy, as a share, with a 90 % interval.
 
     `value` is None where it cannot be estimated, and `reason` says why.
@@ -223,7 +229,7 @@ class Gain(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement(Fact):
+class Agreement:
     """Two annotators on the same rows, neither knowing the other's answer.
 
     Attributes:
@@ -239,7 +245,7 @@ class Agreement(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Cost(Fact):
+class Cost:
     """What one labeler answered, and for how much (micro-units; None where no price was given)."""
 
     labeler: str
@@ -248,7 +254,7 @@ class Cost(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetChange(Fact):
+class BudgetChange:
     """A recorded change of the budget: after how many rounds, to how many labels and money."""
 
     rounds: int
@@ -257,7 +263,7 @@ class BudgetChange(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Disagreement(Fact):
+class Disagreement:
     """An item on which two annotators disagreed: its id, an excerpt, and (who, answer) of each."""
 
     item: str
@@ -266,7 +272,7 @@ class Disagreement(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Differing(Fact):
+class Differing:
     """An annotator who agrees with a prediction far less than the others do, on training rows.
 
     Attributes:
@@ -293,7 +299,7 @@ class Differing(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class Asking(Fact):
+class Asking:
     """The answers, those of the audit included.
 
     Attributes:

@@ -1,18 +1,11 @@
-"""Numbers as people write them, and the sentences that the page and the model card share."""
+"""Numbers as people write them, and text of the data made harmless."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stacksl.report.facts import Contested, Facts
-    from stacksl.report.quality import AuditResult, CurvePoint, TestResult
-
 
 MICRO = 1_000_000
-BLIND_GATES = frozenset({"always", "first", "random", "uniform"})
 # C0 and C1 controls but tab and newline, and lone surrogates: HTML and UTF-8 have no place for them
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -116,15 +109,7 @@ def money(micro: int, currency: str = "$") -> str:
     return f"{'-' if micro < 0 else ''}{currency}{whole:,}.{decimals}"
 
 
-def cost(facts: Facts) -> str:
-    """What the labels cost; empty where no price was given."""
-    budget = facts.budget
-    if budget.spent_money is None:
-        return ""
-    return money(budget.spent_money, budget.currency)
-
-
-def interval(low: float, high: float, digits: int = 1) -> str:
+def interval(low: float | None, high: float | None, digits: int = 1) -> str:
     """A 95 % interval in words.
 
     >>> interval(0.8649, 0.8881)
@@ -133,154 +118,23 @@ def interval(low: float, high: float, digits: int = 1) -> str:
     return f"{percent(low, digits)} to {percent(high, digits)}"
 
 
-def bought(facts: Facts) -> str:
-    """The first sentence: how many labels were bought, of how many items, for how much."""
-    budget = facts.budget
-    if budget.rounds == 0 and budget.spent == 0:
-        return f"Nothing has been asked yet; {plural(budget.left, 'label')} can be bought."
-    if budget.spent == 0:
-        seen = plural(budget.rounds, "item")
-        return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
-    price = f" for {cost(facts)}" if cost(facts) else ""
-    sentence = (
-        f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')} bought{price}"
-    )
-    parts = {
-        "to learn from": budget.asked,
-        "for the audit, random items that only measure the final model": budget.audit,
-    }
-    named = [f"{count(n)} {what}" for what, n in parts.items() if n]
-    sentence += f": {'; '.join(named)}" if len(named) > 1 else ""
-    waiting = budget.open
-    return f"{sentence}; {plural(waiting, 'answer')} still out." if waiting > 0 else f"{sentence}."
+def duration(seconds: float | None) -> str:
+    """A time, in the unit that reads best; a dash where there is none.
+
+    >>> duration(0.0421), duration(7.25), duration(754), duration(9000), duration(None)
+    ('0.0421 s', '7.25 s', '12 min 34 s', '2 h 30 min', '–')
+    """
+    if seconds is None or seconds < 60:
+        return "–" if seconds is None else f"{number(seconds)} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, left = divmod(minutes, 60)
+    return f"{count(hours)} h {left} min" if hours else f"{minutes} min {rest} s"
 
 
-def outcome(facts: Facts) -> str:
-    """The accuracy with its interval, or that it is not known; then the sentences on labels."""
-    said = [] if facts.audit is None else [_audited(facts.audit)]
-    said += [] if facts.test is None else [_tested(facts.test)]
-    return " ".join([" ".join(said) or facts.no_test, facts.stopped]).strip()
+def memory(size: int) -> str:
+    """A number of bytes in MiB, or in GiB from one on.
 
-
-def _audited(audit: AuditResult) -> str:
-    wide = f"95% interval {interval(audit.low, audit.high)}"
-    items = plural(audit.n, "audited item")
-    if audit.accuracy is None:
-        return f"Its accuracy on new items is not known: none of {items} has a clear answer."
-    subject = "The final model answers"
-    if audit.trained_on:
-        subject = "Before it was trained on the audit's labels, too, the final model answered"
-    if not audit.unknown:
-        end = "" if audit.trained_on else ", none of which it was trained on"
-        return f"{subject} {percent(audit.accuracy)} of {items} correctly ({wide}){end}."
-    return (
-        f"{subject} {percent(audit.accuracy)} of the {count(audit.n - audit.unknown)}"
-        f" audited items with a clear answer correctly; with {count(audit.unknown)} of"
-        f" {items} unclear, that is {percent(audit.worst)} at worst and"
-        f" {percent(audit.best)} at best ({wide})."
-    )
-
-
-def _tested(test: TestResult) -> str:
-    return (
-        f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
-        f"correctly (95% interval {interval(test.low, test.high)})."
-    )
-
-
-def measured_on(facts: Facts) -> str:
-    """What the classes were measured on; empty where they were not."""
-    if facts.measured_on == "audit" and facts.audit is not None:
-        return "the audit"
-    return "the test file" if facts.test is not None else ""
-
-
-def half_way(curve: tuple[CurvePoint, ...]) -> str:
-    """What the second half of the labels added; empty with fewer than three points."""
-    if len(curve) < 3 or curve[-1].labels <= 0:
-        return ""
-    last = curve[-1]
-    half = min(curve[:-1], key=lambda point: (abs(2 * point.labels - last.labels), point.labels))
-    points = 100 * (last.accuracy - half.accuracy)
-    gain = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
-    rest = count(last.labels - half.labels)
-    return (
-        f"The first {plural(half.labels, 'label')} gave {percent(half.accuracy)}; "
-        f"the remaining {rest} {gain}."
-    )
-
-
-def asked_note(facts: Facts) -> str:
-    """How to read the accuracy on asked items, which depends on how the gate picks them."""
-    if facts.method.gate in BLIND_GATES:
-        return "On the items it asked about; this gate picks them without looking at them."
-    return (
-        "On the items it asked about, which are the hard ones: this is below the accuracy on all"
-        " items and is no estimate of it."
-    )
-
-
-def contested_meaning(facts: Facts) -> str:
-    """What the list of contested items holds."""
-    if facts.method.mode == "stream":
-        across = (
-            " Scores of different epochs come from different weights, so their order across epochs"
-            " is a hint only."
-        )
-        start = "Where the best rival came closest to the answer, or went past it."
-        return start + across * (facts.language is not None)
-    by = "the scores that ranked the items last" if facts.language else "the final model"
-    return (
-        "Of the items that nobody was asked about, those whose two best answers are closest by"
-        f" {by}. The score is minus the difference of their probabilities: 0 is a tie."
-    )
-
-
-def none_contested(facts: Facts) -> str:
-    """Why the list of contested items is empty."""
-    if facts.method.mode == "pool":
-        return "No item is left with two answers to choose from that nobody was asked about."
-    if not facts.budget.rounds:
-        return "No item has been seen yet."
-    return "No scores were kept to rank the items by."
-
-
-def decisions(facts: Facts) -> str:
-    """What the ledger holds of each decision."""
-    kind = "question" if facts.method.mode == "pool" else "round"
-    return (
-        f"`run.db` records {plural(facts.budget.rounds, 'decision')}, one for each {kind}: the"
-        " choice, the statistic, the threshold and the reason."
-    )
-
-
-def unlabelled(row: Contested) -> str:
-    """Why a contested item has no label."""
-    if not row.asked:
-        return "label not bought"
-    answers = {
-        "none": "answer: none of these",
-        "ambiguous": "answer: ambiguous",
-        "broken": "answer: broken item",
-    }
-    return answers.get(row.said or "", "answer still out")
-
-
-def gate_score_meaning(facts: Facts) -> str:
-    """What the summed gate score says, and what it does not."""
-    return (
-        "Each round's score says by how much the best rival could still beat the answer that was "
-        "given. The sum tells how much doubt a run passed through; it compares runs on the same "
-        f"items with the same features and is no guarantee{_of_newton(facts)}. What can be "
-        "promised comes from an audit on uniformly drawn, paid items kept out of training."
-    )
-
-
-def _of_newton(facts: Facts) -> str:
-    """What its widths promise under labels: nothing."""
-    if facts.method.scorer != "newton":
-        return ""
-    return (
-        ", not even for labels drawn from a softmax of linear scores: the confidence ellipsoid of "
-        "newton may miss the true θ"
-    )
+    >>> memory(599_650_304), memory(9_000_000_000)
+    ('572 MiB', '8.38 GiB')
+    """
+    return f"{number(size / 2**30)} GiB" if size >= 2**30 else f"{number(size / 2**20)} MiB"

@@ -17,7 +17,6 @@ from stacksl.models.audit import Audited
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import calibration_bins, confusions, wilson
 from stacksl.report import facts as f
-from stacksl.report.codec import Named
 from stacksl.report.language import LanguageModel as LanguageFacts
 from stacksl.report.quality import (
     AuditResult,
@@ -27,6 +26,7 @@ from stacksl.report.quality import (
     Confusion,
     CurvePoint,
     Differing,
+    Named,
     TestResult,
 )
 from stacksl.runs.finish.abstention import unnamed, words_on_threshold
@@ -175,7 +175,7 @@ def _method(spec: RunSpec, game: Game, features: FeatureMap) -> f.Method:
     )
 
 
-def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit | None:
+def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit:
     if not spec.settings.refit:
         return f.Refit("The last online state is the final model, as the preset asks.", False)
     if trainer.head is None:

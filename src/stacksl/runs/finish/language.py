@@ -18,7 +18,7 @@ from stacksl.models.adapted import AdaptedModel
 from stacksl.models.evaluation import Evaluation, Point, Tested
 from stacksl.models.metrics import wilson
 from stacksl.report import language as f
-from stacksl.report.codec import Named
+from stacksl.report.quality import Named
 from stacksl.runs.finish.adapter import stream_epochs, training_of, uncovered
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.spec import RunSpec

@@ -18,9 +18,8 @@ from stacksl.ledger.purchases import Answer
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labelled_share
-from stacksl.report.codec import Named
 from stacksl.report.facts import Contested
-from stacksl.report.quality import ClassTotal, Disagreement, Gain, OwnItems
+from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnItems
 from stacksl.runs.finish import rounds
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role

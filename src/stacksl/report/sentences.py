@@ -1,0 +1,528 @@
+"""The sentences and named values that the page and the model card share."""
+
+from __future__ import annotations
+
+import shlex
+
+from stacksl.report.facts import Contested, Facts, Refit
+from stacksl.report.language import AdapterRefit, Cut, Epoch, LanguageModel, NormalisationRow
+from stacksl.report.quality import (
+    AuditResult,
+    ClassTotal,
+    CurvePoint,
+    Gain,
+    LabelledShare,
+    Named,
+    OwnItems,
+)
+from stacksl.report.wording import (
+    count,
+    duration,
+    interval,
+    memory,
+    money,
+    number,
+    percent,
+    plural,
+)
+
+BLIND_GATES = frozenset({"always", "first", "random", "uniform"})
+OF_NEWTON = (
+    ", not even for labels drawn from a softmax of linear scores: the confidence ellipsoid of "
+    "newton may miss the true θ"
+)
+
+
+def cost(facts: Facts) -> str:
+    """What the labels cost; empty where no price was given."""
+    spent = facts.budget.spent_money
+    return "" if spent is None else money(spent, facts.budget.currency)
+
+
+def bought(facts: Facts) -> str:
+    """The first sentence: how many labels were bought, of how many items, for how much."""
+    budget = facts.budget
+    if budget.spent == 0:
+        seen = plural(budget.rounds, "item")
+        return f"No label was bought: {seen} passed and {count(budget.left)} labels are left."
+    price = "" if budget.spent_money is None else f" for {cost(facts)}"
+    sentence = (
+        f"{plural(budget.spent, 'label')} of {plural(facts.data.items, 'item')} bought{price}"
+    )
+    parts = {
+        "to learn from": budget.asked,
+        "for the audit, random items that only measure the final model": budget.audit,
+    }
+    named = [f"{count(n)} {what}" for what, n in parts.items() if n]
+    sentence += f": {'; '.join(named)}" if len(named) > 1 else ""
+    return f"{sentence}."
+
+
+def outcome(facts: Facts) -> str:
+    """The accuracy with its interval, or that it is not known; then the sentences on labels."""
+    said = [] if facts.audit is None else [_audited(facts.audit)]
+    if (test := facts.test) is not None:
+        said.append(
+            f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
+            f"correctly (95% interval {interval(test.low, test.high)})."
+        )
+    return " ".join([" ".join(said) or facts.no_test, facts.stopped]).strip()
+
+
+def _audited(audit: AuditResult) -> str:
+    wide = f"95% interval {interval(audit.low, audit.high)}"
+    items = plural(audit.n, "audited item")
+    if audit.accuracy is None:
+        return f"Its accuracy on new items is not known: none of {items} has a clear answer."
+    subject = "The final model answers"
+    if audit.trained_on:
+        subject = "Before it was trained on the audit's labels, too, the final model answered"
+    if not audit.unknown:
+        end = "" if audit.trained_on else ", none of which it was trained on"
+        return f"{subject} {percent(audit.accuracy)} of {items} correctly ({wide}){end}."
+    return (
+        f"{subject} {percent(audit.accuracy)} of the {count(audit.n - audit.unknown)}"
+        f" audited items with a clear answer correctly; with {count(audit.unknown)} of"
+        f" {items} unclear, that is {percent(audit.worst)} at worst and"
+        f" {percent(audit.best)} at best ({wide})."
+    )
+
+
+def measured_on(facts: Facts) -> str:
+    """What the classes were measured on; empty where they were not."""
+    if facts.measured_on == "audit" and facts.audit is not None:
+        return "the audit"
+    return "the test file" if facts.test is not None else ""
+
+
+def half_way(curve: tuple[CurvePoint, ...]) -> str:
+    """What the second half of the labels added; empty with fewer than three points."""
+    if len(curve) < 3 or curve[-1].labels <= 0:
+        return ""
+    last = curve[-1]
+    half = min(curve[:-1], key=lambda point: (abs(2 * point.labels - last.labels), point.labels))
+    points = 100 * (last.accuracy - half.accuracy)
+    gain = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
+    rest = count(last.labels - half.labels)
+    return (
+        f"The first {plural(half.labels, 'label')} gave {percent(half.accuracy)}; "
+        f"the remaining {rest} {gain}."
+    )
+
+
+def asked_note(facts: Facts) -> str:
+    """How to read the accuracy on asked items, which depends on how the gate picks them."""
+    if facts.method.gate in BLIND_GATES:
+        return "On the items it asked about; this gate picks them without looking at them."
+    return (
+        "On the items it asked about, which are the hard ones: this is below the accuracy on all"
+        " items and is no estimate of it."
+    )
+
+
+def contested_meaning(facts: Facts) -> str:
+    """What the list of contested items holds."""
+    if facts.method.mode == "stream":
+        across = (
+            " Scores of different epochs come from different weights, so their order across epochs"
+            " is a hint only."
+        )
+        start = "Where the best rival came closest to the answer, or went past it."
+        return start + across * (facts.language is not None)
+    by = "the scores that ranked the items last" if facts.language else "the final model"
+    return (
+        "Of the items that nobody was asked about, those whose two best answers are closest by"
+        f" {by}. The score is minus the difference of their probabilities: 0 is a tie."
+    )
+
+
+def none_contested(facts: Facts) -> str:
+    """Why the list of contested items is empty."""
+    if facts.method.mode == "pool":
+        return "No item is left with two answers to choose from that nobody was asked about."
+    return "No scores were kept to rank the items by."
+
+
+def decisions(facts: Facts) -> str:
+    """What the ledger holds of each decision."""
+    kind = "question" if facts.method.mode == "pool" else "round"
+    return (
+        f"`run.db` records {plural(facts.budget.rounds, 'decision')}, one for each {kind}: the"
+        " choice, the statistic, the threshold and the reason."
+    )
+
+
+def unlabelled(row: Contested) -> str:
+    """Why a contested item has no label."""
+    if not row.asked:
+        return "label not bought"
+    return {
+        "label": "answer not learnt",
+        "none": "answer: none of these",
+        "ambiguous": "answer: ambiguous",
+        "broken": "answer: broken item",
+    }.get(row.said or "", "not answered")
+
+
+def gate_score_meaning(facts: Facts) -> str:
+    """What the summed gate score says, and what it does not; the widths of newton promise less."""
+    newton = facts.method.scorer == "newton"
+    return (
+        "Each round's score says by how much the best rival could still beat the answer that was "
+        "given. The sum tells how much doubt a run passed through; it compares runs on the same "
+        f"items with the same features and is no guarantee{OF_NEWTON * newton}. What can be "
+        "promised comes from an audit on uniformly drawn, paid items kept out of training."
+    )
+
+
+# The audit and the answers ------------------------------------------------------------------------
+
+MEANING = (
+    "The audit's items were drawn uniformly from the pool, and nothing was selected or trained on "
+    "them. The interval speaks of new items from the same source: over many audits, 95 of 100 such "
+    "intervals hold the accuracy there."
+)
+
+
+def audit_rows(audit: AuditResult) -> list[Named]:
+    """The audit in numbers."""
+    known = audit.n - audit.unknown
+    rows = [
+        Named("Items of the audit", count(audit.n)),
+        Named("Right", f"{count(audit.correct)} of {count(known)}"),
+        Named("Audited accuracy", percent(audit.accuracy, 2)),
+        Named("95% interval (Wilson)", interval(audit.low, audit.high, 2)),
+    ]
+    if audit.none_of_these:
+        rows.append(Named("None of the candidates, counted as wrong", count(audit.none_of_these)))
+    if audit.unknown:
+        rows.append(Named("Ambiguous, broken or unanswered", count(audit.unknown)))
+        rows.append(Named("Worst to best case", interval(audit.worst, audit.best, 2)))
+    return rows
+
+
+def notes(facts: Facts) -> list[str]:
+    """Sentences needed to read the audited accuracy."""
+    audit = facts.audit
+    if audit is None:
+        return []
+    found = [MEANING]
+    if audit.unknown:
+        found.append(
+            "The interval reaches from the low end of the worst case to the high end of the best."
+        )
+    if share := audit.passed_over:
+        whole = interval((1 - share) * audit.low, (1 - share) * audit.high + share)
+        found.append(
+            f"This audit was drawn when {percent(share)} of the items had been bought already, and"
+            " says nothing of those. The accuracy above is that on items like those left; on all"
+            f" items of the source the interval is {whole}."
+        )
+    if audit.shown_before:
+        found.append(
+            "This audit was shown before, when the model had learnt"
+            f" {plural(audit.shown_at, 'label')} (now it has learnt {count(audit.learnt)}), and no"
+            " new one was drawn since. None of its answers was trained on; but whoever goes on"
+            " until an audit pleases will find it a little too high."
+        )
+    if audit.interval_now is not None:
+        changed = "not known" if audit.accuracy_now is None else percent(audit.accuracy_now, 2)
+        found.append(
+            "Answers of the audit were corrected or set aside after it was first shown. The"
+            f" accuracy above is by the answers before; with them changed it is {changed} (95%"
+            f" interval {interval(*audit.interval_now, 2)})."
+        )
+    if audit.trained_on:
+        found.append(
+            f"The saved model was also trained on the audit's {plural(audit.trained_on, 'label')};"
+            " the accuracy above is of the model before."
+        )
+    return found
+
+
+def answer_rows(facts: Facts) -> list[Named]:
+    """The answers by kind, each with its share of all; there is one at least."""
+    asking, total = facts.asking, facts.asking.answers
+    kinds = (
+        ("A candidate", asking.labels),
+        ("None of these", asking.none_of_these),
+        ("Ambiguous", asking.ambiguous),
+        ("Broken item", asking.broken),
+    )
+    rows = [Named(name, f"{count(n)} ({percent(n / total)})") for name, n in kinds]
+    if asking.disputes:
+        rows.append(Named("Conflicting or late, not charged", count(asking.disputes)))
+    if (found := asking.agreement) is not None:
+        kappa = "not defined" if found.kappa is None else number(found.kappa, 2)
+        agreed = f"{percent(found.agreed / found.n)} of {plural(found.n, 'row')}"
+        rows.append(Named("Two annotators agreed", f"{agreed}, Cohen's κ = {kappa}"))
+    return rows + [Named(f"{each.name} differs", each.sentence) for each in asking.differing]
+
+
+def labeler_rows(facts: Facts) -> list[Named]:
+    """Each labeler's answers and what they cost."""
+    return [
+        Named(row.labeler, f"{plural(row.answers, 'answer')}{_paid(facts, row.money)}")
+        for row in facts.asking.costs
+    ]
+
+
+def _paid(facts: Facts, micro: int | None) -> str:
+    """An amount after a comma; nothing where labels have no price."""
+    return "" if micro is None else f", {money(micro, facts.budget.currency)}"
+
+
+def change_rows(facts: Facts) -> list[Named]:
+    """What changed on the way, in the order it did: the budget, and the classes."""
+    found = [
+        (row.rounds, f"a budget of {plural(row.labels, 'label')}{_paid(facts, row.money)}")
+        for row in facts.asking.changes
+    ]
+    for rounds, classes in facts.asking.added:
+        found.append((rounds, f"one class more: {plural(classes, 'class', 'classes')}"))
+    found.sort(key=lambda change: change[0])
+    kind = "question" if facts.method.mode == "pool" else "round"
+    return [Named(f"After {plural(rounds, kind)}", what) for rounds, what in found]
+
+
+def compared(refit: Refit) -> str:
+    """What made the final model besides the labels, and what else was tried; empty if nothing."""
+    if not refit.made_by:
+        return ""
+    what = {
+        "plain": "The labels bought alone make the final model.",
+        "names": "The names of the classes took part in the final model.",
+        "names and graph": (
+            "The names of the classes and the unlabelled rest of the pool took part in the final"
+            " model."
+        ),
+    }[refit.made_by]
+    if not refit.compared:
+        return what
+    tried = ", ".join(f"{name} {percent(accuracy)}" for name, accuracy in refit.compared)
+    return (
+        f"{what} Three-fold cross-validated accuracy on the labels bought, each counted as often as"
+        f" it is an item's nearest label, which decided: {tried}. These levels only compare: they"
+        " are no accuracy on new items, which may be easier or harder than the items bought."
+    )
+
+
+# Labels, items, and what to do next ---------------------------------------------------------------
+
+SOURCES = {
+    "audit": "the audit",
+    "test": "the test file",
+    "bought": "the last labels bought, which may be harder than new items,",
+}
+
+
+def uses(facts: Facts) -> list[tuple[str, str, str]]:
+    """(count, name, meaning) of each use of the labels spent; the counts add up to them."""
+    budget = facts.budget
+    found = [
+        (budget.answered, "learnt", "the model was trained on them"),
+        (budget.unlearnt, "second answers", "to compare people, or on erased items; not learnt"),
+        (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
+        (budget.aside, "set aside", "answers of people who are set aside; charged"),
+        (budget.open, "still out", "asked and not yet answered"),
+        (budget.audit, "audit", "never learnt; measure the final model"),
+    ]
+    return [(count(n), name, meaning) for n, name, meaning in found if n]
+
+
+def share_words(share: LabelledShare, own: OwnItems) -> str:
+    """What share of the rest can be labelled at the accuracy wanted, or why that is not known."""
+    if not own.source:
+        return "cannot be estimated without an audit or a test file"
+    kind = "audited items" if own.source == "audit" else "test items"
+    judged = f"{count(own.measured)} {kind}"
+    if own.measured < share.needed:
+        return f"cannot be estimated from {judged}; needs at least {share.needed}"
+    if share.share is None:
+        return f"cannot be estimated: no threshold passed the test on {judged}"
+    return (
+        f"{percent(share.share, 0)} ({plural(round(share.share * own.rest), 'item')}), where its"
+        f" probability is at least {share.threshold:.3f}; {count(share.correct)} of"
+        f" {count(share.n)} {kind} there are right"
+    )
+
+
+def gain_words(gain: Gain) -> str:
+    """What more labels would add, or why it cannot be estimated."""
+    if gain.value is None or gain.low is None or gain.high is None:
+        return (
+            f"What {gain.more} more training labels would add cannot be estimated: {gain.reason}."
+        )
+    value, low, high = (f"{100 * each:.1f}" for each in (gain.value, gain.low, gain.high))
+    return (
+        f"{gain.more} more training labels would add some {value} points of accuracy"
+        f" (90% interval {low} to {high})."
+    )
+
+
+def total_words(row: ClassTotal) -> str:
+    """A class's corrected number of items with its interval; a dash where nothing was measured."""
+    if row.total is None or row.low is None or row.high is None:
+        return "–"
+    return f"{count(round(row.total))} ({count(round(row.low))} to {count(round(row.high))})"
+
+
+def commands(facts: Facts) -> list[tuple[str, str]]:
+    """(what for, command) of the next steps; each is run in the folder that holds the run's."""
+    run, budget = shlex.quote(facts.run), facts.budget
+    found = [("Label the items without an answer", f"stacksl predict {run} --own --out labels.csv")]
+    found.append(("Label new items", f"stacksl predict {run} new.csv --out labelled.csv"))
+    if facts.asking.disagreements:
+        found.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
+    if facts.data.roles:
+        found.append(("Buy 100 more", f"stacksl change {run} --budget {budget.labels + 100}"))
+    if facts.audit and not facts.audit.trained_on and not facts.language:
+        found.append(("Train on the audit as well", f"stacksl refit {run} --with-audit"))
+    found.append(("Forward this page without texts", f"stacksl report {run} --no-text"))
+    return found
+
+
+# An adapted language model ------------------------------------------------------------------------
+
+STEERED = (
+    "While labels were bought, a head on the model’s own states, learnt after every label, added "
+    "to the model’s scores; it steered the purchases and is not part of the model."
+)
+RANKED = (
+    "Items were ranked by the model’s own scores: the base’s until a refit, then the last refit’s."
+)
+DRAWN = (
+    " Before that, labels that choose how its scores are made were drawn at random, if too few"
+    " were owned."
+)
+PROMISE = (
+    "Each refit moves the model and with it the features, so scores begin anew with each epoch "
+    "and are never summed across epochs. They are calibrated, not valid: they say how contested "
+    "an answer was for the model of that epoch, and bound nothing."
+)
+
+
+def steered(facts: Facts) -> str:
+    """What decided the purchases; empty where they were drawn."""
+    if facts.method.mode == "stream":
+        return STEERED
+    if facts.method.gate == "random":
+        return ""
+    chosen = any((row.name, row.value) == ("normalisation", "auto") for row in facts.settings)
+    return RANKED + DRAWN * chosen
+
+
+def licence(model: LanguageModel) -> str:
+    """The licence of the base model, or that it is not known."""
+    named = model.base.licence
+    if named is None:
+        return (
+            f"The base model {model.base.name} names no licence in its folder; find out what holds"
+            " for it, since the same holds for what is made from it."
+        )
+    return (
+        f"The licence of the base model {model.base.name} is {named}; it holds for what is made"
+        " from it, too."
+    )
+
+
+def base_of(facts: Facts) -> NormalisationRow | None:
+    """The test results by the run's own normalisation, the base's beside the final model's."""
+    rows = facts.language.normalisations if facts.language else ()
+    return next((row for row in rows if row.own), None)
+
+
+def change_of_base(facts: Facts) -> str:
+    """What all labels together added to the base model's accuracy; empty where that is unknown."""
+    row = base_of(facts)
+    if row is None:
+        return ""
+    points = 100 * (row.accuracy - row.base_accuracy)
+    moved = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
+    learnt = facts.language.refits[-1].labels if facts.language and facts.language.refits else 0
+    start = f"Without a label the base model answers {percent(row.base_accuracy)} correctly"
+    return f"{start}; {plural(learnt, 'label')} {moved}." if learnt else f"{start}."
+
+
+def model_rows(model: LanguageModel) -> tuple[Named, ...]:
+    """The base, the adapter, how items are presented to it and on what it was computed."""
+    base, scoring, computed = model.base, model.scoring, model.computed
+    prompt, option, positions = scoring.max_len_prompt, scoring.max_len_choice, scoring.positions
+    rows = (
+        ("Base model", base.name),
+        ("Read from", base.source),
+        ("Revision", base.revision or "none recorded"),
+        ("Licence", base.licence or "not stated"),
+        ("Parameters", count(base.parameters)),
+        ("Trained by a refit", f"{count(model.trained)} (a LoRA adapter)"),
+        ("Protocol", scoring.protocol),
+        ("Chat form", "the base tokenizer's" if scoring.chat else "none"),
+        ("Normalisation", scoring.normalisation),
+        ("Premise of pmi", scoring.pmi_context),
+        ("Temperature", number(scoring.temperature, 4)),
+        ("Tokens of a prompt, at most", count(prompt) if prompt else "as many as the model takes"),
+        ("Tokens of an option, at most", count(option) if option else "no limit"),
+        ("Positions of the model", count(positions) if positions else "not stated"),
+        *((f"Cut of the {cut.where}", _cut(cut)) for cut in model.cuts),
+        ("Device and dtype", f"{computed.device}, {computed.dtype}"),
+        ("Scoring path", computed.path),
+        ("Processes and threads", f"{count(computed.processes)}, {count(computed.threads)} each"),
+    )
+    return tuple(Named(name, value) for name, value in rows)
+
+
+def _cut(cut: Cut) -> str:
+    lost = f", {count(cut.lost)} without a candidate's text" if cut.lost else ""
+    if not (cut.prompts or cut.options):
+        return f"nothing, of {plural(cut.items, 'item')}{lost}"
+    return (
+        f"{plural(cut.prompts, 'prompt')} lost their start, {plural(cut.options, 'option')} their"
+        f" end, of {plural(cut.items, 'item')}{lost}"
+    )
+
+
+def effort_rows(model: LanguageModel, learnt: int) -> tuple[Named, ...]:
+    """The memory and the time that a language model took to learn `learnt` labels."""
+    computed = model.computed
+    where = "of tensors on the GPU" if computed.on_device else "of the process"
+    rows = [Named(f"Peak memory {where}", memory(computed.peak_memory))]
+    spans = [("Training, all refits", "Training", sum(refit.seconds for refit in model.refits))]
+    if computed.seconds is not None:
+        spans.append(("The run, start to end", "The run", computed.seconds))
+    for whole, what, seconds in spans:
+        rows.append(Named(whole, duration(seconds)))
+        rows.append(Named(f"{what}, a label bought", per_label(seconds, learnt)))
+    return tuple(rows)
+
+
+def per_label(seconds: float, labels: int) -> str:
+    """A time for each of the labels learnt; a dash where there is none."""
+    return duration(seconds / labels if labels else None)
+
+
+def normalisation_words(row: NormalisationRow) -> str:
+    """One normalisation's result as a line: the final model, then the base."""
+    return (
+        f"{percent(row.accuracy)} ({interval(row.low, row.high)}), "
+        f"macro F1 {percent(row.macro_f1)}; base "
+        f"{percent(row.base_accuracy)} ({interval(row.base_low, row.base_high)}), "
+        f"macro F1 {percent(row.base_macro_f1)}"
+    )
+
+
+def refit_words(refit: AdapterRefit) -> str:
+    """One refit as a line."""
+    tested = "" if refit.accuracy is None else f"test accuracy {percent(refit.accuracy)}; "
+    return (
+        f"{tested}loss {number(refit.loss)}, KL {number(refit.kl)}, {percent(refit.clipped)} "
+        f"clipped; {duration(refit.seconds)}, {per_label(refit.seconds, refit.labels)} a label"
+    )
+
+
+def epoch_words(epoch: Epoch) -> str:
+    """One epoch's certificates as a line."""
+    seen = f"{plural(epoch.rounds, 'round')}, {count(epoch.asked)} asked"
+    if epoch.gate_score is None:
+        return seen
+    score, asked = number(epoch.gate_score, 4), number(epoch.gate_score_asked, 4)
+    return f"{seen}; gate score {score}, {asked} of it on asked ones"
