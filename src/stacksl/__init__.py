@@ -16,13 +16,11 @@ from stacksl.version import __version__
 
 if TYPE_CHECKING:
     from stacksl.api import Run, list_runs, prepare, run
-    from stacksl.api.classifier import BudgetedClassifier
     from stacksl.errors import StackslError
     from stacksl.runs.settings.fields import Settings
     from stacksl.types import Item, Label
 
 __all__ = [
-    "BudgetedClassifier",
     "Item",
     "Label",
     "Run",
@@ -35,7 +33,6 @@ __all__ = [
 ]
 
 _HOME = {
-    "BudgetedClassifier": "stacksl.api.classifier",
     "Item": "stacksl.types",
     "Label": "stacksl.types",
     "Run": "stacksl.api",

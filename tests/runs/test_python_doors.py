@@ -137,28 +137,6 @@ def test_labels_of_another_number_are_refused() -> None:
         run(TEXTS, LABELS[:3])
 
 
-def test_the_classifier_reads_bought_labels_alone() -> None:
-    model = stacksl.BudgetedClassifier(20, random_state=0).fit(ROWS, LABELS)
-    assert (model.predict(ROWS) == LABELS).mean() > 0.9
-    assert len(set(model.bought_)) == 20
-    other = np.array(LABELS)
-    rest = np.setdiff1d(np.arange(90), model.bought_)
-    other[rest] = np.roll(other[rest], 1)
-    again = stacksl.BudgetedClassifier(20, random_state=0).fit(ROWS, other)
-    assert np.array_equal(again.bought_, model.bought_)
-    assert np.array_equal(again.predict_proba(ROWS), model.predict_proba(ROWS))
-
-
-@pytest.mark.parametrize("budget", [0.1, pytest.param("all", marks=pytest.mark.slow)])
-def test_scikit_learn_accepts_the_classifier(budget: Any) -> None:
-    from sklearn.utils.estimator_checks import check_estimator
-
-    found = check_estimator(stacksl.BudgetedClassifier(budget), on_skip=None, on_fail=None)
-    failed = {each["check_name"] for each in found if each["status"] == "failed"}
-    assert failed == set()
-    assert sum(each["status"] == "passed" for each in found) > 40
-
-
 @pytest.mark.parametrize(
     "items",
     [

@@ -18,13 +18,13 @@ from stacksl.report.html import data_card
 from stacksl.telemetry import refuse_telemetry
 
 if TYPE_CHECKING:
-    from stacksl.api.reading import StoredRun
+    from stacksl.api.stored import Run
 
 PAIR = ("prompt", "chosen", "rejected", "item", "labeler", "time", "price", "purpose")
 _SAVED = ("dataset_dict.json",)  # what shows that a folder is a data set
 
 
-def write_labels(run: StoredRun, path: Path, *, names: bool = False) -> int:
+def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
     """Write the bought answers; how many purchases of the audit of a run that goes on are left out.
 
     Args:
@@ -51,7 +51,7 @@ def write_labels(run: StoredRun, path: Path, *, names: bool = False) -> int:
     return found.left_out
 
 
-def write_pairs(run: StoredRun, path: Path, *, names: bool = False) -> int:
+def write_pairs(run: Run, path: Path, *, names: bool = False) -> int:
     """Write the answers that train as pairs for DPO, in TRL's format with an explicit prompt.
 
     A chosen option makes a pair with each other option of its item. Answers that measure the

@@ -16,7 +16,7 @@ from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
 if TYPE_CHECKING:
-    from stacksl.api.reading import StoredRun
+    from stacksl.api.stored import Run
 
 COLUMNS = ("item", "text", "label", "said", "labeler", "time", "price", "purpose", "set_aside")
 ADDED = ("label", "confidence", "source")
@@ -39,7 +39,7 @@ class Labelled:
     left_out: int = 0
 
 
-def label_file(run: StoredRun, path: str | Path, dataset: Dataset, progress: Progress) -> Labelled:
+def label_file(run: Run, path: str | Path, dataset: Dataset, progress: Progress) -> Labelled:
     """The rows of the file `path`, read as `dataset`, each with what the run's model says of it.
 
     To its columns are added `label`, `confidence` (the label's probability), `source` (`model`),
@@ -50,7 +50,7 @@ def label_file(run: StoredRun, path: str | Path, dataset: Dataset, progress: Pro
     return _labelled(columns, rows, _by_model(run, [i for _, i in rows if i is not None], progress))
 
 
-def label_own(run: StoredRun, progress: Progress) -> Labelled:
+def label_own(run: Run, progress: Progress) -> Labelled:
     """The rows of the run's own files, with people's answers where there are some.
 
     The `source` is `human` or `model`. An answer that names no class leaves the label empty, with
@@ -100,7 +100,7 @@ class Answers:
     spec: RunSpec
 
 
-def bought_answers(run: StoredRun, *, names: bool) -> Answers:
+def bought_answers(run: Run, *, names: bool) -> Answers:
     """The answers of a run that may be shown, people by number or by `names`."""
     from stacksl.runs.storage.anchors import sealed
 
@@ -180,7 +180,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     return tuple(columns), found
 
 
-def _human(run: StoredRun, spec: RunSpec) -> dict[str, dict[str, Any]]:
+def _human(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     """What people said of each item that was bought or owned, but those who are set aside."""
     items = {item.id: item for item in spec.dataset.items}
 
@@ -200,9 +200,7 @@ def _human(run: StoredRun, spec: RunSpec) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _by_model(
-    run: StoredRun, items: Sequence[Item], progress: Progress
-) -> dict[str, dict[str, Any]]:
+def _by_model(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
     said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
     return {row["id"]: _said(row) for row in said}

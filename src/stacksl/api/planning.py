@@ -8,18 +8,19 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api import checks
 from stacksl.api.stored import Run
+from stacksl.core.gates.registry import GATES, require_ranking
 from stacksl.data import Dataset, as_written
 from stacksl.errors import SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
+from stacksl.models.audit import audit_size
 from stacksl.runs.items import intake
 from stacksl.runs.items.reading import given_classes, load_owned, load_test, named_columns
 from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
 from stacksl.runs.items.spool import STDIN, as_stream, spooled
 from stacksl.runs.items.stored import stamps_of
-from stacksl.runs.settings.budget import parse_budget
+from stacksl.runs.settings.budget import parse_budget, parse_until, time_limit
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.spec import RunSpec
@@ -155,11 +156,13 @@ def prepare(
     resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     source, test_source = _sources(data, test, resolved.settings)
     if copied := isinstance(data, RunSpec):
-        checks.taken(resolved, data)
-    checks.source(resolved.settings, stdin=_is(data, STDIN), file=copied or _path(data) is not None)
+        _expect_same_reading(resolved, data)
+    _expect_source(
+        resolved.settings, stdin=_is(data, STDIN), file=copied or _path(data) is not None
+    )
     sources = _read_sources(data, answers, test, resolved.settings, classes)
     dataset, rounds = sources.pool, _rounds(sources)
-    checks.rows(resolved.settings, rows, sources)
+    _expect_rows(resolved.settings, rows, sources)
     if not resolved.settings.adapts:  # refused early
         wanted = resolved.settings
         make_features(wanted.features, classes=dataset.classes)
@@ -170,10 +173,15 @@ def prepare(
         resolved = intake.for_file(resolved, dataset, budget.labels)
     if labeler is None:
         check_labeler(resolved.settings, sources)
-    checks.pool(resolved.settings, dataset, budget.labels)
-    sources = replace(sources, said=checks.said(resolved.settings, sources))
-    audit = checks.audit(resolved.settings, budget.labels, sources.test is not None, rounds)
-    checks.until(resolved.settings, dataset)
+    _expect_playable(resolved.settings, dataset, budget.labels)
+    sources = replace(sources, said=_model_labels(resolved.settings, sources))
+    audit = audit_size(
+        budget.labels,
+        asked_for=resolved.settings.audit,
+        tested=sources.test is not None,
+        items=rounds,
+    )
+    _expect_forecast(resolved.settings, dataset)
     folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
     place, test_data = _absolute(source) or "", _absolute(test_source)
     spec = RunSpec(RunFolder(folder), resolved, sources, budget, place, test_data, audit)
@@ -293,6 +301,154 @@ def run(
         classes=listed, rows=rows,
     )  # fmt: skip
     return plan.start(progress)
+
+
+# What settings and items must be to each other ----------------------------------------------------
+
+READING = (
+    "owned", "classes", "bank", "k", "format", "prompt_column", "label_column", "id_column",
+    "max_candidates", "strict",
+)  # fmt: skip
+"""Settings that say which files are read, and how."""
+
+
+def _expect_source(settings: Settings, *, stdin: bool, file: bool) -> None:
+    """Refuse settings that need items of another source.
+
+    Raises:
+        SettingsError: a bank without a file of questions, or rounds without standard input.
+    """
+    if settings.bank is not None and (stdin or not file):
+        raise SettingsError("--bank needs the questions in a file: give its path as DATA")
+    if settings.rounds is not None and not stdin:
+        raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
+
+
+def _expect_same_reading(resolved: Resolved, spec: RunSpec) -> None:
+    """Refuse flags that say how files are read, where the items of the run `spec` are taken.
+
+    Raises:
+        SettingsError: one differs from that run's.
+    """
+    now, before = resolved.settings, spec.settings
+    for name in READING:
+        if resolved.origin.get(name) == "flag" and getattr(now, name) != getattr(before, name):
+            raise SettingsError(
+                f"the items of the run {spec.folder.path} are taken as they were read, without"
+                f" another {name}: leave that out, or name the file to read it again"
+            )
+
+
+def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
+    """Refuse an array of features that does not fit the settings or the items.
+
+    Raises:
+        SettingsError, FeatureError: it is missing, not wanted, of other items, or a test set has
+            no features.
+    """
+    from stacksl.features.given import GIVEN, by_id
+
+    if (given is None) == (settings.features == GIVEN):
+        raise SettingsError("features 'given' are for Python: stacksl.run(..., features=X)")
+    if given is None:
+        return
+    by_id([item.id for item in sources.pool.items], given)
+    if sources.test is not None:
+        raise SettingsError(
+            "a test set has no features of its own here: leave test= out, and give them to"
+            " Run.evaluate(items, answers, features=X)"
+        )
+
+
+def _expect_forecast(settings: Settings, dataset: Dataset) -> None:
+    """Refuse a rule of stopping that cannot be followed.
+
+    Raises:
+        SettingsError: it is no rule, there is no forecast for these items, or people answer.
+    """
+    if settings.until is None:
+        return
+    if time_limit(settings.until) is not None:
+        if settings.labeler == "file":
+            raise SettingsError(
+                "until with a time is for the file's own answers or a model's, since a run of"
+                " people waits between commands: give a budget"
+            )
+        return
+    from stacksl.runs.finish.forecasting import known_of
+
+    parse_until(settings.until)
+    if known_of(settings, dataset) is None:
+        raise SettingsError(
+            "until needs a forecast, and there is one for files of classes alone: give a budget"
+        )
+
+
+def _expect_playable(settings: Settings, dataset: Dataset, labels: int) -> None:
+    """Refuse what a pool cannot play, and what only a pool can.
+
+    Raises:
+        SettingsError: a gate without a ranking, `kl_on_skips` in a pool, or `min_per_class` in a
+            stream or too large.
+    """
+    if settings.min_per_class and settings.mode != "pool":
+        raise SettingsError(
+            "min_per_class looks for rare classes among all items: give --mode pool with it"
+        )
+    if settings.min_per_class and settings.adapts:
+        raise SettingsError(
+            "min_per_class needs a linear model of fixed classes: leave it out, or leave --model"
+            " and --adapt out"
+        )
+    most = labels // max(1, len(dataset.classes or ()))
+    if settings.min_per_class > most:
+        raise SettingsError(
+            f"min_per_class must be at most {most}, the budget of {labels} labels over the"
+            f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
+        )
+    if settings.mode == "pool":
+        require_ranking(GATES[settings.gate]())
+        if settings.kl_on_skips:
+            raise SettingsError(
+                "kl_on_skips learns from the rounds that a stream skips, and a pool has none: leave"
+                " it out, or give --mode stream"
+            )
+    elif settings.adapts and settings.normalisation == "auto" and settings.owned is None:
+        raise SettingsError(
+            "the normalisation 'auto' is chosen by the first labels of a pool or by labels that you"
+            " have, got a stream: give --mode pool, --owned FILE, or a normalisation"
+        )
+
+
+def _model_labels(settings: Settings, sources: Sources) -> tuple[int, ...]:
+    """The class that a model gave each item, -1 for none; empty where no such labels are given.
+
+    Raises:
+        SettingsError: the run is of another kind.
+        DataError: they cannot be read, or there are none of the items.
+    """
+    dataset = sources.pool
+    if settings.model_labels is None:
+        return ()
+    from stacksl.features import make_features
+    from stacksl.features.given import GIVEN
+    from stacksl.runs.session.said import load_said
+
+    ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
+    named = settings.names and settings.refit and settings.features != GIVEN
+    if not (
+        ranked and named and make_features(settings.features, classes=dataset.classes).reads_text
+    ):
+        raise SettingsError(
+            "model_labels needs a pool of texts with fixed classes, whose final model is fitted on"
+            " labels and class names: give --mode pool and leave out --model, --no-names and"
+            " features of your own, or leave out --model-labels"
+        )
+    found = load_said(settings.model_labels, dataset, settings, sources.dataset.items)
+    return tuple(found.tolist())
+
+
+# Arguments ----------------------------------------------------------------------------------------
 
 
 def _is(data: Any, word: str) -> bool:
