@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from stacksl.cli.options import command_class
-from stacksl.cli.verbs.size import _time, size
+from stacksl.cli.verbs.planning import _time, size
 from stacksl.errors import SettingsError
 from stacksl.lm import ModelChoices, TokenItem, TrainSettings
 from stacksl.lm.size import forecast

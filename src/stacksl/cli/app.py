@@ -9,20 +9,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.examples import examples, prose
-from stacksl.cli.verbs import (
-    change,
-    data,
-    export,
-    forget,
-    label,
-    ledger,
-    ls,
-    people,
-    plan,
-    results,
-    run,
-    size,
-)
+from stacksl.cli.verbs import change, export, label, ledger, ls, people, planning, results, run
 from stacksl.laboratory import VERBS, is_installed, of_laboratory
 
 _ABOUT = (
@@ -66,19 +53,19 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("answer", "Adapt a model", people.answer),
     ("label", "Adapt a model", label.label),
     ("resume", "Adapt a model", run.resume),
-    ("plan", "Adapt a model", plan.plan),
-    ("size", "Adapt a model", size.size),
+    ("plan", "Adapt a model", planning.plan),
+    ("size", "Adapt a model", planning.size),
     ("change", "Change a run", change.change),
     ("people", "Change a run", people.people),
     ("refit", "Change a run", results.refit),
-    ("forget", "Change a run", forget.forget),
+    ("forget", "Change a run", change.forget),
     ("evaluate", "Use the model", results.evaluate),
     ("predict", "Use the model", results.predict),
     ("export", "Use the model", export.export),
     ("status", "Look", ls.status),
     ("report", "Look", ls.report),
     ("ls", "Look", ls.ls),
-    ("data check", "Look", data.check),
+    ("data check", "Look", planning.check),
     ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),

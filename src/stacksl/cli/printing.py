@@ -83,15 +83,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def count(number: int | None) -> str:
-    """A number with its thousands set apart.
-
-    >>> count(10003)
-    '10,003'
-    """
-    return "unknown" if number is None else f"{number:,}"
-
-
 def share(value: float | None) -> str | None:
     """A share with three decimals, or None where there is none."""
     return None if value is None or not math.isfinite(value) else f"{value:.3f}"

@@ -1,8 +1,9 @@
-"""`stacksl change`: a new budget, more items, labels, classes or annotators for a run."""
+"""`stacksl change` and `stacksl forget`: what is added to a run, and an item that leaves it."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,13 +11,14 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import live
-from stacksl.cli.printing import as_json, count, dollars
+from stacksl.cli.printing import as_json, dollars, facts
 from stacksl.cli.verbs.run import agree, shown_run, word
 from stacksl.errors import SettingsError
-from stacksl.report.wording import MICRO, plural
+from stacksl.report.wording import MICRO, count, plural
 
 if TYPE_CHECKING:
     from stacksl.runs.changes.change import Outcome
+    from stacksl.runs.changes.forgetting import Forgotten
 
 Budget = Annotated[
     str | None, typer.Option(metavar="B", help="Labels in all, a share of the items, or '$400'.")
@@ -51,6 +53,7 @@ Later = Annotated[
     bool,
     typer.Option("--later", help="Record the change only; `stacksl resume` continues the run."),
 ]
+Id = Annotated[str, typer.Option("--id", metavar="ID", help="The item's id in the data.")]
 
 
 def change(
@@ -92,8 +95,8 @@ def change(
     }
     offered = opened.change(**wanted, dry_run=True)
     if dry_run:
-        facts = as_json({"run": run, **_facts(offered, reopen)})
-        print(facts if json else _described(offered, wanted, run))
+        told = as_json({"run": run, **_facts(offered, reopen)})
+        print(told if json else _described(offered, wanted, run))
         return
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
@@ -168,7 +171,7 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
         lines.append(f"{plural(found.owned, 'label')} that you hold added")
     if wanted["annotators"]:
         lines.append(f"{', '.join(found.annotators)} answer")
-    if wanted["classes"]:
+    if wanted["classes"] and found.classes is not None:
         lines.append(f"the run has {count(found.classes)} classes now")
     if found.outdated:
         out = ", ".join(f"{name} ({file})" for name, file in found.outdated)
@@ -187,3 +190,35 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
             f" them once more buys {_again(found)}: stacksl change {word(run)} --reopen"
         )
     return "\n".join(lines)
+
+
+def forget(
+    run: options.RunFolder,
+    id: Id,
+    wait: options.Wait = options.PATIENCE,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> None:
+    """Erase one item everywhere in a run: text, id, notes, features, sheets and reports.
+
+    The model and the report are deleted, and `stacksl resume` makes them again without the item.
+    What was learnt from it during the run stays and is named; the ledger's chain still verifies,
+    and `ledger replay` plays the run from the arrays of that moment on. What an interrupted call
+    has left to do is done first by the next command on the run.
+    """
+    from stacksl.runs.changes import forgetting
+
+    result = forgetting.forget(run, id)
+    print(as_json({"run": run, **asdict(result)}) if json else _shown_forgotten(result))
+
+
+def _shown_forgotten(result: Forgotten) -> str:
+    learnt = "its label was learnt" if result.learnt else "no label of it was learnt"
+    again = "`stacksl resume` makes them again without it, `stacksl refit` one with the audit"
+    return facts(
+        [
+            ("Forgotten", f"{learnt}; its place is named {result.name}"),
+            ("Deleted", f"the model and the report; {again}"),
+            *(("Remains", sentence) for sentence in result.remains),
+        ]
+    )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, count, facts, warn
+from stacksl.cli.printing import as_json, facts, warn
 from stacksl.errors import SettingsError
-from stacksl.report.wording import plural
+from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, count, facts
-from stacksl.report.wording import plural
+from stacksl.cli.printing import as_json, facts
+from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run

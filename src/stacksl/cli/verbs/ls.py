@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, as_toml, count, facts, measured, spent, table
+from stacksl.cli.printing import as_json, as_toml, facts, measured, spent, table
 from stacksl.cli.verbs.run import differing_lines, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.laboratory import of_laboratory
+from stacksl.report.wording import count
 
 if TYPE_CHECKING:
     from stacksl.runs.storage.folder import RunFolder

@@ -11,10 +11,10 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import live
-from stacksl.cli.printing import as_json, count, dollars, facts, table, visible
+from stacksl.cli.printing import as_json, dollars, facts, table, visible
 from stacksl.cli.verbs.run import agree, differing_lines, is_interactive, shown_run, word
 from stacksl.errors import SettingsError
-from stacksl.report.wording import plural
+from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run

@@ -13,9 +13,9 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
-from stacksl.cli.printing import as_json, count, facts, rejected, share, warn
+from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.errors import SettingsError
-from stacksl.report.wording import plural
+from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run

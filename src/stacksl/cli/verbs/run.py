@@ -11,9 +11,9 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import Stopped, live
-from stacksl.cli.printing import as_json, count, dollars, facts, measured, spent, warn
+from stacksl.cli.printing import as_json, dollars, facts, measured, spent, warn
 from stacksl.errors import SettingsError
-from stacksl.report.wording import MICRO, plural
+from stacksl.report.wording import MICRO, count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
