@@ -42,8 +42,7 @@ import numpy as np
 from answering import write_items
 
 from stacksl.api import Run
-from stacksl.label.access import SESSIONS, Access, csrf_of
-from stacksl.label.site import cookie_of
+from stacksl.label.site import Access, cookie_of, csrf_of
 
 GOAL = 0.3  # seconds at the 99th percentile
 # The command, which also writes when the run refits and buys.
@@ -154,7 +153,7 @@ class Annotators:
         self.over = asyncio.Event()
         self.replies: Counter[str] = Counter()
         self.requests = 0
-        access = Access(server.run / SESSIONS)  # sessions that the server will find
+        access = Access(Run.open(server.run).folder.database)  # sessions that the server will find
         self.tokens = {name: access.exchange(access.link(name)) or "" for name in names}
 
     async def play(self) -> None:
@@ -175,8 +174,8 @@ class Annotators:
                 await asyncio.sleep(self.draw.expovariate(1 / self.pace))
                 key, prompt = question
                 topic = int(re.findall(r"topic(\d+)word", prompt)[0])
-                body = {"client": f"browser-of-{name}", "seq": len(mine) + 1, "key": key}
-                given = Answered(name, body | {"said": "label", "position": topic}, time.time())
+                body = {"key": key, "said": "label", "position": topic}
+                given = Answered(name, body, time.time())
                 mine.append(given)
                 self.done.append(given)
                 tasks.create_task(self._give(http, given))
@@ -213,8 +212,8 @@ class Annotators:
         elif chance < 0.2 and old.state:
             tasks.create_task(self._send(http, old.body))
         elif chance < 0.25 and old.state:
-            other = {"client": f"second-tab-of-{old.who}", "position": old.body["position"] ^ 1}
-            tasks.create_task(self._send(http, old.body | other))
+            other = {**old.body, "position": old.body["position"] ^ 1}
+            tasks.create_task(self._send(http, other))
 
     async def _send(self, http: Any, body: dict[str, Any]) -> str:
         """Send an answer until there is a reply that it was entered; the state in it."""

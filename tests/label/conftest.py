@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +18,9 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 from starlette.testclient import TestClient
 
 from stacksl.api import Run
-from stacksl.label.access import Access, Limit
 from stacksl.label.app import make_app
 from stacksl.label.player import Player
-from stacksl.label.site import Site
+from stacksl.label.site import Access, Site
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
@@ -36,8 +34,6 @@ class Browser:
 
     http: Any
     name: str
-    seq: int = 0
-    client: str = "a-client-of-a-test"
     sent: list[dict[str, Any]] = field(default_factory=list)
 
     def enter(self, secret: str) -> Any:
@@ -66,8 +62,7 @@ class Browser:
         )
 
     def given(self, key: str, **more: Any) -> dict[str, Any]:
-        self.seq += 1
-        return {"client": self.client, "seq": self.seq, "key": key, "said": "label", **more}
+        return {"key": key, "said": "label", **more}
 
     def answer(self, key: str, prompt: str, **more: Any) -> str:
         """Answer a row rightly, as the list of classes has it; the state in the reply."""
@@ -136,26 +131,18 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Opened]:
-    """Makes a run of `settings`, or takes the one given, and opens its page.
-
-    On the clock `now` of the limit on requests a second passes with each: none is refused.
-    """
+    """Makes a run of `settings`, or takes the one given, and opens its page."""
     players: list[Player] = []
 
     def open_page(
-        run: Run | None = None,
-        clock: Any = time.time,
-        idle: float = 0.0,
-        now: Any = None,
-        **settings: Any,
+        run: Run | None = None, clock: Any = time.time, idle: float = 0.0, **settings: Any
     ) -> Page:
         settings = {"annotators": "anna,ben", "audit": 4, **settings}
         run = run or begin(tmp_path, **settings)
         player = Player(run.folder, idle)
         players.append(player)
         access = Access(run.folder.database, clock)
-        requests = Limit(240, 10.0, now or itertools.count().__next__)
-        app = make_app(Site(player, access, {"127.0.0.1"}, _requests=requests))
+        app = make_app(Site(player, access, {"127.0.0.1"}))
         player.start()
         return Page(run, player, access, app)
 

@@ -1,4 +1,4 @@
-"""The page against its own OpenAPI (schemathesis): whatever is sent, and no 5xx."""
+"""The page against the forms of its requests (schemathesis): whatever is sent, and no 5xx."""
 
 from __future__ import annotations
 
@@ -12,23 +12,12 @@ import schemathesis.openapi
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
-from stacksl.label.access import OWNER, Limit, csrf_of
 from stacksl.label.app import make_app
-from stacksl.label.site import Site
+from stacksl.label.site import OWNER, Site, csrf_of
 
 from .conftest import HERE, Opened, Page
 
-CHECKS = [
-    not_a_server_error, status_code_conformance, content_type_conformance,
-    response_headers_conformance, response_schema_conformance,
-]  # fmt: skip
 WHO = ["", "anna", OWNER]
 
 
@@ -38,7 +27,6 @@ def fuzz(page: Page, who: str, examples: int) -> dict[str, set[int]]:
     Every second answer is about a question that is open.
     """
     site = Site(page.player, page.access, {"127.0.0.1"}, closing=lambda: True)
-    site._tries = site._requests = Limit(10**9, 60.0)
     app = make_app(site)
     schema = schemathesis.openapi.from_dict(app.openapi())
     schema.app = app
@@ -60,7 +48,7 @@ def fuzz(page: Page, who: str, examples: int) -> dict[str, set[int]]:
             if real and rows and isinstance(case.body, dict) and "key" in case.body:
                 case.body["key"] = rows[0].key
             reply = case.call(base_url=HERE, headers=headers)
-            case.validate_response(reply, checks=CHECKS)
+            case.validate_response(reply, checks=[not_a_server_error])
             seen.setdefault(operation.path, set()).add(reply.status_code)
 
         send()
@@ -84,11 +72,11 @@ def whoever(opened: Opened, who: str, examples: int) -> None:
 
 
 @pytest.mark.parametrize("who", WHO)
-def test_replies_are_as_the_schema_says(opened: Opened, who: str) -> None:
+def test_whatever_is_sent_is_answered(opened: Opened, who: str) -> None:
     whoever(opened, who, 8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", WHO)
-def test_replies_to_many_requests_are_as_the_schema_says(opened: Opened, who: str) -> None:
+def test_many_requests_of_any_content_are_answered(opened: Opened, who: str) -> None:
     whoever(opened, who, 250)

@@ -62,7 +62,7 @@ class Client:
     """A browser's queue: an answer is sent again, to any server there is, until it is taken."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.seq = run, 0
+        self.run = run
         self.process: Any = None
         self.cookies: dict[str, str] = {}
         self.links: dict[str, str] = {}
@@ -121,9 +121,7 @@ class Client:
 
     def answer(self, who: str, key: str, prompt: str) -> str:
         """The state in the reply to an answer; sent until there is one."""
-        self.seq += 1
-        body = {"client": f"browser-of-{who}", "seq": self.seq, "key": key, "said": "label"}
-        body["position"] = CLASSES.index(gold(prompt))
+        body = {"key": key, "said": "label", "position": CLASSES.index(gold(prompt))}
         while True:
             try:
                 status, text, _ = self.call("POST", "/answer", who, body, **self.csrf(who))

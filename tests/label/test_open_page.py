@@ -16,7 +16,7 @@ pytest.importorskip("httpx2", reason="httpx2 is not installed")
 from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.errors import RunLocked
-from stacksl.label.access import OWNER
+from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.storage.folder import LOCK
 

@@ -9,15 +9,13 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
-from stacksl.label.open_run import OpenRun
-from stacksl.label.pace import BREAK, Pace
+from stacksl.label.open_run import BREAK, OpenRun, Pace
 
 from .conftest import HERE, Browser, Opened, Page, play
 
 
 def skip(browser: Browser, key: str, why: str = "unsure") -> Any:
-    browser.seq += 1
-    body = {"client": browser.client, "seq": browser.seq, "key": key, "why": why}
+    body = {"key": key, "why": why}
     headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
     return browser.http.post("/skip", json=body, headers=headers)
 

@@ -9,13 +9,16 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from stacksl.errors import MissingExtra, RunError
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
+
+from stacksl.errors import RunError
 from stacksl.label import pages
-from stacksl.label.access import OWNER, SESSION_SECONDS, csrf_of
 from stacksl.label.asked import History
-from stacksl.label.forms import Act, Entry, Given, Passed, Refusal, Settled
+from stacksl.label.forms import Act, Entry, Given, Passed
 from stacksl.label.owner import act_on, enter_sheet
-from stacksl.label.site import HEADERS, Refused, Site
+from stacksl.label.site import HEADERS, OWNER, SESSION_SECONDS, Refused, Site, csrf_of
 
 T = TypeVar("T")
 
@@ -30,23 +33,9 @@ REPORT = (
 )
 
 
-def make_app(site: Site) -> Any:
-    """The application for one run.
-
-    Raises:
-        MissingExtra: FastAPI is not installed.
-    """
-    try:
-        from fastapi import FastAPI, Request, Response
-        from fastapi.exceptions import RequestValidationError
-    except ImportError as fault:
-        raise MissingExtra.of("the page for annotators", "label") from fault
-
-    json = {"application/json": {"schema": Refusal.model_json_schema()}}
-    refusals: dict[int | str, dict[str, Any]] = {"4XX": {"content": json}, 503: {"content": json}}
-    app = FastAPI(
-        title="stacksl label", docs_url=None, redoc_url=None, openapi_url=None, responses=refusals
-    )
+def make_app(site: Site) -> FastAPI:
+    """The application for one run."""
+    app = FastAPI(title="stacksl label", docs_url=None, redoc_url=None, openapi_url=None)
 
     async def guard(request: Request, serve: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
@@ -73,11 +62,8 @@ def make_app(site: Site) -> Any:
     return app
 
 
-def _looking(site: Site) -> Any:
+def _looking(site: Site) -> APIRouter:
     """The pages, their parts, and news of them."""
-    from fastapi import APIRouter, Query, Request, Response
-    from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
-
     router = APIRouter()
 
     @router.get("/", response_class=HTMLResponse)
@@ -96,7 +82,7 @@ def _looking(site: Site) -> Any:
 
     @router.get("/events", response_class=StreamingResponse)
     async def events(request: Request) -> Response:
-        news = _news(site, site.stream(request))
+        news = _news(site, site.token(request))
         return StreamingResponse(news, media_type="text/event-stream")
 
     @router.get("/report", response_class=HTMLResponse)
@@ -124,18 +110,14 @@ def _looking(site: Site) -> Any:
     return router
 
 
-def _entering(site: Site) -> Any:
+def _entering(site: Site) -> APIRouter:
     """Sessions: from a link, and their end."""
-    from fastapi import APIRouter, Request, Response
-    from fastapi.responses import JSONResponse
-
     router = APIRouter()
 
     @router.post("/enter")
     async def enter(request: Request, entry: Entry) -> Response:
         token = site.access.exchange(entry.secret)
         if token is None:
-            site.failed_trial()
             raise Refused(
                 "this link was used before or has expired: ask the owner of the run for a new one",
                 403,
@@ -157,14 +139,9 @@ def _entering(site: Site) -> Any:
     return router
 
 
-def _answering(site: Site) -> Any:
+def _answering(site: Site) -> APIRouter:
     """Answers and skipped rows."""
-    from fastapi import APIRouter, Request, Response
-    from fastapi.responses import JSONResponse
-
     router = APIRouter()
-
-    states: dict[int | str, dict[str, Any]] = {200: {"model": Settled}, 202: {"model": Settled}}
 
     async def settled(outcome: Future[Any]) -> Response:
         try:
@@ -172,24 +149,21 @@ def _answering(site: Site) -> Any:
         except TimeoutError:  # the browser keeps the answer and asks again
             return JSONResponse({"state": "waiting"}, 202)
 
-    @router.post("/answer", responses=states)
+    @router.post("/answer")
     async def answer(request: Request, given: Given) -> Response:
         name = site.annotator(request)
-        return await settled(site.player.give(name, given.client, given.seq, given.reply()))
+        return await settled(site.player.say(name, given.key, given.reply()))
 
-    @router.post("/skip", responses=states)
+    @router.post("/skip")
     async def skip(request: Request, row: Passed) -> Response:
         name = site.annotator(request)
-        return await settled(site.player.skip(name, row.client, row.seq, row.key, row.word()))
+        return await settled(site.player.say(name, row.key, row.word()))
 
     return router
 
 
-def _owning(site: Site) -> Any:
+def _owning(site: Site) -> APIRouter:
     """What the owner does."""
-    from fastapi import APIRouter, Query, Request, Response
-    from fastapi.responses import JSONResponse
-
     router = APIRouter()
 
     @router.post("/owner")
@@ -197,9 +171,7 @@ def _owning(site: Site) -> Any:
         site.owner(request)
         return JSONResponse(await asyncio.to_thread(act_on, site, act))
 
-    file = {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}
-
-    @router.post("/sheet", openapi_extra={"requestBody": file})
+    @router.post("/sheet")
     async def sheet(request: Request, name: Annotated[str, Query(max_length=255)]) -> Response:
         site.owner(request)
         data = await request.body()
@@ -240,8 +212,5 @@ async def _news(site: Site, token: str) -> AsyncIterator[str]:
         site.streams[token] -= 1
 
 
-def _refusal(why: Refused) -> Any:
-    from fastapi.responses import JSONResponse
-
-    said = {"state": "error", "sentence": why.sentence}
-    return JSONResponse(said, why.status, why.headers)
+def _refusal(why: Refused) -> Response:
+    return JSONResponse({"state": "error", "sentence": why.sentence}, why.status)

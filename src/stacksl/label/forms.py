@@ -1,4 +1,4 @@
-"""What a browser may send, and nothing else; and what is replied."""
+"""What a browser may send, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,17 +24,10 @@ class Entry(Form):
     secret: str = Field(max_length=200)
 
 
-class Named(Form):
-    """Something that is sent until there is a reply; `client` and `seq` name it."""
+class Given(Form):
+    """An answer; it is sent until there is a reply, and entered once."""
 
-    client: str = Field(min_length=8, max_length=64)
-    seq: int = Field(ge=1, le=2**53)
     key: str = Field(max_length=40)
-
-
-class Given(Named):
-    """An answer."""
-
     said: Literal["label", "none", "ambiguous", "broken"]
     position: int | None = Field(None, ge=0, le=10**6)
     text: str | None = Field(None, max_length=2000)
@@ -46,9 +39,10 @@ class Given(Named):
         return Reply(0, self.key, self.said, self.position, text, note)
 
 
-class Passed(Named):
+class Passed(Form):
     """A row that is skipped."""
 
+    key: str = Field(max_length=40)
     why: Skip
     note: str | None = Field(None, max_length=4000)
 
@@ -66,19 +60,6 @@ class Act(Form):
     name: str | None = Field(None, max_length=1000)
     value: str | None = Field(None, max_length=2000)
     agreed: bool = False
-
-
-class Refusal(BaseModel):
-    """Why a request was not carried out."""
-
-    state: Literal["error"]
-    sentence: str
-
-
-class Settled(BaseModel):
-    """What became of an answer or of a skipped row; `waiting` where it is not known yet."""
-
-    state: Literal["taken", "kept", "gone", "refused", "skipped", "waiting"]
 
 
 def _free(text: str | None) -> str | None:

@@ -1,9 +1,15 @@
-"""A run that is open for the page: answers entered, rows passed on, labels bought."""
+"""A run that is open for the page: its session, answers entered, rows passed on, labels bought.
+
+Refits are made beside the entry of answers, one before each purchase. What the page shows is a
+`View`, which is replaced as a whole and read by the threads of the server; labels that are reserved
+but in nobody's rows, which are those of the audit, are left out of it.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -11,20 +17,132 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Literal, TypeVar
 
+from stacksl.data import Classes
 from stacksl.errors import LabelerError
-from stacksl.label.pace import Pace
-from stacksl.label.session import PageLabeler, PageSession
-from stacksl.label.view import Person, View
+from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets.rows import Asked, Reply
-from stacksl.ledger.purchases import Handed, Receipt, Skip
+from stacksl.ledger.purchases import Answer, Handed, Receipt, Skip
+from stacksl.report.quality import Differing
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
+from stacksl.runs.session.session import Session
 from stacksl.runs.storage.folder import State
 
 Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
+Stage = Literal["open", "finished", "failed"]
 T = TypeVar("T")
 
 LOW = 2  # open rows of an annotator below which more are bought
+KEPT = 30  # answers that the pace is measured on
+BREAK = 300.0  # seconds between two answers beyond which it was a break, which does not count
+
+
+# What the page shows ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """An annotator as the owner sees them.
+
+    Attributes:
+        name: of the annotator.
+        open, answered, skipped: rows; `answered` counts all purposes together.
+        cost: of the accepted answers, in micro-units.
+        an_hour: answers an hour lately, if there are enough.
+        agreed, compared: training answers that a second person gave too, and how many agree.
+        standing: `idle`, `away`, `set aside` or empty.
+    """
+
+    name: str
+    open: int = 0
+    answered: int = 0
+    skipped: int = 0
+    cost: int = 0
+    an_hour: float | None = None
+    agreed: int = 0
+    compared: int = 0
+    standing: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A run as the page shows it.
+
+    Attributes:
+        state: `open` until the run has finished or failed.
+        rows: the open rows of each annotator, oldest sheet first, else by their random keys, so
+            that the order says nothing of the reason for a row.
+        people: the annotators, in the order of the settings.
+        answered: accepted answers, in all.
+        budget: the most labels.
+        money: the most micro-units; None where labels have no price.
+        agreed, compared: pairs of training answers to one item, and how many agree.
+        differing: annotators who answer in another way than the others.
+        classes: the fixed classes, if any.
+        sentence: why the run failed.
+    """
+
+    state: Stage = "open"
+    rows: Mapping[str, tuple[Asked, ...]] = field(default_factory=dict)
+    people: tuple[Person, ...] = ()
+    answered: int = 0
+    budget: int = 0
+    money: int | None = None
+    agreed: int = 0
+    compared: int = 0
+    differing: tuple[Differing, ...] = ()
+    classes: Classes | None = None
+    sentence: str | None = None
+
+    def of(self, name: str) -> Person:
+        """One annotator."""
+        return next((each for each in self.people if each.name == name), Person(name))
+
+    @property
+    def hours(self) -> float | None:
+        """Hours to the last label at everybody's pace of late; None where nobody has one."""
+        pace = sum(each.an_hour or 0.0 for each in self.people)
+        return (self.budget - self.answered) / pace if pace else None
+
+
+# The annotators -----------------------------------------------------------------------------------
+
+
+class Pace:
+    """The pace of one annotator, and the time since anything was heard of them.
+
+    Args:
+        clock: gives seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: float | None = None  # answer
+        self._seen = clock()
+        self._gaps: deque[float] = deque(maxlen=KEPT)
+
+    def see(self) -> None:
+        """Note that the annotator is there."""
+        self._seen = self._clock()
+
+    def answer(self) -> None:
+        """Note an answer."""
+        self._seen = now = self._clock()
+        if self._last is not None and now - self._last < BREAK:
+            self._gaps.append(now - self._last)
+        self._last = now
+
+    @property
+    def idle(self) -> float:
+        """Seconds since the annotator was there."""
+        return self._clock() - self._seen
+
+    @property
+    def an_hour(self) -> float | None:
+        """Answers an hour; None before there are three."""
+        if len(self._gaps) < 2 or not sum(self._gaps):
+            return None
+        return 3600 * len(self._gaps) / sum(self._gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +174,63 @@ class People:
         """Annotators who are new."""
         self.names = tuple(dict.fromkeys([*self.names, *names]))
         self.pace |= {name: Pace() for name in self.names if name not in self.pace}
+
+
+# The session --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class PageSession(Session):
+    """A session of the page.
+
+    Answers entered during a refit are learnt after it, and are in the next one: that is made before
+    the next purchase, whenever the run is killed in between (`Game.ahead`).
+
+    Attributes:
+        refitted: whether a refit was made for the next purchase.
+    """
+
+    refitted: bool = False
+
+    def refit_if_due(self) -> None:
+        """Refit the model before a purchase, and not after it."""
+        if self.ahead:
+            return
+        self.refitted = self.trainer.due
+        Session.refit_if_due(self)
+        self.ahead = True
+
+    def end_purchase(self, posted: bool) -> None:
+        """Note that the purchases possible now were made; whether any was `posted`."""
+        Session.end_purchase(self, posted or not self.refitted)
+
+
+class PageLabeler:
+    """The labeler of a run while the page is open: rows are assigned, and no sheet is written.
+
+    The annotators, keys and orders are those of `sheets`, so that a row may be answered either way.
+    """
+
+    repeatable = False
+
+    def __init__(self, sheets: SheetLabeler) -> None:
+        self.sheets, self.name = sheets, sheets.name
+        self.rows: list[Handed] = []
+        self.assigned: Callable[[], None] = lambda: None
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        """Note the requests."""
+        self.sheets.ask(requests)
+
+    def answers(self) -> list[Answer]:
+        """None: each answer is entered as it arrives."""
+        return []
+
+    def pending(self) -> list[Pending]:
+        """Assign open requests; they are on the page, in no file."""
+        self.rows = self.sheets.assign()
+        self.assigned()
+        return []
 
 
 class OpenRun:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacksl.data import Classes
-from stacksl.label.access import OWNER
+from stacksl.label.site import OWNER, Site
 from stacksl.labelers.sheets.cells import LETTERED, sign, visible
 from stacksl.labelers.sheets.rows import Asked
 from stacksl.report.wording import money
@@ -15,8 +15,6 @@ from stacksl.report.wording import money
 if TYPE_CHECKING:
     import jinja2
     from markupsafe import Markup
-
-    from stacksl.label.site import Site
 
 # Marks, embeddings, overrides and isolates of direction, and spaces without a width. The joiners
 # stay: Persian, Indic scripts and emoji are written with them.

@@ -18,9 +18,7 @@ from typing import Any, TypeVar
 
 from stacksl.errors import RunError, StackslError, kind_and_place
 from stacksl.label.asked import History, history_of
-from stacksl.label.open_run import OpenRun, Outcome, People, Skipped
-from stacksl.label.session import PageSession
-from stacksl.label.view import View
+from stacksl.label.open_run import OpenRun, Outcome, PageSession, People, Skipped, View
 from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.runs.session.answering import Received, spec_of_people
 from stacksl.runs.session.assignment import annotators_of
@@ -30,7 +28,6 @@ from stacksl.runs.storage.folder import RunFolder
 T = TypeVar("T")
 
 IDLE = 1800.0  # seconds without an answer after which somebody's rows go to others
-REMEMBERED = 10_000  # answers whose client key and sequence are kept in memory
 TICK = 5.0  # seconds between two looks at who is idle
 
 
@@ -89,9 +86,8 @@ class Player:
         self._queue: queue.SimpleQueue[_Said | _Task | None] = queue.SimpleQueue()
         self._put_off: deque[_Task] = deque()  # by a refit
         self._stopping = False
-        self._seen: dict[tuple[str, str, int, str], Future[Outcome]] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
-        self._lock = threading.Lock()  # of the two above
+        self._lock = threading.Lock()  # of the one above
         context = copy_context()  # how long to wait for the run's lock
         self._thread = threading.Thread(target=context.run, args=(self._run,), daemon=True)
 
@@ -134,20 +130,20 @@ class Player:
         with self._lock:
             return tuple(row for row in rows if not self._waiting[annotator, row.key])
 
-    def give(self, annotator: str, client: str, seq: int, reply: Reply) -> Future[Outcome]:
-        """Queue an answer; a repetition by client and sequence gets the outcome of the first.
+    def say(self, annotator: str, key: str, word: Reply | Skipped) -> Future[Outcome]:
+        """Queue what an annotator did with a row: an answer, or a row for somebody else.
 
-        The outcome is set once the answer is in the ledger: `taken`, `kept` (another answer counts,
-        or it is too late), `gone` (no such row is this annotator's) or `refused` (it names no
-        option of the row, or gives an option's text as the right one beside none of these).
+        The outcome of an answer is set once it is in the ledger: `taken`, which a repetition is as
+        well, `kept` (another answer counts, or it is too late), `gone` (no such row is this
+        annotator's) or `refused` (it names no option of the row, or gives an option's text as the
+        right one beside none of these). That of a skipped row is `skipped`, or `gone` if it is
+        passed on already.
         """
-        return self._say(client, seq, _Said(annotator, reply.key, reply))
-
-    def skip(
-        self, annotator: str, client: str, seq: int, key: str, why: Skipped
-    ) -> Future[Outcome]:
-        """Queue a row for somebody else; the outcome is `skipped` or `gone`."""
-        return self._say(client, seq, _Said(annotator, key, why))
+        said = _Said(annotator, key, word)
+        with self._lock:
+            self._waiting[annotator, key] += 1
+        self._put(said)
+        return said.outcome
 
     def do(self, work: Callable[[], T], *, closes: bool = False) -> Future[T]:
         """Queue an operation on the folder; its outcome, which may be cancelled until it begins.
@@ -174,17 +170,6 @@ class Player:
             pace.see()
         if annotator in self._people.idle:
             self._queue.put(None)
-
-    def _say(self, client: str, seq: int, said: _Said) -> Future[Outcome]:
-        with self._lock:
-            known = self._seen.setdefault((said.annotator, client, seq, said.key), said.outcome)
-            if known is not said.outcome:
-                return known
-            if len(self._seen) > REMEMBERED:
-                del self._seen[next(iter(self._seen))]
-            self._waiting[said.annotator, said.key] += 1
-        self._put(said)
-        return said.outcome
 
     def _put(self, each: _Said | _Task) -> None:
         self._queue.put(each)

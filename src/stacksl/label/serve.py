@@ -11,10 +11,8 @@ from contextlib import closing
 from typing import Any
 
 from stacksl.errors import MissingExtra, SettingsError
-from stacksl.label.access import OWNER, Access
-from stacksl.label.app import make_app
 from stacksl.label.player import IDLE, Player
-from stacksl.label.site import Site
+from stacksl.label.site import OWNER, Access, Site
 from stacksl.runs.storage.folder import RunFolder
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -52,6 +50,8 @@ def serve(
     """
     try:
         import uvicorn
+
+        from stacksl.label.app import make_app
     except ImportError as fault:
         raise MissingExtra.of("the page for annotators", "label") from fault
 

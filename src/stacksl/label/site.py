@@ -1,21 +1,31 @@
-"""Who may do what on the page: the checks of every request."""
+"""Who may do what on the page: links that are good for one exchange, sessions, and every request.
+
+Secrets have 256 random bits. Only their SHA-256 is kept, and that of sessions alone is in the run's
+database, so that a restarted server knows its annotators again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
+import time
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from stacksl.label.access import OWNER, Access, Limit, csrf_of
 from stacksl.label.player import Player
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.schema import SESSIONS
 from stacksl.runs.storage.folder import RunFolder
 
+LINK_SECONDS = 24 * 3600
+OWNER = ",owner"  # no annotator's name has a comma
+SESSION_SECONDS = 12 * 3600
 BODY = 65_536  # bytes of a request of a browser
-STREAMS = 8  # of one session
 SHEET = 4 << 20  # bytes of a filled-in sheet
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
@@ -30,12 +40,82 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
-    """A request that is not served: the sentence, the status and further headers of the reply."""
+class Access:
+    """The links and the sessions of one run.
 
-    def __init__(self, sentence: str, status: int, **headers: str) -> None:
+    Args:
+        database: of the run, which keeps the sessions.
+        clock: gives seconds since the epoch.
+    """
+
+    def __init__(self, database: Path, clock: Callable[[], float] = time.time) -> None:
+        self._database, self._clock = database, clock
+        self._links: dict[str, tuple[str, float]] = {}
+        with opened(database, readonly=True) as store:
+            self._sessions = {
+                digest: (name, float(until)) for digest, name, until in store.select(SESSIONS)
+            }
+
+    def link(self, name: str) -> str:
+        """A new secret of `name`; the links and the sessions it had before stay valid."""
+        secret = secrets.token_urlsafe(32)
+        self._links[_digest(secret)] = name, self._clock() + LINK_SECONDS
+        return secret
+
+    def exchange(self, secret: str) -> str | None:
+        """The token of a new session for a link's secret, once; None if it is used or expired."""
+        name, until = self._links.pop(_digest(secret), ("", 0.0))
+        if until <= self._clock():
+            return None
+        token = secrets.token_urlsafe(32)
+        self._sessions[_digest(token)] = name, self._clock() + SESSION_SECONDS
+        self._write()
+        return token
+
+    def who(self, token: str | None) -> str | None:
+        """The name of a session's owner; None if there is no such session any more."""
+        name, until = self._sessions.get(_digest(token or ""), ("", 0.0))
+        return name if until > self._clock() else None
+
+    def leave(self, token: str) -> None:
+        """End a session."""
+        if self._sessions.pop(_digest(token), None) is not None:
+            self._write()
+
+    def revoke(self, name: str) -> None:
+        """End all sessions and links of `name`."""
+        self._links = {key: each for key, each in self._links.items() if each[0] != name}
+        self._sessions = {key: each for key, each in self._sessions.items() if each[0] != name}
+        self._write()
+
+    def _write(self) -> None:
+        now = self._clock()
+        self._sessions = {key: each for key, each in self._sessions.items() if each[1] > now}
+        rows = [
+            {"digest": digest, "name": name, "until": int(until)}
+            for digest, (name, until) in self._sessions.items()
+        ]
+        with opened(self._database) as store, store.writing():
+            store.connection.execute("DELETE FROM sessions")
+            store.insert(SESSIONS, rows)
+            store.commit()
+
+
+def csrf_of(token: str) -> str:
+    """The value that a page of this session sends with each POST."""
+    return hmac.new(token.encode(), b"stacksl csrf", hashlib.sha256).hexdigest()
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+
+
+class Refused(Exception):
+    """A request that is not served: the sentence and the status of the reply."""
+
+    def __init__(self, sentence: str, status: int) -> None:
         super().__init__(sentence)
-        self.sentence, self.status, self.headers = sentence, status, headers
+        self.sentence, self.status = sentence, status
 
 
 @dataclass
@@ -55,8 +135,6 @@ class Site:
     guidelines: str = ""
     streams: Counter[str] = field(default_factory=Counter)  # of news, by token
     closing: Callable[[], bool] = bool  # whether the server is about to end
-    _tries: Limit = field(default_factory=lambda: Limit(20, 60.0))
-    _requests: Limit = field(default_factory=lambda: Limit(240, 10.0))
 
     @property
     def cookie(self) -> str:
@@ -87,11 +165,10 @@ class Site:
         return self.access.who(request.cookies.get(self.cookie, ""))
 
     def token(self, request: Any) -> str:
-        """The token of the request's session, within its limit of requests.
+        """The token of the request's session.
 
         Raises:
-            Refused: there is no session, it has made too many requests, or a POST is not of its
-                page.
+            Refused: there is no session, or a POST is not of its page.
         """
         token = str(request.cookies.get(self.cookie, ""))
         if self.access.who(token) is None:
@@ -99,8 +176,6 @@ class Site:
         sent = request.headers.get("x-csrf-token", "").encode()
         if request.method == "POST" and not hmac.compare_digest(sent, csrf_of(token).encode()):
             raise Refused("the request is not from this session's page", 403)
-        if not self._requests.allows(token):
-            raise Refused("too many requests: wait some seconds", 429, **{"Retry-After": "5"})
         return token
 
     def caller(self, request: Any) -> str:
@@ -130,26 +205,6 @@ class Site:
     def watched(self) -> bool:
         """Whether an owner looks at the page."""
         return any(self.access.who(token) == OWNER for token in +self.streams)
-
-    def stream(self, request: Any) -> str:
-        """The token of a request for news.
-
-        Raises:
-            Refused: see `token`, or the session has too many already.
-        """
-        token = self.token(request)
-        if self.streams[token] >= STREAMS:
-            raise Refused("the page is open too often: close a tab", 429)
-        return token
-
-    def failed_trial(self) -> None:
-        """Count a try to enter that failed: the guesses of one must not keep out the others.
-
-        Raises:
-            Refused: there were too many.
-        """
-        if not self._tries.allows("enter"):
-            raise Refused("too many tries: wait a minute", 429)
 
 
 def cookie_of(folder: RunFolder) -> str:

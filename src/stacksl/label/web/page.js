@@ -1,6 +1,6 @@
 "use strict";
 // Sessions and news for all pages, and the page of one annotator. An answer is kept in the browser (localStorage) until the server has
-// it in the ledger: `held` may still be undone, `outbox` is on its way, by client key and sequence.
+// it in the ledger: `held` may still be undone, `outbox` is on its way. The ledger takes a repetition once.
 
 const $ = (name, at = document) => at.querySelector(name);
 const $$ = (name, at = document) => [...at.querySelectorAll(name)];
@@ -46,8 +46,7 @@ let memory = null; // where the browser keeps nothing
 function load() {
   let kept = memory;
   try { kept = JSON.parse(localStorage.getItem(place)); } catch { /* the memory's */ }
-  return kept ?? { client: crypto.getRandomValues(new Uint32Array(4)).join("-"), seq: 0,
-    held: null, outbox: [], later: [] };
+  return kept ?? { held: null, outbox: [], later: [] };
 }
 
 function change(how) {
@@ -149,8 +148,7 @@ function hold(what) {
   const key = current.dataset.key;
   change((kept) => {
     if (kept.held) kept.outbox.push(kept.held);
-    kept.seq += 1;
-    kept.held = { client: kept.client, seq: kept.seq, key, ...what };
+    kept.held = { key, ...what };
     kept.later = kept.later.filter((each) => each !== key);
   });
   show();
@@ -225,11 +223,10 @@ async function send() {
       const reply = await fetch(path(first), post(first));
       const { state, sentence } = await reply.json();
       if (reply.status === 200 || reply.status === 422) {
-        const known = (each) => each.seq === first.seq && each.client === first.client;
-        if (state in SAID) say(SAID[state]);
+        if (state in SAID && !("why" in first)) say(SAID[state]);
         else if (reply.status === 422) say(SAID.refused);
         if (reply.status === 200 && state !== "refused") taken.add(first.key);
-        change((kept) => { kept.outbox = kept.outbox.filter((each) => !known(each)); });
+        change((kept) => { kept.outbox = kept.outbox.filter((each) => each.key !== first.key); });
         show();
         continue;
       }
