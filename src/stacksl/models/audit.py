@@ -206,10 +206,8 @@ class Audited:
         return low, high
 
     @property
-    def calibration(self) -> tuple[list[tuple[float, float, int]], float] | None:
+    def calibration(self) -> tuple[list[tuple[float, float, int]], float]:
         """(confidence, accuracy, count) by bin and the expected calibration error."""
-        if not self.known:
-            return None
         return calibration_bins(self.confidence, self.gold == self.predicted)
 
 

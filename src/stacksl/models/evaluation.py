@@ -18,6 +18,7 @@ from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audited
 from stacksl.models.linear import Model
 from stacksl.models.metrics import calibration_bins, macro_f1, wilson
+from stacksl.report.quality import CurvePoint
 
 TOPS = (5, 10)
 UNKNOWN = -1  # the gold index of a label outside the model's classes
@@ -57,9 +58,18 @@ class Evaluation:
         """Correct / n."""
         return self.correct / self.n if self.n else 0.0
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % Wilson interval of the accuracy."""
+        return wilson(self.correct, self.n)
+
+    @property
+    def calibration(self) -> tuple[list[tuple[float, float, int]], float]:
+        """(confidence, accuracy, count) by bin and the expected calibration error."""
+        return calibration_bins(self.confidence, self.gold == self.predicted)
+
     def row(self) -> dict[str, Any]:
         """The numbers that `stacksl evaluate` gives."""
-        _, ece = calibration_bins(self.confidence, self.gold == self.predicted)
         every = {kind: each._measures() for kind, each in self.normalisations.items()}
         return {
             "n": self.n,
@@ -68,7 +78,7 @@ class Evaluation:
             "scored": self.scored,
             "unusable": self.unusable,
             "unknown_classes": self.unknown,
-            "calibration_error": ece,
+            "calibration_error": self.calibration[1],
             **{f"top_{count}": share for count, share in self.top.items()},
             **({"normalisations": every} if every else {}),
             **self._abstained(),
@@ -86,12 +96,8 @@ class Evaluation:
         }
 
     def _measures(self) -> dict[str, Any]:
-        low, high = wilson(self.correct, self.n)
-        return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "interval": [low, high]}
-
-
-Point = tuple[int, float, float, float]
-"""Labels bought, accuracy, and its 95 % interval."""
+        interval = list(self.interval)
+        return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "interval": interval}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ class Tested:
     __test__ = False
 
     evaluation: Evaluation | None = None
-    curve: tuple[Point, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
     by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
     before: Mapping[str, Evaluation] = field(default_factory=dict)
     audited: Audited | None = None
@@ -116,13 +122,9 @@ class Tested:
     curve_on: str = "test"
 
 
-def point(labels: int, result: Evaluation | Audited) -> Point:
+def point(labels: int, result: Evaluation | Audited) -> CurvePoint:
     """A point of the curve."""
-    if isinstance(result, Audited):
-        low, high = result.interval
-    else:
-        low, high = wilson(result.correct, result.n)
-    return labels, result.accuracy or 0.0, low, high
+    return CurvePoint(labels, result.accuracy or 0.0, *result.interval)
 
 
 def evaluate(

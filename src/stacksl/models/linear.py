@@ -46,7 +46,8 @@ class Model:
         """The policy over each item's full list of candidates: a (K,) array an item."""
         if self.head is not None:
             return [np.asarray(row, dtype=np.float64) for row in self.head.probabilities(block)]
-        return [self._online(inputs) for inputs in block]
+        every = (self.scorer.bounds(inputs, tuple(range(inputs.size))) for inputs in block)
+        return [view.probabilities for view in every]
 
     def policies(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
@@ -92,25 +93,19 @@ class Model:
         view = self.scorer.bounds(inputs, tuple(range(len(item.candidates))))
         online = view.presented[view.choice]
         choice = int(np.argmax(policy))
-        abstain = {} if self.abstaining is None else {"abstain": self._abstains(policy)}
+        limit, probability = self.abstaining, float(policy[choice])
+        abstain = {} if limit is None else {"abstain": probability < limit.value}
         return {
             "id": item.id,
             "choice": item.candidates[choice],
             "index": choice,
-            "probability": float(policy[choice]),
+            "probability": probability,
             "online_choice": item.candidates[online],
             "score": float(view.scores[view.choice]),
             "lower": _finite(view.lower[view.choice]),
             "upper": _finite(view.upper[view.choice]),
             **abstain,
         }
-
-    def _abstains(self, policy: Array) -> bool:
-        assert self.abstaining is not None
-        return float(np.max(policy)) < self.abstaining.value
-
-    def _online(self, inputs: Any) -> Array:
-        return self.scorer.bounds(inputs, tuple(range(inputs.size))).probabilities
 
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
         """Write the model under `folder`.

@@ -13,7 +13,8 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.lm.training.lora import stacks
 from stacksl.models.adapted import AdaptedModel
-from stacksl.models.evaluation import Evaluation, Point, Tested, judge_scores, point
+from stacksl.models.evaluation import Evaluation, Tested, judge_scores, point
+from stacksl.report.quality import CurvePoint
 from stacksl.runs.loop.adapters import history
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.language_trainer import LanguageTrainer
@@ -55,7 +56,7 @@ def _tested(spec: RunSpec, trainer: LanguageTrainer, model: AdaptedModel, report
     total = (trainer.refits + 1) * len(spec.test.items)
     made = history(spec.folder.adapters, trainer.refits)
     labels = [0, *(each.labels for each in made)]
-    curve: list[Point] = []
+    curve: list[CurvePoint] = []
     before: dict[str, Evaluation] = {}
     last: dict[str, Evaluation] = {}
     for number, count in enumerate(labels):

@@ -15,7 +15,7 @@ from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel
 from stacksl.models.audit import Audited
 from stacksl.models.evaluation import Evaluation, Tested
-from stacksl.models.metrics import calibration_bins, confusions, wilson
+from stacksl.models.metrics import confusions, wilson
 from stacksl.report import facts as f
 from stacksl.report.language import LanguageModel as LanguageFacts
 from stacksl.report.quality import (
@@ -24,7 +24,6 @@ from stacksl.report.quality import (
     CalibrationBin,
     ClassRow,
     Confusion,
-    CurvePoint,
     Differing,
     Named,
     TestResult,
@@ -91,7 +90,7 @@ def facts_of(
                 possible=language is None and game.trainer.head is not None,
             ),
         ),
-        curve=tuple(CurvePoint(*point) for point in tested.curve),
+        curve=tested.curve,
         curve_on=tested.curve_on,
         rounds=f.RoundSeries() if pooled else round_series(seen),
         before_label=before_label(game),
@@ -257,7 +256,7 @@ def tested_fact(test: Dataset | None, evaluation: Evaluation | None) -> TestResu
     """The final model on the test file."""
     if evaluation is None or test is None:
         return None
-    low, high = wilson(evaluation.correct, evaluation.n)
+    low, high = evaluation.interval
     sizes = [len(item.candidates) for item in test.items]
     return copied(
         TestResult,
@@ -321,17 +320,9 @@ def confusion_rows(dataset: Dataset, tested: Tested) -> tuple[Confusion, ...]:
 
 def calibration(tested: Tested) -> Calibration | None:
     """Of the audit alone where there is one, else of the test file."""
-    audited, evaluation = tested.audited, tested.evaluation
-    if audited is not None:
-        found = audited.calibration
-        return None if found is None else _calibration(*found, audited.known, "audit")
-    if evaluation is None or not len(evaluation.gold):
+    judged = tested.audited or tested.evaluation
+    if judged is None or not len(judged.gold):
         return None
-    right = evaluation.gold == evaluation.predicted
-    return _calibration(*calibration_bins(evaluation.confidence, right), len(right), "test")
-
-
-def _calibration(
-    bins: list[tuple[float, float, int]], error: float, n: int, source: str
-) -> Calibration:
-    return Calibration(tuple(CalibrationBin(*row) for row in bins), error, n, source)
+    bins, error = judged.calibration
+    kind = "test" if tested.audited is None else "audit"
+    return Calibration(tuple(CalibrationBin(*row) for row in bins), error, len(judged.gold), kind)

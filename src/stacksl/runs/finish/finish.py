@@ -16,9 +16,10 @@ from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.files.atomic import make_private, write_atomic
 from stacksl.models.audit import Audit, Audited, judge_audit
-from stacksl.models.evaluation import Evaluation, Point, Tested, judge, point
+from stacksl.models.evaluation import Evaluation, Tested, judge, point
 from stacksl.models.linear import Model
 from stacksl.report.facts import Facts
+from stacksl.report.quality import CurvePoint
 from stacksl.runs.finish import adapter
 from stacksl.runs.finish.abstention import train_threshold
 from stacksl.runs.finish.facts import facts_of
@@ -254,7 +255,7 @@ def _curve(
     upto: int,
     block: Block,
     measure: Callable[[list[Array]], Evaluation | Audited],
-) -> list[Point]:
+) -> list[CurvePoint]:
     """The points of final models fitted on the first labels only, fewer than `upto`.
 
     Each is fitted as the last one is, with C chosen by folds, and measured on `block`.

@@ -15,10 +15,9 @@ from stacksl.lm.quantised import numbers_of
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.reference import REFERENCE
 from stacksl.models.adapted import AdaptedModel
-from stacksl.models.evaluation import Evaluation, Point, Tested
-from stacksl.models.metrics import wilson
+from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.report import language as f
-from stacksl.report.quality import Named
+from stacksl.report.quality import CurvePoint, Named
 from stacksl.runs.finish.adapter import stream_epochs, training_of, uncovered
 from stacksl.runs.loop.adapters import Refitted, history
 from stacksl.runs.spec import RunSpec
@@ -115,7 +114,7 @@ def _cuts(spec: RunSpec, model: LanguageModel, about: About) -> tuple[f.Cut, ...
 
 def _normalisations(own: str, tested: Tested) -> tuple[f.NormalisationRow, ...]:
     def numbers(found: Evaluation) -> tuple[float, float, float, float]:
-        return found.accuracy, *wilson(found.correct, found.n), found.macro_f1
+        return found.accuracy, *found.interval, found.macro_f1
 
     return tuple(
         f.NormalisationRow(name, name == own, *numbers(after), *numbers(tested.before[name]))
@@ -136,12 +135,13 @@ REPORTED = (
 )  # fmt: skip
 
 
-def _refits(history: list[Refitted], curve: tuple[Point, ...]) -> tuple[f.AdapterRefit, ...]:
+def _refits(history: list[Refitted], curve: tuple[CurvePoint, ...]) -> tuple[f.AdapterRefit, ...]:
     """`curve` begins with the base model, then has a point a refit; it is empty without a test."""
     found = []
     for number, each in enumerate(history, start=1):
         values: dict[str, Any] = {name: each.trained.get(name) for name in REPORTED}
         if curve:
-            _, values["accuracy"], values["low"], values["high"] = curve[number]
+            point = curve[number]
+            values |= {"accuracy": point.accuracy, "low": point.low, "high": point.high}
         found.append(f.AdapterRefit(each.number, each.labels, **values))
     return tuple(found)
