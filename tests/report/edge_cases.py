@@ -100,7 +100,7 @@ def one_pair() -> Facts:
     return replace(
         bare(labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
         data=DataCard("coins", "csv", 1, 2, 2, 2),
-        rounds=RoundSeries((1,), (float("inf"),), (float("-inf"),), (True,), (1,), 1),
+        rounds=RoundSeries((1,), (None,), (None,), (True,), (1,), 1),
         before_label=BeforeLabel(n=1, correct=0),
         test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
         curve=(CurvePoint(1, 1.0, low, high),),

@@ -10,7 +10,7 @@ from stacksl.report.facts import Facts, RoundSeries
 
 
 def test_json_round_trip(made):
-    for name in set(made) - {"one_pair", "hostile"}:  # whose numbers or texts JSON cannot hold
+    for name in set(made) - {"hostile"}:  # whose texts JSON cannot hold
         facts = made[name]()
         assert Facts.from_json(facts.to_json()) == facts, name
 
@@ -31,11 +31,9 @@ def test_json_is_plain_ascii_and_the_same_each_time(case):
 
 
 def test_non_finite_numbers_become_none(made):
-    facts = made["one_pair"]()
-    assert math.isinf(facts.rounds.statistic[0])
-    back = Facts.from_json(facts.to_json())
-    assert back.rounds.statistic == (None,)
-    assert replace(back, rounds=facts.rounds) == facts
+    series = RoundSeries((1,), (math.inf,), (-math.inf,), (True,), (1,), 1)
+    facts = replace(made["one_pair"](), rounds=series)
+    assert Facts.from_json(facts.to_json()) == made["one_pair"]()
 
 
 def test_a_lone_surrogate_becomes_the_replacement_character(made):

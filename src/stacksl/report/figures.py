@@ -106,9 +106,8 @@ def statistic_range(facts: Facts) -> tuple[tuple[float, float], int]:
 
     All values where they are of one size; the middle 98 % where a few would flatten the rest.
     """
-    kept = [value for value in facts.rounds.statistic if _finite(value)]
-    lines = [value for value in facts.rounds.threshold if _finite(value)]
-    values = sorted(value for value in kept + lines if value is not None)
+    kept = [value for value in facts.rounds.statistic if value is not None]
+    values = sorted([*kept, *(value for value in facts.rounds.threshold if value is not None)])
     if not values:
         return (0.0, 1.0), 0
     edge = len(values) // 100
@@ -117,14 +116,14 @@ def statistic_range(facts: Facts) -> tuple[tuple[float, float], int]:
     low, high = inner if values[-1] - values[0] > 4 * spread > 0 else (values[0], values[-1])
     margin = 0.04 * (high - low) or max(0.5, abs(high) / 10)
     low, high = low - margin, high + margin
-    outside = sum(1 for value in kept if value is not None and not low <= value <= high)
+    outside = sum(not low <= value <= high for value in kept)
     return (low, high), outside
 
 
 def statistic(facts: Facts) -> str:
     """The gate's statistic of each round, bought or skipped, and its threshold."""
     series = facts.rounds
-    if not any(_finite(value) for value in series.statistic):
+    if all(value is None for value in series.statistic):
         return ""
     y, _ = statistic_range(facts)
     horizon = float(max(facts.budget.horizon, series.round[-1]))
@@ -187,10 +186,6 @@ def _grid(frame: Frame, width: int, x_title: str, y_words: Callable[[float], str
     if y_words is _share:
         upwards = [value for value in upwards if 0 <= value <= 1]
     return axes(frame, across, upwards, _whole, y_words, x_title)
-
-
-def _finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
 
 
 Points = Sequence[tuple[float, float | None]]
@@ -287,7 +282,7 @@ def line(frame: Frame, points: Points, kind: str) -> str:
     steps = []
     pen = "M"
     for x, y in points:
-        if y is None or not math.isfinite(y):
+        if y is None:
             pen = "M"
             continue
         steps.append(f"{pen}{frame.across(x):.1f} {frame.up(y):.1f}")
@@ -310,9 +305,7 @@ def area(
 def dots(frame: Frame, points: Points, kind: str) -> str:
     """One round mark a point, as a single path: thousands of them stay small and fast."""
     marks = "".join(
-        f"M{frame.across(x):.1f} {frame.up(y):.1f}h0"
-        for x, y in points
-        if y is not None and math.isfinite(y)
+        f"M{frame.across(x):.1f} {frame.up(y):.1f}h0" for x, y in points if y is not None
     )
     return f'<path class="dots {kind}" d="{marks}"/>' if marks else ""
 

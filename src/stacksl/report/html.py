@@ -29,7 +29,7 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
     """The report: one self-contained HTML page; prompts may hold markup.
 
     Args:
-        facts: what to show.
+        facts: what to show; its numbers are finite, as those read from JSON are.
         text: False leaves out what the data's owner worded: prompts, candidates, ids, columns.
         class_names: True keeps the names of classes in a page without text.
     """

@@ -75,7 +75,7 @@ def percent(share: float | None, digits: int = 1) -> str:
     >>> percent(0.8744), percent(None)
     ('87.4%', '–')
     """
-    if share is None or not math.isfinite(share):
+    if share is None:
         return "–"
     return f"{100 * share:.{digits}f}%"
 
@@ -86,7 +86,7 @@ def number(value: float | None, digits: int = 3) -> str:
     >>> number(1234.5), number(0.01234), number(-0.5), number(1e-9), number(None)
     ('1,234', '0.0123', '-0.5', '1e-09', '–')
     """
-    if value is None or not math.isfinite(value):
+    if value is None:
         return "–"
     if value == 0:
         return "0"
