@@ -12,7 +12,7 @@ from stacksl.label import serve as serving
 class Served:
     """Serves until the run has finished, and a while more; each link is for one person."""
 
-    def __init__(self, run: Run, *, linger: float = 2.0, **more: Any) -> None:
+    def __init__(self, run: Run, *, linger: float = 6.0, **more: Any) -> None:
         self.run, self.links = run, dict[str, str]()
         self._more = {"linger": linger, **more}
         self._ready = threading.Event()

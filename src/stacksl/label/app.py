@@ -4,14 +4,14 @@
 # mypy: disable-error-code="untyped-decorator"
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
 from stacksl.errors import RunError
 from stacksl.label import pages
@@ -23,8 +23,6 @@ from stacksl.label.site import HEADERS, OWNER, SESSION_SECONDS, Refused, Site, c
 T = TypeVar("T")
 
 PATIENCE = 10.0  # seconds that a reply waits for the answer to be in the ledger
-LOOK = 0.25  # seconds between two looks for something to push
-BEAT = 15.0  # seconds after which a line is pushed in any case, to a browser that may be gone
 MOST = 1_000_000  # pages of rows
 WEB = Path(__file__).parent / "web"
 REPORT = (
@@ -63,7 +61,7 @@ def make_app(site: Site) -> FastAPI:
 
 
 def _looking(site: Site) -> APIRouter:
-    """The pages, their parts, and news of them."""
+    """The pages and their parts."""
     router = APIRouter()
 
     @router.get("/", response_class=HTMLResponse)
@@ -79,11 +77,6 @@ def _looking(site: Site) -> APIRouter:
     @router.get("/rows", response_class=HTMLResponse)
     async def rows(request: Request) -> Response:
         return HTMLResponse(pages.part(site, site.caller(request)))
-
-    @router.get("/events", response_class=StreamingResponse)
-    async def events(request: Request) -> Response:
-        news = _news(site, site.token(request))
-        return StreamingResponse(news, media_type="text/event-stream")
 
     @router.get("/report", response_class=HTMLResponse)
     async def report(request: Request) -> Response:
@@ -193,23 +186,6 @@ async def _patiently(outcome: Future[T]) -> T:
         raise Refused(
             "the run is closed at the moment: the answer stays in this browser", 503
         ) from None
-
-
-async def _news(site: Site, token: str) -> AsyncIterator[str]:
-    """A line of server-sent events whenever what a session sees has changed, until it ends."""
-    loop, before, beat = asyncio.get_running_loop(), pages.Mark(), 0.0
-    site.streams[token] += 1
-    try:
-        while (name := site.access.who(token)) is not None and not site.closing():
-            now = pages.mark(site, name)
-            if (changed := now.news(before)) or loop.time() >= beat:
-                yield "data: changed\n\n" if changed else ": still here\n\n"
-                beat = loop.time() + BEAT
-            before = now
-            await asyncio.sleep(LOOK)
-        yield "data: ended\n\n"
-    finally:
-        site.streams[token] -= 1
 
 
 def _refusal(why: Refused) -> Response:

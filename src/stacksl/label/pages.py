@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stacksl.data import Classes
 from stacksl.label.site import OWNER, Site
@@ -60,26 +60,6 @@ def asked(site: Site, number: int) -> str:
     number = min(number, history.pages)
     shown = {"rows": history.page(number), "total": len(history.asked), "pages": history.pages}
     return rendered("asked", run=run, number=number, **shown)
-
-
-class Mark(NamedTuple):
-    """What a page shows, as far as news of it is worth a push."""
-
-    state: object = None
-    keys: frozenset[str] = frozenset()
-
-    def news(self, before: Mark) -> bool:
-        """Whether something is new; rows that are answered are not."""
-        return self.state != before.state or not self.keys <= before.keys
-
-
-def mark(site: Site, name: str) -> Mark:
-    """What a page shows now."""
-    view, paused = site.player.view, site.player.paused
-    if name == OWNER:
-        return Mark((view, paused))
-    keys = frozenset(asked.key for asked in site.player.questions(name))
-    return Mark((view.state, paused, site.player.openings), keys)
 
 
 def _values(site: Site, name: str) -> dict[str, Any]:

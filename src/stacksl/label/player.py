@@ -79,7 +79,6 @@ class Player:
         self.fault: BaseException | None = None
         self.paused = False  # shows no questions; answers are still taken
         self.over = threading.Event()  # finished, failed or stopped
-        self.openings = 0  # how often the run was opened: rows may be withdrawn between two
         self._limit, self._page = idle, page
         self._open: OpenRun | None = None
         self._started = threading.Event()
@@ -203,7 +202,6 @@ class Player:
             self.view = run.view()
 
         show()
-        self.openings += 1
         state = run.buy(show)
         show()
         self._started.set()

@@ -76,7 +76,6 @@ def serve(
         try:
             who = {name: name for name in player.annotators} | {"(owner)": OWNER}
             ready({shown: f"{page}#{access.link(who[shown])}" for shown in who})
-            site.closing = lambda: bool(server.should_exit)
             _stop_at_the_end(site, server, linger)
             server.run(sockets=[listener])
         finally:

@@ -10,9 +10,9 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,6 +26,7 @@ LINK_SECONDS = 24 * 3600
 OWNER = ",owner"  # no annotator's name has a comma
 SESSION_SECONDS = 12 * 3600
 BODY = 65_536  # bytes of a request of a browser
+LOOKING = 10.0  # seconds without a look after which an owner's page is no longer open
 SHEET = 4 << 20  # bytes of a filled-in sheet
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
@@ -133,8 +134,7 @@ class Site:
     access: Access
     hosts: Collection[str]
     guidelines: str = ""
-    streams: Counter[str] = field(default_factory=Counter)  # of news, by token
-    closing: Callable[[], bool] = bool  # whether the server is about to end
+    _looked: float = -inf  # when the owner's page last looked for news
 
     @property
     def cookie(self) -> str:
@@ -180,7 +180,10 @@ class Site:
 
     def caller(self, request: Any) -> str:
         """The name of the session's owner; see `token`."""
-        return self.access.who(self.token(request)) or ""
+        name = self.access.who(self.token(request)) or ""
+        if name == OWNER:
+            self._looked = time.monotonic()
+        return name
 
     def annotator(self, request: Any) -> str:
         """The annotator who sends a request.
@@ -204,7 +207,7 @@ class Site:
     @property
     def watched(self) -> bool:
         """Whether an owner looks at the page."""
-        return any(self.access.who(token) == OWNER for token in +self.streams)
+        return time.monotonic() - self._looked < LOOKING
 
 
 def cookie_of(folder: RunFolder) -> str:

@@ -24,18 +24,11 @@ function post(body, more = {}) {
   return { method: "POST", headers, body: JSON.stringify(body), ...more };
 }
 
-// Calls `look` when the server has news of this page, and every few seconds where it cannot say.
+// Calls `look` every two seconds while the page is shown, and when it is shown again.
 function follow(look) {
-  let source = null;
-  const open = () => {
-    source?.close();
-    source = document.hidden ? null : new EventSource("/events");
-    if (source) source.onmessage = look;
-  };
-  document.addEventListener("visibilitychange", open);
-  addEventListener("pagehide", () => source?.close());
-  setInterval(() => { if (source?.readyState !== 1) look(); }, 3000);
-  open();
+  const shown = () => { if (!document.hidden) look(); };
+  document.addEventListener("visibilitychange", shown);
+  setInterval(shown, 2000);
 }
 
 // What is kept in the browser ------------------------------------------------------------------
@@ -355,7 +348,6 @@ function label() {
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
   if ($("#guide") && matchMedia("(max-width: 70rem)").matches) $("#guide").open = false;
   follow(() => { if (!finished) refresh(); });
-  setInterval(() => { if (!finished && !sending) refresh(); }, 15000); // rows that were withdrawn
   show();
   send();
 }
@@ -364,13 +356,17 @@ function label() {
 
 let question = null; // what the owner is asked to agree to
 let clicking = false, late = false; // a click needs its button to be there until it is released
+let last = ""; // the numbers that are shown
 
 async function figures() {
   const reply = await fetch("/rows").catch(() => null);
   if (!reply?.ok) { say("No connection, or the session has expired: these numbers are old."); return; }
-  const fresh = new DOMParser().parseFromString(await reply.text(), "text/html");
+  if ($("#said").textContent.startsWith("No connection, or")) say("");
+  const text = await reply.text();
   late = clicking;
-  if (late) return;
+  if (late || text === last) return;
+  last = text;
+  const fresh = new DOMParser().parseFromString(text, "text/html");
   const held = document.activeElement?.dataset; // the focus stays where it was
   $("#figures").replaceChildren(...fresh.body.childNodes);
   $(".forms").hidden = $(".doing").dataset.state !== "open";
@@ -428,5 +424,5 @@ function owner() {
 addEventListener("hashchange", enter); // a new link in a tab that has the page already
 if (document.body.dataset.who) enter().then(label);
 else if (document.body.dataset.owner) enter().then(owner);
-else if (document.body.dataset.rows) follow(() => {}); // the server stays while they are read
+else if (document.body.dataset.rows) follow(() => fetch("/rows").catch(() => {})); // the server stays while they are read
 else enter();
