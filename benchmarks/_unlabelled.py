@@ -89,7 +89,7 @@ def read_on(model: Any, tokenizer: Any, texts: list[str], rate: float, seed: int
     from torch.nn.utils.rnn import pad_sequence
 
     from stacksl.core.rng import generator
-    from stacksl.lm.training.optimizer import Optimizer
+    from stacksl.lm.training.refit import Optimizer
 
     rows = [torch.tensor(tokenizer(text)["input_ids"]) for text in texts]
     order = generator(seed, "pretraining").permutation(len(rows)).tolist()

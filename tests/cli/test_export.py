@@ -63,8 +63,8 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     from stacksl.lm.export.about import About
     from stacksl.lm.export.folder import write_model
     from stacksl.lm.loading import open_base
+    from stacksl.lm.settings import LoraSettings
     from stacksl.lm.training.adapters import Adapter
-    from stacksl.lm.training.lora import LoraSettings
 
     run = made_with(folder, max_candidates=2000)
     loaded = open_base(str(base), device="cpu", dtype="float32")

@@ -37,8 +37,8 @@ ROUNDS = {
     "before arrays are committed": (f"{LABELS}.journal:write_arrays", 2, "after"),
 }
 REFIT = {
-    "before its first step": (f"{LM}.training.steps:TrainingSteps.run", 2, "before"),
-    "between two steps": (f"{LM}.training.optimizer:Optimizer.step", 4, "after"),
+    "before its first step": (f"{LM}.training.refit:TrainingSteps.run", 2, "before"),
+    "between two steps": (f"{LM}.training.refit:Optimizer.step", 4, "after"),
     "before the adapter is saved": (f"{LM}.training.adapters:Adapter.save", 2, "before"),
     "between the adapter and its record": (f"{LM}.training.adapters:Adapter.save", 2, "after"),
     "between its record and the ledger's row": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
@@ -58,7 +58,7 @@ END = {
 POOL = {  # the default of a file: three batches of two, one refit of six steps
     "between two batches": (f"{LABELS}.ledger:Ledger.post", 2, "after"),
     "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 3, "after"),
-    "between two steps": (f"{LM}.training.optimizer:Optimizer.step", 4, "after"),
+    "between two steps": (f"{LM}.training.refit:Optimizer.step", 4, "after"),
     "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
 }
 CHOICE = {  # of a normalisation, by the labels that a pool bought first
@@ -210,10 +210,10 @@ def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: P
     """In every refit, once more where it was made again, and in the epoch that it began."""
     out = tmp_path / "run"
     for moment in (
-        (f"{LM}.training.optimizer:Optimizer.step", 2, "after"),
+        (f"{LM}.training.refit:Optimizer.step", 2, "after"),
         (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
-        (f"{LM}.training.optimizer:Optimizer.step", 3, "after"),
-        (f"{LM}.training.optimizer:Optimizer.step", 1, "before"),
+        (f"{LM}.training.refit:Optimizer.step", 3, "after"),
+        (f"{LM}.training.refit:Optimizer.step", 1, "before"),
         (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
     ):
         assert worker.play(**kind.order(out), kill=moment)["killed"]

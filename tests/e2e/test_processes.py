@@ -53,7 +53,7 @@ import os, sys
 def watch():
     import json, signal, time
     from stacksl.lm.scoring import likelihood
-    from stacksl.lm.training import optimizer
+    from stacksl.lm.training import refit
 
     rank = os.environ.get("RANK", "0")
     log = open(os.path.join(os.environ["WITNESS"], f"rank-{rank}.jsonl"), "a")
@@ -71,7 +71,7 @@ def watch():
             return inner(self, items)
         setattr(likelihood.Likelihood, name, outer)
 
-    def step(self, number, inner=optimizer.Optimizer.step):
+    def step(self, number, inner=refit.Optimizer.step):
         nonlocal steps
         inner(self, number)
         steps += 1
@@ -83,7 +83,7 @@ def watch():
 
     told("sums")
     told("sums_and_states")
-    optimizer.Optimizer.step = step
+    refit.Optimizer.step = step
 
 words = sys.orig_argv
 if "WITNESS" in os.environ and "-m" in words and words[words.index("-m") + 1] == "stacksl":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from stacksl.lm import Likelihood, TokenItem
+from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
-from stacksl.lm.training.lora import LoraSettings
 
 SMALL = LoraSettings(rank=4, alpha=8.0)
 

@@ -15,8 +15,8 @@ from stacksl.errors import RunError
 from stacksl.lm import TokenItem
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import open_base
+from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
-from stacksl.lm.training.lora import LoraSettings
 
 from .adapter_cases import SMALL, same, scores, train
 
@@ -139,7 +139,7 @@ def test_folders_of_other_adapters_are_refused(open_model: Any, tmp_path: Path) 
     adapter = Adapter(open_model(), SMALL, seed=1)
     adapter.save(good)
     other = Adapter(open_model(), LoraSettings(rank=2, alpha=8.0), seed=1)
-    with pytest.raises(RunError, match="LORA of rank 4 and alpha 8, and LORA of rank 2"):
+    with pytest.raises(RunError, match="is not of this adapter's shape"):
         other.load(good)
     fewer = LoraSettings(rank=4, alpha=8.0, targets=("q_proj",))
     with pytest.raises(RunError, match="24 of 4 tensors differ"):
@@ -147,9 +147,6 @@ def test_folders_of_other_adapters_are_refused(open_model: Any, tmp_path: Path) 
     weights = good / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
     with pytest.raises(RunError, match="absent or damaged, so put back a copy"):
-        adapter.load(good)
-    (good / "adapter_config.json").write_text("{")
-    with pytest.raises(RunError, match="holds no LoRA adapter"):
         adapter.load(good)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stacksl.lm import TokenItem
+from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
-from stacksl.lm.training.lora import LoraSettings
 
 from .adapter_cases import SMALL, same, scores, train
 

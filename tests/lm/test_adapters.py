@@ -10,8 +10,8 @@ import pytest
 
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.lm import Likelihood, TokenItem
+from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
-from stacksl.lm.training.lora import LoraSettings
 
 from .adapter_cases import SMALL, same, scores, train
 
@@ -134,12 +134,11 @@ def test_checkpointing_changes_no_gradient(open_model: Any, items: list[TokenIte
     handle = next(
         module for name, module in adapter.model.named_modules() if name.endswith("layers.0.mlp")
     ).register_forward_pre_hook(lambda *_: calls.append(1))
-    adapter.checkpointing(True)
-    for got, expected in zip(gradients(), kept, strict=True):
-        assert torch.allclose(got, expected, rtol=1e-5, atol=1e-6)
+    with adapter.checkpointing():
+        for got, expected in zip(gradients(), kept, strict=True):
+            assert torch.allclose(got, expected, rtol=1e-5, atol=1e-6)
     twice = len(calls)
     calls.clear()
-    adapter.checkpointing(False)
     gradients()
     assert twice > len(calls) > 0
     handle.remove()
@@ -151,9 +150,11 @@ def test_a_model_that_cannot_recompute_says_so(
     adapter = Adapter(open_model(), SMALL, seed=1)
     kind = type(adapter.model.get_base_model())
     monkeypatch.setattr(kind, "supports_gradient_checkpointing", False)
-    adapter.checkpointing(False)
-    with pytest.raises(SettingsError, match="cannot recompute its activations: leave check"):
-        adapter.checkpointing(True)
+    with (
+        pytest.raises(SettingsError, match="cannot recompute its activations: leave check"),
+        adapter.checkpointing(),
+    ):
+        pass
 
 
 def test_what_is_wrong_is_said(open_model: Any, tmp_path: Path) -> None:

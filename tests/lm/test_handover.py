@@ -65,8 +65,8 @@ def adapter_of(folder: Path) -> Any:
     torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
     pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
     from stacksl.lm.loading import open_base
+    from stacksl.lm.settings import LoraSettings
     from stacksl.lm.training.adapters import Adapter
-    from stacksl.lm.training.lora import LoraSettings
 
     base = open_base(str(folder), device="cpu", dtype="float32")
     adapter = Adapter(base, LoraSettings(rank=4, alpha=8.0), seed=1)

@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 
 from stacksl.errors import FeatureError, MissingExtra, SettingsError
-from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, unfit
-from stacksl.lm.scoring.paths import checkpoints
+from stacksl.lm import Likelihood, Limits, PromptFormat, TokenItem, Tokenizing
+from stacksl.lm.scoring.likelihood import unfit
+from stacksl.lm.scoring.packing import BATCH_TOKENS
 from stacksl.types import Item
 
 torch = pytest.importorskip("torch")
 
-PACKINGS = {
-    "an item a batch": Packing(batch_tokens=1),
-    "some items a batch": Packing(batch_tokens=90),
-    "all in one batch": Packing(),
-}
+BATCHES = {"an item a batch": 1, "some items a batch": 90, "all in one batch": 2048}
 
 
 def scores(model: Any, items: list[TokenItem], path: str, **settings: Any) -> Any:
@@ -74,17 +71,17 @@ def test_naive_is_the_definition(make_model: Any, kind: str, items: list[TokenIt
         assert torch.allclose(got.detach(), by_hand(model, item), atol=1e-4)
 
 
-@pytest.mark.parametrize("packing", PACKINGS.values(), ids=PACKINGS)
+@pytest.mark.parametrize("batch_tokens", BATCHES.values(), ids=BATCHES)
 @pytest.mark.parametrize("path", ["packed", "padded"])
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
 def test_scores_are_the_naive_ones(
-    make_model: Any, kind: str, path: str, packing: Packing, items: list[TokenItem]
+    make_model: Any, kind: str, path: str, batch_tokens: int, items: list[TokenItem]
 ) -> None:
     model = make_model(kind)
     with torch.no_grad():
         expected = scores(model, items, "naive")
         assert expected.std() > 1  # nats: nothing below could pass by all being alike
-        assert_same([scores(model, items, path, packing=packing)], [expected])
+        assert_same([scores(model, items, path, batch_tokens=batch_tokens)], [expected])
 
 
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
@@ -101,7 +98,7 @@ def test_gradients_are_the_naive_ones(
     model = make_model(kind)
     if checkpointing:
         checkpointed(model)
-        assert checkpoints(model)
+        assert model.model.layers[0].gradient_checkpointing
     model = with_lora(model) if lora else model
     model.train()  # no dropout in these: training mode is what turns checkpointing on
     expected = gradients(model, items, "naive")
@@ -137,7 +134,7 @@ def test_bfloat16_agrees_roughly_and_scores_are_float32(
     with torch.no_grad():
         likelihood = Likelihood(model)
         values = torch.cat(likelihood.sums(items))
-        assert likelihood.used == {"without": "packed"}
+        assert likelihood.used == {"sums": "packed"}
         assert values.dtype == torch.float32
         tokens = torch.tensor([len(o) for item in items for o in item.options])
         assert ((values - scores(model, items, "naive")).abs() / tokens).max() < 5e-2
@@ -182,18 +179,18 @@ def test_a_second_naive_pass_differs_by_rounding_alone(
 ) -> None:
     likelihood = Likelihood(make_model(kind))
     with torch.no_grad():
-        again = [value for value, _ in likelihood._widened("without", items)]
+        again = [value for value, _ in likelihood._widened(items, "sums")]
         assert_same([torch.cat(again)], [scores(likelihood.model, items, "naive")])
 
 
 def test_a_wrong_mask_of_a_sharp_model_is_caught(
     make_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leaking(sheet: Any) -> Any:  # an option sees those before it
-        rows, size = sheet.branch.shape
+    def leaking(branch: Any) -> Any:  # an option sees those before it
+        rows, size = branch.shape
         return np.broadcast_to(np.tri(size, dtype=np.bool_), (rows, size, size)).copy()
 
-    monkeypatch.setattr("stacksl.lm.scoring.packing._Sheet.mask", leaking)
+    monkeypatch.setattr("stacksl.lm.scoring.packing._mask", leaking)
     likelihood = Likelihood(sharp(make_model))
     with torch.no_grad(), pytest.warns(UserWarning, match="'packed' does not hold .* nats a token"):
         likelihood.sums(drawn(0))
@@ -206,7 +203,7 @@ def test_auto_takes_the_packed_path_with_and_without_gradients(
     with torch.no_grad():
         likelihood.sums(items)
     likelihood.sums(items)
-    assert likelihood.used == {"without": "packed", "with": "packed"}
+    assert likelihood.used == {"sums": "packed"}
 
 
 def test_eager_attention_is_set_to_sdpa(make_model: Any, items: list[TokenItem]) -> None:
@@ -218,7 +215,7 @@ def test_eager_attention_is_set_to_sdpa(make_model: Any, items: list[TokenItem])
         assert_same([values], [scores(make_model("qwen3"), items, "naive")])
 
 
-def test_eager_attention_behind_our_back_is_not_packed(
+def test_eager_attention_behind_our_back_is_refused(
     make_model: Any, items: list[TokenItem]
 ) -> None:
     model = make_model("llama")
@@ -226,9 +223,8 @@ def test_eager_attention_behind_our_back_is_not_packed(
     with torch.no_grad():
         likelihood.sums(items)
         model.set_attn_implementation("eager")
-        values = torch.cat(likelihood.sums(items))
-        assert likelihood.used == {"without": "padded"}
-        assert_same([values], [scores(model, items, "naive")])
+        with pytest.raises(SettingsError, match="needs the attention 'sdpa'"):
+            likelihood.sums(items)
 
 
 def test_eager_with_a_boolean_mask_is_wrong_without_a_word(
@@ -242,7 +238,7 @@ def test_eager_with_a_boolean_mask_is_wrong_without_a_word(
         monkeypatch.setattr("stacksl.lm.scoring.paths.attention", lambda model: "sdpa")
         from stacksl.lm.scoring.paths import packed
 
-        got = torch.cat(packed(model, items))
+        got = torch.cat([value for value, _ in packed(model, items)])
     assert (got - expected).abs().max() > 0.1
 
 
@@ -252,10 +248,10 @@ def test_windows_and_states_go_the_padded_way(
 ) -> None:
     model = make_model(kind)
     likelihood = Likelihood(model)
-    assert unfit(model, "packed")
+    assert unfit(model)
     assert_same([torch.cat(likelihood.sums(items)).detach()],
                 [scores(model, items, "naive").detach()], 5e-5)  # fmt: skip
-    assert likelihood.used == {"with": "padded"}
+    assert likelihood.used == {"sums": "padded"}
     with pytest.raises(SettingsError, match="does not fit"):
         Likelihood(model, path="packed")
 
@@ -265,7 +261,7 @@ def test_absolute_positions_are_packed(make_model: Any, items: list[TokenItem]) 
     likelihood = Likelihood(model)
     with torch.no_grad():
         got = torch.cat(likelihood.sums(items))
-        assert likelihood.used == {"without": "packed"}
+        assert likelihood.used == {"sums": "packed"}
         assert_same([got], [scores(model, items, "naive")])
 
 
@@ -275,7 +271,7 @@ def test_a_model_without_sdpa_or_positions_is_not_packed(
     model = make_model("bloom")
     likelihood = Likelihood(model)
     with torch.no_grad():
-        assert "eager" in str(unfit(model, "packed"))
+        assert "eager" in str(unfit(model))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # whether its cache can be repeated is its own affair
             got = torch.cat(likelihood.sums(items))
@@ -303,14 +299,14 @@ def test_a_wrong_path_is_caught_on_the_first_batch(
 def test_a_path_that_breaks_is_left_with_a_warning(
     make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(model: Any, items: Any) -> Any:
+    def broken(model: Any, items: Any, **_: Any) -> Any:
         raise RuntimeError("no kernel")
 
     monkeypatch.setattr("stacksl.lm.scoring.likelihood.packed", broken)
     likelihood = Likelihood(make_model("qwen3"))
     with pytest.warns(UserWarning, match="no kernel"):
         likelihood.sums(items)
-    assert likelihood.used == {"with": "padded"}
+    assert likelihood.used == {"sums": "padded"}
 
 
 def test_the_check_leaves_every_module_in_its_mode(make_model: Any, items: list[TokenItem]) -> None:
@@ -336,12 +332,8 @@ def test_an_encoder_decoder_and_unknown_paths_are_refused(make_model: Any) -> No
         Likelihood(make_model("llama"), path="paked")
 
 
-def test_batches_cover_every_item_once(make_model: Any, items: list[TokenItem]) -> None:
-    likelihood = Likelihood(make_model("llama"), packing=Packing(batch_tokens=90))
-    groups = likelihood.batches(items)
-    assert sorted(index for group in groups for index in group) == list(range(len(items)))
-    assert len(groups) > 1
-    assert likelihood.sums([]) == []
+def test_no_items_have_no_scores(make_model: Any) -> None:
+    assert Likelihood(make_model("llama")).sums([]) == []
 
 
 def without_room(model: Any, rows: int, error: Exception) -> Any:
@@ -361,7 +353,7 @@ def test_a_batch_without_room_is_halved(
 ) -> None:
     """Scores and states are those of the whole batch, and later batches are smaller."""
     model = make_model("qwen3")
-    likelihood = Likelihood(model, path=path, packing=Packing(batch_tokens=256))
+    likelihood = Likelihood(model, path=path, batch_tokens=256)
 
     def read() -> list[Any]:
         with torch.no_grad():
@@ -373,16 +365,16 @@ def test_a_batch_without_room_is_halved(
     most = max(len(item.options) for item in items) if path == "padded" else 1
     errors = (torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory"))
     for error in errors:
-        likelihood.packing = Packing(batch_tokens=256)
+        likelihood.batch_tokens = 256
         handle = without_room(model, most, error)
         assert_same(read(), expected)
-        assert likelihood.packing.batch_tokens < 256
+        assert likelihood.batch_tokens < 256
         handle.remove()
         handle = without_room(model, 0, error)
         with pytest.raises(type(error)):
             read()
         handle.remove()
-    assert likelihood.used == {"states" if states else "without": path}
+    assert likelihood.used == {"states" if states else "sums": path}
 
 
 def test_other_faults_are_not_halved(make_model: Any, items: list[TokenItem]) -> None:
@@ -392,7 +384,7 @@ def test_other_faults_are_not_halved(make_model: Any, items: list[TokenItem]) ->
         without_room(likelihood.model, 1, RuntimeError("no kernel"))
         with pytest.raises(RuntimeError, match="no kernel"):
             likelihood.sums(items)
-    assert likelihood.packing == Packing()
+    assert likelihood.batch_tokens == BATCH_TOKENS
 
 
 def test_a_real_model_prefers_what_it_was_trained_on(with_lora: Any, stories: Path) -> None:

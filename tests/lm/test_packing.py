@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.lm import Packing, TokenItem, pack
+from stacksl.lm import TokenItem
+from stacksl.lm.scoring.packing import batches, pack, shared_batches
 
 TOKENS = st.integers(1, 9)
 ITEMS = st.builds(
@@ -42,17 +45,21 @@ def test_options_carry_their_tokens_but_the_last(items: list[TokenItem], last: b
     packed = pack(items, with_last=last)
     options = [option for item in items for option in item.options]
     for number, option in enumerate(options):
-        columns = packed.carried[number]
-        held = packed.ids[packed.rows[number], columns[columns >= 0]].tolist()
+        held = packed.ids[packed.rows[number], packed.texts[number]].tolist()
         assert held == list(option if last else option[:-1])
-    prompts = [item.prompt for item in items for _ in item.options]
-    for number, prompt in enumerate(prompts):
-        head = packed.heads[number]
-        held = packed.ids[packed.rows[number], head : head + len(prompt)]
-        assert held.tolist() == list(prompt)
     longest = max(len(item.prompt) for item in items)
     tails = [sum(len(o) - (not last) for o in item.options) for item in items]
     assert packed.ids.shape == (len(items), longest + max(tails))
+
+
+@given(SOME)
+def test_texts_inside_a_prompt_are_found_there(items: list[TokenItem]) -> None:
+    whole = [replace(item, spans=((0, len(item.prompt)),) * len(item.options)) for item in items]
+    packed = pack(whole, with_last=True)
+    prompts = [item.prompt for item in items for _ in item.options]
+    for number, prompt in enumerate(prompts):
+        held = packed.ids[packed.rows[number], packed.texts[number]]
+        assert held.tolist() == list(prompt)
 
 
 @given(SOME)
@@ -72,10 +79,10 @@ def test_only_the_columns_that_predict_are_kept() -> None:
 def test_batches_hold_every_item_once_within_their_bounds(
     items: list[TokenItem], batch_tokens: int
 ) -> None:
-    batches = Packing(batch_tokens).batches(items)
-    assert sorted(index for batch in batches for index in batch) == list(range(len(items)))
+    found = batches(items, batch_tokens)
+    assert sorted(index for batch in found for index in batch) == list(range(len(items)))
     widths = [len(i.prompt) + sum(len(o) - 1 for o in i.options) for i in items]
-    for batch in batches:
+    for batch in found:
         widest = max(widths[index] for index in batch)
         assert len(batch) == 1 or len(batch) * widest <= batch_tokens
 
@@ -84,9 +91,8 @@ def test_batches_hold_every_item_once_within_their_bounds(
 def test_every_process_has_a_batch_where_there_are_items_enough(
     items: list[TokenItem], batch_tokens: int, processes: int
 ) -> None:
-    packing = Packing(batch_tokens=batch_tokens)
-    plain, shared = packing.batches(items), packing.shared(items, processes)
-    assert packing.shared(items, 1) == plain
+    shared = shared_batches(items, batch_tokens, processes)
+    assert shared_batches(items, batch_tokens, 1) == batches(items, batch_tokens)
     assert sorted(index for batch in shared for index in batch) == list(range(len(items)))
     assert len(shared) >= min(processes, len(items))
     assert len(shared) % processes == 0 or len(shared) == len(items)
@@ -98,7 +104,6 @@ def test_every_process_has_a_batch_where_there_are_items_enough(
 
 def test_short_items_are_cut_evenly() -> None:
     items = [TokenItem(str(n), (1,) * 9, ((2, 3),), (1,)) for n in range(8)]  # 10 tokens a row
-    packing = Packing(batch_tokens=4096)
-    sizes = {n: [len(batch) for batch in packing.shared(items, n)] for n in (1, 2, 3, 8, 9)}
+    sizes = {n: [len(batch) for batch in shared_batches(items, 4096, n)] for n in (1, 2, 3, 8, 9)}
     assert sizes == {1: [8], 2: [4, 4], 3: [3, 3, 2], 8: [1] * 8, 9: [1] * 8}
-    assert [len(batch) for batch in Packing(batch_tokens=30).shared(items, 2)] == [2] * 4
+    assert [len(batch) for batch in shared_batches(items, 30, 2)] == [2] * 4

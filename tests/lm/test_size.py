@@ -14,9 +14,8 @@ import pytest
 from stacksl.errors import SettingsError
 from stacksl.lm import ModelChoices, TokenItem
 from stacksl.lm.memory import Memory, Needs, estimate
+from stacksl.lm.settings import LoraSettings, TrainSettings
 from stacksl.lm.size import Size, expect_fit, forecast, free_bytes
-from stacksl.lm.training.lora import LoraSettings
-from stacksl.lm.training.recipe import TrainSettings
 
 from ..runs.lm_cases import questions, tiny_model
 

@@ -128,5 +128,5 @@ def test_opening_reads_no_weights(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert not read
     assert stage.base.known is known
     stage.sums(many(1))
-    assert (len(read), stage.used) == (1, {"without": "packed"})
+    assert (len(read), stage.used) == (1, {"sums": "packed"})
     assert weights.identify(folder, base.config) == known

@@ -10,18 +10,14 @@ import numpy as np
 import pytest
 
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.lm import Likelihood, Limits, Packing, PromptFormat, TokenItem, Tokenizing, template
+from stacksl.lm import Likelihood, Limits, PromptFormat, TokenItem, Tokenizing, template
 from stacksl.lm.distributed import blocks
 from stacksl.lm.scoring.features import StateMap
 from stacksl.types import Item
 
 torch = pytest.importorskip("torch")
 
-PACKINGS = {
-    "an item a batch": Packing(batch_tokens=1),
-    "some items a batch": Packing(batch_tokens=90),
-    "all in one batch": Packing(),
-}
+BATCHES = {"an item a batch": 1, "some items a batch": 90, "all in one batch": 2048}
 
 
 def lettered(items: list[TokenItem]) -> list[TokenItem]:
@@ -53,15 +49,15 @@ def assert_near(got: list[Any], expected: list[Any], within: float = 1e-5) -> No
         assert float((one - other).abs().max()) <= within * max(1.0, float(other.abs().max()))
 
 
-@pytest.mark.parametrize("packing", PACKINGS.values(), ids=PACKINGS)
+@pytest.mark.parametrize("batch_tokens", BATCHES.values(), ids=BATCHES)
 @pytest.mark.parametrize("path", ["packed", "padded", "naive"])
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
 def test_states_and_sums_are_those_of_a_plain_pass(
-    make_model: Any, kind: str, path: str, packing: Packing, items: list[TokenItem]
+    make_model: Any, kind: str, path: str, batch_tokens: int, items: list[TokenItem]
 ) -> None:
     model = make_model(kind)
     mixed = [*items, *lettered(items)]
-    likelihood = Likelihood(model, path=path, packing=packing)
+    likelihood = Likelihood(model, path=path, batch_tokens=batch_tokens)
     sums, states = likelihood.sums_and_states(mixed)
     assert likelihood.used == {"states": path}
     assert_near(states, [by_hand(model, item) for item in mixed])
@@ -132,12 +128,12 @@ def test_wrong_states_are_caught_on_the_first_batch(
 ) -> None:
     import stacksl.lm.scoring.likelihood as module
 
-    right = module.packed_states
+    right = module.packed
 
-    def wrong(model: Any, items: Any) -> Any:
-        return [(sums, states + 0.05) for sums, states in right(model, items)]
+    def wrong(model: Any, items: Any, **more: Any) -> Any:
+        return [(sums, states + 0.05) for sums, states in right(model, items, **more)]
 
-    monkeypatch.setattr(module, "packed_states", wrong)
+    monkeypatch.setattr(module, "packed", wrong)
     model = make_model("qwen3")
     likelihood = Likelihood(model)
     with pytest.warns(UserWarning, match=r"'packed' does not hold .*states .* 'padded' is tried"):

@@ -188,8 +188,8 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
     import torch
 
     from stacksl.lm.loading import open_base
+    from stacksl.lm.settings import LoraSettings
     from stacksl.lm.training.adapters import Adapter
-    from stacksl.lm.training.lora import LoraSettings
 
     loaded = open_base(str(base), device="cpu", dtype="float32")
     adapter = Adapter(loaded, LoraSettings(rank=4), seed=1)

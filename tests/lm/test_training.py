@@ -8,9 +8,9 @@ import pytest
 
 from stacksl.core import losses
 from stacksl.errors import SettingsError
-from stacksl.lm import Likelihood, Packing, normalised
+from stacksl.lm import Likelihood, normalised
 from stacksl.lm.scoring.paths import naive
-from stacksl.lm.training.recipe import TrainSettings
+from stacksl.lm.settings import TrainSettings
 from stacksl.lm.training.refit import train
 
 from .training_cases import FAST, attached, made, moved, recorded, same
@@ -55,8 +55,8 @@ def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, ite
     sums, slopes, pulls = [], [], []
     for each in examples:
         chosen = list(each.candidates)
-        scores = naive(adapter.model, [each.item])[0]
-        own = naive(adapter.model, [each.alone])[0] if each.alone else None
+        scores = naive(adapter.model, [each.item])[0][0]
+        own = naive(adapter.model, [each.alone])[0][0] if each.alone else None
         kind = {"kind": normalisation, "alone": None if own is None else [own]}
         scores = normalised([scores], [each.item], temperature=0.7, **kind)[0][chosen]
         plain = scores.detach().double().numpy()
@@ -83,7 +83,7 @@ def test_sft_has_the_gradient_of_the_gold_tokens(monkeypatch, adapter, items):
     steps = recorded(monkeypatch)
     train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
     means = [
-        -naive(adapter.model, [each.item])[0][1] / len(each.item.options[1]) for each in examples
+        -naive(adapter.model, [each.item])[0][0][1] / len(each.item.options[1]) for each in examples
     ]
     loss = torch.stack(means).mean()
     for got, wanted in zip(steps[0], torch.autograd.grad(loss, adapter.parameters()), strict=True):
@@ -133,7 +133,7 @@ def test_accumulated_gradients_are_those_of_one_batch(monkeypatch, adapter, item
     moved(adapter)
     steps = recorded(monkeypatch)
     for tokens in (1, 100_000):
-        likelihood = Likelihood(adapter.model, packing=Packing(batch_tokens=tokens))
+        likelihood = Likelihood(adapter.model, batch_tokens=tokens)
         train(adapter, likelihood, examples, settings, seed=0, key=1)
     for got, wanted in zip(*steps, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)

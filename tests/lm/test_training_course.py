@@ -6,10 +6,8 @@ from dataclasses import replace
 import pytest
 
 from stacksl.errors import RunError
-from stacksl.lm import Likelihood, Packing
-from stacksl.lm.training.optimizer import Optimizer, rate
-from stacksl.lm.training.refit import train
-from stacksl.lm.training.steps import TrainingSteps
+from stacksl.lm import Likelihood
+from stacksl.lm.training.refit import Optimizer, TrainingSteps, rate, train
 
 from .training_cases import FAST, attached, made, moved, recorded, same
 
@@ -45,7 +43,7 @@ def test_the_ranks_gradients_add_up_to_those_of_one_process(monkeypatch, make_mo
     adapter = moved(attached(make_model("qwen3"), dropout=0.3))
     settings = replace(FAST, batch_size=5, epochs=1)
     examples = made(adapter, items, settings)
-    likelihood = Likelihood(adapter.model, packing=Packing(batch_tokens=30))
+    likelihood = Likelihood(adapter.model, batch_tokens=30)
     steps = recorded(monkeypatch)
     train(adapter, likelihood, examples, settings, seed=0, key=1)
     ranks = [OneOfTwo(0), OneOfTwo(1)]
@@ -65,7 +63,7 @@ def test_short_items_keep_every_rank_busy(monkeypatch, make_model, items):
     for dropout, pieces in ((0.0, [1, 1]), (0.3, [1, 0])):
         adapter = moved(attached(make_model("qwen3"), dropout=dropout))
         examples = made(adapter, items, settings)
-        likelihood = Likelihood(adapter.model, packing=Packing(batch_tokens=4096))
+        likelihood = Likelihood(adapter.model, batch_tokens=4096)
         steps = recorded(monkeypatch)
         train(adapter, likelihood, examples, settings, seed=0, key=1)
         ranks = [OneOfTwo(0), OneOfTwo(1)]
@@ -185,11 +183,11 @@ def test_a_step_without_room_is_taken_in_halves(make_model, items, error, backwa
     for rows in (99, 1):
         adapter = attached(make_model("qwen3"))
         examples = made(adapter, items, settings, skips={2})
-        likelihood = Likelihood(adapter.model, packing=Packing(batch_tokens=4096))
+        likelihood = Likelihood(adapter.model, batch_tokens=4096)
         end = without_room(adapter.model, rows, error, backward)
         trained = train(adapter, likelihood, examples, settings, seed=0, key=1)
         found.append((adapter.state(), trained.loss, trained.kl))
-        assert (end() > 0) == (likelihood.packing.batch_tokens < 4096) == (rows == 1)
+        assert (end() > 0) == (likelihood.batch_tokens < 4096) == (rows == 1)
     (expected, *numbers), (got, *others) = found
     assert others == pytest.approx(numbers, rel=1e-4)
     for name, wanted in expected.items():

@@ -28,14 +28,14 @@ class Refits:
         from conftest import make_items, random_model  # type: ignore[import-not-found]
         from training_cases import FAST, attached, made
 
-        from stacksl.lm import Likelihood, Packing
+        from stacksl.lm import Likelihood
 
         self.processes = processes
         self.adapter = attached(random_model("qwen3"), dropout=0.2)
         self.settings = replace(FAST, batch_size=5, learning_rate=1e-3)
         self.examples = made(self.adapter, make_items(), self.settings, skips={2})
         # several micro-batches a step, so that both processes have some
-        self.likelihood = Likelihood(self.adapter.model, packing=Packing(batch_tokens=30))
+        self.likelihood = Likelihood(self.adapter.model, batch_tokens=30)
 
     def refit(self, until: int) -> list[Any]:
         """Train from the start; give up after `until` steps. What came out."""
@@ -58,13 +58,13 @@ class Refits:
         from conftest import make_items, random_model
         from training_cases import attached, made
 
-        from stacksl.lm import Likelihood, Packing
+        from stacksl.lm import Likelihood
         from stacksl.lm.training.refit import train
 
         adapter, passes = attached(random_model("qwen3")), []
         examples = made(adapter, make_items(), self.settings, skips={2})
         adapter.model.get_input_embeddings().register_forward_hook(lambda *_: passes.append(1))
-        likelihood = Likelihood(adapter.model, packing=Packing(batch_tokens=4096))
+        likelihood = Likelihood(adapter.model, batch_tokens=4096)
         found = train(
             adapter, likelihood, examples, self.settings, seed=0, key=1, processes=self.processes
         )

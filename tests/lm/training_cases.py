@@ -2,9 +2,9 @@
 
 from stacksl.lm import Likelihood, LoraSettings, normalised
 from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.settings import TrainSettings
 from stacksl.lm.training.objectives import Example
-from stacksl.lm.training.optimizer import Optimizer
-from stacksl.lm.training.recipe import TrainSettings
+from stacksl.lm.training.refit import Optimizer
 
 FAST = TrainSettings(objective="stacksl", learning_rate=2e-2, epochs=4, batch_size=2, clip="none")
 

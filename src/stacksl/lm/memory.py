@@ -18,7 +18,7 @@ from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
-from stacksl.lm.training.lora import adapted_layers, linear_layers, stacks, width_of
+from stacksl.lm.training.adapters import adapted_layers, linear_layers, stacks
 
 FLOAT = 4  # bytes of a trained number, in every dtype of the base
 _MOMENTS = 2  # of AdamW, each as large as what is trained
@@ -187,6 +187,9 @@ def _weights(model: Any, dtype: str) -> tuple[int, int]:
 
 def _outputs(model: Any, text: Any) -> int:
     """How many numbers all linear layers together give for a token, those of its experts too."""
-    given = sum(width_of(layer) for layer in linear_layers(model).values())
+    given = sum(
+        int(each.nf if hasattr(each, "nf") else each.out_features)
+        for each in linear_layers(model).values()
+    )
     experts = int(getattr(text, "num_experts_per_tok", None) or 1)
     return given + experts * sum(int(sum(each.shape[1:])) // 2 for each in stacks(model))

@@ -31,9 +31,8 @@ from stacksl.lm.scoring.normalise import (
     prior_temperature,
 )
 from stacksl.lm.scoring.packing import BLOCK
-from stacksl.lm.settings import Lesson, ModelChoices
+from stacksl.lm.settings import Lesson, ModelChoices, TrainSettings
 from stacksl.lm.training.objectives import Example
-from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.refit import Trained
 from stacksl.lm.weights import Weights
 from stacksl.lm.worker import Worker

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,18 +17,18 @@ from stacksl.core.blocks import Array
 from stacksl.lm.distributed import ALONE, Distributed, blocks
 from stacksl.lm.loading import Base, open_base
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.likelihood import Likelihood, Use
-from stacksl.lm.scoring.packing import BLOCK, Packing
+from stacksl.lm.scoring.likelihood import Likelihood, What, within_memory
+from stacksl.lm.scoring.packing import BLOCK
+from stacksl.lm.scoring.paths import Path as ScoringPath
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.scoring.room import within_memory
-from stacksl.lm.settings import ModelChoices
+from stacksl.lm.settings import ModelChoices, TrainSettings
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example
-from stacksl.lm.training.recipe import TrainSettings
 from stacksl.lm.training.refit import Trained, train
 from stacksl.lm.weights import Weights
 
-T = TypeVar("T")
+Numbers: TypeAlias = tuple[Array, Array | None]
+"""Of an item: log-likelihoods (k,) and, where asked for, states (k, hidden)."""
 
 
 class Worker:
@@ -67,8 +67,8 @@ class Worker:
     @cached_property
     def likelihood(self) -> Likelihood:
         """The model as a scorer of options."""
-        packing = Packing(batch_tokens=self._choices.batch_tokens)
-        return Likelihood(self.adapter.model, path=self._choices.path, packing=packing)
+        own = self._choices
+        return Likelihood(self.adapter.model, path=own.path, batch_tokens=own.batch_tokens)
 
     @property
     def moved(self) -> bool:
@@ -76,28 +76,33 @@ class Worker:
         return "adapter" in vars(self) and not self.adapter.initial
 
     @property
-    def used(self) -> dict[Use, str]:
+    def used(self) -> dict[What, ScoringPath]:
         """The scoring paths taken so far."""
         return self.likelihood.used if "likelihood" in vars(self) else {}
 
     def sums(self, items: Sequence[TokenItem]) -> list[Array]:
         """Log p(option | prompt) of every option: a float64 array (k,) an item."""
-        return self._in_blocks(items, self._block_sums)
+        return [sums for sums, _ in self._in_blocks(items, "sums")]
 
     def states(self, items: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
         """Log-likelihoods (k,) and pooled states (k, hidden) of every item's options."""
-        return self._in_blocks(items, self._block_states)
+        return self._in_blocks(items, "states")
 
-    def _block_sums(self, block: Sequence[TokenItem]) -> list[Array]:
-        """`sums` of one block."""
+    def _in_blocks(self, items: Sequence[TokenItem], what: What) -> list[Any]:
+        """What is read of each item, block by block, each process its share of the blocks."""
+        pieces = blocks(len(items), BLOCK)
+        share = self.processes.share(len(pieces))
+        mine = [self._block([items[i] for i in pieces[number]], what) for number in share]
+        return [result for piece in self.processes.gather(mine) for result in piece]
+
+    def _block(self, block: Sequence[TokenItem], what: What) -> list[Numbers]:
+        """What is read of the items of one block."""
+        if what == "states":
+            with within_memory("read the states of an item"):
+                read = self.likelihood.sums_and_states(block)
+            return [(_numbers(a), _numbers(b)) for a, b in zip(*read, strict=True)]
         with load_torch().no_grad(), within_memory("score an item"):
-            return [_numbers(value) for value in self.likelihood.sums(block)]
-
-    def _block_states(self, block: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
-        """`states` of one block."""
-        with within_memory("read the states of an item"):
-            sums, states = self.likelihood.sums_and_states(block)
-        return [(_numbers(a), _numbers(b)) for a, b in zip(sums, states, strict=True)]
+            return [(_numbers(value), None) for value in self.likelihood.sums(block)]
 
     def train(
         self, examples: Sequence[Example], settings: TrainSettings, seed: int, key: int
@@ -124,14 +129,6 @@ class Worker:
     def take(self, folder: Path) -> None:
         """Take the weights of a refit that was saved in `folder`."""
         self.adapter.load(folder)
-
-    def _in_blocks(
-        self, items: Sequence[TokenItem], read: Callable[[Sequence[TokenItem]], list[T]]
-    ) -> list[T]:
-        """What `read` gives of each item, block by block, each process its share of the blocks."""
-        pieces = blocks(len(items), BLOCK)
-        mine = [read([items[i] for i in pieces[b]]) for b in self.processes.share(len(pieces))]
-        return [result for piece in self.processes.gather(mine) for result in piece]
 
 
 def _numbers(tensor: Any) -> Array:

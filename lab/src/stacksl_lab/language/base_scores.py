@@ -7,25 +7,20 @@ read a block of items once, and later runs load its numbers, bit for bit.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
-from stacksl.core.blocks import Array
 from stacksl.files.atomic import write_atomic
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.likelihood import Use
+from stacksl.lm.scoring.likelihood import What
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.worker import Worker
-
-Read: TypeAlias = list[tuple[Array, ...]]
-"""Of each item of a block: log-likelihoods (k,) and, where asked for, states (k, hidden)."""
+from stacksl.lm.worker import Numbers, Worker
 
 
 @contextmanager
@@ -66,34 +61,30 @@ class KeepingWorker(Worker):
              load_torch().get_num_threads())
         )  # fmt: skip
 
-    def _block_sums(self, block: Sequence[TokenItem]) -> list[Array]:
-        read = super()._block_sums
-        found = self._once("without", block, lambda: [(sums,) for sums in read(block)])
-        return [sums for (sums,) in found]
-
-    def _block_states(self, block: Sequence[TokenItem]) -> list[tuple[Array, Array]]:
-        read = super()._block_states
-        found = self._once("states", block, lambda: [*read(block)])
-        return [(sums, states) for sums, states in found]
-
-    def _once(self, use: Use, block: Sequence[TokenItem], work: Callable[[], Read]) -> Read:
-        """What `work` gives of a block, computed or, under base weights, loaded."""
+    def _block(self, block: Sequence[TokenItem], what: What) -> list[Numbers]:
+        """What is read of a block, computed or, under base weights, loaded."""
         if self.moved:
-            return work()
+            return super()._block(block, what)
         rows = repr([(i.prompt, i.options, i.spans, i.lost) for i in block])
+        use = "without" if what == "sums" else what  # as it was in the names of earlier files
         name = blake2b(f"{use} {self._computed} {rows}".encode(), digest_size=16).hexdigest()
         file, used = self.kept_in / f"{name}.npz", self.likelihood.used
         if file.exists():
             with np.load(file) as kept:
-                parts = [kept[each].astype(np.float64) for each in sorted(kept) if each != "path"]
-                used[use] = str(kept["path"])
+                names = [each for each in sorted(kept) if each != "path"]
+                parts = [kept[each].astype(np.float64) for each in names]
+                used[what] = str(kept["path"])  # type: ignore[assignment]
             cuts = np.cumsum([len(item.options) for item in block])[:-1]
-            return list(zip(*(np.split(part, cuts) for part in parts), strict=True))
-        found = work()
-        whole = [np.concatenate(each).astype(np.float32) for each in zip(*found, strict=True)]
+            cut = [np.split(part, cuts) for part in parts]
+            return list(zip(cut[0], cut[1] if cut[1:] else [None] * len(block), strict=True))
+        found = super()._block(block, what)
+        whole = [np.concatenate([sums for sums, _ in found]).astype(np.float32)]
+        if what == "states":
+            own = [states for _, states in found if states is not None]
+            whole.append(np.concatenate(own).astype(np.float32))
         arrays = {f"part{n}": each for n, each in enumerate(whole)}
         buffer = io.BytesIO()
-        np.savez(buffer, path=np.array(used[use]), **arrays)  # type: ignore[arg-type]
+        np.savez(buffer, path=np.array(used[what]), **arrays)  # type: ignore[arg-type]
         self.kept_in.mkdir(parents=True, exist_ok=True)
         write_atomic(file, buffer.getvalue())
         return found

@@ -89,12 +89,11 @@ def _model(
     name: str, device: str, dtype: str, path: str, batch_tokens: int
 ) -> tuple[Base, Likelihood]:
     """One model a process: the base rows of a table follow each other."""
-    from stacksl.lm import Likelihood, Packing
+    from stacksl.lm import Likelihood
     from stacksl.lm.loading import open_base
 
     base = open_base(name, device=device, dtype=dtype)
-    packing = Packing(batch_tokens=batch_tokens)
-    return base, Likelihood(base.model, path=path, packing=packing)
+    return base, Likelihood(base.model, path=path, batch_tokens=batch_tokens)
 
 
 def _predicted(

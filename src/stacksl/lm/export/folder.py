@@ -170,7 +170,7 @@ def _even_bits(folder: Path) -> None:
 def _whole(folder: Path, about: About) -> tuple[Any, Any]:
     """The model with the adapter added into its weights, and its tokenizer."""
     from stacksl.lm.loading import open_base
-    from stacksl.lm.training.lora import load_peft
+    from stacksl.lm.training.adapters import load_peft
 
     peft, dtype = load_peft(), unquantised(about.dtype)
     base = open_base(about.base, device="cpu", dtype=dtype, known=about.weights)

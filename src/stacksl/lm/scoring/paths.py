@@ -1,6 +1,13 @@
-"""Three ways to the same numbers: log p(option | prompt), summed over the option's tokens.
+"""Three ways to the same numbers: what a model says of each option of an item.
 
-Each takes a causal model of transformers and items, and gives one float32 tensor (k,) an item.
+Each takes a causal model of transformers and items, and reads log p(option | prompt), summed over
+the option's tokens and, where `states` are asked for, the state that the model is in over the
+option's text: the mean of its last hidden states, those behind its last norm, over the option's
+tokens; in protocol `letter` over the tokens of the option's text inside the prompt
+(`TokenItem.spans`). For states every option's last token is read too, since an option of one token
+would have none otherwise. They are taken from the decoder while it makes the logits, so no logits
+are made for their sake.
+
 Logits are cast to float32 before the log-softmax, in every dtype of the model.
 """
 
@@ -9,19 +16,24 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stacksl.errors import MissingExtra, SettingsError
+from stacksl.errors import FeatureError, MissingExtra, SettingsError
 from stacksl.lm.prompt.tokens import TokenItem
-from stacksl.lm.scoring.packing import Ints, Packed, pack
+from stacksl.lm.scoring.packing import BATCH_TOKENS, Bools, Ints, pack
 from stacksl.telemetry import refuse_telemetry
 
 Tensor: TypeAlias = Any
 Items: TypeAlias = Sequence[TokenItem]
 Pair: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # a prompt and one of its options
+Read: TypeAlias = tuple[Tensor, Tensor | None]
+"""What is read of an item: Σ log p (k,), and states (k, hidden) if asked for, both in float32."""
+
+Path: TypeAlias = Literal["packed", "padded", "naive"]
+PATHS: tuple[Path, ...] = ("packed", "padded", "naive")
+"""Every path, the fastest first."""
 
 _BEHIND = 8  # tokens behind an option in a widened pass
 
@@ -40,37 +52,37 @@ def load_torch() -> Any:
     return torch
 
 
-def packed(model: Any, items: Items) -> list[Tensor]:
-    """One forward pass over packed rows under a tree mask; see `packing` and `packed_batch`."""
-    return packed_batch(model, pack(items))
-
-
-def packed_batch(model: Any, batch: Packed) -> list[Tensor]:
-    """One forward pass over rows that are packed already.
+def packed(model: Any, items: Items, *, states: bool = False) -> list[Read]:
+    """One forward pass over packed rows under a tree mask; see `packing`.
 
     Raises:
         SettingsError: the model's attention is not `sdpa`. `eager` would add the boolean mask to
             the scores as 0 and 1, and be wrong without an error.
+        FeatureError: the model's decoder gives no hidden states.
     """
     if attention(model) != "sdpa":
         raise SettingsError(
             f"packed scoring needs the attention 'sdpa', and this model has '{attention(model)}': "
             "call model.set_attn_implementation('sdpa'), or choose another path"
         )
-    torch = load_torch()
-    device = model.device
-    logits = model(
-        input_ids=torch.from_numpy(batch.ids).to(device),
+    torch, device, batch = load_torch(), model.device, pack(items, with_last=states)
+    logits, hidden = _forward(
+        model,
+        torch.from_numpy(batch.ids).to(device),
+        states=states,
         position_ids=torch.from_numpy(batch.positions).to(device),
         attention_mask=torch.from_numpy(batch.mask[:, None]).to(device),
         logits_to_keep=torch.from_numpy(batch.keep).to(device),
-        use_cache=False,
-    ).logits
+    )
     flat = batch.rows[:, None] * len(batch.keep) + batch.slots
-    return split(_sums(logits, flat, batch.targets, batch.valid), batch.counts)
+    sums = _sums(logits, flat, batch.targets, batch.valid)
+    places = list(zip(batch.rows.tolist(), batch.texts, strict=True))
+    return _by_item(sums, _pooled(hidden, places) if states else None, batch.counts)
 
 
-def padded(model: Any, items: Items, *, batch_tokens: int = 2048) -> list[Tensor]:
+def padded(
+    model: Any, items: Items, *, states: bool = False, batch_tokens: int = BATCH_TOKENS
+) -> list[Read]:
     """Every option behind its own copy of the prompt, padded on the right, in batches.
 
     No mask is given: in a causal model of any kind, what stands to the right reaches nothing.
@@ -78,30 +90,48 @@ def padded(model: Any, items: Items, *, batch_tokens: int = 2048) -> list[Tensor
     Args:
         model: the model.
         items: the items.
+        states: whether states are read.
         batch_tokens: sequences x longest sequence of a batch is at most this.
+
+    Raises:
+        FeatureError: the model's decoder gives no hidden states.
     """
     torch = load_torch()
     pairs = [(item.prompt, option) for item in items for option in item.options]
-    sums = [padded_batch(model, chunk) for chunk in chunks(pairs, batch_tokens)]
-    return split(torch.cat(sums), tuple(len(item.options) for item in items))
+    texts = [columns for item in items for columns in _texts(item)]
+    sums, pooled, done = [], [], 0
+    for chunk in _chunks(pairs, batch_tokens):
+        some, hidden = _padded_batch(model, chunk, states)
+        sums.append(some)
+        if states:
+            pooled.append(_pooled(hidden, list(enumerate(texts[done : done + len(chunk)]))))
+        done += len(chunk)
+    counts = tuple(len(item.options) for item in items)
+    return _by_item(torch.cat(sums), torch.cat(pooled) if states else None, counts)
 
 
-def naive(model: Any, items: Items, *, widened: bool = False, masked: bool = False) -> list[Tensor]:
+def naive(
+    model: Any, items: Items, *, states: bool = False, widened: bool = False, masked: bool = False
+) -> list[Read]:
     """One plain forward pass an option: the reference the other paths are held to.
 
     Args:
         model: the model.
         items: the items.
+        states: whether states are read.
         widened: with tokens behind the option, which nothing before them sees.
         masked: with the causal mask given, which a model of full attention alone takes. Either way
             the numbers are the same but for rounding, since other kernels make them: the
             difference is what rounding does here.
+
+    Raises:
+        FeatureError: the model's decoder gives no hidden states.
     """
     torch = load_torch()
-    found = []
+    found: list[Read] = []
     for item in items:
-        sums = []
-        for option in item.options:
+        sums, pooled = [], []
+        for option, text in zip(item.options, _texts(item), strict=True):
             whole = [*item.prompt, *option]
             ids = torch.tensor([whole + [0] * (_BEHIND * widened)], device=model.device)
             more = {}
@@ -109,11 +139,13 @@ def naive(model: Any, items: Items, *, widened: bool = False, masked: bool = Fal
                 size = ids.shape[1]
                 mask = torch.ones(size, size, dtype=torch.bool, device=model.device).tril()
                 more["attention_mask"] = mask[None, None]
-            logits = model(input_ids=ids, use_cache=False, **more).logits[0]
-            logits = logits[len(item.prompt) - 1 : len(whole) - 1]
+            logits, hidden = _forward(model, ids, states=states, **more)
+            logits = logits[0, len(item.prompt) - 1 : len(whole) - 1]
             target = ids[0, len(item.prompt) : len(whole), None]
             sums.append(logits.float().log_softmax(-1).gather(1, target).sum())
-        found.append(torch.stack(sums))
+            if states:
+                pooled.append(_pooled(hidden, [(0, text)]))
+        found.append((torch.stack(sums), torch.cat(pooled) if states else None))
     return found
 
 
@@ -125,15 +157,6 @@ def attention(model: Any) -> str:
 def accepts(model: Any, argument: str) -> bool:
     """Whether the model's forward pass takes an `argument` by name."""
     return argument in inspect.signature(inner(model).forward).parameters
-
-
-def checkpoints(model: Any) -> bool:
-    """Whether the model drops activations in training and computes them again."""
-    bare = inner(model)
-    for name in ("is_activation_checkpointing", "is_gradient_checkpointing"):  # new name, old name
-        if hasattr(type(bare), name):
-            return bool(getattr(bare, name))
-    return False
 
 
 @contextmanager
@@ -153,31 +176,45 @@ def inner(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
-def padded_batch(model: Any, pairs: list[Pair], *, with_last: bool = False) -> Tensor:
-    """Σ log p (n,) of n options in one padded pass, their last tokens read too if `with_last`."""
+def _forward(model: Any, ids: Tensor, *, states: bool, **more: Any) -> Read:
+    """The logits of one pass and, if asked for, the decoder's last hidden states (R, S, hidden)."""
+    seen: list[Tensor] = []
+
+    def take(module: Any, given: Any, out: Any) -> None:
+        state = getattr(out, "last_hidden_state", None)
+        if state is None:
+            raise FeatureError(
+                f"features need a decoder that gives its last hidden state, and "
+                f"{type(module).__name__} gives none: take a causal language model of transformers"
+            )
+        seen.append(state)
+
+    handle = inner(model).base_model.register_forward_hook(take) if states else None
+    try:
+        logits = model(input_ids=ids, use_cache=False, **more).logits
+    finally:
+        if handle is not None:
+            handle.remove()
+    return logits, seen[0] if states else None
+
+
+def _padded_batch(model: Any, pairs: list[Pair], states: bool) -> Read:
+    """Σ log p (n,) of n options in one padded pass; its hidden states if asked for."""
     torch = load_torch()
-    last = None if with_last else -1
+    last = None if states else -1
     ids, _, _ = _filled([(*prompt, *option[:last]) for prompt, option in pairs])
-    first = min(len(prompt) for prompt, _ in pairs) - 1
-    logits = model(
-        input_ids=torch.from_numpy(ids).to(model.device),
-        use_cache=False,
-        **_kept(model, *range(first, ids.shape[1])),
-    ).logits
+    first, more = min(len(prompt) for prompt, _ in pairs) - 1, {}
+    if accepts(model, "logits_to_keep"):
+        more["logits_to_keep"] = torch.arange(first, ids.shape[1], device=model.device)
+    logits, hidden = _forward(model, torch.from_numpy(ids).to(model.device), states=states, **more)
     first = ids.shape[1] - logits.shape[1]  # 0 where the model gives all logits
     targets, valid, steps = _filled([option for _, option in pairs])
     starts = np.array([len(prompt) - 1 - first for prompt, _ in pairs])
     flat = np.arange(len(pairs))[:, None] * logits.shape[1] + starts[:, None] + steps
-    return _sums(logits, flat, targets, valid)
+    return _sums(logits, flat, targets, valid), hidden
 
 
-def _kept(model: Any, *columns: int) -> dict[str, Tensor]:
-    if not accepts(model, "logits_to_keep"):
-        return {}
-    return {"logits_to_keep": load_torch().tensor(columns, device=model.device)}
-
-
-def _filled(sequences: Sequence[tuple[int, ...]]) -> tuple[Ints, NDArray[np.bool_], Ints]:
+def _filled(sequences: Sequence[tuple[int, ...]]) -> tuple[Ints, Bools, Ints]:
     """Sequences as an array padded on the right, which entries are theirs, and each one's step."""
     longest = max(map(len, sequences))
     ids = np.zeros((len(sequences), longest), np.int64)
@@ -188,7 +225,7 @@ def _filled(sequences: Sequence[tuple[int, ...]]) -> tuple[Ints, NDArray[np.bool
     return ids, valid, steps
 
 
-def chunks(pairs: list[Pair], batch_tokens: int) -> Iterator[list[Pair]]:
+def _chunks(pairs: list[Pair], batch_tokens: int) -> Iterator[list[Pair]]:
     """The pairs in order, in groups of sequences x longest sequence at most `batch_tokens`."""
     chunk: list[Pair] = []
     longest = 0
@@ -202,7 +239,7 @@ def chunks(pairs: list[Pair], batch_tokens: int) -> Iterator[list[Pair]]:
     yield chunk
 
 
-def _sums(logits: Tensor, flat: Ints, targets: Ints, valid: NDArray[np.bool_]) -> Tensor:
+def _sums(logits: Tensor, flat: Ints, targets: Ints, valid: Bools) -> Tensor:
     """Σ log softmax(logits)[target] over each option's tokens, shape (n,).
 
     Args:
@@ -224,6 +261,30 @@ def _sums(logits: Tensor, flat: Ints, targets: Ints, valid: NDArray[np.bool_]) -
     return spread.sum(-1)
 
 
-def split(values: Tensor, counts: tuple[int, ...]) -> list[Tensor]:
-    """A tensor of all options as one an item."""
-    return list(values.split(list(counts)))
+def _texts(item: TokenItem) -> list[Ints]:
+    """Where each option's text stands in its own sequence of prompt and option."""
+    if item.spans is not None:
+        return [np.arange(*span) for span in item.spans]
+    start = len(item.prompt)
+    return [np.arange(start, start + len(option)) for option in item.options]
+
+
+def _pooled(hidden: Tensor, places: Sequence[tuple[int, Ints]]) -> Tensor:
+    """Means (n, hidden) in float32 of states (R, S, hidden) over columns of a row each."""
+    torch = load_torch()
+    longest = max(len(columns) for _, columns in places)
+    index = np.zeros((len(places), longest), np.int64)
+    weights = np.zeros((len(places), longest), np.float32)
+    for number, (row, columns) in enumerate(places):
+        index[number, : len(columns)] = row * hidden.shape[1] + columns
+        weights[number, : len(columns)] = 1.0
+    chosen = hidden.flatten(0, 1)[torch.from_numpy(index).to(hidden.device)].float()
+    kept = torch.from_numpy(weights).to(hidden.device)
+    return (chosen * kept[:, :, None]).sum(1) / kept.sum(1, keepdim=True)
+
+
+def _by_item(sums: Tensor, states: Tensor | None, counts: tuple[int, ...]) -> list[Read]:
+    """What was read of all options as one an item."""
+    parts = list(counts)
+    pooled = [None] * len(parts) if states is None else states.split(parts)
+    return list(zip(sums.split(parts), pooled, strict=True))

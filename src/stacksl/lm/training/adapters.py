@@ -1,22 +1,100 @@
-"""What moves when a language model is adapted: LoRA weights beside it."""
+"""What moves when a language model is adapted: low-rank weights beside it (LoRA), through PEFT."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import Base
-from stacksl.lm.reading import quiet, still_random
-from stacksl.lm.scoring.paths import Tensor, checkpoints, load_torch
-from stacksl.lm.training.lora import POLICY, LoraSettings, lora_model
-from stacksl.lm.training.reference import SecondAdapter
+from stacksl.lm.reading import first_line, quiet, still_random
+from stacksl.lm.scoring.paths import Tensor, evaluating, load_torch
+from stacksl.lm.settings import LoraSettings
 
+POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself under this one alone
+REFERENCE = "reference"
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
+
+
+def load_peft() -> Any:
+    """The library peft.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import peft
+    except ImportError:
+        raise MissingExtra.of("adapting a language model by LoRA", "lm") from None
+    return peft
+
+
+# --- which layers -----------------------------------------------------------------------------
+
+
+def linear_layers(model: Any) -> dict[str, Any]:
+    """The linear layers of a model by dotted name, its output layer left out."""
+    from transformers.pytorch_utils import Conv1D
+
+    kinds = (load_torch().nn.Linear, Conv1D)  # the latter is what GPT-2 has
+    head = model.get_output_embeddings()
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, kinds) and module is not head
+    }
+
+
+def stacks(model: Any) -> list[Tensor]:
+    """Stacks of matrices, such as the experts of a mixture, which get no adapter."""
+    named = (each for name, each in model.named_parameters() if "lora_" not in name)
+    return [each for each in named if each.ndim > 2]
+
+
+def adapted_layers(model: Any, asked: tuple[str, ...] | None) -> dict[str, Any]:
+    """The linear layers that get an adapter, by dotted name.
+
+    Args:
+        model: of transformers.
+        asked: `LoraSettings.targets`.
+
+    Raises:
+        SettingsError: a target that no linear layer has.
+    """
+    ends = _targets(model, asked)
+    return {name: layer for name, layer in linear_layers(model).items() if _is_one_of(name, ends)}
+
+
+def _targets(model: Any, asked: tuple[str, ...] | None) -> list[str]:
+    """Names of the layers, or ends of their names, as PEFT takes them."""
+    layers = linear_layers(model)
+    ends = sorted({name.rpartition(".")[2] for name in layers})
+    if asked is None or asked == ("all-linear",):
+        # ends alone, unless something that is not to be adapted has one of them too
+        others = {
+            name.rpartition(".")[2] for name, _ in model.named_modules() if name not in layers
+        }
+        return sorted(layers) if others & set(ends) else ends
+    for target in asked:
+        if not any(_is_one_of(name, [target]) for name in layers):
+            raise SettingsError(
+                f"lora_targets names '{target}', which is no linear layer below the output of this "
+                f"model: take of {', '.join(ends)}"
+            )
+    return sorted(set(asked))
+
+
+def _is_one_of(name: str, ends: list[str]) -> bool:
+    return any(name == end or name.endswith(f".{end}") for end in ends)
+
+
+# --- the adapter ------------------------------------------------------------------------------
 
 
 class Adapter:
@@ -39,9 +117,9 @@ class Adapter:
         MissingExtra: peft is not installed.
     """
 
-    def __init__(self, base: Base, lora: LoraSettings | None = None, *, seed: int) -> None:
+    def __init__(self, base: Base, lora: LoraSettings, *, seed: int) -> None:
         self.base = base
-        self.model = lora_model(base, lora or LoraSettings(), seed)
+        self.model = _attached(base, lora, seed)
         self._moving: dict[str, Any] = {
             n: p for n, p in self.model.named_parameters() if p.requires_grad
         }
@@ -57,6 +135,10 @@ class Adapter:
     def initial(self) -> bool:
         """Whether nothing has moved: the scores are the base's."""
         return self._versions() == self._still
+
+    def _versions(self) -> list[int]:
+        """How often each parameter was written to, as torch counts."""
+        return [int(parameter._version) for parameter in self._moving.values()]
 
     @property
     def drops(self) -> bool:
@@ -77,7 +159,15 @@ class Adapter:
         Raises:
             RunError: tensors of other names or shapes.
         """
-        self._check(state, "the state to restore")
+        wrong = sorted(set(state) ^ set(self._moving)) or [
+            name for name, own in self._moving.items() if state[name].shape != own.shape
+        ]
+        if wrong:
+            raise RunError(
+                f"the state to restore is not of this adapter's shape ({len(wrong)} of"
+                f" {len(self._moving)} tensors differ, first {wrong[0]}): it belongs to another"
+                " model or other settings"
+            )
         with load_torch().no_grad():
             for name, parameter in self._moving.items():
                 parameter.copy_(state[name])
@@ -94,28 +184,29 @@ class Adapter:
             digest.update(tensor.detach().cpu().contiguous().numpy())
         return digest.hexdigest()
 
-    def checkpointing(self, on: bool) -> None:
-        """Whether training drops activations and computes them again, for less memory.
+    @contextmanager
+    def checkpointing(self) -> Iterator[None]:
+        """Drop activations in training and compute them again, for less memory.
 
         Raises:
             SettingsError: the model cannot.
         """
         inner = self.model.get_base_model()
-        if not on and not checkpoints(inner):
-            return
         new = hasattr(inner, "activation_checkpointing_enable")  # transformers renamed it
         stem = f"{'activation' if new else 'gradient'}_checkpointing_"
         try:
             with quiet():
-                if on:
-                    getattr(inner, f"{stem}enable")({"use_reentrant": False})
-                else:
-                    getattr(inner, f"{stem}disable")()
+                getattr(inner, f"{stem}enable")({"use_reentrant": False})
         except (ValueError, AttributeError) as error:
             raise SettingsError(
                 f"model '{self.base.name}' cannot recompute its activations: leave "
                 "checkpointing off"
             ) from error
+        try:
+            yield
+        finally:
+            with quiet():
+                getattr(inner, f"{stem}disable")()
 
     def reference(self) -> SecondAdapter:
         """A second adapter beside this one, started at its present weights."""
@@ -135,26 +226,22 @@ class Adapter:
                 str(draft), selected_adapters=[POLICY], save_embedding_layers=False
             )
             (draft / "README.md").unlink(missing_ok=True)  # PEFT's, which says nothing
-            _settle(draft / _CONFIG)
+            path = draft / _CONFIG
+            config = json.loads(path.read_text(encoding="utf-8"))
+            config["target_modules"].sort()  # of a set, which has another order in every process
+            text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+            path.write_text(text, encoding="utf-8")
 
     def load(self, folder: Path) -> None:
-        """Take the weights of a folder that `save` left.
+        """Take the weights of a folder that `save` left; the caller holds them to a digest.
 
         Raises:
             RunError: no such folder, damaged, or of another shape.
         """
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise RunError(f"there is no folder {folder} to read weights from: check the path")
-        state = self._stored(folder)
-        if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
-            raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
-        self.restore(state)
-
-    def _stored(self, folder: Path) -> dict[str, Tensor]:
         from safetensors.torch import load_file
 
-        _check_shape(folder, self.model.peft_config[POLICY])
+        if not folder.is_dir():
+            raise RunError(f"there is no folder {folder} to read weights from: check the path")
         try:
             stored = load_file(folder / _WEIGHTS)
         except Exception as error:  # absent, cut short, or no safetensors at all
@@ -162,45 +249,112 @@ class Adapter:
                 f"the adapter in {folder} cannot be read: its {_WEIGHTS} is absent or damaged, so "
                 "put back a copy"
             ) from error
+        if not all(bool(tensor.isfinite().all()) for tensor in stored.values()):
+            raise RunError(f"the weights in {folder} are not all finite: put back a good copy")
         names = {name.replace(f".{POLICY}.", "."): name for name in self._moving}
-        return {names.get(name, name): tensor for name, tensor in stored.items()}
-
-    def _check(self, state: Mapping[str, Tensor], what: str) -> None:
-        wrong = sorted(set(state) ^ set(self._moving)) or [
-            name for name, own in self._moving.items() if state[name].shape != own.shape
-        ]
-        if wrong:
-            raise RunError(
-                f"{what} is not of this adapter's shape ({len(wrong)} of {len(self._moving)} "
-                f"tensors differ, first {wrong[0]}): it belongs to another model or other settings"
-            )
-
-    def _versions(self) -> list[int]:
-        """How often each parameter was written to, as torch counts."""
-        return [int(parameter._version) for parameter in self._moving.values()]
+        self.restore({names.get(name, name): tensor for name, tensor in stored.items()})
 
 
-def _settle(path: Path) -> None:
-    """Sets have another order in every process; sorted, the file is the same each time."""
-    config = json.loads(path.read_text(encoding="utf-8"))
-    if isinstance(config.get("target_modules"), list):
-        config["target_modules"].sort()
-    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+def _attached(base: Base, settings: LoraSettings, seed: int) -> Any:
+    """The model within PEFT, with an adapter that changes nothing yet.
 
-
-def _check_shape(folder: Path, own: Any) -> None:
+    A is uniform on ±1/sqrt(in), drawn for each layer from (seed, its name) alone, so that it is the
+    same on every device and beside any other layers; B is 0. Both are float32 in every
+    dtype of the base: a step of AdamW is some 1e-4 of a weight, and bfloat16 rounds away what is
+    below 4e-3 of it. Beside a base in half precision they are for passes under autocast alone
+    (`Likelihood` sees to it), since PEFT's own cast would keep every input in float32 for the
+    backward pass, a third of all activations. The model is changed in place.
+    """
+    peft, torch = load_peft(), load_torch()
+    config = peft.LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=_targets(base.model, settings.targets),
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=base.source,
+        revision=base.revision,
+    )
     try:
-        config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
-        found = (str(config["peft_type"]), int(config["r"]), float(config["lora_alpha"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{folder} holds no LoRA adapter: its {_CONFIG} is absent or damaged, so give the "
-            "folder of one"
+        with quiet(), still_random():
+            model = peft.get_peft_model(base.model, config)
+    except ValueError as error:
+        raise SettingsError(
+            f"peft cannot adapt these layers of model '{base.name}' ({first_line(error)}): "
+            "choose others by lora_targets"
         ) from error
-    wanted = ("LORA", int(own.r), float(own.lora_alpha))
-    if found != wanted:
-        raise RunError(
-            f"the adapter in {folder} is {found[0]} of rank {found[1]} and alpha {found[2]:g}, and "
-            f"LORA of rank {wanted[1]} and alpha {wanted[2]:g} was expected: give the matching "
-            "settings"
-        )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if f".{POLICY}." in name:
+                parameter.data = parameter.data.float()
+                parameter.copy_(_first_weights(name, parameter, seed))
+    if base.model.dtype != torch.float32:
+        for module in model.modules():
+            if hasattr(module, "cast_input_dtype_enabled"):
+                module.cast_input_dtype_enabled = False
+    return model.eval()
+
+
+def _first_weights(name: str, parameter: Tensor, seed: int) -> Tensor:
+    torch = load_torch()
+    if "lora_A" not in name:
+        return torch.zeros(parameter.shape)
+    key = hashlib.blake2b(f"lora {seed} {name}".encode(), digest_size=8).digest()
+    draw = torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)
+    bound = 1 / math.sqrt(parameter.shape[1])
+    return torch.empty(parameter.shape).uniform_(-bound, bound, generator=draw)
+
+
+class SecondAdapter:
+    """Weights that follow the policy's: reference <- decay reference + (1 - decay) policy.
+
+    The policy's average, or its last iterate. It starts at the policy's present weights and is
+    never trained or saved with the adapter.
+
+    Args:
+        model: a PeftModel with one LoRA adapter.
+        policy: the adapter's tensors by name.
+
+    Source: the paper's moving reference policy; DESIGN D3 on what the last iterate does.
+    """
+
+    def __init__(self, model: Any, policy: dict[str, Tensor]) -> None:
+        self._model = model
+        if REFERENCE not in model.peft_config:
+            with quiet(), still_random():
+                model.add_adapter(REFERENCE, model.peft_config[POLICY])
+        own = dict(model.named_parameters())
+        self._pairs = [
+            (own[name.replace(f".{POLICY}.", f".{REFERENCE}.")], tensor)
+            for name, tensor in policy.items()
+        ]
+        for mine, theirs in self._pairs:
+            mine.data = mine.data.to(theirs.dtype)
+        self._train_policy_alone()
+        self.move(0.0)
+
+    def move(self, decay: float) -> None:
+        """Take the step; `decay` 0 copies the policy, 1 leaves the reference where it is."""
+        with load_torch().no_grad():
+            for mine, policy in self._pairs:
+                if decay == 0:
+                    mine.copy_(policy)
+                else:
+                    mine.mul_(decay).add_(policy, alpha=1 - decay)
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """The model under these weights instead of the policy's, without gradients or dropout."""
+        self._model.set_adapter(REFERENCE)
+        try:
+            with load_torch().no_grad(), evaluating(self._model):
+                yield
+        finally:
+            self._model.set_adapter(POLICY)
+            self._train_policy_alone()
+
+    def _train_policy_alone(self) -> None:
+        """Gradients for the policy alone: PEFT gives them to whichever adapter is active."""
+        for mine, policy in self._pairs:
+            mine.requires_grad_(False)
+            policy.requires_grad_(True)

@@ -55,51 +55,32 @@ class Example:
     candidates: tuple[int, ...]
     reference: tuple[float, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What an objective reads of an example: m of its options, and no others are scored.
-
-    Attributes:
-        item: the item with those options alone.
-        alone: they without the prompt, for `pmi`.
-        gold: the position of x* among them; None for the KL term alone.
-        reference: the frozen base's scores of them, (m,), or empty.
-    """
-
-    item: TokenItem
-    alone: TokenItem | None
-    gold: int | None
-    reference: tuple[float, ...]
-
     @property
     def tokens(self) -> int:
         """Tokens of its packed rows, P + Σ (L_i - 1), with those of `alone`."""
         rows = (self.item,) if self.alone is None else (self.item, self.alone)
         return sum(len(row.prompt) + sum(len(option) - 1 for option in row.options) for row in rows)
 
+    def read_by(self, objective: str) -> Example:
+        """The example with those of its options alone that an objective reads and scores.
 
-def part(example: Example, objective: str, *, pmi: bool = False) -> Part:
-    """The part of an example that an objective reads.
-
-    Args:
-        example: the example; it has a gold option, or the objective is `stacksl`.
-        objective: one of `OBJECTIVES`.
-        pmi: whether scores need the options alone too.
-    """
-    chosen = example.candidates
-    if objective == "ce":
-        chosen = tuple(range(len(example.item.options)))
-    if objective == "sft":
-        assert example.gold is not None
-        chosen = (example.gold,)
-    alone = example.alone if pmi and objective != "sft" else None
-    return Part(
-        _narrowed(example.item, chosen),
-        None if alone is None else _narrowed(alone, chosen),
-        None if example.gold is None else chosen.index(example.gold),
-        tuple(example.reference[index] for index in chosen) if example.reference else (),
-    )
+        Args:
+            objective: one of `OBJECTIVES`; without a gold option `stacksl`.
+        """
+        chosen = self.candidates
+        if objective == "ce":
+            chosen = tuple(range(len(self.item.options)))
+        if objective == "sft":
+            assert self.gold is not None
+            chosen = (self.gold,)
+        alone = None if objective == "sft" else self.alone
+        return Example(
+            _with_options(self.item, chosen),
+            None if alone is None else _with_options(alone, chosen),
+            None if self.gold is None else chosen.index(self.gold),
+            tuple(range(len(chosen))),
+            tuple(self.reference[index] for index in chosen) if self.reference else (),
+        )
 
 
 def cross_entropy(scores: Tensor, gold: int) -> Tensor:
@@ -143,17 +124,14 @@ class ClipWindow:
     Args:
         level: ρ in nats, or None.
         multiple: ρ as a multiple of the median, or None.
-        losses: those before.
 
     Source: the paper's "Loss Clipping ρ".
     """
 
-    def __init__(
-        self, level: float | None, multiple: float | None, losses: Sequence[float] = ()
-    ) -> None:
+    def __init__(self, level: float | None, multiple: float | None) -> None:
         self._fixed = level
         self._multiple = multiple
-        self.losses = list(losses)
+        self.losses: list[float] = []
 
     def level(self) -> float:
         """ρ in nats."""
@@ -171,12 +149,8 @@ class ClipWindow:
         self.losses = [*self.losses, *losses][-_WINDOW:]
 
 
-def _narrowed(item: TokenItem, chosen: Sequence[int]) -> TokenItem:
-    """The item with some of its options, in the order given."""
-
-    def of(whole: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(whole[index] for index in chosen)
-
-    spans = getattr(item, "spans", None)
-    more: dict[str, Any] = {} if spans is None else {"spans": of(spans)}
-    return replace(item, options=of(item.options), lengths=of(item.lengths), **more)
+def _with_options(item: TokenItem, chosen: Sequence[int]) -> TokenItem:
+    """The item with some of its options, in the order given, to be scored without states."""
+    options = tuple(item.options[index] for index in chosen)
+    lengths = tuple(item.lengths[index] for index in chosen)
+    return replace(item, options=options, lengths=lengths, spans=None)

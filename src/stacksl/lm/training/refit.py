@@ -1,21 +1,39 @@
-"""A refit of the adapter: one that was cut off is made again from its start."""
+"""A refit of the adapter: order, gradient, clip window, KL weight, and the optimiser.
+
+One that was cut off is made again from its start.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TypeAlias
 
+import numpy as np
+
+from stacksl.core.calibration import adjusted_kl_weight
+from stacksl.core.losses import clip as clip_value
+from stacksl.core.rng import generator
+from stacksl.errors import RunError
 from stacksl.lm.distributed import ALONE, Distributed
-from stacksl.lm.scoring.likelihood import Likelihood
-from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.training.objectives import Example, part
-from stacksl.lm.training.recipe import TrainSettings
-from stacksl.lm.training.steps import TrainingSteps
+from stacksl.lm.scoring.likelihood import Likelihood, within_memory
+from stacksl.lm.scoring.normalise import normalised
+from stacksl.lm.scoring.packing import shared_batches
+from stacksl.lm.scoring.paths import Tensor, load_torch
+from stacksl.lm.settings import TrainSettings
+from stacksl.lm.training.adapters import Adapter
+from stacksl.lm.training.objectives import ClipWindow, Example, clip, cross_entropy, kl
 
-if TYPE_CHECKING:
-    from stacksl.lm.training.adapters import Adapter
+Seen: TypeAlias = tuple[float | None, float | None]  # loss and KL of an example, where it has them
+
+_LEAST_WEIGHT = 1e-6  # of an adjusted KL weight: 0 could not grow
+_NOT_FINITE = (
+    "training gave {what} that is not finite at step {step} of {total}: take a lower learning_rate "
+    "or dtype float32; the labels are kept"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +76,14 @@ def train(
     seed: int,
     key: int,
     progress: Callable[[int, int], None] | None = None,
-    processes: Distributed | None = None,
+    processes: Distributed = ALONE,
 ) -> Trained:
     """Train the adapter from its present weights on the examples; leaves the model in `eval`.
 
     A step minimises the mean over its examples of clip(ℓ) + kl_weight·KL(π ‖ π_ref), where an
     example without a gold has the second term alone; such examples are left out where no KL term
-    takes part. Gradients of a step are accumulated over `likelihood.batches`, which with several
-    processes are shared by all and summed before the step.
+    takes part. Gradients of a step are accumulated over batches, which with several processes are
+    shared by all and summed before the step.
 
     The order of the examples and dropout depend on seed and key alone, never on the number of
     processes or on what ran before; torch's own random state is as it was.
@@ -83,17 +101,16 @@ def train(
     Raises:
         RunError: numbers that are not finite, or no memory left.
     """
-    parts = [
-        part(each, settings.objective, pmi=settings.normalisation == "pmi")
+    read = [
+        each.read_by(settings.objective)
         for each in examples
         if each.gold is not None or settings.pulls
     ]
-    steps = TrainingSteps(adapter, likelihood, parts, settings, (seed, key), processes or ALONE)
-    if not parts:
-        return _trained(steps)
-    with _training(adapter, settings.checkpointing):
-        steps.run(progress)
-    return _trained(steps)
+    steps = TrainingSteps(adapter, likelihood, read, settings, (seed, key), processes)
+    if read:
+        with _training(adapter, settings.checkpointing):
+            steps.run(progress)
+    return steps.trained()
 
 
 @contextmanager
@@ -103,32 +120,317 @@ def _training(adapter: Adapter, checkpointing: bool) -> Iterator[None]:
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.enable_grad():
         model.train()
-        adapter.checkpointing(checkpointing)
         try:
-            yield
+            with adapter.checkpointing() if checkpointing else nullcontext():
+                yield
         finally:
-            adapter.checkpointing(False)
             model.eval()
             for parameter in adapter.parameters():
                 parameter.grad = None
 
 
-def _trained(steps: TrainingSteps) -> Trained:
-    now = steps.now
-    return Trained(
-        steps=now.step,
-        examples=len(steps.parts),
-        loss=_mean(now.losses),
-        kl=_mean(now.kls),
-        clipped=now.clipped / max(1, now.labels),
-        kl_weight=now.kl_weight,
-        seconds=now.seconds,
-        tokens=now.tokens,
-        largest=max(now.losses, default=None),
-        loss_clipped=_mean(now.cut),
-        largest_clipped=max(now.cut, default=None),
-    )
+class TrainingSteps:
+    """The steps of one refit."""
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        likelihood: Likelihood,
+        examples: Sequence[Example],
+        settings: TrainSettings,
+        keys: tuple[int, int],
+        processes: Distributed,
+    ) -> None:
+        self.adapter = adapter
+        self.likelihood = likelihood
+        self.examples = examples
+        self.settings = settings
+        self.keys = keys
+        self.processes = processes
+        # dropout is drawn for a group, so with it the groups are those of one process
+        self._shares = 1 if adapter.drops else processes.size
+        self.an_epoch = math.ceil(len(examples) / settings.batch_size)
+        self.total = settings.epochs * self.an_epoch
+        self.window = ClipWindow(settings.clip_level, settings.clip_multiple)
+        self.moving = settings.pulls and settings.reference != "frozen"
+        self.kl_weight = settings.kl_weight
+        if settings.kl_target is not None:
+            self.kl_weight = max(settings.kl_weight, _LEAST_WEIGHT)
+        self.step, self.seconds = 0, 0.0
+        self.tokens = self.labels = self.clipped = 0
+        self.losses: list[float] = []  # of this epoch, before clipping
+        self.cut: list[float] = []  # the same after it
+        self.kls: list[float] = []  # of this epoch
+
+    def run(self, progress: Callable[[int, int], None] | None) -> None:
+        """Take all steps."""
+        given, started = self.settings, monotonic()
+        self.optimizer = Optimizer(
+            self.adapter.parameters(),
+            self.total,
+            learning_rate=given.learning_rate,
+            warmup_share=given.warmup_share,
+            weight_decay=given.weight_decay,
+            max_grad_norm=given.max_grad_norm,
+        )
+        if self.moving:
+            self.second = self.adapter.reference()
+        while self.step < self.total:
+            what = f"take step {self.step + 1} of the training"
+            with within_memory(what, checkpointing=given.checkpointing):
+                self._step()
+            self.seconds = monotonic() - started
+            if progress is not None:
+                progress(self.step, self.total)
+
+    def _step(self) -> None:
+        chosen, level = self._chosen(), self.window.level()
+        if self.moving and self.settings.reference == "previous":
+            self.second.move(0.0)
+        seen = self._add_gradients(chosen, level)
+        self._refuse_not_finite(seen)
+        self.processes.total(self.optimizer.gradients())
+        self.optimizer.step(self.step)
+        if self.moving and self.settings.reference == "ema":
+            self.second.move(self.settings.ema_decay)
+        self._note(seen, level)
+        self.tokens += sum(each.tokens for each in chosen)
+        self.step += 1
+
+    def _add_gradients(self, chosen: Sequence[Example], level: float) -> list[Seen]:
+        """Add the gradients of some examples, in micro-batches; what was seen, in their order."""
+        own = self.likelihood
+        own.batch_tokens = min(self.processes.gather([own.batch_tokens]))  # of one without room
+        items = [each.item for each in chosen]
+        groups = shared_batches(items, own.batch_tokens, self._shares)
+        mine = []
+        for number in self.processes.share(len(groups)):
+
+            def work(group: Sequence[Example], number: int = number) -> list[Seen]:
+                self._reseed(number)
+                return self._backward(group, level, len(chosen))
+
+            group = [chosen[index] for index in groups[number]]
+            mine.append(own.in_memory(work, group))
+        found = self.processes.gather(mine)
+        order = [index for group in groups for index in group]
+        flat = [seen for group in found for seen in group]
+        return [pair for _, pair in sorted(zip(order, flat, strict=True), key=lambda each: each[0])]
+
+    def _chosen(self) -> list[Example]:
+        """The examples of the next step, from the order of its epoch."""
+        epoch, place = divmod(self.step, self.an_epoch)
+        if place == 0:
+            self.losses, self.cut, self.kls = [], [], []
+        order = generator(self.keys[0], "lm order", self.keys[1], epoch)
+        size = self.settings.batch_size
+        places = order.permutation(len(self.examples))[place * size : (place + 1) * size]
+        return [self.examples[int(index)] for index in places]
+
+    def _reseed(self, number: int) -> None:
+        """Dropout of a micro-batch from its own number, in every process the same."""
+        torch = load_torch()
+        draw = generator(self.keys[0], "lm dropout", self.keys[1], self.step, number)
+        key, device = int(draw.integers(2**62)), self.adapter.model.device
+        torch.default_generator.manual_seed(key)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(key)
+
+    def _backward(self, group: Sequence[Example], level: float, share: int) -> list[Seen]:
+        """Add the gradient of a micro-batch's part of the step's mean; what was seen.
+
+        All of it or, where there is no memory for it, nothing.
+        """
+        anchors = self._anchors(group)
+        terms, seen = [], []
+        for each, scores, anchor in zip(group, self._scores(group), anchors, strict=True):
+            term, pair = self._term(each, scores, anchor, level)
+            terms.append(term)
+            seen.append(pair)
+        torch, moving = load_torch(), self.adapter.parameters()
+        whole = torch.stack(terms).sum() / share
+        gradients = torch.autograd.grad(whole, moving, allow_unused=True)
+        for parameter, own in zip(moving, gradients, strict=True):
+            if own is not None:
+                parameter.grad = own if parameter.grad is None else parameter.grad.add_(own)
+        return seen
+
+    def _term(
+        self, each: Example, scores: Tensor, anchor: Tensor | None, level: float
+    ) -> tuple[Tensor, Seen]:
+        """What an example adds to the step's sum, with its loss and KL as numbers."""
+        term, loss, pull = scores.sum() * 0.0, None, None
+        if each.gold is not None:
+            own = self.settings.objective == "sft"
+            whole = -scores[each.gold] if own else cross_entropy(scores, each.gold)
+            loss = float(whole.detach())
+            term = clip(whole, level, self.settings.clips)
+        if anchor is not None:
+            pulling = kl(scores, anchor)
+            pull = float(pulling.detach())
+            if self.settings.pulls:
+                term = term + self.kl_weight * pulling
+        return term, (loss, pull)
+
+    def _scores(self, group: Sequence[Example]) -> list[Tensor]:
+        items = [each.item for each in group]
+        sums = self.likelihood.sums(items)
+        if self.settings.objective == "sft":
+            return normalised(sums, items, "token_mean")
+        alone = None
+        if self.settings.normalisation == "pmi":
+            alone = self.likelihood.sums([each.alone for each in group if each.alone is not None])
+        kind, temperature = self.settings.normalisation, self.settings.temperature
+        return normalised(sums, items, kind, alone=alone, temperature=temperature)
+
+    def _anchors(self, group: Sequence[Example]) -> list[Tensor | None]:
+        """Scores of the reference; None where there are none."""
+        torch = load_torch()
+        if self.moving:
+            with self.second.active():
+                return list(self._scores(group))
+        if self.settings.reference != "frozen" or self.settings.objective == "sft":
+            return [None] * len(group)
+        device = self.adapter.model.device
+        return [
+            torch.tensor(each.reference, dtype=torch.float32, device=device)
+            if each.reference
+            else None
+            for each in group
+        ]
+
+    def _refuse_not_finite(self, seen: Sequence[Seen]) -> None:
+        for value in (value for pair in seen for value in pair if value is not None):
+            if not math.isfinite(value):
+                raise RunError(
+                    _NOT_FINITE.format(what="a loss", step=self.step + 1, total=self.total)
+                )
+
+    def _note(self, seen: Sequence[Seen], level: float) -> None:
+        """Update after a step: clip window, KL weight, the means of the epoch."""
+        losses = [loss for loss, _ in seen if loss is not None]
+        kls = [pull for _, pull in seen if pull is not None]
+        if self.settings.clips != "none":
+            self.clipped += sum(loss > level for loss in losses)
+        self.labels += len(losses)
+        self.window.add(losses)
+        self.losses += losses
+        flat = np.zeros(0)  # of the game's clip, the value alone
+        self.cut += [clip_value(loss, flat, level, self.settings.clips)[0] for loss in losses]
+        self.kls += kls
+        target = self.settings.kl_target
+        if self.settings.pulls and target is not None and kls:
+            most = 1.0 / self.settings.learning_rate
+            observed = sum(kls) / len(kls)
+            self.kl_weight = adjusted_kl_weight(
+                self.kl_weight, max(0.0, observed), target, most=most
+            )
+
+    def trained(self) -> Trained:
+        """The result so far."""
+        return Trained(
+            steps=self.step,
+            examples=len(self.examples),
+            loss=_mean(self.losses),
+            kl=_mean(self.kls),
+            clipped=self.clipped / max(1, self.labels),
+            kl_weight=self.kl_weight,
+            seconds=self.seconds,
+            tokens=self.tokens,
+            largest=max(self.losses, default=None),
+            loss_clipped=_mean(self.cut),
+            largest_clipped=max(self.cut, default=None),
+        )
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def rate(step: int, total: int, warmup_share: float) -> float:
+    """The learning rate of a step as a share of its peak: a line up, then a cosine down to 0.
+
+    With W = ⌈warmup_share x total⌉ steps of warm-up: (step + 1)/W before step W, and
+    ½(1 + cos(π (step - W)/(total - W))) from there; 0 would follow after the last step.
+
+    Args:
+        step: from 0.
+        total: the steps in all.
+        warmup_share: in [0, 1].
+
+    >>> [round(rate(step, 6, 0.3), 2) for step in range(6)]
+    [0.5, 1.0, 1.0, 0.85, 0.5, 0.15]
+    """
+    warmup = math.ceil(warmup_share * total)
+    if step < warmup:
+        return (step + 1) / warmup
+    return 0.5 * (1.0 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+
+
+class Optimizer:
+    """AdamW (Loshchilov and Hutter 2019) over the parameters.
+
+    Weight decay draws LoRA's A and B, whose product changes the model, to 0 and so the model to its
+    base.
+
+    Args:
+        parameters: what moves, in a fixed order; float32, since half precision would lose most
+            updates to rounding.
+        total: the steps in all.
+        learning_rate: the peak.
+        warmup_share: see `rate`.
+        weight_decay: the decay of a parameter in a step is learning rate x this.
+        max_grad_norm: longer gradients (over all parameters) are scaled to this length.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        total: int,
+        *,
+        learning_rate: float,
+        warmup_share: float,
+        weight_decay: float,
+        max_grad_norm: float,
+    ) -> None:
+        self.total = total
+        self._peak = learning_rate
+        self._warmup = warmup_share
+        self._most = max_grad_norm
+        self._moving = list(parameters)
+        # one kernel a step on a GPU; on the CPU the numbers stay those of every release
+        fused = all(each.device.type == "cuda" for each in self._moving)
+        self._adam = load_torch().optim.AdamW(
+            self._moving,
+            lr=learning_rate,
+            weight_decay=weight_decay,
+            fused=fused or None,
+        )
+
+    def gradients(self) -> list[Tensor]:
+        """The gradient of every parameter, zeros where nothing has reached it."""
+        torch = load_torch()
+        for parameter in self._moving:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        return [parameter.grad for parameter in self._moving]
+
+    def step(self, step: int) -> None:
+        """Move by the gradients there are, then drop them; `step` counts from 0.
+
+        Raises:
+            RunError: the gradient is not finite; nothing was moved.
+        """
+        self.gradients()
+        length = load_torch().nn.utils.clip_grad_norm_(self._moving, self._most)
+        if not math.isfinite(float(length)):
+            raise RunError(_NOT_FINITE.format(what="a gradient", step=step + 1, total=self.total))
+        for group in self._adam.param_groups:
+            group["lr"] = self._peak * rate(step, self.total, self._warmup)
+        self._adam.step()
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget the gradients and free their memory."""
+        self._adam.zero_grad(set_to_none=True)

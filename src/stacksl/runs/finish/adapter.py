@@ -11,7 +11,7 @@ from stacksl.features import FeatureMap
 from stacksl.ledger.events import Row
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import LanguageModel, ModelChoices
-from stacksl.lm.training.lora import stacks
+from stacksl.lm.training.adapters import stacks
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.evaluation import Evaluation, Tested, judge_scores, point
 from stacksl.report.quality import CurvePoint
@@ -100,7 +100,7 @@ def _accuracies(found: Mapping[str, Evaluation]) -> dict[str, float]:
 
 
 def uncovered(model: LanguageModel) -> int:
-    """Numbers of the base that no adapter can be for (`training.lora.stacks`)."""
+    """Numbers of the base that no adapter can be for (`training.adapters.stacks`)."""
     return sum(int(each.numel()) for each in stacks(model.worker.adapter.model))
 
 

@@ -13,7 +13,7 @@ from stacksl.lm import Cuts, LanguageModel, Tokenizing
 from stacksl.lm.export.about import About
 from stacksl.lm.quantised import numbers_of
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.training.reference import REFERENCE
+from stacksl.lm.training.adapters import REFERENCE
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.report import language as f
