@@ -82,7 +82,7 @@ def measure(folder: str, what: str) -> None:
     import transformers as tf
 
     from stacksl.lm import ModelChoices, TrainSettings
-    from stacksl.lm.memory import estimate
+    from stacksl.lm.size import estimate
     from stacksl.lm.training.objectives import Example
     from stacksl.lm.worker import Worker
 
@@ -138,7 +138,7 @@ def estimates() -> None:
     import transformers as tf
 
     from stacksl.lm import ModelChoices, TrainSettings
-    from stacksl.lm.memory import estimate
+    from stacksl.lm.size import estimate
 
     items = items_of(32, 472, 8, LARGE["vocab_size"])
     print("| dtype | checkpointing | `batch_tokens` | weights | to train | to score |")

@@ -17,8 +17,8 @@ from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.export.about import model_arguments
 from stacksl.lm.export.card import card_text
 from stacksl.lm.loading import open_base
-from stacksl.lm.memory import estimate
 from stacksl.lm.quantised import QUANTISED, computed_in, linear_bytes, quantisation
+from stacksl.lm.size import estimate
 from stacksl.lm.training.adapters import Adapter
 
 from .test_handover import about_of

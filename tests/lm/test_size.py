@@ -13,9 +13,8 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.lm import ModelChoices, TokenItem
-from stacksl.lm.memory import Memory, Needs, estimate
 from stacksl.lm.settings import LoraSettings, TrainSettings
-from stacksl.lm.size import Size, expect_fit, forecast, free_bytes
+from stacksl.lm.size import Memory, Size, estimate, expect_fit, forecast, free_bytes
 
 from ..runs.lm_cases import questions, tiny_model
 
@@ -67,11 +66,11 @@ def choices(**changes: Any) -> ModelChoices:
 
 
 @pytest.fixture(scope="module")
-def needs() -> Needs:
+def needs() -> Size:
     return estimate(config(), rows(), choices())
 
 
-def test_parts_are_those_of_the_shapes(needs: Needs) -> None:
+def test_parts_are_those_of_the_shapes(needs: Size) -> None:
     """Counted by hand: embeddings, layers, norms; LoRA of rank 16 on the seven matrices."""
     attention = 64 * 64 + 2 * 64 * 32 + 64 * 64
     layer = attention + 3 * 64 * 160 + 2 * 64 + 2 * 16
@@ -86,28 +85,29 @@ def test_parts_are_those_of_the_shapes(needs: Needs) -> None:
 
 
 def test_activations_are_those_of_one_row() -> None:
-    """A row of 10 tokens: twice what the matrices give, of four layers and of one on its way."""
+    """A row of 10 tokens: twice what the matrices give and its mask, in four layers and in one."""
     item = TokenItem("a", (7,) * 6, ((1, 2), (3, 4)), (1, 1))
     given = 64 + 2 * 32 + 64 + 2 * 160 + 64
+    layer = 4 * (2 * given + 10) * 10
     found = estimate(config(), [item], choices())
     assert found.training.logits == 0
-    assert found.training.activations == 4 * (LAYERS * (2 * given * 10 + 10 * 10) + 2 * given * 10)
+    assert found.training.activations == LAYERS * layer + layer
     wide = estimate(config(vocab_size=50_000), [item], choices())
     assert wide.training.logits == 4 * 3 * 4 * 50_000
-    assert wide.training.activations == 4 * LAYERS * (2 * given * 10 + 10 * 10)
+    assert wide.training.activations == LAYERS * layer
     assert wide.scoring.logits == 4 * 3 * 4 * 50_000
     again = estimate(config(), [item], choices(training={"checkpointing": True}))
-    assert again.training.activations == 4 * (LAYERS * 64 * 10 + 4 * given * 10 + 10 * 10)
+    assert again.training.activations == LAYERS * 4 * 64 * 10 + 2 * layer
 
 
-def test_smaller_batches_and_checkpointing_need_less(needs: Needs) -> None:
+def test_smaller_batches_and_checkpointing_need_less(needs: Size) -> None:
     again = estimate(config(), rows(), choices(training={"checkpointing": True}))
     small = estimate(config(), rows(), choices(batch_tokens=200))
     assert small.training.total < 0.5 * needs.training.total
     assert again.training.total < 0.6 * needs.training.total
 
 
-def test_a_premise_is_a_second_pass(needs: Needs) -> None:
+def test_a_premise_is_a_second_pass(needs: Size) -> None:
     more = estimate(config(), rows(), choices(), premise=20)
     assert needs.training.activations < more.training.activations < 2 * needs.training.activations
     assert more.scoring == needs.scoring
@@ -120,7 +120,7 @@ def test_options_that_are_not_packed_bring_their_prompts() -> None:
     assert sliding.training.activations > 2 * packed.training.activations
 
 
-def test_a_moving_reference_is_a_second_adapter(needs: Needs) -> None:
+def test_a_moving_reference_is_a_second_adapter(needs: Size) -> None:
     given = {"objective": "stacksl", "reference": "ema"}
     found = estimate(config(), rows(), choices(training=given))
     assert found.training.adapter == 3 * 4 * needs.moving

@@ -1,4 +1,10 @@
-"""Memory, disk and time that a run with a language model needs, before it is started."""
+"""Memory, disk and time that a run with a language model needs, before it is started.
+
+Memory and disk are an arithmetic over the shapes of the model's layers. No pass is made and no
+weight is read for it: the model is built on torch's device `meta`, where tensors have shapes and no
+contents. What a pass keeps follows from how many numbers its linear layers give, which is right
+within a quarter (docs/lm.md has estimates beside measured peaks).
+"""
 
 from __future__ import annotations
 
@@ -11,15 +17,16 @@ from time import monotonic
 from typing import Any
 
 from stacksl.errors import SettingsError
-from stacksl.lm.distributed import blocks
 from stacksl.lm.loading import Base, open_base
-from stacksl.lm.memory import FLOAT, Needs, estimate, row_tokens
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
-from stacksl.lm.quantised import QUANTISED, computed_in, not_quantised, quantisation
+from stacksl.lm.quantised import QUANTISED, computed_in, linear_bytes, not_quantised, quantisation
+from stacksl.lm.reading import load_transformers, quiet
+from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices
+from stacksl.lm.training.adapters import adapted_layers, linear_layers, stacks
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.worker import Worker
 from stacksl.types import Item, copied
@@ -29,6 +36,41 @@ CALIBRATION = 10.0  # seconds, at most, that a calibration may take
 _SCORING = 0.4  # of it, at most, for scoring
 _BACKWARD = 4.0  # passes forward that a token of training costs at most, before it was timed
 _NARROWED = 512  # tokens of a pass, the fewest that a message suggests
+_FLOAT = 4  # bytes of a trained number, in every dtype of the base
+_MOMENTS = 2  # of AdamW, each as large as what is trained
+_KEPT = 2  # numbers that a layer keeps for its backward pass for each one that a matrix gives
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of tensors at the fullest moment, by what they are for.
+
+    Attributes:
+        weights: of the base model.
+        adapter: LoRA weights, with the copies that the run keeps of them.
+        gradients, optimiser: of what is trained.
+        activations: what the passes hold besides.
+        logits: tensors as wide as the vocabulary.
+    """
+
+    weights: int
+    adapter: int = 0
+    gradients: int = 0
+    optimiser: int = 0
+    activations: int = 0
+    logits: int = 0
+
+    @property
+    def total(self) -> int:
+        """The sum."""
+        held = self.weights + self.adapter + self.gradients + self.optimiser
+        return held + self.activations + self.logits
+
+    def at_its_fullest(self, layer: int, logits: int) -> Memory:
+        """With the larger of one layer's numbers and the logits, which are not there at once."""
+        if logits > layer:
+            return replace(self, logits=logits)
+        return replace(self, activations=self.activations + layer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +94,14 @@ class Disk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size(Needs):
+class Size:
     """What a run needs.
 
     Attributes:
+        parameters: of the base model.
+        moving: numbers that are trained.
+        path: how options are scored.
+        scoring, training: the memory of either.
         items: to score.
         labels: to train on in the last refit.
         tokens: of one pass over the items.
@@ -67,6 +113,11 @@ class Size(Needs):
         training_seconds: of all refits together; None where nothing was timed.
     """
 
+    parameters: int
+    moving: int
+    path: str
+    scoring: Memory
+    training: Memory
     items: int
     labels: int
     tokens: int
@@ -82,6 +133,119 @@ class Size(Needs):
     def memory(self) -> int:
         """Bytes at the fullest moment of the run."""
         return max(self.scoring.total, self.training.total)
+
+
+def row_tokens(item: TokenItem) -> int:
+    """Tokens of a packed row with every option's last one: P + Σ L_i."""
+    return len(item.prompt) + sum(map(len, item.options))
+
+
+def estimate(
+    config: Any,
+    rows: Sequence[TokenItem],
+    choices: ModelChoices,
+    due: Sequence[int] = (1,),
+    premise: int = 0,
+) -> Size:
+    """The size without times: the fullest batch of scoring, and the fullest of a training step.
+
+    Args:
+        config: the model's configuration, of transformers.
+        rows: the token rows of everything that is to be scored, one at least.
+        choices: the rest; `dtype` is not `auto`.
+        due: the labels that each refit trains on.
+        premise: tokens behind which `pmi` scores the options once more; 0 where it does not.
+
+    Raises:
+        SettingsError: a LoRA target that the model lacks, or a path that does not fit.
+        MissingExtra: torch, transformers or peft is not installed.
+    """
+    torch, text = load_torch(), config.get_text_config()
+    hidden, layers = int(text.hidden_size), int(text.num_hidden_layers)
+    vocabulary, kind = int(text.vocab_size), getattr(torch, computed_in(choices.dtype, "cpu"))
+    number = kind.itemsize
+    with quiet(), torch.device("meta"):
+        model = load_transformers().AutoModelForCausalLM.from_config(config, dtype=kind)
+    path = Likelihood(model, path=choices.path).path
+    adapted = adapted_layers(model, choices.lora.targets).values()
+    moving = choices.lora.rank * sum(sum(layer.weight.shape) for layer in adapted)
+    parameters = sum(int(each.numel()) for each in model.parameters())
+    weights, transient = _weights(model, choices.dtype)
+    held = Memory(weights, 2 * _FLOAT * moving, activations=transient)
+
+    longest, tail = max(map(row_tokens, rows)), max(sum(map(len, row.options)) for row in rows)
+    copies = 1 if path == "packed" else max(len(row.options) for row in rows)
+    prompt = copies * max(len(row.prompt) for row in rows)
+    most = min(len(rows), max(1, choices.batch_tokens // longest))
+    # bytes of one layer for a token: what its matrices give, its row of a mask and, in half
+    # precision, the inputs of two norms; and of its logits, their log-softmax, a copy or gradient
+    layer = number * (_KEPT * _outputs(model, text) // layers)
+    layer += number * (prompt + tail) if path == "packed" else 0
+    layer += 2 * _FLOAT * hidden if number < _FLOAT else 0
+    word = (number + 2 * _FLOAT) * vocabulary
+
+    side = min(most, BLOCK)  # rows that are scored side by side
+    # the plain pass that a path is checked against makes logits of a whole row
+    logits = max(word * side * tail, number * vocabulary * longest)
+    scoring = held.at_its_fullest(layer * side * (prompt + tail), logits)
+
+    recipe, step = choices.training, min(most, choices.training.batch_size)
+    passes = 2 if premise else 1
+    tokens = step * (prompt + copies * premise + passes * tail)
+    kept, passing = layers * layer * tokens, layer * tokens
+    if recipe.checkpointing:  # what goes into each layer; one layer's numbers are made again
+        kept, passing = layers * number * hidden * tokens, 2 * layer * tokens
+    second = recipe.pulls and recipe.reference != "frozen"
+    training = replace(
+        held,
+        adapter=(2 + second) * _FLOAT * moving,
+        gradients=_FLOAT * moving,
+        optimiser=_MOMENTS * _FLOAT * moving,
+        activations=kept + transient,
+    ).at_its_fullest(passing, word * step * passes * tail)
+
+    stored = getattr(config, "dtype", None) or torch.float32
+    stored = getattr(torch, stored) if isinstance(stored, str) else stored
+    an_option = _FLOAT * min(choices.state_dim, hidden) + 8
+    options = sum(len(row.options) for row in rows)
+    return Size(
+        parameters=parameters,
+        moving=moving,
+        path=path,
+        scoring=scoring,
+        training=training,
+        items=len(rows),
+        labels=due[-1],
+        tokens=_tokens(rows),
+        longest=longest,
+        dtype=choices.dtype,
+        batch_tokens=choices.batch_tokens,
+        checkpointing=recipe.checkpointing,
+        disk=Disk(
+            weights=parameters * stored.itemsize,
+            features=len(due) * options * an_option,
+            adapters=(1 + len(due)) * _FLOAT * moving,
+        ),
+    )
+
+
+def _weights(model: Any, dtype: str) -> tuple[int, int]:
+    """Bytes of the weights, and those of the largest quantised one, which a pass makes whole."""
+    whole = sum(int(each.nbytes) for each in model.parameters())
+    if dtype not in QUANTISED:
+        return whole, 0
+    matrices = [layer.weight for layer in linear_layers(model).values()]
+    bytes_of = [int(each.nbytes) for each in matrices]
+    small = sum(linear_bytes(each.shape[0], each.shape[1], dtype) for each in matrices)
+    return whole - sum(bytes_of) + small, max(bytes_of)
+
+
+def _outputs(model: Any, text: Any) -> int:
+    """How many numbers all linear layers together give for a token, those of its experts too."""
+    layers = linear_layers(model).values()
+    given = sum(int(each.nf if hasattr(each, "nf") else each.out_features) for each in layers)
+    experts = int(getattr(text, "num_experts_per_tok", None) or 1)
+    return given + experts * sum(int(sum(each.shape[1:])) // 2 for each in stacks(model))
 
 
 def forecast(
@@ -172,38 +336,7 @@ def _planned(
         longest = max(range(len(rows)), key=lambda n: row_tokens(rows[n]))
         premise = len(tokenizing.items([form.render_alone(items[longest])])[0].prompt)
     settled = replace(choices, device=base.device, dtype=base.dtype)
-    needs = estimate(base.config, rows, settled, premise)
-    return _size(base.config, rows, settled, due, needs), rows, base
-
-
-def _size(
-    config: Any,
-    rows: Sequence[TokenItem],
-    choices: ModelChoices,
-    due: Sequence[int],
-    needs: Needs,
-) -> Size:
-    torch, text = load_torch(), config.get_text_config()
-    kept = getattr(config, "dtype", None) or torch.float32
-    kept = getattr(torch, kept) if isinstance(kept, str) else kept
-    dim = min(choices.state_dim, int(text.hidden_size))
-    options = sum(len(item.options) for item in rows)
-    return copied(
-        Size,
-        needs,
-        items=len(rows),
-        labels=due[-1],
-        tokens=sum(map(row_tokens, rows)),
-        longest=max(map(row_tokens, rows)),
-        dtype=choices.dtype,
-        batch_tokens=choices.batch_tokens,
-        checkpointing=choices.training.checkpointing,
-        disk=Disk(
-            weights=needs.parameters * kept.itemsize,
-            features=len(due) * options * (FLOAT * dim + 8),
-            adapters=(1 + len(due)) * FLOAT * needs.moving,
-        ),
-    )
+    return estimate(base.config, rows, settled, due, premise), rows, base
 
 
 def _advice(size: Size, room: float) -> str:
@@ -234,47 +367,25 @@ def _timed(
     ordered = sorted(rows, key=row_tokens)
     worker.states(ordered[:1])  # reads the weights, is checked against the naive pass, warms up
     begun = monotonic()
-    end = begun + _SCORING * seconds
-    per_token = _scoring_pace(worker, ordered, end)
-    scoring = per_token * size.tokens
-    pace = _training_pace(worker, ordered, choices, per_token, begun + seconds)
-    tokens = sum(map(row_tokens, rows)) / len(rows)
-    training = pace * tokens * choices.training.epochs * sum(due)
-    return replace(size, scoring_seconds=scoring, training_seconds=training)
+    pace = _scoring_pace(worker, ordered, begun + _SCORING * seconds)
+    steps = _training_pace(worker, ordered, choices, pace, begun + seconds)
+    trained = choices.training.epochs * sum(due) * size.tokens / size.items
+    return replace(size, scoring_seconds=pace * size.tokens, training_seconds=steps * trained)
 
 
 def _scoring_pace(worker: Worker, ordered: Sequence[TokenItem], end: float) -> float:
-    """Seconds a token of scoring: over blocks of all lengths, as many as there is time for.
+    """Seconds a token of scoring, of items of middling length, as many as there is time for.
 
     A pass has a cost of its own, so that of one item overstates a block: what is timed doubles.
     """
-    pace = _seconds(worker, ordered[:1])
-    size = 2
-    while size < BLOCK and _fits(ordered[:size], pace, end):
-        pace = _seconds(worker, ordered[:size])
-        size *= 2
-    pieces = blocks(len(ordered), BLOCK)
-    spread = sorted(range(len(pieces)), key=lambda number: (number * 7) % len(pieces))
-    spent, tokens = 0.0, 0
-    for number in spread:
-        block = [ordered[i] for i in pieces[number]]
-        if _fits(block, pace, end):
-            cost = sum(map(row_tokens, block))
-            spent += cost * _seconds(worker, block)
-            tokens += cost
-            pace = spent / tokens
+    block, count, pace = ordered[:1], 1, 0.0
+    while count <= BLOCK and (count == 1 or monotonic() + pace * _tokens(block) <= end):
+        begun = monotonic()
+        worker.states(block)
+        pace = (monotonic() - begun) / _tokens(block)
+        count *= 2
+        block = _middle(ordered, count)
     return pace
-
-
-def _fits(block: Sequence[TokenItem], pace: float, end: float) -> bool:
-    return monotonic() + pace * sum(map(row_tokens, block)) <= end
-
-
-def _seconds(worker: Worker, block: Sequence[TokenItem]) -> float:
-    """Seconds a token of one block."""
-    begun = monotonic()
-    worker.states(block)
-    return (monotonic() - begun) / sum(map(row_tokens, block))
 
 
 def _training_pace(
@@ -285,21 +396,26 @@ def _training_pace(
     end: float,
 ) -> float:
     """Seconds a token of training, the optimiser included: steps on items of middling length."""
-    size = choices.training.batch_size
-    middle = max(0, (len(ordered) - size) // 2)
-    several = ordered[middle : middle + size]
-    room = (end - monotonic()) / (_BACKWARD * per_token)
-    group = several if sum(map(row_tokens, several)) <= room else ordered[:1]
+    group = _middle(ordered, choices.training.batch_size)
+    if monotonic() + _BACKWARD * per_token * _tokens(group) > end:
+        group = ordered[:1]
+    examples = [
+        Example(row, None, 0, tuple(range(len(row.options))), (0.0,) * len(row.options))
+        for row in group
+    ]
     settings = replace(choices.training, epochs=1)
     found: list[float] = []
     while True:
         begun = monotonic()
-        found.append(worker.train([_example(i) for i in group], settings, 0, 0).seconds)
+        found.append(worker.train(examples, settings, 0, 0).seconds)
         if monotonic() + 1.5 * (monotonic() - begun) > end:
-            return min(found) / sum(map(row_tokens, group))
+            return min(found) / _tokens(group)
 
 
-def _example(item: TokenItem) -> Example:
-    count = len(item.options)
-    alone = replace(item, prompt=item.prompt[:1], spans=None)
-    return Example(item, alone, 0, tuple(range(count)), (0.0,) * count)
+def _middle(ordered: Sequence[TokenItem], count: int) -> Sequence[TokenItem]:
+    first = max(0, (len(ordered) - count) // 2)
+    return ordered[first : first + count]
+
+
+def _tokens(rows: Sequence[TokenItem]) -> int:
+    return sum(map(row_tokens, rows))
