@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import FeatureError, RunError, SettingsError, StackslError
-from stacksl.lm.distributed import ALONE, Distributed, blocks, connect, serve
+from stacksl.lm.distributed import ALONE, Distributed, blocks, current_processes
 
 pytest.importorskip("accelerate")
 
@@ -57,16 +57,7 @@ class Target:
         trained = torch.nn.Parameter(torch.tensor([2.0]))
         tensors = [share, half, turned, trained]
         self.processes.total(tensors)
-        self.processes.total([])
         return [[str(each.dtype), each.tolist()] for each in tensors]
-
-    def nested(self) -> int:
-        """A shared call inside a shared call."""
-        found = self.processes.together(self, "seat")
-        return int(sum(self.processes.gather([found])))
-
-    def seat(self) -> int:
-        return self.processes.rank + 1
 
     def fail(self, ranks: list[int], kind: str, midway: bool) -> None:
         """Raise on some ranks while the others go on to exchange numbers."""
@@ -108,7 +99,6 @@ def facts(target: Target) -> dict[str, Any]:
         "device": target.processes.device,
         "squares": together(target, "squares", list(range(14))),
         "sums": together(target, "sums"),
-        "nested": together(target, "nested"),
         "worker": outcome(target, "fail", [1], "features", False),
         "midway": outcome(target, "fail", [1], "settings", True),
         "first": outcome(target, "fail", [0], "settings", False),
@@ -122,14 +112,13 @@ def facts(target: Target) -> dict[str, Any]:
 
 def play(job: str, folder: Path) -> None:
     """What one rank does."""
-    mine = connect("cpu")
+    mine = current_processes()
     target = Target(mine)
     if mine.rank:
-        serve(mine, target)
+        mine.serve(target)
     else:
         found = facts(target) if job == "facts" else {"error": outcome(target, "die")}
         mine.close()
-        found["alone"] = target.squares([5, 6, 7, 8])
         (folder / f"{job}.json").write_text(json.dumps(found))
     (folder / f"{job}-{mine.rank}").write_text(str(target.calls))
 
@@ -202,7 +191,7 @@ def test_two_processes_take_turns_at_the_blocks(found: dict[str, Any]) -> None:
         "ranks": [0, 1, 0, 1, 0],
         "squares": [n * n for n in range(14)],
     }
-    assert found["calls"] == ["3", "2"]  # the last one is rank 0's own, after closing
+    assert found["calls"] == ["2", "2"]
 
 
 def test_tensors_are_summed_in_place(found: dict[str, Any]) -> None:
@@ -212,10 +201,6 @@ def test_tensors_are_summed_in_place(found: dict[str, Any]) -> None:
         ["torch.float32", [[1.0, 7.0], [3.0, 9.0], [5.0, 11.0]]],
         ["torch.float32", [4.0]],
     ]
-
-
-def test_a_shared_call_inside_another_is_a_plain_call(found: dict[str, Any]) -> None:
-    assert found["nested"] == 3
 
 
 @pytest.mark.parametrize(
@@ -241,10 +226,6 @@ def test_calls_go_on_after_errors_and_end_quietly(found: dict[str, Any]) -> None
     assert "Traceback" not in found["stderr"]
 
 
-def test_a_closed_process_is_alone(found: dict[str, Any]) -> None:
-    assert found["alone"] == {"ranks": [0, 0], "squares": [25, 36, 49, 64]}
-
-
 def test_a_process_that_dies_ends_the_others_with_a_sentence(played: Path) -> None:
     assert json.loads((played / "codes.json").read_text())["die"] == [0, 9]
     kind, sentence = json.loads((played / "die.json").read_text())["error"]
@@ -252,21 +233,20 @@ def test_a_process_that_dies_ends_the_others_with_a_sentence(played: Path) -> No
     assert sentence.startswith("another process of this run has ended")
 
 
-def test_one_process_is_alone_and_loads_no_torch() -> None:
+@pytest.mark.parametrize("given", [{}, {"RANK": "0", "WORLD_SIZE": "1"}])
+def test_one_process_is_alone_and_loads_no_torch(given: dict[str, str]) -> None:
     code = (
-        "import os, sys; from stacksl.lm.distributed import ALONE, connect; "
-        "assert connect() is ALONE and ALONE.size == 1; "
-        "os.environ.update(RANK='0', WORLD_SIZE='1'); assert connect() is ALONE; "
+        "import sys; from stacksl.lm.distributed import ALONE, current_processes; "
+        "assert current_processes() is ALONE and ALONE.size == 1; "
         "assert not {'torch', 'accelerate'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], env=_environment(), check=True)
+    subprocess.run([sys.executable, "-c", code], env=_environment() | given, check=True)
 
 
 def test_alone_shares_everything() -> None:
     target = Target(ALONE)
     found = ALONE.together(target, "squares", list(range(14)))
     assert found == {"ranks": [0] * PIECES, "squares": [n * n for n in range(14)]}
-    assert ALONE.receive() is None
     assert ALONE.gather(["a"]) == ["a"]
     with pytest.raises(KeyError):
         ALONE.together(target, "fail", [0], "bug", False)

@@ -78,12 +78,12 @@ class Refits:
 
 def main(folder: Path) -> None:
     from stacksl.errors import RunError
-    from stacksl.lm.distributed import connect, serve
+    from stacksl.lm.distributed import current_processes
 
-    mine = connect("cpu")
+    mine = current_processes()
     target = Refits(mine)
     if mine.rank:
-        serve(mine, target)
+        mine.serve(target)
         return
     whole = mine.together(target, "refit", -1)
     try:

@@ -145,7 +145,7 @@ def in_crew(play: Callable[[], int]) -> int:
     from stacksl.errors import StackslError
 
     try:
-        from stacksl.lm.distributed import current_processes, serve
+        from stacksl.lm.distributed import current_processes
         from stacksl.lm.worker import Worker
 
         processes = current_processes()
@@ -154,7 +154,7 @@ def in_crew(play: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return _unformed("stopped; nothing was changed", 130)
     if processes.rank > 0:
-        serve(processes, Worker(processes))
+        processes.serve(Worker(processes))
         return 0
     try:
         return play()
