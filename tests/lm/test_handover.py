@@ -13,8 +13,7 @@ import pytest
 from stacksl.errors import RunError, SettingsError
 from stacksl.files import formats
 from stacksl.lm import Likelihood, Tokenizing
-from stacksl.lm.export.about import About, model_arguments
-from stacksl.lm.export.card import card_text
+from stacksl.lm.export.card import About, card_text, model_arguments
 from stacksl.lm.export.folder import merge, read_about, write_model
 from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item

@@ -228,13 +228,13 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda folder: configured(
             folder, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128}
         ),
-        r"are quantised and need the library gptqmodel \(.*\): install it, or give",
+        r"are quantised and cannot be read here \(.*\): install the library that reads them, or",
     ),
     "weights of 4 bits": (
         lambda folder: configured(
             folder, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
         ),
-        r"are quantised and need the library bitsandbytes \(.*\): install it",
+        r"are quantised and cannot be read here \(.*bitsandbytes.*\): install the library",
     ),
     "missing weights": (
         lambda folder: rewritten(folder, lambda each: each.pop("model.norm.weight")),
@@ -384,12 +384,12 @@ def test_a_missing_library_names_its_extra(
 def test_weights_are_hashed_again_only_where_their_stamp_differs(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stacksl.lm import weights
+    from stacksl.lm.loading import Weights
 
     first = open_base(str(folder)).weights
-    known = weights.Weights("recorded", first.stamp)
+    known = Weights("recorded", first.stamp)
 
-    def found() -> weights.Weights:
+    def found() -> Weights:
         return open_base(str(folder), known=known).weights
 
     assert found() is known, "the same size, time and header: nothing is read"
@@ -411,7 +411,7 @@ def test_weights_are_hashed_again_only_where_their_stamp_differs(
 
 
 def test_weights_without_a_header_have_a_stamp(folder: Path) -> None:
-    from stacksl.lm.weights import weight_files
+    from stacksl.lm.loading import weight_files
 
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     (file,) = weight_files(folder)

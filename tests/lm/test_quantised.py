@@ -14,8 +14,7 @@ import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, TokenItem
-from stacksl.lm.export.about import model_arguments
-from stacksl.lm.export.card import card_text
+from stacksl.lm.export.card import card_text, model_arguments
 from stacksl.lm.loading import open_base
 from stacksl.lm.quantised import QUANTISED, computed_in, linear_bytes, quantisation
 from stacksl.lm.size import estimate

@@ -115,7 +115,7 @@ def test_threads_are_set_only_where_they_are_given(
 
 def test_opening_reads_no_weights(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read where a pass needs them; what was recorded of them is not computed again."""
-    from stacksl.lm import loading, weights
+    from stacksl.lm import loading
 
     base, read = opened(folder).base, []
     known = base.weights
@@ -129,4 +129,4 @@ def test_opening_reads_no_weights(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert stage.base.known is known
     stage.sums(many(1))
     assert (len(read), stage.used) == (1, {"sums": "packed"})
-    assert weights.identify(folder, base.config) == known
+    assert loading.identify(folder, base.config) == known

@@ -14,7 +14,7 @@ import pytest
 
 from stacksl.errors import DataError, RunError
 from stacksl.lm import NORMALISATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalised
-from stacksl.lm.export.about import About, model_arguments
+from stacksl.lm.export.card import About, model_arguments
 from stacksl.lm.export.folder import write_model
 from stacksl.lm.export.tasks import METRICS, Task, command, write_task
 from stacksl.types import Item
@@ -116,10 +116,12 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path, tokenizer:
 
 def test_the_command_survives_a_shell_and_odd_paths(tmp_path: Path, tokenizer: Any) -> None:
     task = written(tmp_path, tokenizer)
-    plain = shlex.split(command(task, {"pretrained": "a/b-c", "add_bos_token": False}))
+    plain = shlex.split(
+        command({"pretrained": "a/b-c", "add_bos_token": False}, task.names, task.folder)
+    )
     assert plain[4] == "pretrained=a/b-c,add_bos_token=False"
     odd = {"pretrained": "my models/a,b", "dtype": "float32"}
-    assert json.loads(shlex.split(command(task, odd))[4]) == odd
+    assert json.loads(shlex.split(command(odd, task.names, task.folder))[4]) == odd
     assert plain[-2:] == ["--include_path", str(task.folder)]
 
 

@@ -1,7 +1,14 @@
-"""A causal language model: from a folder, the hub, or the sample in this package."""
+"""A causal language model: from a folder, the hub, or the sample in the laboratory.
+
+Hashing weights reads every byte of them, so a run does it once and records the hash with a stamp,
+which shows without reading them that they are the same. Later the stamp alone is compared, and the
+files are hashed again only where it differs.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,10 +32,27 @@ from stacksl.lm.reading import (
     read_weights,
 )
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.weights import Weights, identify, weight_files
+
+_UNSAID = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transformers_version")
+_LENGTH = 8  # bytes at the start of a safetensors file: how long its header is
+_LONGEST = 100 << 20  # bytes of a header, at most, by the format
 
 DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTISED)
 """What weights may be in; `auto` is bfloat16 on a GPU that has it, else float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What identifies the weights of a model.
+
+    Attributes:
+        fingerprint: hex BLAKE2b of the configuration and of every byte of the weight files.
+        stamp: hex BLAKE2b of the configuration and of each file's name, size, time of its last
+            change and safetensors header.
+    """
+
+    fingerprint: str
+    stamp: str
 
 
 @dataclass(eq=False)
@@ -75,11 +99,11 @@ class Base:
             how = {"quantization_config": quantisation(self.dtype, computing)}
             how["device_map"] = {"": self.device}
             kind = getattr(torch, computing)
-            model = read_weights(name, self.source, kind, self.revision, quantised=how)
+            model = read_weights(name, self.source, self.config, kind, self.revision, how)
             keep_gradients(model)
         else:
             kind = getattr(torch, self.dtype)
-            model = read_weights(name, self.source, kind, self.revision)
+            model = read_weights(name, self.source, self.config, kind, self.revision)
             model = _moved(torch, name, model, self.device)
         _check_vocabulary(name, model, self.tokenizer)
         _check_causal(torch, name, model)
@@ -103,6 +127,46 @@ class Base:
     def fingerprint(self) -> str:
         """The hash of configuration and weights, in hex: the folder they are in changes nothing."""
         return self.weights.fingerprint
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files in `folder` that hold weights."""
+    found = {path for kind in ("*.safetensors", "*.bin") for path in folder.glob(kind)}
+    return sorted(path for path in found if path.is_file())
+
+
+def identify(folder: Path, config: Any, known: Weights | None = None) -> Weights:
+    """The weights in `folder`; the files are read unless their stamp is that of `known`.
+
+    Args:
+        folder: of the model.
+        config: its configuration, of transformers.
+        known: what was recorded of them before.
+    """
+    facts = {k: v for k, v in config.to_diff_dict().items() if k not in _UNSAID}
+    start = json.dumps(facts, sort_keys=True, default=str).encode()
+    stamp, digest = (hashlib.blake2b(start, digest_size=32) for _ in range(2))
+    files = weight_files(folder)
+    for path in files:
+        about = path.stat()
+        stamp.update(f"\n{path.name} {about.st_size} {about.st_mtime_ns}\n".encode())
+        stamp.update(_header(path))
+    if known is not None and known.stamp == stamp.hexdigest():
+        return known
+    for path in files:
+        digest.update(f"\n{path.name} {path.stat().st_size}\n".encode())
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 22):
+                digest.update(chunk)
+    return Weights(digest.hexdigest(), stamp.hexdigest())
+
+
+def _header(path: Path) -> bytes:
+    """The names, types and shapes at the start of a safetensors file; nothing of another file."""
+    if path.suffix != ".safetensors":
+        return b""
+    with path.open("rb") as file:
+        return file.read(min(int.from_bytes(file.read(_LENGTH), "little"), _LONGEST))
 
 
 def open_base(
@@ -229,8 +293,7 @@ def _moved(torch: Any, name: str, model: Any, place: str) -> Any:
 
 
 def _positions(config: Any) -> int | None:
-    inner = config.get_text_config() if hasattr(config, "get_text_config") else config
-    found = getattr(inner, "max_position_embeddings", None)
+    found = getattr(config.get_text_config(), "max_position_embeddings", None)
     return found if isinstance(found, int) and found > 0 else None
 
 

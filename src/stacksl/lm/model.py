@@ -20,6 +20,7 @@ from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
 from stacksl.errors import FeatureError
 from stacksl.lm.distributed import ALONE, Distributed
+from stacksl.lm.loading import Weights
 from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap, to_fit_on
@@ -34,7 +35,6 @@ from stacksl.lm.scoring.packing import BLOCK
 from stacksl.lm.settings import Lesson, ModelChoices, TrainSettings
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.refit import Trained
-from stacksl.lm.weights import Weights
 from stacksl.lm.worker import Worker
 from stacksl.types import Item, copied
 
@@ -54,6 +54,10 @@ class LanguageModel:
         processes: the processes of the run.
         known: what was recorded of the base's weights before.
 
+    Attributes:
+        choices: as given, with what labels have chosen since.
+        worker: the model of this process.
+
     Raises:
         SettingsError, FeatureError, MissingExtra: the model cannot be loaded or used.
 
@@ -72,9 +76,9 @@ class LanguageModel:
     ) -> None:
         self.seed = seed
         self._processes = processes
-        self._worker = Worker(processes)
-        processes.together(self._worker, "open", choices, seed, known)
-        base = self._worker.base
+        self.worker = Worker(processes)
+        processes.together(self.worker, "open", choices, seed, known)
+        base = self.worker.base
         self._ask(choices)
         limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
         self._tokenizing = Tokenizing(base.tokenizer, limits)
@@ -163,10 +167,10 @@ class LanguageModel:
         """
         same: dict[str, Any] = {"device": "auto", "path": "auto", "threads": None}
         same |= {"model": "", "batch_tokens": 1, "training": TrainSettings()}
-        asked = replace(self.choices, dtype=self._worker.base.dtype, **same)
+        asked = replace(self.choices, dtype=self.worker.base.dtype, **same)
         parts = (
             self.base_fingerprint,
-            self._worker.adapter.fingerprint() if self._worker.moved else "",
+            self.worker.adapter.fingerprint() if self.worker.moved else "",
             repr(asked),
             repr(self._temperature),
             self._map.fingerprint,
@@ -176,7 +180,7 @@ class LanguageModel:
     @property
     def base_fingerprint(self) -> str:
         """A hash of the base weights alone."""
-        return self._worker.base.fingerprint
+        return self.worker.base.fingerprint
 
     @property
     def truncated(self) -> int:
@@ -261,42 +265,38 @@ class LanguageModel:
             key: of this refit's order and dropout.
             progress: called with (done, total) optimiser steps.
         """
-        examples = self._examples(bought)
-        self._worker.progress = progress
+        kind, items = self._kind, [each.item for each in bought]
+        alone = self._alone(items) if kind == "pmi" else [None] * len(items)
+        examples = [
+            Example(row, own, each.label, each.candidates, each.reference)
+            for each, row, own in zip(bought, self._rows(items), alone, strict=True)
+        ]
+        training = replace(self.choices.training, normalisation=kind, temperature=self.temperature)
+        self.worker.progress = progress
         trained: Trained = self._processes.together(
-            self._worker, "train", examples, self._training, self.seed, key
+            self.worker, "train", examples, training, self.seed, key
         )
         return trained
 
-    @property
-    def _training(self) -> TrainSettings:
-        own, scale = self._kind, self.temperature
-        return replace(self.choices.training, normalisation=own, temperature=scale)
-
     def save(self, folder: Path) -> str:
         """Write the adapter as it is into `folder`; its fingerprint."""
-        self._worker.adapter.save(folder)
-        return self._worker.adapter.fingerprint()
+        self.worker.adapter.save(folder)
+        return self.worker.adapter.fingerprint()
 
     def take(self, folder: Path) -> str:
         """Take the adapter that `save` wrote; its fingerprint."""
-        self._processes.together(self._worker, "take", folder)
-        return self._worker.adapter.fingerprint()
+        self._processes.together(self.worker, "take", folder)
+        return self.worker.adapter.fingerprint()
 
     def reset(self) -> None:
         """Take the initial adapter: the model is the base model again."""
-        self._processes.together(self._worker, "reset")
-
-    @property
-    def worker(self) -> Worker:
-        """The model of this process, for writing it out."""
-        return self._worker
+        self._processes.together(self.worker, "reset")
 
     def facts(self) -> dict[str, Any]:
         """How it was computed: what a resumed run must have alike."""
         from stacksl.lm.scoring.paths import load_torch
 
-        base, used = self._worker.base, self._worker.used
+        base, used = self.worker.base, self.worker.used
         path = {"lm_path": used["states"]} if "states" in used else {}
         return {
             "lm_base": self.base_fingerprint,
@@ -317,7 +317,7 @@ class LanguageModel:
 
     def _ask(self, choices: ModelChoices) -> None:
         """Put items as `choices` say from here on."""
-        chat = self._worker.base.tokenizer if choices.chat else None
+        chat = self.worker.base.tokenizer if choices.chat else None
         self.choices, self._format = choices, copied(PromptFormat, choices, chat=chat)
         self._premises: dict[Item, TokenItem] = {}
 
@@ -354,7 +354,7 @@ class LanguageModel:
         return [known[item] for item in listed]
 
     def _together(self, method: str, rows: Sequence[TokenItem]) -> list[Any]:
-        found: list[Any] = self._processes.together(self._worker, method, rows)
+        found: list[Any] = self._processes.together(self.worker, method, rows)
         return found
 
     def _chunked(
@@ -387,12 +387,3 @@ class LanguageModel:
         found = self._together("sums", distinct)
         known = {(r.prompt, r.options): s for r, s in zip(distinct, found, strict=True)}
         return [known[row.prompt, row.options] for row in alone]
-
-    def _examples(self, bought: Sequence[Lesson]) -> list[Example]:
-        items = [each.item for each in bought]
-        pmi = self._kind == "pmi"
-        alone = self._alone(items) if pmi else [None] * len(items)
-        return [
-            Example(row, own, each.label, each.candidates, each.reference)
-            for each, row, own in zip(bought, self._rows(items), alone, strict=True)
-        ]

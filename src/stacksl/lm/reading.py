@@ -11,29 +11,12 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.telemetry import refuse_telemetry
-
-Tensor: TypeAlias = Any
-QUANTISED = {
-    "awq": "gptqmodel",
-    "bitsandbytes": "bitsandbytes",
-    "bitsandbytes_4bit": "bitsandbytes",
-    "bitsandbytes_8bit": "bitsandbytes",
-    "compressed-tensors": "compressed-tensors",
-    "fbgemm_fp8": "fbgemm-gpu",
-    "gptq": "gptqmodel",
-    "hqq": "hqq",
-    "mxfp4": "kernels",
-    "quanto": "optimum-quanto",
-    "torchao": "torchao",
-}
-"""The library that reads weights quantised by a method."""
 
 _SHOWN = 3  # names of tensors in a message
 
@@ -114,15 +97,16 @@ def read_tokenizer(name: str, source: str, revision: str | None = None) -> Any:
 def read_weights(
     name: str,
     source: str,
+    config: Any,
     dtype: Any,
     revision: str | None = None,
-    *,
     quantised: Mapping[str, Any] | None = None,
 ) -> Any:
     """The model on the CPU with every weight read, in `dtype`, without gradients or dropout.
 
     Args:
         name, source, revision: as `read_config` and `read_tokenizer` take them.
+        config: what `read_config` gave.
         dtype: of torch.
         quantised: how to quantise what is read and where to, as transformers takes it.
 
@@ -142,7 +126,7 @@ def read_weights(
                 **(quantised or {}),
             )
     except Exception as error:
-        raise _no_weights(name, source, error) from error
+        raise _no_weights(name, config, error) from error
     if missing := sorted(found["missing_keys"]):
         raise SettingsError(
             f"model '{name}' lacks {len(missing)} of its weights ({_some(missing)}), which would "
@@ -269,16 +253,9 @@ def _own_code(name: str) -> SettingsError:
     )
 
 
-def _no_weights(name: str, source: str, error: Exception) -> SettingsError:
+def _no_weights(name: str, config: Any, error: Exception) -> SettingsError:
     if _wants_code(error):
         return _own_code(name)
-    method = _quantised_by(source)
-    library = QUANTISED.get(method or "", f"of the method '{method}'")
-    if method is not None and not _installed(library):
-        return SettingsError(
-            f"the weights of model '{name}' are quantised and need the library {library} "
-            f"({first_line(error)}): install it, or give the weights as they were before"
-        )
     if isinstance(error, load_torch().OutOfMemoryError | MemoryError):
         return SettingsError(f"model '{name}' does not fit in memory: give a smaller one")
     text = str(error)
@@ -291,29 +268,16 @@ def _no_weights(name: str, source: str, error: Exception) -> SettingsError:
             f"the weights of model '{name}' are not of the shapes that its config.json gives: "
             "give the two files of one model"
         )
+    if getattr(config, "quantization_config", None) is not None:
+        return SettingsError(
+            f"the weights of model '{name}' are quantised and cannot be read here "
+            f"({first_line(error)}): install the library that reads them, or give the weights as "
+            "they were before"
+        )
     return SettingsError(
         f"the weights of model '{name}' cannot be read ({type(error).__name__}: "
         f"{first_line(error)}): they are damaged or not all there, so fetch them again"
     )
-
-
-def _quantised_by(source: str) -> str | None:
-    """The method by which weights are quantised, as the configuration names it."""
-    try:
-        with quiet():
-            config = load_transformers().AutoConfig.from_pretrained(source, trust_remote_code=False)
-        found = config.quantization_config
-        return str(found["quant_method"] if isinstance(found, dict) else found.quant_method)
-    except Exception:  # no such entry, or one that is none
-        return None
-
-
-def _installed(library: str) -> bool:
-    try:
-        version(library)
-    except (PackageNotFoundError, ValueError):
-        return False
-    return True
 
 
 def _some(names: list[str]) -> str:

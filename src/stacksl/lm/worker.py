@@ -15,7 +15,7 @@ import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.lm.distributed import ALONE, Distributed, blocks
-from stacksl.lm.loading import Base, open_base
+from stacksl.lm.loading import Base, Weights, open_base
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.likelihood import Likelihood, What, within_memory
 from stacksl.lm.scoring.packing import BLOCK
@@ -25,7 +25,6 @@ from stacksl.lm.settings import ModelChoices, TrainSettings
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.refit import Trained, train
-from stacksl.lm.weights import Weights
 
 Numbers: TypeAlias = tuple[Array, Array | None]
 """Of an item: log-likelihoods (k,) and, where asked for, states (k, hidden)."""

@@ -14,7 +14,7 @@ from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.lm.export.about import About
+    from stacksl.lm.export.card import About
     from stacksl.lm.export.tasks import Task
 
 Merge = Annotated[
@@ -106,7 +106,7 @@ def _task(
     opened: Run, about: About, wanted: tuple[str, Path], given: dict[str, str], merge: Path | None
 ) -> dict[str, Any]:
     """The keys `task` and `command`: what was written, and the line that scores on it."""
-    from stacksl.lm.export.about import model_arguments
+    from stacksl.lm.export.card import model_arguments
     from stacksl.lm.export.tasks import command, write_task
     from stacksl.lm.reading import read_tokenizer
 
@@ -129,7 +129,7 @@ def _task(
             arguments.pop(name, None)
         arguments["pretrained"] = str(merge.absolute())
     task = {"folder": written.folder, "names": written.names, "items": written.items}
-    return {"task": task, "command": command(written, arguments)}
+    return {"task": task, "command": command(arguments, written.names, written.folder)}
 
 
 def _left_out(task: Task, rejected: int) -> list[str]:

@@ -133,18 +133,14 @@ def write_task(
     return Task(folder, names, len(rows), len(items) - len(asked), cuts)
 
 
-def command(task: Task, arguments: Mapping[str, str | bool]) -> str:
-    """The line that scores a model on `task`; a shell takes it as it is.
+def command(arguments: Mapping[str, str | bool], names: Sequence[str], folder: Path | str) -> str:
+    """The line that scores a model on tasks; a shell takes it as it is.
 
     Args:
-        task: as it was written.
-        arguments: what `--model_args` takes, such as `pretrained`; see `model_arguments`.
+        arguments: what `--model_args` takes, such as `pretrained`; see `card.model_arguments`.
+        names: of the tasks.
+        folder: with their files.
     """
-    return shell(arguments, task.names, task.folder)
-
-
-def shell(arguments: Mapping[str, str | bool], names: Sequence[str], folder: Path | str) -> str:
-    """The line that scores a model on the tasks `names`, whose files are in `folder`."""
     values = list(arguments.values())
     plain = all(isinstance(each, bool) or re.fullmatch(r"[\w./:@+-]+", each) for each in values)
     given = (

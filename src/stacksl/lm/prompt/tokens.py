@@ -177,12 +177,10 @@ class Tokenizing:
         """The item cut to the limits: the end of the prompt is kept, after its opening token."""
         most = self.limits.max_len_choice
         options = tuple(option[:most] for option in item.options)
-        room = _least(
-            self.limits.max_len_prompt,
-            None
-            if self.limits.positions is None
-            else self.limits.positions - max(map(len, options)),
-        )
+        room = self.limits.max_len_prompt
+        if self.limits.positions is not None:
+            left = self.limits.positions - max(map(len, options))
+            room = left if room is None else min(room, left)
         options_cut = sum(a != b for a, b in zip(options, item.options, strict=True))
         short = replace(item, options=options, options_cut=options_cut)
         if room is None or len(item.prompt) <= room:
@@ -225,10 +223,6 @@ def _placed(
     moved = tuple((max(a + shift, first), min(b + shift, size)) for a, b in spans)
     lost = not moved or any(a >= b for a, b in moved)
     return {"spans": None if lost else moved, "lost": lost}
-
-
-def _least(*values: int | None) -> int | None:
-    return min((value for value in values if value is not None), default=None)
 
 
 def _check(item: TokenItem, prompt: Prompt, where: str) -> None:

@@ -19,7 +19,6 @@ from stacksl.errors import FeatureError
 Array = NDArray[np.float64]
 Rows = NDArray[np.float32]
 
-_MOST_ITEMS = 4000  # the directions of 128 are settled long before
 _ITEMS_AT_ONCE = 256
 _FITTED = 512  # unlabelled items on which directions and the first temperature are fixed
 _NOTHING = 1e-6  # of the usual norm: what rounding leaves of options that are alike
@@ -67,7 +66,7 @@ class StateMap:
         return digest.hexdigest()
 
     def fit(self, states: Sequence[NDArray[Any]], ids: Sequence[str] | None = None) -> None:
-        """Fit the directions on unlabelled items: at most 4,000 of them, evenly spread.
+        """Fit the directions on unlabelled items.
 
         Args:
             states: an array (K, h) an item.
@@ -80,12 +79,10 @@ class StateMap:
             raise FeatureError(
                 "features are fitted on unlabelled items, got none: give at least one item"
             )
-        count = min(len(states), _MOST_ITEMS)
-        chosen = [number * len(states) // count for number in range(count)]
-        size = np.shape(states[chosen[0]])[-1]
+        size = np.shape(states[0])[-1]
         moment, total, rows = np.zeros((size, size)), 0.0, 0
-        for start in range(0, count, _ITEMS_AT_ONCE):
-            numbers = chosen[start : start + _ITEMS_AT_ONCE]
+        for start in range(0, len(states), _ITEMS_AT_ONCE):
+            numbers = range(start, min(start + _ITEMS_AT_ONCE, len(states)))
             block = np.concatenate([_centred(states[n], size, _name(ids, n)) for n in numbers])
             moment += block.T @ block
             total += float(np.einsum("ij,ij->", block, block))

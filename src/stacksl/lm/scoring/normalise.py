@@ -53,7 +53,10 @@ def normalised(
     Source: the paper's experiments, "length-normalized per-choice score" (token mean); Holtzman et
         al. (2021), "Surface Form Competition" (pmi).
     """
-    check_scale(kind, temperature)
+    if kind not in NORMALISATIONS:
+        raise unknown_name("normalisation", kind, NORMALISATIONS)
+    if not (temperature > 0 and math.isfinite(temperature)):
+        raise SettingsError(f"temperature must be a finite number > 0, got {temperature}")
     if kind == "pmi":
         if alone is None:
             raise SettingsError("pmi needs the log-likelihoods of the options alone: give `alone`")
@@ -64,18 +67,6 @@ def normalised(
         value / (value.new_tensor(each) * temperature)
         for value, each in zip(sums, lengths, strict=True)
     ]
-
-
-def check_scale(kind: str, temperature: float) -> None:
-    """Refuse a normalisation or a temperature that there is not.
-
-    Raises:
-        SettingsError: see `normalised`.
-    """
-    if kind not in NORMALISATIONS:
-        raise unknown_name("normalisation", kind, NORMALISATIONS)
-    if not (temperature > 0 and math.isfinite(temperature)):
-        raise SettingsError(f"temperature must be a finite number > 0, got {temperature}")
 
 
 def divisors(item: TokenItem, kind: Normalisation) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Cuts, LanguageModel, Tokenizing
-from stacksl.lm.export.about import About
+from stacksl.lm.export.card import About
 from stacksl.lm.quantised import numbers_of
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.adapters import REFERENCE

@@ -9,8 +9,8 @@ from itertools import islice
 from stacksl.features import FeatureMap
 from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
+from stacksl.lm.loading import Weights
 from stacksl.lm.model import WEIGHTS
-from stacksl.lm.weights import Weights
 from stacksl.runs.settings.conflicts import due_at
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
