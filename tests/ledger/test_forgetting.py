@@ -125,7 +125,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     assert (after[-1].charge, after[-1].slot, after[-1].purpose) == (0, None, None)
     assert told.open_purchases() == []
     assert (told.spent, told.learnt, told.said()) == (3, *sums)
-    gone = [r for r in after if r.forgotten]
+    gone = [r for r in after if r.erased]
     assert {r.event for r in gone} == {
         "round",
         "reserved",
@@ -136,7 +136,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
         "forgotten",
     }
     assert {r.item for r in gone} == {f"forgotten-{gone[0].surrogate}"}
-    assert {r.item for r in after if not r.forgotten} == {"q1"}
+    assert {r.item for r in after if not r.erased} == {"q1"}
     assert gone[0].decision().item == gone[0].item == name
     assert [h.key for h in told.handed()] == ["k2"]
     assert [a.note for a in told.texts()] == ["kept note"]
@@ -158,7 +158,7 @@ def test_a_forgotten_item_is_unknown(told, decision):
     ):
         with pytest.raises(LedgerError, match="the ledger has 9 items"):
             attempt()
-    name = next(str(row.item) for row in told.rows() if row.forgotten)
+    name = next(str(row.item) for row in told.rows() if row.erased)
     with pytest.raises(LedgerCorrupt, match="the salt of an item") as caught:
         told.take([Answer(name, 2, 1, None, "Ann", said="none", text=TEXT)])
     assert TEXT not in str(caught.value)

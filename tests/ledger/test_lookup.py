@@ -35,7 +35,7 @@ def test_a_ledger_reads_the_items_that_its_rows_name(large: Ledger) -> None:
 
 def test_what_is_not_there_is_looked_for_and_refused(large: Ledger) -> None:
     assert "i8" not in large._journal.items, "it was forgotten"
-    grave = next(row.item for row in large.rows() if row.forgotten)
+    grave = next(row.item for row in large.rows() if row.erased)
     assert str(grave) in large._journal.items
     with pytest.raises(LedgerError, match="has 40 items, 'x' is not among them"):
         large.seen("x")

@@ -120,8 +120,8 @@ class Row:
     hash: str
 
     @property
-    def forgotten(self) -> bool:
-        """Whether the row belongs to a forgotten item, of which only numbers remain."""
+    def erased(self) -> bool:
+        """Whether the row belongs to an erased item, of which only numbers remain."""
         return self.surrogate is not None and self.item == erased_name(self.surrogate)
 
     @property
@@ -172,7 +172,7 @@ class Row:
 
 
 def erased_name(surrogate: str) -> str:
-    """What replaces the id of a forgotten item; it reveals nothing of the item."""
+    """What replaces the id of an erased item; it reveals nothing of the item."""
     return f"forgotten-{surrogate}"
 
 

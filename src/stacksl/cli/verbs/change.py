@@ -214,11 +214,10 @@ def forget(
 
 def _shown_forgotten(result: Forgotten) -> str:
     learnt = "its label was learnt" if result.learnt else "no label of it was learnt"
-    again = "`stacksl resume` makes them again without it, `stacksl refit` one with the audit"
     return facts(
         [
             ("Forgotten", f"{learnt}; its place is named {result.name}"),
-            ("Deleted", f"the model and the report; {again}"),
+            ("Deleted", "the model and the report; `stacksl resume` makes them again without it"),
             *(("Remains", sentence) for sentence in result.remains),
         ]
     )

@@ -164,7 +164,7 @@ def replay(
 ) -> None:
     """Play the record of a run again, and compare each decision, each refit and the learner.
 
-    A run that has forgotten an item is played from the arrays that were saved then.
+    A run with an erased item is played from the arrays that were saved when it was erased.
     """
     result = options.open_run(run).replay()
     print(as_json(result) if json else _replayed(result))
@@ -173,5 +173,5 @@ def replay(
 def _replayed(result: Mapping[str, Any]) -> str:
     shown = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
     after = result.get("after")
-    why = None if after is None else f"row {count(after + 1)} (an item was forgotten)"
+    why = None if after is None else f"row {count(after + 1)} (an item was erased)"
     return facts([*shown, ("Played from", why)])

@@ -30,7 +30,7 @@ from stacksl.runs.loop.final_model import GRAPH
 from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folder
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder, shown_facts
 from stacksl.runs.storage.status import expect_begun
 from stacksl.types import Item
 
@@ -118,13 +118,14 @@ def _erase_item(spec: RunSpec, ledger: Ledger, id: str) -> tuple[str, dict[str, 
     items, item = spec.dataset.items, spec.sources.usable[id]
     shared = spec.dataset.classes is not None or spec.settings.bank is not None
     texts = (item.prompt, *(() if shared else item.candidates))
-    same = (item.prompt, item.candidates)
+    same, facts = (item.prompt, item.candidates), shown_facts(spec.folder)
     copies = {
         "id": id,
         "row": items.index(item),
         "keys": [each.key for each in ledger.handed() if each.item == id],
         "texts": [text_key(text).hex() for text in texts],
         "alike": sum((each.prompt, each.candidates) == same for each in items) - 1,
+        "refitted": facts is not None and facts.audit is not None and facts.audit.trained_on > 0,
     }
     bring_arrays(spec, ledger)  # saves the learner while the item's features are there
     known = {ASIDE: sorted(spec.sources.aside), ASIDE_AT_FIRST: sorted(spec.sources.aside_at_first)}
@@ -173,7 +174,7 @@ def _erase_copies(
     ledger.erased(name)
     learnt = any(row.item == name and row.event == "learnt" for row in ledger.rows())
     unread = [str(sheets / each) for each in unread]
-    return Forgotten(name, learnt, tuple(_remains(copies, unread, learnt)))
+    return Forgotten(name, learnt, tuple(_remains(spec, copies, unread, learnt)))
 
 
 def _erase_features(spec: RunSpec, row: int) -> None:
@@ -192,11 +193,19 @@ def _erase_features(spec: RunSpec, row: int) -> None:
     (place / GRAPH).unlink(missing_ok=True)  # made again without the item
 
 
-def _remains(copies: Mapping[str, Any], unread: list[str], learnt: bool) -> Iterator[str]:
+def _remains(
+    spec: RunSpec, copies: Mapping[str, Any], unread: list[str], learnt: bool
+) -> Iterator[str]:
     """A sentence for each place that still knows of the item."""
     yield "the feature map was fitted on the texts of all items, this one among them"
     if learnt:
-        yield "the online model learnt its label, and so did every adapter trained since"
+        adapters = ", and so did every adapter trained since" if spec.settings.adapts else ""
+        yield f"the online model learnt its label{adapters}"
+    if copies.get("refitted"):
+        yield (
+            "the model that `resume` makes learns no label of the audit:"
+            f" `stacksl refit {spec.folder.path} --with-audit` again"
+        )
     yield "its row in your data is yours to delete: the run does not read it again"
     for sheet in unread:
         yield f"{sheet} cannot be read as a sheet and is as it was"

@@ -46,9 +46,9 @@ class Playback(Game):
                 decision = row.decision()
                 self._decisions[decision.item] = decision
                 self.examples.note(decision)
-            elif row.event == "learnt" and not row.forgotten:
+            elif row.event == "learnt" and not row.erased:
                 self.examples.record(self._decisions[str(row.item)], row.label())
-            elif row.event == "relabelled" and not row.forgotten:
+            elif row.event == "relabelled" and not row.erased:
                 self.examples.relabel(str(row.item), row.payload.get("index"))
             else:
                 self._note(row)
@@ -128,7 +128,7 @@ class Playback(Game):
             self._note(self.ledger.take_recorded())
             if row.event not in _MEANWHILE:
                 self.ahead = False
-            if row.event in ("learnt", "relabelled") and not row.forgotten:
+            if row.event in ("learnt", "relabelled") and not row.erased:
                 found.append(self._receipt(row))
         return found
 
