@@ -1,0 +1,565 @@
+"""A language model on a GPU: times, memory, equality of paths, a run killed and resumed, QLoRA.
+
+    python benchmarks/gpu_check.py --json gpu.json
+    python benchmarks/gpu_check.py --random --sizes 0.6B
+    python benchmarks/gpu_check.py --from gpu.json
+    python benchmarks/gpu_check.py --tiny
+
+Qwen3-0.6B-Base and Qwen3-4B-Base from the Hugging Face hub or its cache; where they cannot be had,
+or with `--random`, random weights of the same shapes in bfloat16 with a tokenizer of words, which
+do for times, memory and equality. Every question has four options; a packed row has 509 tokens with
+the tokenizer of words. `--tiny` takes a model of some thousand weights: it tries the script out, on
+a CPU too, where memory is not measured.
+
+Each job has a process of its own, so that one that fails leaves the others be:
+
+- `runs`: 20 labels of 60 questions in batches of 5, the recipe's defaults but for
+  `normalisation=token_mean` and `refit_at=0.5,1`. `plain` is as anybody starts it; `steady` and
+  `again` have torch's deterministic algorithms, `killed` too, which is killed (SIGKILL) while it
+  asks for a label behind the first refit, and resumed. Each is compared with another and replayed;
+  `other` is a stream with what the recipe leaves out.
+- `handed`: the plain run is evaluated and its adapter merged, on the command line.
+- `paths`: log p(option | prompt) of 16 items by every path under an adapter that was trained, and
+  gradients of a cross-entropy over two items, beside `naive` of the same dtype; of 2 items also
+  beside `naive` in float32 on the CPU.
+- `passes`: 512 items scored with states, and a refit on 32 labels (12 steps of 8), after a shorter
+  one of each; peaks are of torch's tensors, the estimates are those of `stacksl size`.
+
+Every row is printed as soon as it is measured, and tables at the end. Exits with 1 if a job
+failed or a resumed run bought other labels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib.metadata
+import json
+import operator
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+Row = dict[str, Any]
+
+SHAPES: dict[str, dict[str, int]] = {
+    "0.6B": {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+             "num_attention_heads": 16},
+    "4B": {"hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
+           "num_attention_heads": 32},
+    "tiny": {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "head_dim": 8, "vocab_size": 256},
+}  # fmt: skip
+COMMON: dict[str, Any] = {
+    "vocab_size": 151_936, "num_key_value_heads": 8, "head_dim": 128,
+    "max_position_embeddings": 32_768, "tie_word_embeddings": True,
+}  # fmt: skip
+_TEXT = """
+time year people way day man thing woman life child world school state family student group
+country problem hand part place case week company system program question work government
+number night point home water room mother area money story fact month lot right study book eye
+job word business issue side kind head house service friend father power hour game line end
+member law car city community name president team minute idea body information back parent
+face level office door health person art war history party result change morning
+"""
+WORDS = tuple(_TEXT.split())
+LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "numpy")
+RECIPE: dict[str, Any] = {
+    "mode": "pool", "batch": 5, "refit_at": "0.5,1", "normalisation": "token_mean",
+}  # fmt: skip
+OTHER: dict[str, Any] = {
+    "mode": "stream", "refit_at": "0.5,1", "objective": "stacksl", "reference": "ema",
+    "protocol": "letter", "lora_dropout": 0.1, "checkpointing": True, "kl_target": 0.01,
+}  # fmt: skip
+ALIKE = ("labels", "adapters", "features")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, where its files are, and how much is done with it.
+
+    Attributes:
+        name: as the tables have it.
+        model: a folder, or a name on the hub.
+        work: a folder for questions and runs.
+        words: of a question's prompt; an option has ten.
+        scored, learnt: items that are scored for the time, and labels of the timed refit.
+        questions, budget: of a run.
+        settings: of a run, beside the recipe.
+    """
+
+    name: str
+    model: str
+    work: str
+    words: int = 467
+    scored: int = 512
+    learnt: int = 32
+    questions: int = 60
+    budget: int = 20
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+def case_of(size: str, work: Path, *, hub: bool) -> Case:
+    """The model of a size, made of random weights unless the `hub` has it."""
+    name = f"Qwen3-{size}"
+    work.mkdir()
+    if size == "tiny":
+        small = {"words": 12, "scored": 4, "learnt": 4, "questions": 16, "budget": 12}
+        made = make(size, work / "model")
+        settings = (("batch_size", 4), ("epochs", 1), ("lora_rank", 2), ("state_dim", 8))
+        return Case(name, made, str(work), **small, settings=settings)
+    if hub:
+        from stacksl.errors import StackslError
+        from stacksl.lm.loading import open_base
+
+        try:
+            _ = open_base(f"Qwen/{name}-Base").weights
+            return Case(name, f"Qwen/{name}-Base", str(work))
+        except StackslError as error:
+            print(f"random weights of its shape stand for {name}: {error}", flush=True)
+    return Case(f"{name}, random", make(size, work / "model"), str(work))
+
+
+def make(size: str, folder: Path) -> str:
+    """Leave random weights in bfloat16 and a tokenizer of words in `folder`."""
+    import tokenizers as tk
+    import torch
+    import transformers as tf
+
+    from stacksl.lm.loading import place_of
+
+    torch.manual_seed(0)
+    config = tf.Qwen3Config(**COMMON | SHAPES[size])
+    if size == "tiny":
+        config.num_key_value_heads, config.initializer_range = 2, 0.3
+    with torch.device(place_of("auto")):  # four billion normal numbers take minutes on a CPU
+        model = tf.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    model.save_pretrained(folder)
+    known = {word: n for n, word in enumerate(["<end>", "Answer", *":.ABCD", *WORDS])}
+    made = tk.Tokenizer(tk.models.WordLevel(known, unk_token="<end>"))
+    made.pre_tokenizer = tk.pre_tokenizers.Whitespace()
+    tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>").save_pretrained(folder)
+    return str(folder)
+
+
+def questions(case: Case, name: str, count: int, seed: int) -> Path:
+    """A file of questions of random words with four options each."""
+    path, draw = Path(case.work) / f"{name}.jsonl", random.Random(seed)
+
+    def some(size: int) -> str:
+        return " ".join(draw.choice(WORDS) for _ in range(size))
+
+    rows = [
+        {
+            "id": f"{name}{n}",
+            "prompt": some(case.words),
+            "candidates": [some(10) for _ in range(4)],
+            "answer": draw.randrange(4),
+        }
+        for n in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+# --- jobs: each a function of a case and words that yields rows -----------------------------------
+
+
+def runs(
+    case: Case, out: str, kind: str, *, steady: bool = False, beside: str | None = None
+) -> Iterator[Row]:
+    """Play a run to its end, or to a kill; or take up one that was killed."""
+    if steady:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # before torch starts CUDA
+    import torch
+
+    import stacksl
+    from stacksl.data import read
+    from stacksl.labelers.oracle import OracleLabeler
+
+    class Killed(OracleLabeler):
+        """Kills its own process when it is asked behind the first refit."""
+
+        def ask(self, requests: Any) -> None:
+            if list((Path(case.work) / out / "adapters").glob("*.json")):
+                os.kill(os.getpid(), signal.SIGKILL)
+            super().ask(requests)
+
+    torch.use_deterministic_algorithms(steady)
+    data = questions(case, "data", case.questions, 1)
+    test = questions(case, "test", case.questions // 2, 2)
+    found, place, begun = read(data), Path(case.work) / out, time.monotonic()
+    answers = found.answers, {item.id: len(item.candidates) for item in found.items}
+    if kind == "resume":
+        run = stacksl.Run.open(place).resume(labeler=OracleLabeler(*answers))
+    else:
+        labeler = Killed(*answers) if kind == "kill" else OracleLabeler(*answers)
+        given = OTHER if kind == "other" else RECIPE
+        run = stacksl.run(
+            str(data), test=str(test), out=place, budget=case.budget, labeler=labeler,
+            model=case.model, adapt="lora", **given | dict(case.settings),
+        )  # fmt: skip
+    row = {"job": "runs", "model": case.name, "run": out, "kind": kind, "steady": steady}
+    row["seconds"] = time.monotonic() - begun
+    with run.ledger as ledger:
+        ledger.verify()
+    row["replayed"] = run.replay()["labels"]
+    facts = facts_of(place)
+    row |= {key: facts["computed"][key] for key in ("device", "dtype", "path", "peak_memory")}
+    if beside is not None:
+        mine, others = ended(run), ended(stacksl.Run.open(Path(case.work) / beside))
+        row |= {"beside": beside, "tested": mine.pop("tested") == others.pop("tested")}
+        for name, each in mine.items():
+            row[name] = [sum(map(operator.eq, each, others[name])), len(each)]
+    yield row
+
+
+def facts_of(place: Path) -> Row:
+    """What the report of a run has of its language model."""
+    return dict(json.loads((place / "facts.json").read_text(encoding="utf-8"))["language"])
+
+
+def ended(run: Any) -> Row:
+    """What is compared of two runs: labels in their order, weights, features, test results."""
+    with run.ledger as ledger:
+        rows = list(ledger.rows())
+    features = sorted(path for path in (run.path / "features").rglob("*") if path.is_file())
+    return {
+        "labels": [row.item for row in rows if row.event == "learnt"],
+        "adapters": [row.payload["weights"] for row in rows if row.event == "refit"],
+        "features": [path.read_bytes() for path in features],
+        "tested": facts_of(run.path)["normalisations"],
+    }
+
+
+def handed(case: Case, out: str) -> Iterator[Row]:
+    """Evaluate a run and merge its adapter, on the command line."""
+    test = str(Path(case.work) / "test.jsonl")
+    for words in (["evaluate", out, test], ["export", out, "--merge", "merged"]):
+        begun = time.monotonic()
+        command = [sys.executable, "-m", "stacksl", *words]
+        done = subprocess.run(command, cwd=case.work, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip() or done.stdout.strip())
+        yield {"job": "handed", "model": case.name, "command": words[0],
+               "seconds": time.monotonic() - begun}  # fmt: skip
+
+
+def paths(case: Case, cpu: bool) -> Iterator[Row]:
+    """How far apart the scoring paths are."""
+    import torch
+
+    from stacksl.errors import SettingsError
+    from stacksl.lm.scoring.likelihood import PATHS, Likelihood
+
+    adapter, on_cpu, found = Path(case.work) / "adapter", [], {}
+    for dtype in ("float32", "bfloat16"):
+        worker, items = opened(case, min(16, case.scored), dtype=dtype)
+        if dtype == "float32":
+            worker.train(lessons(items[:8]), recipe(case), 0, 0)
+            worker.adapter.save(adapter)
+        else:
+            worker.take(adapter)
+        ways: dict[str, Any] = {}
+        for path in ("naive", *(each for each in PATHS if each != "naive")):
+            try:
+                ways[path] = values(Likelihood(worker.adapter.model, path=path), items)
+            except SettingsError as error:
+                yield {"job": "paths", "model": case.name, "dtype": dtype, "path": path,
+                       "fault": str(error)}  # fmt: skip
+        found[dtype] = ways
+        moving = worker.adapter.parameters()
+        for path, way in ways.items():
+            sums = Likelihood(worker.adapter.model, path=path).sums(items[:2])
+            loss = -sum(each.log_softmax(-1)[0] for each in sums)
+            gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, moving)]).cpu()
+            if path == "naive":
+                plain = gradient
+            way["gradient"] = float((gradient - plain).norm() / plain.norm())
+        del worker, moving
+        free()
+    if cpu:
+        worker, items = opened(case, min(16, case.scored), dtype="float32", device="cpu")
+        worker.take(adapter)
+        on_cpu = values(Likelihood(worker.adapter.model, path="naive"), items[:2])["nats"]
+    for dtype, ways in found.items():
+        for path, way in ways.items():
+            row = {"job": "paths", "model": case.name, "dtype": dtype, "path": path}
+            row |= off(way["nats"], ways["naive"]["nats"], "naive")
+            if cpu:
+                row |= off(way["nats"][: len(on_cpu)], on_cpu, "cpu")
+            row |= {"gradient": way["gradient"], "spread": ways["naive"]["spread"]}
+            yield row
+
+
+def values(likelihood: Any, items: list[Any]) -> Row:
+    """Nats a token of every option in one list, and their standard deviation within an item."""
+    import torch
+
+    with torch.no_grad():
+        sums = [each.double().cpu() for each in likelihood.sums(items)]
+    means = [
+        each / torch.tensor([len(option) for option in item.options])
+        for each, item in zip(sums, items, strict=True)
+    ]
+    spread = sum(float(each.std()) for each in means) / len(means)
+    return {"nats": torch.cat(means).tolist(), "spread": spread}
+
+
+def off(mine: list[float], others: list[float], name: str) -> Row:
+    """The largest and the mean difference of two lists."""
+    gaps = [abs(a - b) for a, b in zip(mine, others, strict=True)]
+    return {f"{name}_largest": max(gaps), f"{name}_mean": sum(gaps) / len(gaps)}
+
+
+def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
+    """Time and memory of scoring and of refits."""
+    from stacksl.lm import ModelChoices
+    from stacksl.lm.scoring.packing import BLOCK
+    from stacksl.lm.size import estimate, row_tokens
+
+    peak()
+    worker, items = opened(case, case.scored, dtype=dtype, batch_tokens=batch_tokens)
+    choices = ModelChoices(
+        case.model, dtype=dtype, batch_tokens=batch_tokens, training=recipe(case)
+    )
+    needs = estimate(worker.base.config, items, choices)
+    worker.states(items[:BLOCK])  # reads the weights, checks the path, warms up
+    begun = time.monotonic()
+    worker.states(items)
+    row = {"job": "passes", "model": case.name, "dtype": dtype, "path": worker.used["states"]}
+    row |= {"parameters": needs.parameters, "batch_tokens": batch_tokens}
+
+    def timed(what: str, count: int, tokens: int, seconds: float, planned: int) -> Row:
+        own = {"pass": what, "items": count, "tokens": tokens, "seconds": seconds}
+        return {**row, **own, "estimated": planned, "measured": peak()}
+
+    tokens = sum(map(row_tokens, items))
+    yield timed("score", len(items), tokens, time.monotonic() - begun, needs.scoring.total)
+    some = lessons(items[: case.learnt])
+    for again in (False, True) if batch_tokens == 4096 else ():
+        training = replace(recipe(case), checkpointing=again)
+        needs = estimate(worker.base.config, items, replace(choices, training=training))
+        worker.train(some[: training.batch_size], replace(training, epochs=1), 0, 0)
+        done = worker.train(some, training, 0, 0)
+        what = "refit, checkpointing" if again else "refit"
+        yield timed(what, len(some), done.tokens, done.seconds, needs.training.total)
+
+
+def recipe(case: Case) -> Any:
+    """The settings of a refit."""
+    from stacksl.lm import TrainSettings
+
+    known = TrainSettings.__dataclass_fields__
+    return TrainSettings(**{k: v for k, v in case.settings if k in known})
+
+
+def opened(case: Case, count: int, **choices: Any) -> tuple[Any, list[Any]]:
+    """The model of a case, its weights not read yet, and token rows of `count` questions."""
+    from stacksl.data import read
+    from stacksl.lm import Limits, ModelChoices, PromptFormat, Tokenizing
+    from stacksl.lm.worker import Worker
+
+    worker = Worker()
+    worker.open(ModelChoices(case.model, training=recipe(case), **choices), 0)
+    items = read(questions(case, "items", count, 3)).items
+    prompts = [PromptFormat().render(item) for item in items]
+    return worker, Tokenizing(worker.base.tokenizer, Limits()).items(prompts)
+
+
+def lessons(items: list[Any]) -> list[Any]:
+    """Items with their first option as the label."""
+    from stacksl.lm.training.objectives import Example
+
+    return [Example(item, None, 0, tuple(range(4)), (0.0,) * 4) for item in items]
+
+
+def peak() -> int | None:
+    """The peak of torch's tensors on the GPU in bytes since it was last asked for."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    torch.cuda.synchronize()
+    found = torch.cuda.max_memory_allocated()
+    free()
+    torch.cuda.reset_peak_memory_stats()
+    return int(found)
+
+
+def free() -> None:
+    """Give back the memory of what is no longer used."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+JOBS: dict[str, Callable[..., Iterator[Row]]] = {
+    "runs": runs, "handed": handed, "paths": paths, "passes": passes
+}  # fmt: skip
+
+
+# --- the check ------------------------------------------------------------------------------------
+
+
+def plan(size: str) -> list[tuple[str, Row]]:
+    """The jobs of a size, in their order."""
+    steady: Row = {"steady": True, "beside": "steady"}
+    played: list[tuple[str, Row]] = [
+        ("runs", {"out": "plain", "kind": "play"}),
+        ("runs", {"out": "steady", "kind": "play", "steady": True, "beside": "plain"}),
+        ("runs", {"out": "again", "kind": "play", **steady}),
+        ("runs", {"out": "killed", "kind": "kill", "steady": True}),
+        ("runs", {"out": "killed", "kind": "resume", **steady}),
+        ("runs", {"out": "other", "kind": "other"}),
+    ]
+    if size == "4B":
+        return [("passes", {"dtype": each}) for each in ("bfloat16", "nf4")]
+    whole: list[tuple[str, Row]] = [*played, ("paths", {"cpu": True})]
+    if size == "tiny":
+        return [*whole, ("passes", {"dtype": "bfloat16"})]
+    timed = [("passes", {"dtype": each}) for each in ("bfloat16", "float32", "nf4", "int8")]
+    wide = ("passes", {"dtype": "bfloat16", "batch_tokens": 16_384})
+    return [*whole, ("handed", {"out": "plain"}), *timed, wide]
+
+
+def done(case: Case, job: str, words: Row) -> list[Row]:
+    """The rows of a job in a process of its own; of one that failed, its fault."""
+    order = json.dumps([asdict(case), job, words])
+    command = [sys.executable, __file__, "--job", order]
+    process = subprocess.run(command, capture_output=True, text=True)
+    rows = [json.loads(line[2:]) for line in process.stdout.splitlines() if line[:2] == "# "]
+    if words.get("kind") == "kill" and process.returncode == -signal.SIGKILL:
+        return []
+    if process.returncode:
+        said = (process.stderr.strip() or "it gave no reason").splitlines()
+        print("\n".join(said[-25:]), file=sys.stderr)
+        rows.append({"job": job, "model": case.name, "words": words, "failed": said[-1]})
+    elif process.stderr.strip():
+        print(process.stderr.strip()[-2000:], file=sys.stderr)
+    return rows
+
+
+def check(sizes: list[str], jobs: list[str], *, hub: bool, kept: Path | None) -> Row:
+    """The `jobs` of every size."""
+    import torch
+
+    found: Row = {"device": "CPU", "versions": {"python": platform.python_version()}, "rows": []}
+    if torch.cuda.is_available():
+        found["device"] = torch.cuda.get_device_name()
+        found["versions"]["cuda"] = torch.version.cuda
+    for name in LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found["versions"][name] = importlib.metadata.version(name)
+    with TemporaryDirectory() as work:
+        for size in sizes:
+            case = case_of(size, Path(work) / size, hub=hub)
+            free()
+            for job, words in [each for each in plan(size) if each[0] in jobs]:
+                begun = time.monotonic()
+                rows = done(case, job, words)
+                found["rows"] += rows
+                for row in rows:
+                    print(json.dumps(row), flush=True)
+                print(f"{size} {job} {words}: {time.monotonic() - begun:.0f} s", flush=True)
+                if kept is not None:
+                    kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return found
+
+
+def tables(found: Row) -> str:
+    """The rows as Markdown."""
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    lines = [f"{found['device']}; {versions}.", ""]
+    rows = found["rows"]
+    by = {job: [r for r in rows if r["job"] == job and "failed" not in r] for job in JOBS}
+    names = (
+        "model, dtype, `batch_tokens`, pass, items a second, tokens a second, seconds, "
+        "estimated GB, measured GB, estimate is"
+    )
+    lines += [head(names)]
+    for r in by["passes"]:
+        pace = r["items"] / r["seconds"] if r["pass"] == "score" else None
+        each = "" if pace is None else f"{pace:.0f}"
+        cells = [r["model"], r["dtype"], f"{r['batch_tokens']:,}", r["pass"], each,
+                 f"{r['tokens'] / r['seconds']:,.0f}", f"{r['seconds']:.1f}",
+                 f"{r['estimated'] / 1e9:.2f}"]  # fmt: skip
+        if r["measured"]:
+            share = r["estimated"] / r["measured"] - 1
+            cells += [f"{r['measured'] / 1e9:.2f}", f"{share:+.0%}"]
+        lines.append("| " + " | ".join([*cells, "", ""][:10]) + " |")
+    lines += ["", head("dtype, path, off `naive`, off float32 on the CPU, gradient off `naive`")]
+    for r in by["paths"]:
+        if "fault" in r:
+            cells = [r["dtype"], r["path"], r["fault"], "", ""]
+        else:
+            pairs = [f"{r[f'{name}_largest']:.1e}, {r[f'{name}_mean']:.1e}"
+                     for name in ("naive", "cpu")]  # fmt: skip
+            cells = [r["dtype"], r["path"], *pairs, f"{r['gradient']:.1e}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    names = "run, beside, same labels, same adapters, same files of features, same test results"
+    lines += ["", head(f"{names}, replayed")]
+    for r in by["runs"]:
+        what = f"{r['run']}, resumed" if r["kind"] == "resume" else r["run"]
+        cells = [what, r.get("beside", "")]
+        cells += ["{} of {}".format(*r[name]) if name in r else "" for name in ALIKE]
+        cells += ["", f"{r['replayed']} labels"]
+        if "tested" in r:
+            cells[-2] = "yes" if r["tested"] else "no"
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", *(f"FAILED: {r['job']} {r['words']}: {r['failed']}" for r in failed(rows))]
+    return "\n".join(lines).rstrip()
+
+
+def head(names: str) -> str:
+    """The first two lines of a table with these columns."""
+    columns = names.split(", ")
+    return "| " + " | ".join(columns) + " |\n|" + "---|" * len(columns)
+
+
+def failed(rows: list[Row]) -> list[Row]:
+    """The jobs that did not end well."""
+    return [row for row in rows if "failed" in row]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", default="0.6B,4B", help="which of 0.6B and 4B")
+    parser.add_argument("--jobs", default=",".join(JOBS), help="which of these jobs")
+    parser.add_argument("--random", action="store_true", help="never ask the hub for weights")
+    parser.add_argument("--tiny", action="store_true", help="try the script out")
+    parser.add_argument("--json", type=Path, help="keep the rows in this file")
+    parser.add_argument("--from", type=Path, dest="kept", help="the tables of rows that were kept")
+    parser.add_argument("--job", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.job:
+        case, job, words = json.loads(given.job)
+        case["settings"] = tuple(map(tuple, case["settings"]))
+        for row in JOBS[job](Case(**case), **words):
+            print("# " + json.dumps(row), flush=True)
+        return 0
+    if given.kept:
+        found = json.loads(given.kept.read_text(encoding="utf-8"))
+    else:
+        sizes = ["tiny"] if given.tiny else given.sizes.split(",")
+        found = check(sizes, given.jobs.split(","), hub=not given.random, kept=given.json)
+    print(tables(found))
+    resumed = [row for row in found["rows"] if row.get("kind") == "resume"]
+    whole = all(operator.eq(*row["labels"]) for row in resumed)
+    return 1 if failed(found["rows"]) or not whole else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
