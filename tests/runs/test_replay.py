@@ -264,6 +264,7 @@ def test_a_finished_run_is_replayed_in_whole(request, which) -> None:
         "rows": len(finished.items) + count + refits,
         "rounds": len(finished.items),
         "labels": count,
+        "after": 0,
     }
 
 

@@ -399,7 +399,7 @@ class Run:
     def replay(self) -> dict[str, Any]:
         """Play the record again and compare; gives `rows` played, `rounds`, `labels`.
 
-        Where an item was erased, `after` is the row after which it was played.
+        Beside them the row `after` which it was played: 0, unless an item was erased.
         """
         from stacksl.runs.session.session import replay_run
 

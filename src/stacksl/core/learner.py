@@ -273,15 +273,10 @@ class Learner:
         self.scorer.step(inputs, shown, decision.choice, feedback)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'.
-
-        Beside it the c of the gate `llf`, which may have been calibrated on the first items.
-        """
-        llf = {"gate_scale": np.array(self.gate.gate_scale)} if isinstance(self.gate, LLF) else {}
+        """Everything that rounds change, as arrays; the scorer's keys begin with 'scorer/'."""
         return {
             "round": np.array(self.round, dtype=np.int64),
             "gate_state": np.array(self.gate_state, dtype=np.float64),
-            **llf,
             **{f"scorer/{key}": value for key, value in self.scorer.state().items()},
         }
 

@@ -87,4 +87,4 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path, 
     arrays = [each.folder.model / "online.safetensors" for each in (made, other)]
     assert arrays[0].read_bytes() == arrays[1].read_bytes()
     assert [*learnt_of(made).values()][-9:] == [*learnt_of(other).values()][-9:]
-    assert made.replay().keys() == {*other.replay(), "after"}
+    assert made.replay()["after"] > other.replay()["after"] == 0

@@ -172,6 +172,6 @@ def replay(
 
 def _replayed(result: Mapping[str, Any]) -> str:
     shown = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
-    after = result.get("after")
-    why = None if after is None else f"row {count(after + 1)} (an item was erased)"
+    after = result["after"]
+    why = f"row {count(after + 1)} (an item was erased)" if after else None
     return facts([*shown, ("Played from", why)])

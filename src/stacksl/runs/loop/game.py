@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.ledger.ledger import Ledger
@@ -95,8 +96,13 @@ class Game:
             self.trainer.refit()
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The arrays of learner and trainer."""
+        """The arrays of learner and trainer, and the c of the gate `llf`.
+
+        That was calibrated on the first items, whose features may be erased since.
+        """
         found = {name: np.asarray(array) for name, array in self.learner.state().items()}
+        if isinstance(self.learner.gate, LLF):
+            found["gate_scale"] = np.array(self.learner.gate.gate_scale)
         return found | self.trainer.state()
 
     def save(self) -> None:

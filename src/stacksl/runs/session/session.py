@@ -320,8 +320,8 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
     these: the rounds before would need features that were erased.
 
     Returns:
-        `rows` played, how many `rounds` and `labels` there are, and with erased items the row
-        `after` which it was played.
+        `rows` played, how many `rounds` and `labels` there are, and the row `after` which it was
+        played, which is 0 without erased items.
 
     Raises:
         RunError: a decision differs, or the run has asked nothing yet.
@@ -339,8 +339,7 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
         after = 0 if first is None else first.head.count
         played = sum(1 for _ in ledger.rows(after, only=("round", "learnt", "refit", "refreshed")))
         rounds, labels = session.learner.round, len(session.examples.bought)
-        found = {"rows": played, "rounds": rounds, "labels": labels}
-        return found if first is None else {**found, "after": after}
+        return {"rows": played, "rounds": rounds, "labels": labels, "after": after}
 
 
 def _expect_same(session: Session, saved: Saved) -> None:
