@@ -365,10 +365,11 @@ class Journal:
         pending = self._empty()
         for link in self._store.links(upto=count):
             pending.accounts.apply(link.entry)
-        changes = self._store.links(only=("settings",), upto=self.head.count)
-        changed = max((link.seq for link in changes), default=0)
+        some = self._store.links(count, only=("round", "settings"), upto=self.head.count)
+        decided = itertools.dropwhile(lambda link: link.entry.event != "round", some)
+        changed = any(link.entry.event == "settings" for link in decided)
         later = self._pages(count, upto=self.head.count)
-        pending.recorded = Recorded(later, changed, stream=stream)
+        pending.recorded = Recorded(later, changed=changed, stream=stream)
         self._pending = pending
 
     @property

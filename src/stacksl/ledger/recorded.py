@@ -17,17 +17,17 @@ class Recorded:
 
     Args:
         pages: the rows, and their entries in the chain.
-        changed: the last row at which settings, items or classes changed. What was decided before
-            it cannot be decided again in a pool, whose items were others.
 
     Attributes:
+        changed: whether settings, items or classes change behind a decision among the rows.
         stream: whether decisions are those of a stream, which takes items one by one.
     """
 
     def __init__(
-        self, pages: Iterator[tuple[list[Row], list[Entry]]], changed: int, *, stream: bool
+        self, pages: Iterator[tuple[list[Row], list[Entry]]], *, changed: bool, stream: bool
     ) -> None:
-        self._pages, self._changed, self.stream = pages, changed, stream
+        self._pages, self.changed, self.stream = pages, changed, stream
+        self._blurred = False
         self._rows: deque[tuple[Row, Entry]] = deque()
 
     @property
@@ -36,17 +36,16 @@ class Recorded:
         return next((row for row, _ in self.ahead()), None)
 
     @property
-    def settled(self) -> bool:
-        """Whether settings, items and classes are as they were at the next row."""
-        row = self.next
-        return row is not None and row.seq > self._changed
-
-    @property
     def comparable(self) -> bool:
-        """Whether what the next row records can be decided again."""
+        """Whether what the next row records comes out the same to the bit.
+
+        Where settings, items or classes have changed since, it does not: a pool chose from other
+        items, and a final model was made of others, from which the next refit starts. A stream's
+        rounds before such a model do.
+        """
         row = self.next
-        streamed = self.stream and row is not None and row.event == "round"
-        return self.settled or streamed
+        streamed = self.stream and row is not None and row.event == "round" and not self._blurred
+        return not self.changed or streamed
 
     def ahead(self) -> Iterator[tuple[Row, Entry]]:
         """The next row and those after it; none of them is taken."""
@@ -74,6 +73,7 @@ class Recorded:
                 " made by other versions or on another machine (see `stacksl status RUN"
                 " --settings`)"
             )
+        self._blurred |= self.changed and bool(row.payload.get("tune"))
         return self._rows.popleft()[1]
 
     def _differ(self, made: Entry, entry: Entry) -> bool:

@@ -7,7 +7,7 @@ answers, owned and corrected labels, changes of the budget and of the classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from stacksl.labelers.protocol import Request
@@ -30,12 +30,9 @@ class Playback(Game):
 
     Attributes:
         chooser: that of the run.
-        settle: gives each item its present role; called when all items and settings are there.
     """
 
     chooser: Stream | Pool
-    settle: Callable[[], None] = lambda: None
-    _settled: bool = False
     _decisions: dict[str, Decision] = field(default_factory=dict)  # of each item asked or owned
     _slots: dict[str, int] = field(default_factory=dict)  # of the items in the next batch
 
@@ -95,7 +92,6 @@ class Playback(Game):
         recorded = self._batch()
         if not recorded:
             return []
-        self._settle()
         assert self.ledger.recorded is not None
         if self.ledger.recorded.comparable:
             return self.chooser.again(self, recorded)
@@ -148,7 +144,6 @@ class Playback(Game):
     def refit_if_due(self) -> None:
         """Make the refits that the ledger recorded here."""
         while (row := self._next) is not None and row.event in _COMPUTED:
-            self._settle()
             if row.payload.get(UNUSED):
                 self.ledger.take_recorded()
             else:
@@ -156,9 +151,3 @@ class Playback(Game):
                 self.trainer.again(row)
             self.ahead = bool(row.payload.get(BESIDE))
         self.trainer.attended = False
-
-    def _settle(self) -> None:
-        recorded = self.ledger.recorded
-        if recorded is not None and recorded.settled and not self._settled:
-            self._settled = True
-            self.settle()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, Self
@@ -183,10 +182,10 @@ class Session(Game):
         trainer = trainer_of(spec, examples, learner, ledger, features, report)
         parts: dict[str, Any] = {"ledger": ledger, "learner": learner, "labeler": nobody}
         parts |= {"examples": examples, "trainer": trainer}
-        playback = Playback(
-            **parts, chooser=chooser_of(settings), settle=partial(give_roles, spec, corpus, ledger)
-        )
+        playback = Playback(**parts, chooser=chooser_of(settings))
         playback.remember()
+        if ledger.recorded is not None and not ledger.recorded.changed:
+            give_roles(spec, corpus, ledger)
         if saved is not None:
             playback.set_state(saved.arrays)
         playback.play()
