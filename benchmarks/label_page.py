@@ -3,7 +3,7 @@
 `stacksl label` serves one run of made-up texts in 20 classes (`hashing` features) in a process of
 its own, on loopback. The annotators are simulated in this process. Each answers the first question
 shown, after a pause drawn with mean --pace, and then asks for the next. Some answers are sent
-twice at once, some again later (same client key and sequence), some again from a second tab with
+twice at once, some again later (the same request), some again from a second tab with
 another choice. The server is killed by SIGKILL at --kills random moments and started again.
 
 Waiting is the time from sending an answer to having a question that was not answered yet, asked
