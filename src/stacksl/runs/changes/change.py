@@ -29,6 +29,7 @@ from stacksl.runs.items.sources import More, with_more
 from stacksl.runs.items.stored import records_of, rejected_of, stamps_of
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.model_labels import expect_within_price
+from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import conflicts
@@ -133,6 +134,7 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
                 f"answers were taken since the price was shown: {len(found.again)} items are to be"
                 f" asked for again instead of {len(agreed.again)}; repeat the command"
             )
+        bring_arrays(spec, ledger, decided=True)  # what follows them is decided by today's items
         with ledger.together():
             _set(spec, wanted, change, ledger)
             first = len(spec.sources.parts)

@@ -100,7 +100,8 @@ def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
     if spec.settings.labeler != FILE:
         return
     labeler = SheetLabeler(spec, ledger)
-    waiting = {each.slot for each in ledger.open_purchases() if each.item == item}
+    rows = (each for each in ledger.export() if each["item"] == item)
+    waiting = {each["slot"] for each in rows if each["state"] != "answered"}  # a late one counts
     sheets = sorted(labeler.folder.iterdir()) if waiting and labeler.folder.is_dir() else []
     for sheet in filter(lambda path: SHEET(path.name), sheets):
         with suppress(DataError):  # of one that nobody can read

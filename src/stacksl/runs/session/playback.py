@@ -35,15 +35,19 @@ class Playback(Game):
     chooser: Stream | Pool
     _decisions: dict[str, Decision] = field(default_factory=dict)  # of each item asked or owned
     _slots: dict[str, int] = field(default_factory=dict)  # of the items in the next batch
+    _withdrawn: set[str] = field(default_factory=set)  # items whose labels were learnt and erased
 
     def remember(self) -> None:
         """Note the labels that were learnt before the row at which the ledger stands."""
         for row in self.ledger.rows():
             if row.event == "round":
                 decision = row.decision()
-                self._decisions[decision.item] = decision
+                if decision.asked:
+                    self._decisions[decision.item] = decision
                 self.examples.note(decision)
-            elif row.event == "learnt" and not row.erased:
+            elif row.event == "learnt" and row.erased:
+                self._withdrawn.add(str(row.item))
+            elif row.event == "learnt":
                 self.examples.record(self._decisions[str(row.item)], row.label())
             elif row.event == "relabelled" and not row.erased:
                 self.examples.relabel(str(row.item), row.payload.get("index"))
@@ -73,13 +77,18 @@ class Playback(Game):
         return None if recorded is None else recorded.next
 
     def _note(self, row: Row) -> None:
-        """Apply a change of the terms; note the decision under which an owned label is learnt."""
+        """Apply a change of the terms; note the decision under which an owned label is learnt.
+
+        The label of an item that was erased is withdrawn: refits learn the others.
+        """
         if row.event == "budget":
             self.reschedule(row.payload)
         elif row.event == "class_added":
             self.trainer.widen(int(row.payload["size"]))
         elif row.event == "answered" and row.purpose == "owned":
             self._decisions[str(row.item)] = row.decision()
+        elif row.event == "forgotten" and str(row.item) in self._withdrawn:
+            self.examples.relabelled += 1
 
     # The loop's questions to what is outside ---------------------------------------------------
 

@@ -303,12 +303,17 @@ def chooser_of(settings: Settings) -> Stream | Pool:
     )
 
 
-def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
-    """Save the arrays after the ledger's last row where there are none."""
+def bring_arrays(spec: RunSpec, ledger: Ledger, *, decided: bool = False) -> None:
+    """Save the arrays after the ledger's last row where there are none.
+
+    With `decided`, only where the run has decided or refitted after those saved last.
+    """
     with one_thread():
         ledger.flush()
         saved, _ = _newest_arrays(spec, ledger)
-        if saved is None or saved.head.count < ledger.head.count:
+        after = 0 if saved is None else saved.head.count
+        made = ("round", "refit", "refreshed") if decided else ()
+        if (saved is None and not decided) or any(ledger.rows(after, only=made)):
             Session.played_back(spec, ledger, features_again(spec), saved)[0].save()
 
 
@@ -329,12 +334,13 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
     with one_thread(), Ledger.open(spec.folder.database, readonly=True) as ledger:
         ledger.verify(anchors(spec.folder))
         expect_begun(spec.folder, ledger)
-        newest, _ = _newest_arrays(spec, ledger)
-        whole = [saved for saved in ledger.arrays() if saved.whole]
+        _newest_arrays(spec, ledger)  # there are some, where they are needed
+        rows = ledger.head.count  # another process may save arrays after later ones meanwhile
+        whole = [saved for saved in ledger.arrays() if saved.whole and saved.head.count <= rows]
         first = whole[-1] if spec.sources.erased else None
         session, _ = Session.played_back(spec, ledger, features_again(spec), first)
-        if newest is not None:
-            _expect_same(session, newest)
+        if whole:
+            _expect_same(session, whole[0])
         after = 0 if first is None else first.head.count
         played = sum(1 for _ in ledger.rows(after, only=("round", "learnt", "refit", "refreshed")))
         rounds, labels = session.learner.round, len(session.examples.bought)
@@ -342,12 +348,13 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
 
 
 def _expect_same(session: Session, saved: Saved) -> None:
-    """Compare the learner with its saved arrays, if nothing was learnt after them.
+    """Compare the learner with its saved arrays, if nothing changed it after them.
 
     Raises:
         RunError: they differ.
     """
-    if any(session.ledger.rows(saved.head.count, only=("round", "learnt"))):
+    changing = ("round", "learnt", "refreshed", "class_added")
+    if any(session.ledger.rows(saved.head.count, only=changing)):
         return
     for name, array in session.learner.state().items():
         if not np.array_equal(array, saved.arrays[name], equal_nan=True):
