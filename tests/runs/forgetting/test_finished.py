@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from stacksl.api import Run, run
+from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.runs.changes.forgetting import Forgotten, forget
 from stacksl.runs.finish.finish import DERIVED
@@ -73,6 +76,8 @@ def test_a_refit_on_the_audit_is_to_be_made_again(tmp_path: Path) -> None:
     made = run(items, answers, budget=16, audit=4, out=tmp_path / "run", features="hashing")
     made.refit_with_audit()
     forget(made.path, items[0].id)
+    with pytest.raises(RunError, match="finish it first with `stacksl resume`"):
+        made.refit_with_audit()
     assert made.resume().refit_with_audit() >= 3
 
 

@@ -134,7 +134,7 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
                 f"answers were taken since the price was shown: {len(found.again)} items are to be"
                 f" asked for again instead of {len(agreed.again)}; repeat the command"
             )
-        bring_arrays(spec, ledger, decided=True)  # what follows them is decided by today's items
+        bring_arrays(spec, ledger)  # what follows them is decided by the items of then
         with ledger.together():
             _set(spec, wanted, change, ledger)
             first = len(spec.sources.parts)

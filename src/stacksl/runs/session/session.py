@@ -303,17 +303,14 @@ def chooser_of(settings: Settings) -> Stream | Pool:
     )
 
 
-def bring_arrays(spec: RunSpec, ledger: Ledger, *, decided: bool = False) -> None:
-    """Save the arrays after the ledger's last row where there are none.
-
-    With `decided`, only where the run has decided or refitted after those saved last.
-    """
+def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
+    """Save the arrays after the ledger's last row, if it has decided or refitted after the last."""
     with one_thread():
         ledger.flush()
         saved, _ = _newest_arrays(spec, ledger)
         after = 0 if saved is None else saved.head.count
-        made = ("round", "refit", "refreshed") if decided else ()
-        if (saved is None and not decided) or any(ledger.rows(after, only=made)):
+        made = ledger.rows(after, only=("round", "refit", "refreshed"))
+        if saved is None or any(made):
             Session.played_back(spec, ledger, features_again(spec), saved)[0].save()
 
 
@@ -371,10 +368,12 @@ def train_on_audit(spec: RunSpec) -> int:
     Raises:
         RunError: the run has not finished, or has no audit or no final head.
     """
-    if spec.settings.adapts or spec.folder.read_state()["state"] != "finished":
+    finished = spec.folder.read_state()["state"] == "finished" and spec.folder.has_results()
+    if spec.settings.adapts or not finished:
         raise RunError(
             "expected a finished run with a linear head to train on the audit, got"
-            f" {spec.folder.path}: finish it first (a language model is not refitted with an audit)"
+            f" {spec.folder.path}: finish it first with `stacksl resume` (a language model is not"
+            " refitted with an audit)"
         )
     with Session.open(spec, labeler=OracleLabeler({}, {})) as session:  # nobody is asked
         assert session.features is not None  # made by `open`
