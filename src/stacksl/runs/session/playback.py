@@ -104,7 +104,10 @@ class Playback(Game):
         assert self.ledger.recorded is not None
         if self.ledger.recorded.comparable:
             return self.chooser.again(self, recorded)
-        return [replace(each, status="wanted") for each in recorded]
+        return [
+            each if each.status == "skipped" else replace(each, status="wanted")
+            for each in recorded
+        ]
 
     def _batch(self) -> list[Decision]:
         """The recorded decisions that were posted together; one of a stream."""
