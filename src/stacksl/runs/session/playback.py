@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from stacksl.errors import RunError
 from stacksl.labelers.protocol import Request
 from stacksl.ledger.events import Row
 from stacksl.ledger.purchases import Answer, Receipt
@@ -62,7 +63,7 @@ class Playback(Game):
         Raises:
             RunError: a decision or a refit comes out otherwise.
         """
-        while (row := self._next) is not None:
+        while (first := self._next) is not None:
             for receipt in self.take_answers():
                 self.learn(receipt)
             while (row := self._next) is not None and row.event in _TERMS:
@@ -70,6 +71,12 @@ class Playback(Game):
                 self.ahead = False
             for _ in play(self, self):
                 pass
+            if self._next is not None and self._next.seq == first.seq:
+                raise RunError(
+                    f"row {first.seq} of the ledger records the event '{first.event}', but the"
+                    " replay got none: the run was made by other versions or on another machine"
+                    " (see `stacksl status RUN --settings`)"
+                )
 
     @property
     def _next(self) -> Row | None:
