@@ -14,9 +14,9 @@ a CPU too, where memory is not measured.
 Each job has a process of its own, so that one that fails leaves the others be:
 
 - `runs`: 20 labels of 60 questions in batches of 5, the recipe's defaults but for
-  `normalisation=token_mean` and `refit_at=0.5,1`. `plain` is as anybody starts it; `steady` and
-  `again` have torch's deterministic algorithms, `killed` too, which is killed (SIGKILL) while it
-  asks for a label behind the first refit, and resumed. Each is compared with another and replayed;
+  `normalisation=token_mean` and `refit_at=0.5,1`. `again` plays `plain` once more; `killed` is
+  killed (SIGKILL) while it asks for a label behind the first refit, and resumed. Each is compared
+  with `plain` and replayed;
   `other` is a stream with what the recipe leaves out.
 - `handed`: the plain run is evaluated and its adapter merged, on the command line.
 - `paths`: log p(option | prompt) of 16 items by every path under an adapter that was trained, and
@@ -175,14 +175,8 @@ def questions(case: Case, name: str, count: int, seed: int) -> Path:
 # --- jobs: each a function of a case and words that yields rows -----------------------------------
 
 
-def runs(
-    case: Case, out: str, kind: str, *, steady: bool = False, beside: str | None = None
-) -> Iterator[Row]:
+def runs(case: Case, out: str, kind: str, *, beside: str | None = None) -> Iterator[Row]:
     """Play a run to its end, or to a kill; or take up one that was killed."""
-    if steady:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # before torch starts CUDA
-    import torch
-
     import stacksl
     from stacksl.data import read
     from stacksl.labelers.oracle import OracleLabeler
@@ -195,7 +189,6 @@ def runs(
                 os.kill(os.getpid(), signal.SIGKILL)
             super().ask(requests)
 
-    torch.use_deterministic_algorithms(steady)
     data = questions(case, "data", case.questions, 1)
     test = questions(case, "test", case.questions // 2, 2)
     found, place, begun = read(data), Path(case.work) / out, time.monotonic()
@@ -209,7 +202,7 @@ def runs(
             str(data), test=str(test), out=place, budget=case.budget, labeler=labeler,
             model=case.model, adapt="lora", **given | dict(case.settings),
         )  # fmt: skip
-    row = {"job": "runs", "model": case.name, "run": out, "kind": kind, "steady": steady}
+    row = {"job": "runs", "model": case.name, "run": out, "kind": kind}
     row["seconds"] = time.monotonic() - begun
     with run.ledger as ledger:
         ledger.verify()
@@ -416,13 +409,11 @@ JOBS: dict[str, Callable[..., Iterator[Row]]] = {
 
 def plan(size: str) -> list[tuple[str, Row]]:
     """The jobs of a size, in their order."""
-    steady: Row = {"steady": True, "beside": "steady"}
     played: list[tuple[str, Row]] = [
         ("runs", {"out": "plain", "kind": "play"}),
-        ("runs", {"out": "steady", "kind": "play", "steady": True, "beside": "plain"}),
-        ("runs", {"out": "again", "kind": "play", **steady}),
-        ("runs", {"out": "killed", "kind": "kill", "steady": True}),
-        ("runs", {"out": "killed", "kind": "resume", **steady}),
+        ("runs", {"out": "again", "kind": "play", "beside": "plain"}),
+        ("runs", {"out": "killed", "kind": "kill"}),
+        ("runs", {"out": "killed", "kind": "resume", "beside": "plain"}),
         ("runs", {"out": "other", "kind": "other"}),
     ]
     if size == "4B":

@@ -357,6 +357,12 @@ def test_devices(original: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_gpu_is_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    steady: list[bool] = []
+    monkeypatch.setattr(
+        torch, "use_deterministic_algorithms", lambda on, warn_only: steady.append(on)
+    )
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
@@ -366,6 +372,8 @@ def test_a_gpu_is_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
         "cuda:0",
         "cpu",
     ]
+    assert steady == [True] * 3, "a run on a GPU is the same run when it is started again"
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     with pytest.raises(SettingsError, match="there are 2 GPUs: take one from cuda:0 to cuda:1"):
         module.place_of("cuda:2")
     for has, expected in ((True, "bfloat16"), (False, "float32")):

@@ -255,7 +255,19 @@ def place_of(device: str) -> str:
             f"device '{device}' was asked for, and there are {count} GPUs: take one from cuda:0 "
             f"to cuda:{count - 1}"
         )
+    _take_the_same_bits(torch)
     return f"cuda:{index}"
+
+
+def _take_the_same_bits(torch: Any) -> None:
+    """Let CUDA compute the same numbers from the same ones, as a CPU does.
+
+    Without it a run that is started again bought other labels on an NVIDIA H200. cuBLAS reads the
+    variable when it starts. What has no such algorithm warns, and goes on.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # costs time, and nothing reads it
 
 
 def _dtype(torch: Any, place: str, dtype: str) -> str:
