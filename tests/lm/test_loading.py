@@ -358,9 +358,7 @@ def test_devices(original: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_gpu_is_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
     steady: list[bool] = []
-    monkeypatch.setattr(
-        torch, "use_deterministic_algorithms", lambda on, warn_only: steady.append(on)
-    )
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", steady.append)
     monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -263,10 +263,10 @@ def _take_the_same_bits(torch: Any) -> None:
     """Let CUDA compute the same numbers from the same ones, as a CPU does.
 
     Without it a run that is started again bought other labels on an NVIDIA H200. cuBLAS reads the
-    variable when it starts. What has no such algorithm warns, and goes on.
+    variable when it starts.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs time, and nothing reads it
 
 
