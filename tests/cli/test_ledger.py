@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.ledger.events import Entry
-from stacksl.ledger.store.chain import link_hash
+from stacksl.ledger.events import Entry, link_hash
 
 from ..saved_arrays import drop, saved_in
 

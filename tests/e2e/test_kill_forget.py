@@ -147,7 +147,7 @@ def killed(worker: Worker, tmp_path: Path) -> Iterator[Callable[..., bool]]:
 def knows(out: Path) -> bool:
     """Whether the run still has the item."""
     with Ledger.open(out / "run.db", readonly=True) as ledger:
-        return ID in ledger._journal.items
+        return ID in ledger.items
 
 
 def expect_untouched(planted: Planted, out: Path) -> None:

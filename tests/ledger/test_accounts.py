@@ -119,23 +119,25 @@ def test_rows_that_contradict_their_purpose_are_refused(before, last, words) -> 
 
 def test_what_fails_half_way_is_taken_back_whole(book) -> None:
     ledger = book(budget=9)
-    journal, item = ledger._journal, ledger._journal.items.surrogate("q0")
-    one = {**LABEL, "item": item, "slot": 0, "token": 1, "purpose": "train"}
+    item = ledger.items.surrogates["q0"]
+    one = {"data": {"index": 1}, "item": item, "slot": 0, "token": 1, "purpose": "train"}
     told = [
         *((event, one) for event in ("reserved", "answered", "learnt")),
-        ("budget", {"payload": '{"budget":12,"money":4}'}),
-        ("class_added", {"number": 1, "payload": '{"size":5}'}),
+        ("budget", {"data": {"budget": 12, "money": 4}}),
+        ("class_added", {"number": 1, "data": {"size": 5}}),
     ]
-    fresh = repr(journal.pending.accounts)
+    fresh = repr(ledger.accounts)
 
     def record(rows) -> None:
-        journal.later(lambda pending: [pending.record(event, **more) for event, more in rows])
+        with ledger.later():
+            for event, more in rows:
+                ledger.record(event, **more)
 
     with pytest.raises(LedgerCorrupt):
         record([*told, told[0]])
-    assert (repr(journal.pending.accounts), journal.pending.entries) == (fresh, [])
+    assert (repr(ledger.accounts), ledger.entries) == (fresh, [])
     record(told)
-    accounts = journal.pending.accounts
+    accounts = ledger.accounts
     assert (accounts.budget, accounts.money, accounts.classes, accounts.taught) == (
         12,
         4,

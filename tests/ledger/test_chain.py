@@ -8,10 +8,9 @@ import sqlite3
 import pytest
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.events import Entry
+from stacksl.ledger.events import Entry, link_hash
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Head, ItemRecord
-from stacksl.ledger.store.chain import link_hash
 from stacksl.ledger.store.rows import CLEARED
 
 COLUMNS = [

@@ -97,7 +97,7 @@ def test_a_write_that_fails_begins_no_epoch(book, monkeypatch) -> None:
 def test_a_certificate_that_names_another_epoch_is_found(book, decision) -> None:
     ledger = book()
     ledger.note_refreshed(1, {})
-    ledger._journal.pending.accounts.epoch = 3  # a process that counts wrongly
+    ledger.accounts.epoch = 3  # a process that counts wrongly
     ledger.post([decision(1)])
     with pytest.raises(LedgerCorrupt, match="it names epoch 3 in epoch 1"):
         ledger.verify()

@@ -396,7 +396,7 @@ def test_what_failed_twice_is_counted_anew_before_it_is_taken_again(
             raise LedgerError("disk I/O error")
 
         patch.setattr(ledger._store, "append", fails)
-        patch.setattr(ledger._store, "links", fails)
+        patch.setattr(ledger._store, "pages", fails)
         with pytest.raises(LedgerError, match="disk I/O error"):
             ledger.take([answer])
     assert ledger.take([answer])[0].outcome == "accepted"

@@ -152,7 +152,7 @@ def test_a_forgotten_item_is_unknown(told, decision):
     erase(told)
     for attempt in (
         lambda: told.forget(ID, {}),
-        lambda: told.seen(ID),
+        lambda: told.label_of(ID),
         lambda: told.reserve([ID]),
         lambda: told.correct(ID, 1, "Ann"),
     ):
@@ -339,7 +339,7 @@ def test_in_a_transaction_it_is_wiped_when_the_copies_are(told, path):
 
     with pytest.raises(LedgerError, match="'q1' is"):
         forget("q1")
-    assert (ID in told._journal.items, told.erasing()) == (True, {})
+    assert (ID in told.items, told.erasing()) == (True, {})
     assert items_of(path) == ITEMS
     forget("q2")
     assert [row.event for row in told.rows()][rows:] == ["released", "forgotten", "reserved"]

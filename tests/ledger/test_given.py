@@ -180,7 +180,7 @@ def test_no_digest_is_made_of_an_edit(ledger, path, what) -> None:
         edited.add_items([ItemRecord("new", "a new prompt", 4)])
     expect_told(path, ALL)
     with Ledger.open(path, readonly=True) as edited:
-        assert (edited.head.count, "new" in edited._journal.items) == (0, False)
+        assert (edited.head.count, "new" in edited.items) == (0, False)
 
 
 def test_the_digest_of_what_was_given_is_one_of_the_settings(ledger, path) -> None:
@@ -256,7 +256,7 @@ def test_a_copy_made_while_it_is_open_for_writing_is_whole(
         reader.close()
     assert ledger.head.count > head.count
     with Ledger.open(copy, readonly=True) as same:
-        assert (same.head, same.genesis, "n2" in same._journal.items) == (
+        assert (same.head, same.genesis, "n2" in same.items) == (
             head,
             ledger.genesis,
             False,

@@ -1,4 +1,4 @@
-"""Items of a ledger are looked up as they are asked for; where many are, all are read at once."""
+"""Of a large pool a ledger reads the items that its rows name, and those it is asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from stacksl.errors import LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
-from stacksl.ledger.store import items as register
 
 
 @pytest.fixture
@@ -23,30 +22,24 @@ def large(tmp_path: Path) -> Ledger:
 
 
 def known(ledger: Ledger) -> int:
-    return len(ledger._journal.items._items)
+    return len(ledger.items.surrogates)
 
 
 def test_a_ledger_reads_the_items_that_its_rows_name(large: Ledger) -> None:
+    assert known(large) == 0
     assert [purchase.item for purchase in large.open_purchases()] == ["i7"]
-    assert known(large) == 1, "of 40, that of the open purchase"
+    assert known(large) == 2, "of 40, those of its rows"
     large.verify()
+    assert not any(large.seen(f"i{number}") for number in range(40))
     assert known(large) == 2
+    large.reserve(["i3", "i4"])
+    assert known(large) == 4
 
 
 def test_what_is_not_there_is_looked_for_and_refused(large: Ledger) -> None:
-    assert "i8" not in large._journal.items, "it was forgotten"
+    assert "i8" not in large.items, "it was forgotten"
     grave = next(row.item for row in large.rows() if row.erased)
-    assert str(grave) in large._journal.items
+    assert str(grave) in large.items
     with pytest.raises(LedgerError, match="has 40 items, 'x' is not among them"):
-        large.seen("x")
-    assert large._journal.items.largest == 4
-
-
-def test_many_items_are_read_at_once(large: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(register, "_FEW", 5)
-    for number in range(5):
-        assert not large.seen(f"i{number}")
-    assert known(large) == 5
-    large.seen("i20")
-    assert known(large) == 40
-    assert "x" not in large._journal.items
+        large.label_of("x")
+    assert large.items.largest == 4

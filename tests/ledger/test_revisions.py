@@ -140,9 +140,9 @@ def test_a_forgotten_item_is_not_learnt_again(ledger: Ledger) -> None:
 
 
 def test_a_label_that_the_answers_do_not_give_is_found(ledger: Ledger) -> None:
-    row = {"item": ledger._journal.items.surrogate("q0"), "payload": '{"index":3}'}
-    with pytest.raises(LedgerCorrupt, match="do not give that label"):
-        ledger._journal.durably(lambda pending: pending.record("relabelled", **row))
+    item = ledger.items.surrogates["q0"]
+    with pytest.raises(LedgerCorrupt, match="do not give that label"), ledger.together():
+        ledger.record("relabelled", {"index": 3}, item=item)
     assert ledger.label_of("q0") == 1
 
 

@@ -79,7 +79,7 @@ def test_an_overspending_budget_row_is_found(book, decision, path):
 
     ledger = book()
     ledger.post([decision(1), decision(2)])
-    accounts: Accounts = ledger._journal.pending.accounts
+    accounts: Accounts = ledger.accounts
     for payload, words in (
         ('{"budget":1,"money":null}', "below what is spent"),
         ('{"money":null}', "its budget is None"),
@@ -120,7 +120,7 @@ def test_an_id_that_is_taken_adds_nothing(book, records, path):
     for again in ([records[3]], [new, new]):
         with pytest.raises(LedgerError, match=f"got '{again[0].id}' twice"):
             ledger.add_items(again, rejected)
-    assert "n1" not in ledger._journal.items
+    assert "n1" not in ledger.items
     assert list(ledger.rows()) == []
     ledger.verify()
     ledger.close()
@@ -211,7 +211,7 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
     with pytest.raises(LedgerError, match="'q0' is open already"), ledger.together():
         change("q0")
     assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (9, None, 0, 1)
-    assert "n1" not in ledger._journal.items
+    assert "n1" not in ledger.items
     assert (len(list(ledger.rows())), ledger.fsyncs) == (rows, commits)
     with ledger.together():
         change("q3")
@@ -220,5 +220,5 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
     ledger.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        assert "n1" in again._journal.items
+        assert "n1" in again.items
         assert [p.item for p in again.open_purchases()] == ["q0", "q3"]

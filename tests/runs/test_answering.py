@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, RunLocked
-from stacksl.ledger.accounts import Pending
+from stacksl.ledger.ledger import Ledger
 from stacksl.runs.session import session
 from stacksl.runs.storage.folder import WAIT
 from stacksl.runs.storage.status import Record
@@ -308,15 +308,15 @@ def test_freeing_that_is_cut_off_frees_nothing(
     tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = begin(tmp_path, audit=2, batch=12)
-    rows, record, again = bought(waiting), Pending.record, itertools.count(1)
+    rows, record, again = bought(waiting), Ledger.record, itertools.count(1)
 
-    def cut(pending: Pending, event: str, **fields: object) -> None:
+    def cut(ledger: Ledger, event: str, *data: object, **fields: object) -> None:
         if event == "reserved" and next(again) == before:
             raise KeyboardInterrupt
-        record(pending, event, **fields)
+        record(ledger, event, *data, **fields)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Pending, "record", cut)
+        patch.setattr(Ledger, "record", cut)
         with pytest.raises(KeyboardInterrupt):
             waiting.people(free=True)
     assert bought(waiting) == rows

@@ -17,8 +17,8 @@ from stacksl.core import Hard, Learner, SharedBlock, make_scorer
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
 from stacksl.files import arrays
 from stacksl.ledger.events import Row
-from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import Answer
+from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.choosers import Pool, Stream
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
@@ -85,9 +85,9 @@ def edited(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[Row, dict[str, Any]], dict[str, Any] | None]
 ) -> None:
     """Let ledgers read rows with other payloads, where `change` gives one."""
-    pages = Journal._pages
+    pages = LedgerReader._pages
 
-    def read(self: Journal, *given: Any, **more: Any) -> Iterator[tuple[list[Row], list[Any]]]:
+    def read(self: LedgerReader, *given: Any, **more: Any) -> Iterator[tuple[list[Row], list[Any]]]:
         for rows, entries in pages(self, *given, **more):
             for place, row in enumerate(rows):
                 if (payload := change(row, dict(row.payload))) is not None:
@@ -96,7 +96,7 @@ def edited(
                     entries[place] = replace(entries[place], payload=text)
             yield rows, entries
 
-    monkeypatch.setattr(Journal, "_pages", read)
+    monkeypatch.setattr(LedgerReader, "_pages", read)
 
 
 def test_a_record_gives_the_same_bits(played, tmp_path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stacksl.ledger.events import word_in
+from stacksl.ledger.accounts import word_in
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
 from stacksl.runs.session.session import Session

@@ -1,22 +1,40 @@
-"""The sums over the rows of a chain, and the pending entries that they count already."""
+"""The sums over the rows of a chain, by which each further row is allowed or refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LedgerCorrupt
-from stacksl.ledger.events import EVENTS, PURPOSES, STANDINGS, Entry, word_in
-from stacksl.ledger.purchases import Answer, Purchase, Purpose, Word
-from stacksl.ledger.recorded import Recorded
-from stacksl.ledger.store.items import Items
-from stacksl.ledger.store.private import PrivateTables
+from stacksl.ledger.events import EVENTS, PURPOSES, STANDINGS, Entry, genesis
+from stacksl.ledger.purchases import Said, Word
 
 Key = tuple[str, int]
 """A purchase: the item's surrogate and the slot."""
 
 _KNOWN: Final = (None, *PURPOSES)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a run may spend: labels, and micro-units of money in all and a label.
+
+    `created` is in microseconds since the epoch, `settings` the digest of settings and classes as
+    the run begins.
+    """
+
+    run: str
+    budget: int
+    money: int | None
+    price: int
+    created: int
+    settings: str = ""
+
+    @property
+    def genesis(self) -> str:
+        """The hash that row 1 of the chain follows."""
+        return genesis(astuple(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +148,21 @@ class Accounts:
             return False
         return self.money is None or self.spent_money + price <= self.money
 
-    def apply(self, entry: Entry) -> None:
-        """Count one more row.
+    def count(self, entries: Iterable[Entry], *, epochs: bool = False) -> None:
+        """Count further rows; with `epochs` a certificate must name the epoch that they lead to.
 
         Raises:
-            LedgerCorrupt: its event is unknown, or the rows before do not allow it.
+            LedgerCorrupt: an event is unknown, or the rows before one do not allow it.
         """
+        for entry in entries:
+            if epochs and entry.event == "round":
+                named = whole_of(entry, "epoch", 0)
+                if named != self.epoch:
+                    raise impossible(entry, f"it names epoch {named} in epoch {self.epoch}")
+            self.apply(entry)
+
+    def apply(self, entry: Entry) -> None:
+        """Count one more row; see `count`."""
         expect_known(entry.event, entry.purpose)
         if entry.event in _PLAIN:
             _PLAIN[entry.event](self, entry)
@@ -143,16 +170,6 @@ class Accounts:
             if entry.item is None or entry.slot is None or entry.token is None:
                 raise impossible(entry, "it names no purchase")
             _EFFECTS[entry.event](self, (entry.item, entry.slot), entry)
-
-    def expect_epoch(self, entry: Entry) -> None:
-        """Check the epoch that a certificate names.
-
-        Raises:
-            LedgerCorrupt: the rows before it lead to another epoch.
-        """
-        named = whole_of(entry, "epoch", 0)
-        if named != self.epoch:
-            raise impossible(entry, f"it names epoch {named} in epoch {self.epoch}")
 
     # What refits learn ------------------------------------------------------------------------
 
@@ -196,7 +213,7 @@ class Accounts:
         self.epoch = entry.number
 
     def _budgeted(self, entry: Entry) -> None:
-        labels, money = whole_of(entry, "budget"), entry.data().get("money")
+        labels, money = whole_of(entry, "budget"), entry.data.get("money")
         if money is not None and not isinstance(money, int):
             raise impossible(entry, f"its money is {money!r}, not a whole number")
         if labels < self.spent or (money is not None and money < self.spent_money):
@@ -224,7 +241,7 @@ class Accounts:
                 self.purchases[key] = replace(state, shown=True, measured=measured)
 
     def _relabelled(self, entry: Entry) -> None:
-        index = entry.data().get("index")
+        index = entry.data.get("index")
         if entry.item not in self.taught or index != self.label_of(entry.item):
             raise impossible(entry, "the answers to its item do not give that label")
         self.taught[entry.item] = index
@@ -278,7 +295,7 @@ class Accounts:
             raise impossible(entry, "its number does not follow the last one")
         word = word_of(entry)
         words = before.words | {word}
-        named = entry.data().get("named") and before.measured is not None
+        named = entry.data.get("named") and before.measured is not None
         measured = word[1] if named else before.measured
         revised = replace(before, word=word[1], words=words, measured=measured)
         self.purchases[key] = replace(revised, corrections=entry.number)
@@ -347,82 +364,6 @@ _EFFECTS: dict[str, Callable[[Accounts, Key, Any], None]] = {
 }
 
 
-@dataclass(slots=True)
-class Pending:
-    """Entries that are counted but not yet chained, with the accounts and tables they change.
-
-    Attributes:
-        accounts: the sums over all rows and the entries.
-        items: the run's items.
-        private: the private tables beside the chain.
-        clock: gives seconds since the epoch.
-        entries: the entries to be written, in order.
-        recorded: the rows on disk that are not counted yet, since they are to be made again.
-    """
-
-    accounts: Accounts
-    items: Items
-    private: PrivateTables
-    clock: Callable[[], float]
-    entries: list[Entry] = field(default_factory=list)
-    recorded: Recorded | None = None
-
-    def record(self, event: str, **fields: Any) -> None:
-        """Count an entry and keep it to be written; one that is on disk is the next one there."""
-        entry = Entry(time=int(self.clock() * 1e6), event=event, **fields)
-        if self.recorded is None or self.recorded.next is None:
-            self.accounts.apply(entry)
-            self.entries.append(entry)
-        else:
-            self.accounts.apply(self.recorded.same(entry))
-
-    def record_of(self, key: Key, state: State, event: str, **fields: Any) -> None:
-        """`record` of a purchase: its round, its purpose, and its last lease unless given."""
-        fields = {"token": state.token, **fields}
-        item, slot = key
-        self.record(event, round=state.round, item=item, slot=slot, purpose=state.purpose, **fields)
-
-    def state(self, item: str, slot: int) -> State | None:
-        """The current state of a purchase, or None if it was never made."""
-        return self.accounts.purchases.get((self.items.surrogate(item), slot))
-
-    def slots(self, item: str) -> int:
-        """How many slots of an item were ever leased."""
-        return len(self.accounts.slots(self.items.surrogate(item)))
-
-    def size(self, item: str) -> int | None:
-        """K of an item, if known, added classes included."""
-        size = self.items.size(self.items.surrogate(item))
-        return size if self.accounts.classes is None else self.accounts.classes
-
-    def purchase(self, key: Key) -> Purchase | None:
-        """The last lease of a purchase; None where its item is no longer known."""
-        item, state = self.items.id(key[0]), self.accounts.purchases[key]
-        if item is None:
-            return None
-        purpose = next(p for p in get_args(Purpose) if p == state.purpose)
-        return Purchase(item, key[1], state.token, state.round or 0, purpose, state.price)
-
-    def words(self, answer: Answer) -> str | None:
-        """The salted hash of the free texts of an answer; None where it has none."""
-        surrogate = self.items.surrogate(answer.item)
-        return self.items.words(surrogate, answer.text, answer.note)
-
-    def is_recorded(self, answer: Answer) -> bool:
-        """Whether the same answer was recorded before, accepted or late."""
-        state = self.state(answer.item, answer.slot)
-        if state is None:
-            return False
-        return (answer.token, answer.word, self.words(answer)) in state.words
-
-    def answers_open_lease(self, answer: Answer) -> bool:
-        """Whether the answer is on its purchase's open lease, or was recorded before."""
-        state = self.state(answer.item, answer.slot)
-        return self.is_recorded(answer) or (
-            state is not None and state.stage == "open" and state.token == answer.token
-        )
-
-
 def expect_known(event: str, purpose: str | None) -> None:
     """Refuse events and purposes that are not the ledger's.
 
@@ -457,7 +398,7 @@ def whole_of(entry: Entry, name: str, otherwise: int | None = None) -> int:
     Raises:
         LedgerCorrupt: it is not an integer.
     """
-    number = entry.data().get(name, otherwise)
+    number = entry.data.get(name, otherwise)
     if not isinstance(number, int):
         raise impossible(entry, f"its {name} is {number!r}, not a whole number")
     return number
@@ -469,7 +410,7 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
     Raises:
         LedgerCorrupt: the row holds no valid answer.
     """
-    data = entry.data()
+    data = entry.data
     given, texts = data.get("given", entry.token), data.get("words")
     if not isinstance(given, int):
         raise impossible(entry, f"its given is {given!r}, not a whole number")
@@ -478,6 +419,18 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
     except ValueError:
         index = data.get("index")
         raise impossible(entry, f"its index is {index!r}, not a whole number") from None
+
+
+def word_in(data: Mapping[str, Any]) -> Word:
+    """The content of an answer's payload: a candidate's index, or one of the other answers.
+
+    Raises:
+        ValueError: neither.
+    """
+    index = data.get("index", data.get("said"))
+    if (isinstance(index, int) and not isinstance(index, bool)) or index in get_args(Said)[1:]:
+        return index  # type: ignore[no-any-return]  # one of the two, as just checked
+    raise ValueError
 
 
 def impossible(entry: Entry, why: str) -> LedgerCorrupt:

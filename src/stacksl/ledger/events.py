@@ -1,16 +1,21 @@
-"""One row of the ledger, before and after it is chained, and the encoding of certificates."""
+"""Rows of the ledger: before and after they are chained, their encoding, and the chain of hashes.
+
+Each row carries the hash of the one before.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, get_args
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from operator import attrgetter
+from typing import Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
-from stacksl.ledger.purchases import Said, Word
+from stacksl.ledger.purchases import Head
 from stacksl.types import Decision, Label
 
 EVENTS: Final = (
@@ -38,7 +43,7 @@ PURPOSES: Final = ("train", "audit", "owned")
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Entry:
     """A row not yet chained: what happened, without its place in the chain.
 
@@ -66,6 +71,7 @@ class Entry:
     price: int | None = None
     payload: str = "{}"
 
+    @cached_property
     def data(self) -> dict[str, Any]:
         """The payload, parsed.
 
@@ -84,9 +90,24 @@ class Entry:
         return parsed
 
 
+COLUMNS: Final = tuple(Entry.__dataclass_fields__)
+"""The columns of an entry, in the order in which they are hashed."""
+values_of = attrgetter(*COLUMNS)
+
+
 def payloads_of(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """The payload of each entry, parsed; see `Entry.data`."""
-    return [entry.data() for entry in entries]
+    return [entry.data for entry in entries]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An entry in its place: `seq` from 1, the previous row's hash and its own."""
+
+    seq: int
+    entry: Entry
+    previous: str
+    hash: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +197,6 @@ def erased_name(surrogate: str) -> str:
     return f"forgotten-{surrogate}"
 
 
-def word_in(data: Mapping[str, Any]) -> Word:
-    """The content of an answer's payload: a candidate's index, or one of the other answers.
-
-    Raises:
-        ValueError: neither.
-    """
-    index = data.get("index", data.get("said"))
-    if (isinstance(index, int) and not isinstance(index, bool)) or index in get_args(Said)[1:]:
-        return index  # type: ignore[no-any-return]  # one of the two, as just checked
-    raise ValueError
-
-
 def owned_decision(item: str, size: int) -> Decision:
     """The decision under which an owned label is learnt: no choice was made.
 
@@ -265,3 +274,91 @@ def _first(count: int) -> tuple[int, ...]:
 def _write(value: float) -> float | str:
     number = float(value)
     return number if math.isfinite(number) else repr(number)
+
+
+# The chain of hashes ---------------------------------------------------------------------------
+
+
+def genesis(terms: Sequence[object]) -> str:
+    """The hash that row 1 follows; it covers the `terms` of the run."""
+    terms = ["stacksl ledger", *terms]
+    return sha256(canonical(terms).encode()).hexdigest()
+
+
+def link_hash(seq: int, entry: Entry, previous: str) -> str:
+    """SHA-256 of the previous hash and the canonical JSON of the row, hexadecimal."""
+    return sha256(canonical([previous, seq, *values_of(entry)]).encode()).hexdigest()
+
+
+def chain(head: Head, entries: Iterable[Entry]) -> list[Link]:
+    """The entries as links that follow `head`."""
+    links: list[Link] = []
+    seq, previous = head
+    for entry in entries:
+        seq += 1
+        own = link_hash(seq, entry, previous)
+        links.append(Link(seq, entry, previous, own))
+        previous = own
+    return links
+
+
+_Mark = tuple[Head, str]
+
+
+def walk(
+    first: str, pages: Iterable[list[Link]], heads: Mapping[str, Head]
+) -> Iterator[list[Link]]:
+    """Yield the links page by page, each page after it was verified.
+
+    `first` is the hash that row 1 must follow, `heads` are ends that the chain once had, by the
+    name of what stores each.
+
+    Raises:
+        LedgerCorrupt: naming the first bad row, what it should hold and what it holds.
+    """
+    marks = sorted((head, name) for name, head in heads.items())
+    end = Head(0, first)
+    marks = _passed(marks, end)
+    for page in pages:
+        for link in page:
+            _check(end, link)
+            end = Head(link.seq, link.hash)
+            marks = _passed(marks, end)
+        yield page
+    if marks:
+        raise LedgerCorrupt(
+            f"the ledger should have at least {marks[-1][0].count} rows, as {marks[-1][1]} says, "
+            f"but has {end.count}: its tail was cut, restore the file from a copy"
+        )
+
+
+def _check(end: Head, link: Link) -> None:
+    if link.seq != end.count + 1:
+        raise LedgerCorrupt(
+            f"row {end.count + 1} of the ledger is missing, got row {link.seq} instead: "
+            "a row was removed, restore the file from a copy"
+        )
+    if link.previous != end.hash:
+        raise LedgerCorrupt(
+            f"row {link.seq} of the ledger should follow the hash {end.hash[:12]}, but has "
+            f"{link.previous[:12]}: it was edited, restore the file from a copy"
+        )
+    expected = link_hash(link.seq, link.entry, link.previous)
+    if link.hash != expected:
+        raise LedgerCorrupt(
+            f"row {link.seq} of the ledger should have the hash {expected[:12]}, but has "
+            f"{link.hash[:12]}: it was edited, restore the file from a copy"
+        )
+
+
+def _passed(marks: list[_Mark], end: Head) -> list[_Mark]:
+    """The marks after `end`; one at the row of `end` must be equal to it."""
+    while marks and marks[0][0].count <= end.count:
+        mark, name = marks.pop(0)
+        if mark.hash != end.hash:
+            raise LedgerCorrupt(
+                f"row {end.count} of the ledger should have the hash {mark.hash[:12]}, as {name} "
+                f"says, but has {end.hash[:12]}: the ledger was rewritten up to there, restore "
+                "the file from a copy"
+            )
+    return marks

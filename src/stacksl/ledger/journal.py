@@ -1,36 +1,31 @@
-"""The journal of a ledger: its terms, its rows on disk, its pending entries, and the commits."""
+"""The writing half of a ledger: what is recorded gets to disk whole or not at all."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self
 
 from numpy.typing import NDArray
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.arrays import to_bytes
-from stacksl.ledger.accounts import Accounts, Pending
-from stacksl.ledger.events import (
-    Entry,
-    Row,
-    canonical,
-    erased_name,
-    payloads_of,
-    read_certificate,
+from stacksl.ledger.accounts import Terms
+from stacksl.ledger.events import Entry, canonical, chain, erased_name
+from stacksl.ledger.purchases import Head, ItemRecord, whole
+from stacksl.ledger.queries import LedgerReader
+from stacksl.ledger.store.arrays import Saved, keep_last_arrays, write_arrays
+from stacksl.ledger.store.database import (
+    Store,
+    expect_file,
+    expect_format,
+    place_file,
+    remove_file,
 )
-from stacksl.ledger.purchases import Head, ItemRecord
-from stacksl.ledger.recorded import Recorded
-from stacksl.ledger.store.arrays import Saved, array_heads, keep_last_arrays, write_arrays
-from stacksl.ledger.store.chain import Link, chain, genesis, walk
-from stacksl.ledger.store.database import Store, place_file, remove_file
-from stacksl.ledger.store.items import Items
-from stacksl.ledger.store.private import PrivateTables
 from stacksl.ledger.store.requests import erase_requests
 from stacksl.ledger.store.rows import (
     Given,
@@ -48,40 +43,17 @@ from stacksl.ledger.store.settings import (
     digest_of,
     expect_digest,
     expect_seal,
-    expect_sealed,
     make_salt,
-    read_state,
     seal_rows,
     write_classes,
     write_settings,
     write_state,
 )
-from stacksl.types import Decision
 
-T = TypeVar("T")
+Clock = Callable[[], float]
 
+_COUNTED: Final = "labels, classes and micro-units are counted"
 _MOST_PENDING: Final = 1024  # entries that may be kept in memory
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a run may spend: labels, and micro-units of money in all and a label.
-
-    `created` is in microseconds since the epoch, `settings` the digest of settings and classes as
-    the run begins.
-    """
-
-    run: str
-    budget: int
-    money: int | None
-    price: int
-    created: int
-    settings: str = ""
-
-    @property
-    def genesis(self) -> str:
-        """The hash that row 1 of the chain follows."""
-        return genesis(astuple(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,70 +73,87 @@ class Beginning:
     given: Given = field(default_factory=Given)
 
 
-class Journal:
-    """One run's chain in a store, with the entries that are counted but not yet written.
+class Journal(LedgerReader):
+    """A ledger's rows on their way to disk, with the tables that are changed beside them."""
 
-    Attributes:
-        terms: what the run may spend.
-        items: the run's items.
-        private: the private tables beside the chain.
-        pending: the sums over all rows, and the entries not yet written.
-        head: the end of the chain on disk, as this process last saw it.
-    """
+    _open = False  # whether a transaction is in progress
 
-    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
-        self._store = store
-        self._clock = clock
-        self._open = False  # whether a transaction is in progress
-        self._counted = False  # whether the sums are those of the rows
-        self.terms = _terms(store)
-        self.items = Items(store)
-        self.private = PrivateTables(store, self.items)
-        self.head = Head(0, self.terms.genesis)
-        self._pending = self._empty()
-        self._load()
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        run: str,
+        budget: int,
+        money: int | None = None,
+        price: int = 0,
+        items: Iterable[ItemRecord],
+        beginning: Beginning | None = None,
+        clock: Clock = time.time,
+    ) -> Self:
+        """Create the database of a run; the file appears whole or not at all.
 
-    @property
-    def pending(self) -> Pending:
-        """The sums and entries, counted anew after a block that raised.
-
-        Raises:
-            LedgerError: the rows cannot be read.
-        """
-        if not self._counted:
-            self.items.read()
-            self.private.read()
-            self._load()
-        return self._pending
-
-    @staticmethod
-    def create(path: Path, terms: Terms, items: Iterable[ItemRecord], beginning: Beginning) -> None:
-        """Write the database of a new run; the file appears whole or not at all.
+        Args:
+            path: the file.
+            run: the run's name.
+            budget: the most labels it may buy.
+            money: the most it may spend, in micro-units; None for no limit.
+            price: the most one label may cost, in micro-units.
+            items: all items of the run.
+            beginning: settings, classes and state of the run.
+            clock: gives seconds since the epoch.
 
         Raises:
             LedgerError: the terms are invalid, or the path exists or cannot be written.
         """
-        if min(terms.budget, terms.price, terms.money or 0) < 0:
+        path, terms = Path(path), Terms(run, budget, money, price, created=int(clock() * 1e6))
+        if min(budget, price, money or 0) < 0:
             raise LedgerError(
-                "budget, money and price should not be negative, got "
-                f"{terms.budget}, {terms.money}, {terms.price}"
+                f"budget, money and price should not be negative, got {budget}, {money}, {price}"
             )
         if path.exists():
             raise LedgerError(f"{path} exists: open it, or name a path that is free")
         draft = path.with_name(path.name + ".new")
         remove_file(draft)  # left by a process that was killed here
         try:
-            _write_new(draft, terms, items, beginning)
+            _write_new(draft, terms, items, beginning or Beginning())
             place_file(draft, path)
         except BaseException:
             remove_file(draft)
             raise
+        return cls(Store(path), clock)
+
+    @classmethod
+    def open(cls, path: str | Path, *, readonly: bool = False, clock: Clock = time.time) -> Self:
+        """Open the ledger of a run.
+
+        Args:
+            path: the file.
+            readonly: write nothing.
+            clock: gives seconds since the epoch.
+
+        Raises:
+            LedgerError: there is no ledger, it is of another format, or cannot be read.
+            LedgerCorrupt: its rows contradict each other.
+        """
+        expect_file(Path(path))
+        store = Store(Path(path), readonly=readonly)
+        try:
+            with store.sentences():
+                expect_format(store.connection)
+            return cls(store, clock)
+        except BaseException:
+            store.close()
+            raise
+
+    # Recording ---------------------------------------------------------------------------------
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """One transaction for all that is recorded inside: all of it is committed, or none.
+        """Commit all that is recorded inside in one transaction, or nothing.
 
-        Inside another such block it is part of that block's transaction.
+        Inside another such block it is part of that block's transaction. `rows` reads the disk: it
+        does not show what is recorded inside before the block ends.
 
         Raises:
             LedgerError: nothing was written, and nothing is counted that was not before.
@@ -177,57 +166,133 @@ class Journal:
                 self._open = True
                 self._catch_up()
                 yield
-                links = chain(self.head, self.pending.entries)
+                links = chain(self.head, self.entries)
                 self._store.append(links)
                 self._store.commit()
         finally:
             self._open = False
         if links:
             self.head = Head(links[-1].seq, links[-1].hash)
-        self.pending.entries.clear()
+        self.entries.clear()
 
-    def durably(self, build: Callable[[Pending], T]) -> T:
-        """Run `build` on the journal as it is on disk now, and commit what it records.
-
-        Raises:
-            LedgerError: nothing was written, and nothing is counted that was not before.
-        """
-        with self.together():
-            return build(self.pending)
-
-    def later(self, build: Callable[[Pending], T]) -> T:
-        """Run `build` in memory; what it records is written with the next commit."""
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """Write what is recorded inside with the next commit; nothing of it if the block raises."""
         if self.recorded is not None:
-            return build(self.pending)
+            yield
+            return
         if self._store.readonly:
             raise LedgerError(f"the ledger {self._store.name} was opened for reading only")
-        if len(self.pending.entries) >= _MOST_PENDING:
-            self.flush()
+        if len(self.entries) >= _MOST_PENDING:
+            self._flush()
         with self._tentative():
-            return build(self.pending)
+            yield
 
     @contextmanager
     def _tentative(self) -> Iterator[None]:
         """Drop what is recorded inside if the block raises, and count what is left anew."""
-        before = len(self.pending.entries)
+        before = len(self.entries)
         try:
             yield
         except BaseException:
-            del self._pending.entries[before:]
-            self._counted = False
+            del self.entries[before:]
+            self.__dict__.pop("accounts", None)
             with suppress(LedgerError):  # an error here would hide the first one
-                _ = self.pending
+                _ = self.accounts
             raise
 
-    def flush(self) -> None:
-        """Commit the pending entries."""
-        if self.pending.entries:
-            self.durably(lambda pending: None)
+    def record(self, event: str, data: Mapping[str, object] | str = "{}", **fields: Any) -> None:
+        """Count an entry and keep it to be written; one that is on disk is the next one there.
+
+        `data` is its payload, or the text of that.
+        """
+        payload = data if isinstance(data, str) else canonical(data)
+        entry = Entry(int(self._clock() * 1e6), event, payload=payload, **fields)
+        recorded = self._recorded and self.recorded
+        if recorded is None:
+            self.accounts.apply(entry)
+            self.entries.append(entry)
+        else:
+            self.accounts.apply(recorded.same(entry))
+
+    def _catch_up(self) -> None:
+        """Count the rows that another process has written since."""
+        tail = self._tail()
+        if tail == self.head:
+            return
+        if self.entries or "accounts" not in self.__dict__:
+            self.__dict__.pop("accounts", None)
+            _ = self.accounts
+            return
+        self.items.read()
+        self.private.read()
+        for links in self._store.pages(self.head.count):
+            self.accounts.count([link.entry for link in links])
+        self.head = tail
+
+    # Terms, classes and state ------------------------------------------------------------------
+
+    def set_budget(self, labels: int, money: int | None, detail: Mapping[str, object]) -> None:
+        """Change what may be spent from here on, as a `budget` row.
+
+        Args:
+            labels: the most labels that may be bought, in all.
+            money: the most that may be spent, in micro-units; None for no limit.
+            detail: anything else that changes with it (JSON values), such as the learner's budget
+                and rounds or the `price` at which labels are reserved; the payload holds it too.
+
+        Raises:
+            LedgerError: below what is spent or reserved.
+        """
+        labels = whole(labels, "the budget", _COUNTED)
+        money = None if money is None else whole(money, "the budget in money", _COUNTED)
+        if clash := sorted({"budget", "money"}.intersection(detail)):
+            raise LedgerError(f"the detail of a budget may not name {' or '.join(clash)} again")
+        if "price" in detail:
+            detail = {**detail, "price": whole(detail["price"], "the price of a label", _COUNTED)}
+        with self.together():
+            spent, paid = self.accounts.spent, self.accounts.spent_money
+            if labels < spent:
+                raise LedgerError(
+                    f"the budget cannot be {labels} labels, {spent} are spent or reserved: give "
+                    f"{spent} or more"
+                )
+            if money is not None and money < paid:
+                raise LedgerError(
+                    f"the budget cannot be {money} micro-units, {paid} are paid or promised: give "
+                    f"{paid} or more"
+                )
+            self.record("budget", {**detail, "budget": labels, "money": money})
+
+    def add_class(self, name: str, size: int) -> None:
+        """Add the candidate `name` to every item, which makes `size` of them.
+
+        The chain holds the name: it belongs to the task, not to an item.
+
+        Raises:
+            LedgerError: `size` is not one more than before.
+        """
+        size = whole(size, "the number of classes", _COUNTED)
+        with self.together():
+            before = self.accounts.classes or self.items.largest
+            if before and size != before + 1:
+                raise LedgerError(
+                    f"one more class makes {before + 1} of them, got {size}: add classes one by one"
+                )
+            number = self.accounts.classes_added + 1
+            self.record("class_added", {"name": name, "size": size}, number=number)
 
     def change_settings(
-        self, changes: Mapping[str, Setting | None], classes: Sequence[ClassRow] | None
+        self,
+        changes: Mapping[str, Setting | None],
+        classes: Sequence[ClassRow] | None = None,
     ) -> None:
-        """Change settings and, where they are given, replace the classes; see `Ledger`."""
+        """Change what the run is made with, as a `settings` row with the new digest.
+
+        Args:
+            changes: the settings to set or, with None, to remove.
+            classes: all classes from here on; None leaves them as they are.
+        """
         with self.together():
             self._expect_digest()
             write_settings(self._store, changes)
@@ -235,40 +300,14 @@ class Journal:
                 write_classes(self._store, classes)
             self._record_digest()
 
-    def _expect_digest(self) -> None:
-        """Check that no edit by hand will get a digest of its own, in the open transaction."""
-        if all(entry.event != "settings" for entry in self.pending.entries):  # else done before
-            expect_digest(self._store)
+    def add_items(self, records: Iterable[ItemRecord], rejected: Sequence[RejectedRow] = ()) -> int:
+        """Add items to the run, and the rows of their files that could not be used; how many.
 
-    def _record_digest(self) -> None:
-        """Record the digest of settings and classes, in the open transaction."""
-        payload = canonical({"digest": digest_of(self._store)})
-        entries = self.pending.entries
-        if entries and entries[-1].event == "settings":  # one row for several changes at a time
-            entries[-1] = replace(entries[-1], payload=payload)
-        else:
-            self.pending.record("settings", payload=payload)
+        They are appended as a `settings` row with the new digest.
 
-    def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Commit the pending entries with the learner's arrays after them."""
-        data = to_bytes(arrays)
-        with self.together():
-            links = chain(self.head, self.pending.entries)
-            head = Head(links[-1].seq, links[-1].hash) if links else self.head
-            write_arrays(self._store, Saved(head, round, data))
-
-    def keep_last_arrays(self) -> None:
-        """Delete all saved arrays but the newest whole ones."""
-        with self.together():
-            keep_last_arrays(self._store)
-
-    def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
-        """Replace the state of the run."""
-        with self.together():
-            write_state(self._store, state, facts)
-
-    def add_items(self, records: Iterable[ItemRecord], rejected: Sequence[RejectedRow]) -> int:
-        """Append items, as a `settings` row with the new digest; gives how many there were."""
+        Raises:
+            LedgerError: an id is taken by another item, or appears twice. None was added then.
+        """
         with self.together():
             self._expect_digest()
             expect_seal(self._store)
@@ -279,20 +318,76 @@ class Journal:
         self.items.read()
         return count
 
-    def erase(self, item: str, copies: Mapping[str, Any]) -> str:
+    def _expect_digest(self) -> None:
+        """Check that no edit by hand will get a digest of its own, in the open transaction."""
+        if all(entry.event != "settings" for entry in self.entries):  # else done before
+            expect_digest(self._store)
+
+    def _record_digest(self) -> None:
+        """Record the digest of settings and classes, in the open transaction."""
+        payload = canonical({"digest": digest_of(self._store)})
+        if self.entries and self.entries[-1].event == "settings":  # one row for several changes
+            self.entries[-1] = replace(self.entries[-1], payload=payload)
+        else:
+            self.record("settings", payload)
+
+    def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
+        """Replace the state of the run, with the `facts` beside it (JSON values)."""
+        with self.together():
+            write_state(self._store, state, facts)
+
+    # What is learnt ----------------------------------------------------------------------------
+
+    def note_refit(self, labels: int, detail: Mapping[str, object]) -> None:
+        """Record a refit of the learner on `labels` labels; `detail` holds any JSON values."""
+        with self.together():
+            self.record("refit", {**detail, "labels": int(labels)})
+
+    def note_refreshed(self, labels: int, detail: Mapping[str, object]) -> None:
+        """Record that the features were renewed after `labels` labels: a new epoch begins here.
+
+        `detail` holds any JSON values.
+        """
+        with self.together():
+            number = self.accounts.epoch + 1
+            self.record("refreshed", {**detail, "labels": int(labels)}, number=number)
+
+    def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Save the learner's arrays after the last row, with all pending rows in one transaction.
+
+        Only these and those before them are kept.
+        """
+        data = to_bytes(arrays)
+        with self.together():
+            links = chain(self.head, self.entries)
+            head = Head(links[-1].seq, links[-1].hash) if links else self.head
+            write_arrays(self._store, Saved(head, round, data))
+
+    def keep_last_arrays(self) -> None:
+        """Delete all saved arrays but the newest whole ones: two show what was learnt between."""
+        with self.together():
+            keep_last_arrays(self._store)
+
+    # Erasing -----------------------------------------------------------------------------------
+
+    def _erase(self, item: str, copies: Mapping[str, Any]) -> str:
         """Erase all that identifies an item, and mark it as `erasing`; its name from now on."""
-        surrogate = self.items.surrogate(item)
+        surrogate = self.items.surrogates[item]
         name = erased_name(surrogate)
         with self.together():
             erase_requests(self._store, item)
             erase_item(self._store, surrogate)
             self.private.erase(surrogate)
             self._store.insert(ERASING, [{"item": name, "record": canonical(dict(copies))}])
+            self.record("forgotten", item=surrogate)
         self.items.read()
         return name
 
     def erasing(self) -> dict[str, Any]:
-        """The erased items of which copies or bytes may be left; see `Ledger`."""
+        """What finds the copies of each erased item of which copies or bytes may be left, by name.
+
+        Nothing where none but bytes in the database can be left.
+        """
         try:
             return {item: json.loads(record) for item, record in self._store.select(ERASING)}
         except (ValueError, RecursionError):
@@ -302,7 +397,11 @@ class Journal:
             ) from None
 
     def erased(self, name: str) -> None:
-        """Wipe the bytes of an erased item from the file, and take its mark away."""
+        """Wipe an erased item's bytes from the database, and take its mark away: no copy is left.
+
+        Raises:
+            LedgerError: another process reads the database; the mark stays.
+        """
         run = self._store.connection.execute
         with self.together():  # what found its copies is wiped with it
             run("UPDATE erasing SET record = '{}' WHERE item = ?", (name,))
@@ -310,164 +409,33 @@ class Journal:
         with self.together():
             run("DELETE FROM erasing WHERE item = ?", (name,))
 
-    def posted(self, round: int) -> bool:
-        """Whether a round's certificate is on disk."""
-        return self._store.certificate(round) is not None
+    # Opening and closing -----------------------------------------------------------------------
 
-    def certificate(self, round: int) -> Decision:
-        """The certificate of a round, from its row on disk.
+    def flush(self) -> None:
+        """Commit the pending entries."""
+        self._flush()
 
-        Raises:
-            LedgerCorrupt: there is none.
-        """
-        entry = self._store.certificate(round)
-        item = None if entry is None else self.items.id(entry.item)
-        if entry is None or item is None:
-            raise LedgerCorrupt(
-                f"the certificate of round {round} should be in the ledger, but is not: restore "
-                "the file from a copy"
-            )
-        return read_certificate(round, item, entry.data())
+    def _flush(self) -> None:
+        if self.entries:
+            with self.together():
+                pass
 
-    def verify(self, heads: Mapping[str, Head]) -> None:
-        """Walk the chain on disk; see `Ledger.verify`."""
-        accounts = self._empty().accounts
-        links = self._store.links(-math.inf)  # a row inserted below row 1 is none of the others
-        for link in walk(self.terms.genesis, links, {**array_heads(self._store), **heads}):
-            self._check_beside(link)
-            if link.entry.event == "round":
-                accounts.expect_epoch(link.entry)
-            accounts.apply(link.entry)
-        expect_sealed(self._store)
-        read_state(self._store)
+    def close(self) -> None:
+        """Flush, and close the database."""
+        try:
+            if not self._store.readonly:
+                self.flush()
+        finally:
+            self._store.close()
 
-    def _check_beside(self, link: Link) -> None:
-        """Compare the tables beside the chain with the hashes in a row."""
-        entry = link.entry
-        if entry.item is None:
-            return
-        self.items.expect_row(entry.item, link.seq)
-        if entry.event == "round" or (entry.event == "reserved" and entry.purpose != "train"):
-            self.items.check(entry.item, entry.data().get("item"), link.seq)
-        elif entry.event in ("answered", "late", "corrected", "released"):
-            words = entry.data().get("words")
-            if words is not None:
-                self.private.check(entry.item, str(words), link.seq)
+    def __enter__(self) -> Self:
+        return self
 
-    def stand_at(self, count: int, *, stream: bool) -> None:
-        """Count the first `count` rows alone: what made the later ones is to make them again.
-
-        Nothing is written before they are.
-        """
-        self.flush()
-        if count >= self.head.count:
-            return
-        pending = self._empty()
-        for link in self._store.links(upto=count):
-            pending.accounts.apply(link.entry)
-        some = self._store.links(count, only=("round", "settings"), upto=self.head.count)
-        decided = itertools.dropwhile(lambda link: link.entry.event != "round", some)
-        changed = any(link.entry.event == "settings" for link in decided)
-        later = self._pages(count, upto=self.head.count)
-        pending.recorded = Recorded(later, changed=changed, stream=stream)
-        self._pending = pending
-
-    @property
-    def recorded(self) -> Recorded | None:
-        """The rows on disk that are to be made again; None where all are counted."""
-        found = self._pending.recorded
-        if found is not None and found.next is None:
-            found = self._pending.recorded = None
-        return found
-
-    def take_recorded(self) -> Row:
-        """Count the next row on disk as it is."""
-        assert self._pending.recorded is not None, "a ledger stands before its last row"
-        row, entry = self._pending.recorded.take()
-        self._pending.accounts.apply(entry)
-        return row
-
-    def rows(self, after: int = 0, *, only: Sequence[str] = ()) -> Iterator[Row]:
-        """The rows from `after` + 1 on, or only those of the events `only`; flushed first."""
-        self.flush()
-        upto = None if self.recorded is None else cast("Row", self.recorded.next).seq - 1
-        return itertools.chain.from_iterable(rows for rows, _ in self._pages(after, only, upto))
-
-    def _pages(
-        self, after: int, only: Sequence[str] = (), upto: int | None = None
-    ) -> Iterator[tuple[list[Row], list[Entry]]]:
-        """The rows, some thousands at a time, with their entries in the chain."""
-        for links in self._store.pages(after, only=only, upto=upto):
-            ids = self.items.ids({link.entry.item for link in links})
-            names = self.private.names({link.entry.labeler for link in links})
-            entries = [link.entry for link in links]
-            payloads = zip(links, payloads_of(entries), strict=True)
-            yield [self._row(link, payload, ids, names) for link, payload in payloads], entries
-
-    @staticmethod
-    def _row(
-        link: Link,
-        payload: Mapping[str, Any],
-        ids: Mapping[str | None, str | None],
-        names: Mapping[str | None, str | None],
-    ) -> Row:
-        """A link with its item's id and its payload."""
-        entry = link.entry
-        return Row(
-            seq=link.seq,
-            time=entry.time / 1e6,
-            event=entry.event,
-            round=entry.round,
-            item=ids[entry.item],
-            surrogate=entry.item,
-            slot=entry.slot,
-            token=entry.token,
-            number=entry.number,
-            purpose=entry.purpose,
-            labeler=names[entry.labeler],
-            price=entry.price,
-            payload=payload,
-            previous=link.previous,
-            hash=link.hash,
-        )
-
-    def _catch_up(self) -> None:
-        """Count the rows that another process has written since."""
-        tail = self._tail()
-        if tail == self.head:
-            return
-        self.items.read()
-        self.private.read()
-        if self.pending.entries:
-            self._load()
-            return
-        for link in self._store.links(self.head.count):
-            self.pending.accounts.apply(link.entry)
-        self.head = tail
-
-    def _load(self) -> None:
-        """Count all rows on disk, then the pending entries."""
-        pending, tail = self._empty(), self._tail()  # the tail first: other processes may append
-        for link in self._store.links(upto=tail.count):
-            pending.accounts.apply(link.entry)
-        for entry in self._pending.entries:
-            pending.accounts.apply(entry)
-        pending.entries = self._pending.entries
-        self._pending, self.head, self._counted = pending, tail, True
-
-    def _tail(self) -> Head:
-        """The end of the chain on disk, which this process has seen or which follows that."""
-        tail = self._store.tail() or Head(0, self.terms.genesis)
-        if tail.count <= self.head.count and tail != self.head:
-            raise LedgerCorrupt(
-                f"the ledger {self._store.name} should have {self.head.count} rows, as this "
-                f"process left it, but has {tail.count} other rows: it was cut or replaced"
-            )
-        return tail
-
-    def _empty(self) -> Pending:
-        accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
-        return Pending(accounts, self.items, self.private, self._clock)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._store.close()  # pending entries may be lost; a second error would hide the first
 
 
 def _write_new(path: Path, terms: Terms, items: Iterable[ItemRecord], beginning: Beginning) -> None:
@@ -488,13 +456,3 @@ def _write_new(path: Path, terms: Terms, items: Iterable[ItemRecord], beginning:
             store.commit()
     finally:
         store.close()
-
-
-def _terms(store: Store) -> Terms:
-    found = next(iter(store.select(TERMS)), None)
-    if found is None:
-        raise LedgerCorrupt(
-            f"the ledger {store.name} should say what its run may spend, but does not: restore "
-            "the file from a copy"
-        )
-    return Terms(*found)

@@ -1,37 +1,38 @@
 """The ledger: the single source of truth for what was asked, answered and learnt.
 
-See `docs/ledger.md` for the events, the rules of buying and what `verify` can find.
+`queries` reads it, `journal` gets rows to disk, and here are the rules of buying: from a wanted
+label to a lease, and from an answer to a learnt label. See `docs/ledger.md` for the events, the
+rules and what `verify` can find.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, get_args
 
-from numpy.typing import NDArray
-
-from stacksl.ledger import grants
-from stacksl.ledger.events import Row, canonical, owned_decision
-from stacksl.ledger.journal import Beginning, Journal, Terms
-from stacksl.ledger.purchases import Answer, Handed, ItemRecord, Purchase, Receipt, Said
-from stacksl.ledger.queries import LedgerReader
-from stacksl.ledger.store.database import Store, expect_file, expect_format
-from stacksl.ledger.store.rows import RejectedRow
-from stacksl.ledger.store.settings import ClassRow, Setting
-from stacksl.ledger.transactions import lease, post, received, release, renewal, settle
+from stacksl.errors import LabelerError, LedgerError
+from stacksl.ledger.accounts import Key, State
+from stacksl.ledger.events import Row, certificate, owned_decision
+from stacksl.ledger.journal import Clock, Journal
+from stacksl.ledger.purchases import (
+    Answer,
+    Handed,
+    Outcome,
+    Purchase,
+    Receipt,
+    Said,
+    Skip,
+    no_candidate,
+    whole,
+    whole_answers,
+)
+from stacksl.ledger.store.database import Store
 from stacksl.types import Decision, Label
 
-if TYPE_CHECKING:
-    pass
-
-Clock = Callable[[], float]
-T = TypeVar("T")
+_REASONS: Final = ("expired", "refused", *(f"skipped: {why}" for why in get_args(Skip)))
 
 
-class Ledger(LedgerReader):
+class Ledger(Journal):
     """An append-only journal of certificates, purchases and labels, which never exceeds its budget.
 
     Purchases are reserved on disk before `post` returns and answers are on disk before `take`
@@ -41,6 +42,7 @@ class Ledger(LedgerReader):
 
     Example:
         >>> import tempfile
+        >>> from stacksl.ledger.purchases import ItemRecord
         >>> ledger = Ledger.create(
         ...     tempfile.mkdtemp() + "/run.db", run="demo", budget=1,
         ...     items=[ItemRecord("q1", "Is it so?\\nyes\\nno", 2)])
@@ -52,70 +54,9 @@ class Ledger(LedgerReader):
     def __init__(self, store: Store, clock: Clock) -> None:
         """Use `create` or `open`."""
         super().__init__(store, clock)
-        self._decisions: dict[int, Decision] = {}
+        self._decisions: dict[int, Decision] = {}  # with open purchases, by round
 
-    @classmethod
-    def create(
-        cls,
-        path: str | Path,
-        *,
-        run: str,
-        budget: int,
-        money: int | None = None,
-        price: int = 0,
-        items: Iterable[ItemRecord],
-        beginning: Beginning | None = None,
-        clock: Clock = time.time,
-    ) -> Ledger:
-        """Create the database of a run.
-
-        Args:
-            path: the file.
-            run: the run's name.
-            budget: the most labels it may buy.
-            money: the most it may spend, in micro-units; None for no limit.
-            price: the most one label may cost, in micro-units.
-            items: all items of the run.
-            beginning: settings, classes and state of the run.
-            clock: gives seconds since the epoch.
-
-        Raises:
-            LedgerError: the file exists, or the database cannot be written.
-        """
-        terms = Terms(run, budget, money, price, created=int(clock() * 1e6))
-        Journal.create(Path(path), terms, items, beginning or Beginning())
-        return cls(Store(Path(path)), clock)
-
-    @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        *,
-        readonly: bool = False,
-        clock: Clock = time.time,
-    ) -> Ledger:
-        """Open the ledger of a run.
-
-        Args:
-            path: the file.
-            readonly: write nothing.
-            clock: gives seconds since the epoch.
-
-        Raises:
-            LedgerError: there is no ledger, it is of another format, or cannot be read.
-            LedgerCorrupt: its rows contradict each other.
-        """
-        expect_file(Path(path))
-        store = Store(Path(path), readonly=readonly)
-        try:
-            with store.sentences():
-                expect_format(store.connection)
-            return cls(store, clock)
-        except BaseException:
-            store.close()
-            raise
-
-    # Buying ------------------------------------------------------------------------------------
+    # From a wanted label to a lease ------------------------------------------------------------
 
     def post(
         self, decisions: Sequence[Decision], slots: Mapping[str, int] | None = None
@@ -136,12 +77,204 @@ class Ledger(LedgerReader):
                 database that cannot be written. Nothing has changed then.
         """
         wanted = any(decision.status == "wanted" for decision in decisions)
-        run = self._journal.durably if wanted else self._journal.later
-        posted = run(lambda pending: post(pending, decisions, slots or {}, self._journal.posted))
-        for decision in posted:
-            if decision.asked:
-                self._decisions[decision.round] = decision
+        with self.together() if wanted else self.later():
+            self.items.know([decision.item for decision in decisions])
+            posted = [self._post(decision) for decision in decisions]
+            asked = [decision for decision in posted if decision.status == "reserved"]
+            # After all firsts: no item goes without a label for another's second, and a replay,
+            # which plays round by round, finds them where they were counted.
+            for decision in asked:
+                if slots and decision.item in slots:
+                    self._post_more(decision, slots[decision.item])
+        self._decisions |= {decision.round: decision for decision in asked}
         return posted
+
+    def _post(self, decision: Decision) -> Decision:
+        if decision.status not in ("wanted", "skipped"):
+            raise LedgerError(
+                f"expected the status wanted or skipped, got '{decision.status}' in round "
+                f"{decision.round}: post each decision once, as `decide` returned it"
+            )
+        self._expect_new(decision.round)
+        surrogate = self.items.surrogates[decision.item]
+        accounts, left, round = self.accounts, self.accounts.left, int(decision.round)
+        asked = decision.status == "wanted" and accounts.affords(accounts.price)
+        if decision.status == "wanted":
+            decision = decision.reserved() if asked else decision.refused()
+        named = {"epoch": accounts.epoch} if accounts.epoch else {}
+        commitment = self.items.identities[surrogate].commitment
+        payload = certificate(decision, left=left, item=commitment, **named)
+        self.record("round", payload, round=round, item=surrogate)
+        if asked:
+            self._reserve((surrogate, 0), round)
+        return decision
+
+    def _expect_new(self, round: int) -> None:
+        if round > self.accounts.last_round:
+            return
+        pends = any(e.event == "round" and e.round == round for e in self.entries)
+        if pends or self._store.certificates([round]):
+            raise LedgerError(f"round {round} has its certificate already: a round is posted once")
+
+    def _post_more(self, decision: Decision, slots: int) -> None:
+        """Reserve the slots of an item beyond its first, as far as the budget goes."""
+        if whole(slots, f"the slots of item '{decision.item}'") < 1:
+            raise LedgerError(f"an item has 1 slot or more, got {slots} for '{decision.item}'")
+        surrogate = self.items.surrogates[decision.item]
+        for slot in range(1, slots):
+            if not self.accounts.affords(self.accounts.price):
+                return
+            self._reserve((surrogate, slot), int(decision.round))
+
+    def _reserve(self, key: Key, round: int | None, purpose: str = "train") -> None:
+        """Record the next lease of a purchase, at the ledger's price; an owned label costs nothing.
+
+        Where no certificate holds the item's commitment (audit, owned), the lease holds it.
+
+        Raises:
+            LedgerError: the purchase is open or answered.
+        """
+        state, item = self.accounts.purchases.get(key), self.items.identities[key[0]]
+        if state is not None and state.stage != "released":
+            raise LedgerError(
+                f"the label of item '{item.id}' is {state.stage} already: an item is bought once"
+            )
+        self.record(
+            "reserved",
+            "{}" if purpose == "train" else {"item": item.commitment},
+            round=round,
+            item=key[0],
+            slot=key[1],
+            token=1 if state is None else state.token + 1,
+            purpose=purpose,
+            price=0 if purpose == "owned" else self.accounts.price,
+        )
+
+    def reserve(
+        self, items: Sequence[str], purpose: Literal["audit", "train"] = "audit"
+    ) -> list[Purchase]:
+        """Lease labels that no round asked for: of all items in one transaction, or of none.
+
+        Args:
+            items: the ids of the items.
+            purpose: `audit` (no certificate, round 0, charged and never learnt; one more slot where
+                the answer was set aside), or `train`, one more slot each of items
+                that were bought before.
+
+        Raises:
+            LedgerError: they do not all fit the budget, an item is unknown, is bought already
+                (not train) or was not bought before (train). Nothing was leased then.
+        """
+        if purpose not in ("audit", "train"):
+            raise LedgerError(
+                "labels are reserved for 'audit', or as a further slot for 'train', got "
+                f"'{purpose}'"
+            )
+        with self.together():
+            left = self.accounts.left
+            if len(items) > left:
+                raise LedgerError(
+                    f"the budget has {left} labels left, got {len(items)} to reserve for "
+                    f"'{purpose}': reserve fewer, or raise the budget"
+                )
+            self.items.know(items)
+            return [self._reserve_beside(item, purpose) for item in items]
+
+    def _reserve_beside(self, item: str, purpose: Literal["audit", "train"]) -> Purchase:
+        surrogate = self.items.surrogates[item]
+        slots = self.accounts.slots(surrogate)
+        first, slot, round = slots[0][1] if slots else None, 0, None
+        if purpose == "train":
+            if first is None or first.purpose != "train":
+                raise LedgerError(
+                    f"a further slot belongs to an item that was bought before, '{item}' was not"
+                )
+            slot, round = len(slots), first.round
+        elif first is not None and self.accounts.is_aside(first):
+            slot = len(slots)
+        self._reserve((surrogate, slot), round, purpose)
+        return self._purchase((surrogate, slot), item)
+
+    def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
+        """Lease a released purchase again, under a raised token; None if no budget is left.
+
+        Raises:
+            LedgerError: the purchase was never made, is open, or is answered.
+        """
+        with self.together():
+            key = (self.items.surrogates[item], slot)
+            state = self.accounts.purchases.get(key)
+            if state is None or state.stage != "released":
+                was = "was never made" if state is None else f"is {state.stage}"
+                raise LedgerError(
+                    f"only a released purchase can be leased again, that of '{item}' {was}"
+                )
+            if not self.accounts.affords(self.accounts.price):
+                return None
+            self._reserve(key, state.round, state.purpose)
+            return self._purchase(key, item)
+
+    def release(self, purchase: Purchase, reason: str, note: str | None = None) -> bool:
+        """Release a lease and its reservation; False if it was no longer open.
+
+        Args:
+            purchase: the lease.
+            reason: `expired`, `refused` or `skipped: ` with one of `Skip`.
+            note: any remark of who had it, kept as those of answers are.
+        """
+        if reason not in _REASONS:
+            raise LedgerError(f"a lease is released as {' or '.join(_REASONS[:2])}, got '{reason}'")
+        with self.together():
+            key = (self.items.surrogates[purchase.item], purchase.slot)
+            state = self.accounts.purchases.get(key)
+            if state is None or state.token < purchase.token:
+                raise LedgerError(
+                    f"the lease {purchase.token} of item '{purchase.item}' was never made: "
+                    "release one of `open_purchases`"
+                )
+            if state.stage != "open" or state.token != purchase.token:
+                return False
+            said = {"reason": reason}
+            if note is not None:
+                said["words"] = self.private.note_texts(key[0], None, note)
+            self._record_of(key, state, "released", said)
+            return True
+
+    def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
+        """Release `leases`, and lease all but those `dropped` again, in one transaction."""
+        with self.together():
+            for each in leases:
+                if self.release(each, "refused") and each not in dropped:
+                    self.lease(each.item, slot=each.slot)
+
+    def hand_out(self, rows: Sequence[Handed]) -> None:
+        """Record which lease is handed out to whom, before a sheet is written.
+
+        Annotators get a code, under which the chain records their answers from then on.
+
+        Raises:
+            LedgerError: a key was given before, a lease was never made, or a candidate is shown
+                twice. Nothing was recorded then.
+            LabelerError: a row shows what is not among its item's candidates.
+        """
+        with self.together():
+            for row in rows:
+                surrogate = self.items.surrogates[row.item]
+                state = self.accounts.purchases.get((surrogate, row.slot))
+                if state is None or not 1 <= row.token <= state.token:
+                    raise LedgerError(
+                        f"the row '{row.key}' assigns lease {row.token} of item '{row.item}', which"
+                        " was never made: hand out leases of `open_purchases`"
+                    )
+                if len(set(row.order)) < len(row.order):
+                    raise LedgerError(
+                        f"the row '{row.key}' shows a candidate twice: show each once"
+                    )
+                for index in (min(row.order, default=0), max(row.order, default=0)):
+                    self._expect_candidate(surrogate, index)
+            self.private.note_handed(rows)
+
+    # From an answer to a learnt label ----------------------------------------------------------
 
     def take(self, answers: Iterable[Answer], *, durable: bool = True) -> list[Receipt]:
         """Accept answers; gives a receipt for each, in order, with what is to be learnt of it.
@@ -163,52 +296,168 @@ class Ledger(LedgerReader):
                 reserved price, or of an unknown kind. None of the answers was taken then.
             LedgerError: the database cannot be written; none was taken.
         """
-        answers = received(self._journal.pending, answers)
-        if all(self._journal.pending.is_recorded(answer) for answer in answers):
+        answers = whole_answers(answers)
+        if unknown := self.items.know([answer.item for answer in answers]):
+            labeler = next(answer.labeler for answer in answers if answer.item == unknown[0])
+            raise LabelerError(
+                f"'{labeler}' answered item '{unknown[0]}', which is not among the "
+                f"{len(self.items)} items of this run: a labeler answers what it was asked"
+            )
+        if all(self._is_recorded(answer) for answer in answers):
             return [Receipt(answer, "repeated") for answer in answers]
-        simple = all(self._journal.pending.answers_open_lease(answer) for answer in answers)
-        bare = all(answer.text is None and answer.note is None for answer in answers)
-        run = self._journal.later if simple and bare and not durable else self._journal.durably
-        settled = run(lambda pending: settle(pending, answers))
+        waits = not durable and all(self._can_wait(answer) for answer in answers)
+        with self.later() if waits else self.together():
+            settled = [self._settle(answer) for answer in answers]
         if durable:
             self._store.empty_log()
-        return [
-            Receipt(answer, outcome, self._lesson(answer, round), relabels)
-            for answer, (outcome, round, relabels) in zip(answers, settled, strict=True)
-        ]
+        learnt = self._certificates(round for _, round, _ in settled if round is not None)
+        receipts = []
+        for answer, (outcome, round, relabels) in zip(answers, settled, strict=True):
+            lesson = None
+            if round is not None and answer.index is not None:
+                lesson = (learnt[round], Label(answer.index))
+                self._decisions.pop(round, None)
+            receipts.append(Receipt(answer, outcome, lesson, relabels))
+        return receipts
 
-    def _lesson(self, answer: Answer, round: int | None) -> tuple[Decision, Label] | None:
-        """The label to be learnt, with the certificate of its round."""
-        if round is None or answer.index is None:
-            return None
-        decision = self.certificate(round)
-        self._decisions.pop(round, None)
-        return decision, Label(answer.index)
+    def _certificates(self, rounds: Iterable[int]) -> dict[int, Decision]:
+        """The certificates of rounds, from memory or from their rows."""
+        known = {round: self._decisions.get(round) for round in rounds}
+        missing = self.certificates(round for round, each in known.items() if each is None)
+        return missing | {round: each for round, each in known.items() if each is not None}
 
-    def certificate(self, round: int) -> Decision:
-        """The certificate of a round, from memory or from its row.
+    def _is_recorded(self, answer: Answer) -> bool:
+        """Whether the same answer was recorded before, accepted or late."""
+        surrogate = self.items.surrogates[answer.item]
+        state = self.accounts.purchases.get((surrogate, answer.slot))
+        if state is None:
+            return False
+        words = None
+        if answer.text is not None or answer.note is not None:
+            words = self.items.words(surrogate, answer.text, answer.note)
+        return (answer.token, answer.word, words) in state.words
+
+    def _can_wait(self, answer: Answer) -> bool:
+        """Whether an answer is on its purchase's open lease, or was recorded before, without texts.
+
+        Such an answer of a labeler that gives it again for free loses nothing when it is lost.
+        """
+        key = (self.items.surrogates[answer.item], answer.slot)
+        state, bare = self.accounts.purchases.get(key), answer.text is None and answer.note is None
+        opens = state is not None and state.stage == "open" and state.token == answer.token
+        return bare and (opens or self._is_recorded(answer))
+
+    def _settle(self, answer: Answer) -> tuple[Outcome, int | None, bool]:
+        """Record an answer.
+
+        Gives its outcome; the round where it is to be learnt: of an item's slots the first
+        accepted answer that names a candidate, and no answer of an audit; and whether it takes the
+        place of a label that was withdrawn.
+        """
+        if self._is_recorded(answer):
+            return "repeated", None, False
+        key = (self.items.surrogates[answer.item], answer.slot)
+        state = self.accounts.purchases.get(key)
+        if state is None or not 1 <= answer.token <= state.token:
+            raise LabelerError(
+                f"'{answer.labeler}' answered lease {answer.token} of item '{answer.item}', slot "
+                f"{answer.slot}, which was never made: a labeler answers what it was asked"
+            )
+        if answer.index is not None:
+            self._expect_candidate(key[0], answer.index)
+        who = self.private.codes.get(answer.labeler, answer.labeler)
+        if self._accept(key, state, answer, who):
+            taught = self._teach(key)
+            return "accepted", state.round if taught else None, self._relabel(key[0])
+        said = self._said(key[0], answer)
+        self._record_of(key, state, "late", said, labeler=who, token=answer.token, price=0)
+        if state.stage != "answered" or state.labeler != who:
+            return "late", None, False
+        return "repeated" if state.word == answer.word else "disputed", None, False
+
+    def _accept(self, key: Key, state: State, answer: Answer, who: str) -> bool:
+        """Charge an answer if it can be; a late one takes over the open lease."""
+        if state.stage == "answered":
+            return False
+        if answer.price > state.price:  # of a released lease too: its labeler agreed to that price
+            raise LabelerError(
+                f"the price of item '{answer.item}' by '{answer.labeler}' should be at most the "
+                f"{state.price} micro-units reserved, got {answer.price}: set a price that covers "
+                "every answer"
+            )
+        leased = state.stage == "open"
+        if not leased and not self.accounts.affords(answer.price):
+            return False
+        token = state.token if leased else answer.token
+        said = self._said(key[0], answer)
+        if token != answer.token:
+            said["given"] = answer.token
+        if not leased:
+            said["unleased"] = True  # a new charge: it replaces no reservation
+        self._record_of(key, state, "answered", said, labeler=who, token=token, price=answer.price)
+        return True
+
+    def _said(self, surrogate: str, answer: Answer) -> dict[str, object]:
+        """The payload of an answer; its free texts go to the private tables."""
+        said: dict[str, object] = (
+            {"said": answer.said} if answer.index is None else {"index": answer.index}
+        )
+        if answer.text is not None or answer.note is not None:
+            said["words"] = self.private.note_texts(surrogate, answer.text, answer.note)
+        return said
+
+    def _record_of(
+        self, key: Key, state: State, event: str, data: Mapping[str, object], **fields: Any
+    ) -> None:
+        """Record a row of a purchase: its round, its purpose, and its last lease unless given."""
+        of = {"item": key[0], "slot": key[1], "token": state.token, **fields}
+        self.record(event, data, round=state.round, purpose=state.purpose, **of)
+
+    def _teach(self, key: Key) -> bool:
+        """Record `learnt` if the accepted answer is the first of its item to learn from."""
+        state = self.accounts.purchases.get(key)
+        if state is None or key[0] in self.accounts.taught or not self.accounts.teaches(state):
+            return False
+        self._record_of(key, state, "learnt", {"index": state.word}, labeler=state.labeler)
+        return True
+
+    def _relabel(self, surrogate: str) -> bool:
+        """Record the label that refits learn of an item that was learnt before, if it changed."""
+        if surrogate not in self.accounts.taught:
+            return False
+        index = self.accounts.label_of(surrogate)
+        if self.accounts.taught[surrogate] == index:
+            return False
+        self.record("relabelled", {} if index is None else {"index": index}, item=surrogate)
+        return True
+
+    def _revise(self, surrogate: str) -> Key | None:
+        """Record what is learnt of an item from now on; its purchase if it is the first."""
+        self._relabel(surrogate)
+        slots = self.accounts.slots(surrogate)
+        return next((key for key, _ in slots if self._teach(key)), None)
+
+    def _expect_candidate(self, surrogate: str, index: int) -> None:
+        """Check that an answer names one of its item's K candidates, added classes included.
 
         Raises:
-            LedgerCorrupt: there is none.
+            LabelerError: it does not.
         """
-        return self._decisions.get(round) or self._journal.certificate(round)
+        size = self._size(surrogate)
+        if index < 0 or (size is not None and index >= size):
+            raise no_candidate(str(self.items.identities[surrogate].id), index, size)
 
-    def reserve(
-        self, items: Sequence[str], purpose: Literal["audit", "train"] = "audit"
-    ) -> list[Purchase]:
-        """Lease labels that no round asked for: of all items in one transaction, or of none.
+    def _size(self, surrogate: str) -> int | None:
+        """K of an item, if known, added classes included."""
+        classes = self.accounts.classes
+        return self.items.identities[surrogate].size if classes is None else classes
 
-        Args:
-            items: the ids of the items.
-            purpose: `audit` (no certificate, round 0, charged and never learnt; one more slot where
-                the answer was set aside), or `train`, one more slot each of items
-                that were bought before.
+    def remarks(self, row: Row) -> tuple[str, ...]:
+        """The free texts of one row: the right text of an answer, the note of that or of a skip."""
+        texts = self.private.texts(row.surrogate) if "words" in row.payload else {}
+        return tuple(text for text in texts.get(str(row.payload.get("words")), ()) if text)
 
-        Raises:
-            LedgerError: they do not all fit the budget, an item is unknown, is bought already
-                (not train) or was not bought before (train). Nothing was leased then.
-        """
-        return self._journal.durably(lambda pending: grants.reserve(pending, items, purpose))
+    # Owned and revised labels ------------------------------------------------------------------
 
     def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
         """Record labels that are owned already; gives what is to be learnt, in order.
@@ -224,8 +473,23 @@ class Ledger(LedgerReader):
             LedgerError: an unknown item, or one whose label was bought or owned before.
             LabelerError: an index that is not one of the item's candidates.
         """
-        owned = self._journal.durably(lambda pending: grants.own(pending, labels, source))
-        return [(owned_decision(item, size), label) for item, label, size in owned]
+        learnt = []
+        with self.together():
+            code = self.private.enrol(source, "source") if labels else source
+            self.items.know([item for item, _ in labels])
+            for item, given in labels:
+                index = whole(given, f"the owned label of '{item}'")
+                surrogate = self.items.surrogates[item]
+                key, size = (surrogate, 0), self._size(surrogate)
+                self._expect_candidate(surrogate, index)
+                shown = index + 1 if size is None else size
+                self._reserve(key, None, "owned")
+                state = self.accounts.purchases[key]
+                data = {"index": index, "size": shown}
+                self._record_of(key, state, "answered", data, labeler=code, price=0)
+                self._teach(key)
+                learnt.append((owned_decision(item, shown), Label(index)))
+        return learnt
 
     def correct(
         self,
@@ -249,12 +513,22 @@ class Ledger(LedgerReader):
             LedgerError: the purchase has no answer.
             LabelerError: the index is not a whole number, or not one of the item's candidates.
         """
-        answer = Answer(item, slot, 1, index, labeler, 0, said, text, note)
-        learnt = self._journal.durably(lambda pending: grants.correct(pending, answer, named))
-        if learnt is None:
-            return None
-        state, label = learnt
-        return self.certificate(state.round or 0), label
+        with self.together():
+            key = (self.items.surrogates[item], slot)
+            state = self.accounts.purchases.get(key)
+            if state is None or state.stage != "answered":
+                raise LedgerError(f"only an accepted answer is corrected, item '{item}' has none")
+            (answer,) = whole_answers([Answer(item, slot, 1, index, labeler, 0, said, text, note)])
+            if answer.index is not None:
+                self._expect_candidate(key[0], answer.index)
+            data = self._said(key[0], answer) | ({"named": True} if named else {})
+            number = state.corrections + 1
+            who = self.private.codes.get(labeler, labeler)
+            self._record_of(key, state, "corrected", data, labeler=who, number=number, price=0)
+            first = self._revise(key[0])
+            learnt = None if first is None else self.accounts.purchases[first].index
+        round = state.round or 0
+        return None if learnt is None else (self._certificates([round])[round], Label(learnt))
 
     def stand(self, event: str, labeler: str) -> None:
         """Record whose answers are learnt.
@@ -264,94 +538,22 @@ class Ledger(LedgerReader):
                 was not shown yet), or `kept` (all of them are learnt).
             labeler: by name.
         """
-        self._journal.durably(lambda pending: grants.stand(pending, event, labeler))
+        with self.together():
+            code = self.private.codes.get(labeler, labeler)
+            self.record(event, labeler=code)
+            purchases = self.accounts.purchases.items()
+            for item in dict.fromkeys(key[0] for key, state in purchases if state.labeler == code):
+                if self.items.identities[item].salt is not None:  # else nothing is left to learn
+                    self._revise(item)
 
     def show_audit(self) -> None:
         """Record that the audit is about to be shown: its answers so far are what it measures."""
-        self._journal.durably(grants.show)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Commit all that is recorded inside in one transaction, or nothing.
-
-        `rows` reads the disk: it does not show what is recorded inside before the block ends.
-        """
-        with self._journal.together():
-            yield
-
-    # Terms, classes and people -----------------------------------------------------------------
-
-    def set_budget(self, labels: int, money: int | None, detail: Mapping[str, object]) -> None:
-        """Change what may be spent from here on, as a `budget` row.
-
-        Args:
-            labels: the most labels that may be bought, in all.
-            money: the most that may be spent, in micro-units; None for no limit.
-            detail: anything else that changes with it (JSON values), such as the learner's budget
-                and rounds or the `price` at which labels are reserved; the payload holds it too.
-
-        Raises:
-            LedgerError: below what is spent or reserved.
-        """
-        self._journal.durably(lambda pending: grants.set_budget(pending, labels, money, detail))
-
-    def change_settings(
-        self,
-        changes: Mapping[str, Setting | None],
-        classes: Sequence[ClassRow] | None = None,
-    ) -> None:
-        """Change what the run is made with, as a `settings` row with the new digest.
-
-        Args:
-            changes: the settings to set or, with None, to remove.
-            classes: all classes from here on; None leaves them as they are.
-        """
-        self._journal.change_settings(changes, classes)
-
-    def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Save the learner's arrays after the last row, with all pending rows in one transaction.
-
-        Only these and those before them are kept.
-        """
-        self._journal.save_arrays(round, arrays)
-
-    def keep_last_arrays(self) -> None:
-        """Delete all saved arrays but the newest whole ones: two show what was learnt between."""
-        self._journal.keep_last_arrays()
-
-    def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
-        """Replace the state of the run, with the `facts` beside it (JSON values)."""
-        self._journal.write_state(state, facts)
-
-    def add_items(self, records: Iterable[ItemRecord], rejected: Sequence[RejectedRow] = ()) -> int:
-        """Add items to the run, and the rows of their files that could not be used; how many.
-
-        Raises:
-            LedgerError: an id is taken by another item, or appears twice. None was added then.
-        """
-        return self._journal.add_items(records, rejected)
-
-    def add_class(self, name: str, size: int) -> None:
-        """Add the candidate `name` to every item, which makes `size` of them.
-
-        The chain holds the name: it belongs to the task, not to an item.
-
-        Raises:
-            LedgerError: `size` is not one more than before.
-        """
-        self._journal.durably(lambda pending: grants.add_class(pending, name, size))
-
-    def hand_out(self, rows: Sequence[Handed]) -> None:
-        """Record which lease is handed out to whom, before a sheet is written.
-
-        Annotators get a code, under which the chain records their answers from then on.
-
-        Raises:
-            LedgerError: a key was given before, a lease was never made, or a candidate is shown
-                twice. Nothing was recorded then.
-            LabelerError: a row shows what is not among its item's candidates.
-        """
-        self._journal.durably(lambda pending: grants.hand_out(pending, rows))
+        with self.together():
+            purchases = self.accounts.purchases.values()
+            if any(
+                s.purpose == "audit" and s.stage == "answered" and not s.shown for s in purchases
+            ):
+                self.record("shown")
 
     def forget(self, item: str, copies: Mapping[str, Any]) -> str:
         """Erase an item: its texts, id, salt, free texts and rows of sheets.
@@ -370,70 +572,8 @@ class Ledger(LedgerReader):
             LedgerError: the item is unknown.
         """
         self._decisions = {r: d for r, d in self._decisions.items() if d.item != item}
-        surrogate = self._journal.items.surrogate(item)
         with self.together():
             for each in self.open_purchases():
                 if each.item == item:
                     self.release(each, "refused")
-            name = self._journal.erase(item, copies)
-            self._journal.durably(lambda pending: pending.record("forgotten", item=surrogate))
-        return name
-
-    def erasing(self) -> dict[str, Any]:
-        """What finds the copies of each erased item of which copies or bytes may be left, by name.
-
-        Nothing where none but bytes in the database can be left.
-        """
-        return self._journal.erasing()
-
-    def erased(self, name: str) -> None:
-        """Wipe an erased item's bytes from the database, and take its mark away: no copy is left.
-
-        Raises:
-            LedgerError: another process reads the database; the mark stays.
-        """
-        self._journal.erased(name)
-
-    # Leases ------------------------------------------------------------------------------------
-
-    def release(self, purchase: Purchase, reason: str, note: str | None = None) -> bool:
-        """Release a lease and its reservation; False if it was no longer open.
-
-        Args:
-            purchase: the lease.
-            reason: `expired`, `refused` or `skipped: ` with one of `Skip`.
-            note: any remark of who had it, kept as those of answers are.
-        """
-        return self._journal.durably(lambda pending: release(pending, purchase, reason, note))
-
-    def remarks(self, row: Row) -> tuple[str, ...]:
-        """The free texts of one row: the right text of an answer, the note of that or of a skip."""
-        texts = self._journal.private.texts(row.surrogate) if "words" in row.payload else {}
-        return tuple(text for text in texts.get(str(row.payload.get("words")), ()) if text)
-
-    def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
-        """Release `leases`, and lease all but those `dropped` again, in one transaction."""
-        self._journal.durably(lambda pending: grants.free(pending, leases, dropped))
-
-    def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
-        """Lease a released purchase again, under a raised token; None if no budget is left.
-
-        Raises:
-            LedgerError: the purchase was never made, is open, or is answered.
-        """
-        return self._journal.durably(lambda pending: lease(pending, item, slot))
-
-    # The chain ---------------------------------------------------------------------------------
-
-    def note_refit(self, labels: int, detail: dict[str, object]) -> None:
-        """Record a refit of the learner on `labels` labels; `detail` holds any JSON values."""
-        payload = canonical({**detail, "labels": int(labels)})
-        self._journal.durably(lambda pending: pending.record("refit", payload=payload))
-
-    def note_refreshed(self, labels: int, detail: dict[str, object]) -> None:
-        """Record that the features were renewed after `labels` labels: a new epoch begins here.
-
-        `detail` holds any JSON values.
-        """
-        payload = canonical({**detail, "labels": int(labels)})
-        self._journal.durably(lambda pending: renewal(pending, payload))
+            return self._erase(item, copies)

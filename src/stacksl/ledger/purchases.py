@@ -1,12 +1,12 @@
 """The types of buying a label: item, purchase, answer, receipt, dispute; what an answer must be.
 
-Only the answer itself is validated here; `transactions` checks that its purchase exists.
+Only the answer itself is validated here; the ledger checks that its purchase exists.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -162,13 +162,17 @@ def whole(value: object, what: str, why: str = "a labeler answers in integers") 
         raise LabelerError(f"{what} should be a whole number, got {value!r}: {why}") from None
 
 
-def whole_answer(answer: Answer) -> Answer:
-    """The answer with plain integers for its numbers, and None for free texts that are empty.
+def whole_answers(answers: Iterable[Answer]) -> list[Answer]:
+    """The answers with plain integers for their numbers, and None for free texts that are empty.
 
     Raises:
-        LabelerError: a number is not whole, the price is negative, or index, free texts and the
-            kind of answer do not belong together.
+        LabelerError: a number is not whole, a price is negative, or index, free texts and the
+            kind of an answer do not belong together.
     """
+    return [_whole_answer(answer) for answer in answers]
+
+
+def _whole_answer(answer: Answer) -> Answer:
     who = f"of the answer to item '{answer.item}' by '{answer.labeler}'"
     slot, token, price = (
         whole(getattr(answer, name), f"the {name} {who}") for name in ("slot", "token", "price")
@@ -211,27 +215,9 @@ def _free(text: object, what: str) -> str | None:
     return text or None
 
 
-def expect_candidate(item: str, index: int, size: int | None) -> None:
-    """Check that an answer names one of its item's K = `size` candidates.
-
-    Raises:
-        LabelerError: it does not.
-    """
-    if index < 0 or (size is not None and index >= size):
-        count = "its candidates" if size is None else f"its {size} candidates"
-        raise LabelerError(
-            f"the answer to item '{item}' should be the index of one of {count}, got {index}"
-        )
-
-
-def expect_price(answer: Answer, most: int) -> None:
-    """Check that an answer costs no more than was reserved for it.
-
-    Raises:
-        LabelerError: it costs more.
-    """
-    if answer.price > most:
-        raise LabelerError(
-            f"the price of item '{answer.item}' by '{answer.labeler}' should be at most the "
-            f"{most} micro-units reserved, got {answer.price}: set a price that covers every answer"
-        )
+def no_candidate(item: str, index: int, size: int | None) -> LabelerError:
+    """The error for an answer that names none of its item's K = `size` candidates."""
+    count = "its candidates" if size is None else f"its {size} candidates"
+    return LabelerError(
+        f"the answer to item '{item}' should be the index of one of {count}, got {index}"
+    )

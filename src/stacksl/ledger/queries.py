@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
-from typing import Self, get_args
+from functools import cached_property
+from typing import Any, cast, get_args
 
-from stacksl.ledger.accounts import Accounts, State
-from stacksl.ledger.events import Row, word_in
-from stacksl.ledger.journal import Journal
+from stacksl.errors import LedgerCorrupt
+from stacksl.ledger.accounts import Accounts, Key, State, Terms
+from stacksl.ledger.events import (
+    Entry,
+    Link,
+    Row,
+    payloads_of,
+    read_certificate,
+    walk,
+)
 from stacksl.ledger.purchases import (
     Answer,
     Handed,
@@ -21,99 +30,144 @@ from stacksl.ledger.purchases import (
     Word,
 )
 from stacksl.ledger.recorded import Recorded
-from stacksl.ledger.store.arrays import Saved, read_arrays
+from stacksl.ledger.store.arrays import Saved, array_heads, read_arrays
 from stacksl.ledger.store.database import Store
+from stacksl.ledger.store.names import Items, PrivateTables
+from stacksl.ledger.store.schema import TERMS
+from stacksl.ledger.store.settings import expect_sealed, read_state
+from stacksl.types import Decision
 
 _CHARGED = ("train", "audit")
 
 
 class LedgerReader:
-    """All that can be read of a ledger; only `rows` and `close` write the pending entries."""
+    """All that can be read of a ledger; only `rows` and `close` write the pending entries.
+
+    Attributes:
+        terms: what the run may spend, as it was made.
+        items: the items of the run.
+        private: names, texts and rows handed out.
+        head: the end of the chain on disk, as this process last saw it; `flush` first to have
+            everything in it.
+        entries: rows that are counted but not yet written, in order.
+    """
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
-        self._journal = Journal(store, clock)
+        self._clock = clock
+        self.terms = _terms(store)
+        self.items = Items(store)
+        self.private = PrivateTables(store, self.items)
+        self.head = Head(0, self.terms.genesis)
+        self.entries: list[Entry] = []
+        self._recorded: Recorded | None = None
+        _ = self.accounts  # what cannot be counted is refused now
 
-    @property
-    def _accounts(self) -> Accounts:
-        return self._journal.pending.accounts
+    # The sums ----------------------------------------------------------------------------------
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        """The sums over all rows and entries; deleted, they are counted anew.
+
+        Raises:
+            LedgerError: the rows cannot be read, or contradict each other.
+        """
+        self.items.read()
+        self.private.read()
+        tail = self._tail()  # first: other processes may append
+        accounts = self._counted(tail.count)
+        accounts.count(self.entries)
+        self.head = tail
+        return accounts
+
+    def _counted(self, count: int) -> Accounts:
+        """The sums over the first `count` rows on disk."""
+        accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
+        for links in self._store.pages(upto=count):
+            accounts.count([link.entry for link in links])
+        return accounts
+
+    def _tail(self) -> Head:
+        """The end of the chain on disk, which this process has seen or which follows that."""
+        tail = self._store.tail() or Head(0, self.terms.genesis)
+        if tail.count <= self.head.count and tail != self.head:
+            raise LedgerCorrupt(
+                f"the ledger {self._store.name} should have {self.head.count} rows, as this "
+                f"process left it, but has {tail.count} other rows: it was cut or replaced"
+            )
+        return tail
 
     # What is left ------------------------------------------------------------------------------
 
     @property
     def run(self) -> str:
         """The run's name."""
-        return self._journal.terms.run
+        return self.terms.run
 
     @property
     def genesis(self) -> str:
         """The hash that row 1 of the chain follows, which no other ledger has."""
-        return self._journal.terms.genesis
+        return self.terms.genesis
 
     @property
     def budget(self) -> int:
         """The most labels that may be bought, as last set."""
-        return self._accounts.budget
+        return self.accounts.budget
 
     @property
     def money(self) -> int | None:
         """The most that may be spent, in micro-units; None where only labels are counted."""
-        return self._accounts.money
+        return self.accounts.money
 
     @property
     def price(self) -> int:
         """The most one label may cost, in micro-units, as last set."""
-        return self._accounts.price
+        return self.accounts.price
 
     @property
     def asked(self) -> int:
         """Training labels answered and open reservations: what the gate counts."""
-        return self._accounts.asked
+        return self.accounts.asked
 
     @property
     def spent(self) -> int:
         """Labels answered and open reservations, of training and measuring together."""
-        return self._accounts.spent
+        return self.accounts.spent
 
     @property
     def spent_money(self) -> int:
         """Micro-units paid, and promised at the most they may cost."""
-        return self._accounts.spent_money
+        return self.accounts.spent_money
 
     @property
     def left(self) -> int:
         """Labels that can still be bought."""
-        return self._accounts.left
+        return self.accounts.left
 
     @property
     def learnt(self) -> int:
         """Labels learnt, owned ones included."""
-        return self._accounts.learnt
+        return self.accounts.learnt
 
     @property
     def last_round(self) -> int:
         """The highest round with a certificate; 0 before the first."""
-        return self._accounts.last_round
+        return self.accounts.last_round
 
     @property
     def doubled(self) -> int:
         """How many items have a second slot, in any state."""
-        return self._accounts.doubled
+        return self.accounts.doubled
 
     @property
     def epoch(self) -> int:
         """How often the features were renewed; a certificate belongs to the epoch it is made in."""
-        return self._accounts.epoch
+        return self.accounts.epoch
 
     @property
     def classes(self) -> int | None:
         """How many candidates every item has since a class was added; None before the first."""
-        return self._accounts.classes
-
-    @property
-    def head(self) -> Head:
-        """The end of the chain on disk; `flush` first to have everything in it."""
-        return self._journal.head
+        return self.accounts.classes
 
     @property
     def fsyncs(self) -> int:
@@ -129,15 +183,60 @@ class LedgerReader:
 
     def open_purchases(self) -> list[Purchase]:
         """All unanswered leases of every purpose, in the order of leasing."""
-        purchases = (self._journal.pending.purchase(key) for key in self._accounts.open)
-        return [purchase for purchase in purchases if purchase is not None]
+        found = []
+        for key in self.accounts.open:
+            if (item := self.items.identities[key[0]].id) is not None:
+                found.append(self._purchase(key, item))
+        return found
+
+    def _purchase(self, key: Key, item: str) -> Purchase:
+        """The last lease of a purchase of an item."""
+        state = self.accounts.purchases[key]
+        purpose = cast("Purpose", state.purpose)
+        return Purchase(item, key[1], state.token, state.round or 0, purpose, state.price)
 
     def rows(self, after: int = 0, *, only: Sequence[str] = ()) -> Iterator[Row]:
         """The rows from `after` + 1 on, or those of the events `only`, in chain order.
 
         Pending entries are flushed first.
         """
-        return self._journal.rows(after, only=only)
+        self._flush()
+        upto = None if self.recorded is None else cast("Row", self.recorded.next).seq - 1
+        return itertools.chain.from_iterable(rows for rows, _ in self._pages(after, only, upto))
+
+    def _pages(
+        self, after: int, only: Sequence[str] = (), upto: int | None = None
+    ) -> Iterator[tuple[list[Row], list[Entry]]]:
+        """The rows, some thousands at a time, with their entries in the chain."""
+        for links in self._store.pages(after, only=only, upto=upto):
+            entries = [link.entry for link in links]
+            payloads = zip(links, payloads_of(entries), strict=True)
+            yield [self._row(link, payload) for link, payload in payloads], entries
+
+    def _row(self, link: Link, payload: Mapping[str, Any]) -> Row:
+        """A link with its item's id, its labeler's name and its payload."""
+        entry = link.entry
+        return Row(
+            seq=link.seq,
+            time=entry.time / 1e6,
+            event=entry.event,
+            round=entry.round,
+            item=self.items.identities[entry.item].id,
+            surrogate=entry.item,
+            slot=entry.slot,
+            token=entry.token,
+            number=entry.number,
+            purpose=entry.purpose,
+            labeler=self._name(entry.labeler),
+            price=entry.price,
+            payload=payload,
+            previous=link.previous,
+            hash=link.hash,
+        )
+
+    def _name(self, code: str | None) -> str | None:
+        """The name for a code of the chain; a labeler without a code has its name there."""
+        return None if code is None else self.private.names.get(code, code)
 
     def stand_at(self, count: int, *, stream: bool) -> None:
         """Stand at row `count` again, as if no later one had been recorded yet.
@@ -149,16 +248,48 @@ class LedgerReader:
             count: of the rows that are counted.
             stream: whether the run takes its items one by one.
         """
-        self._journal.stand_at(count, stream=stream)
+        self._flush()
+        if count >= self.head.count:
+            return
+        pages = self._store.pages(count, only=("round", "settings"), upto=self.head.count)
+        some = (link.entry.event for links in pages for link in links)
+        decided = itertools.dropwhile(lambda event: event != "round", some)
+        later = self._pages(count, upto=self.head.count)
+        self._recorded = Recorded(later, changed="settings" in decided, stream=stream)
+        self.accounts = self._counted(count)
 
     @property
     def recorded(self) -> Recorded | None:
         """The rows that are to be made again; None where a ledger stands at its last row."""
-        return self._journal.recorded
+        if self._recorded is not None and self._recorded.next is None:
+            self._recorded = None
+        return self._recorded
 
     def take_recorded(self) -> Row:
         """The next of the rows that are to be made again, counted as it is."""
-        return self._journal.take_recorded()
+        assert self._recorded is not None, "a ledger stands before its last row"
+        row, entry = self._recorded.take()
+        self.accounts.apply(entry)
+        return row
+
+    def certificates(self, rounds: Iterable[int]) -> dict[int, Decision]:
+        """The certificates of rounds, by round.
+
+        Raises:
+            LedgerCorrupt: one has none.
+        """
+        rounds = set(rounds)
+        entries = self._store.certificates(rounds) if rounds else []
+        found = {}
+        for entry, payload in zip(entries, payloads_of(entries), strict=True):
+            if entry.round is not None and (item := self.items.identities[entry.item].id):
+                found[entry.round] = read_certificate(entry.round, item, payload)
+        for round in sorted(rounds - found.keys()):
+            raise LedgerCorrupt(
+                f"the certificate of round {round} should be in the ledger, but is not: restore "
+                "the file from a copy"
+            )
+        return found
 
     def export(self) -> list[dict[str, object]]:
         """One row a purchase, in the order of its first lease.
@@ -168,32 +299,35 @@ class LedgerReader:
         `answer` is a candidate's index where `said` is `label`; `learnt_at` is in seconds since
         the epoch, the price in micro-units of money.
         """
-        return [
-            {
-                "item": self._journal.items.id(key[0]),
-                "slot": key[1],
-                "state": "late" if state.stage == "released" and state.late else state.stage,
-                "answer": state.index,
-                "said": state.said,
-                "learnt_at": None if state.learnt_at is None else state.learnt_at / 1e6,
-                "price": 0 if state.stage == "released" else state.price,
-                "labeler": self._journal.private.name(state.labeler),
-                "purpose": state.purpose,
-            }
-            for key, state in self._journal.pending.accounts.purchases.items()
-        ]
+        found: list[dict[str, object]] = []
+        for (surrogate, slot), state in self.accounts.purchases.items():
+            index = state.word if isinstance(state.word, int) else None
+            found.append(
+                {
+                    "item": self.items.identities[surrogate].id,
+                    "slot": slot,
+                    "state": "late" if state.stage == "released" and state.late else state.stage,
+                    "answer": index,
+                    "said": state.word if index is None else "label",
+                    "learnt_at": None if state.learnt_at is None else state.learnt_at / 1e6,
+                    "price": 0 if state.stage == "released" else state.price,
+                    "labeler": self._name(state.labeler),
+                    "purpose": state.purpose,
+                }
+            )
+        return found
 
     def bought(self, purpose: Purpose | None = None) -> list[str]:
         """The items bought for one purpose or for all, in the order of the first lease."""
-        purchases = self._accounts.purchases.items()
+        purchases = self.accounts.purchases.items()
         found = dict.fromkeys(
             key[0] for key, state in purchases if purpose in (None, state.purpose)
         )
-        return [str(self._journal.items.id(surrogate)) for surrogate in found]
+        return [str(self.items.identities[surrogate].id) for surrogate in found]
 
     def seen(self, item: str) -> bool:
         """Whether an item has a certificate, asked or skipped."""
-        return self._journal.items.surrogate(item) in self._accounts.seen
+        return self.items.named().get(item) in self.accounts.seen
 
     # The answers -------------------------------------------------------------------------------
 
@@ -204,8 +338,8 @@ class LedgerReader:
         was corrected to.
         """
         counts = Counter(
-            state.said
-            for state in self._journal.pending.accounts.purchases.values()
+            "label" if isinstance(state.word, int) else state.word
+            for state in self.accounts.purchases.values()
             if state.stage == "answered" and state.purpose in ((purpose,) if purpose else _CHARGED)
         )
         return {kind: counts[kind] for kind in get_args(Said)}
@@ -227,12 +361,14 @@ class LedgerReader:
         answers = list(self._answers(with_texts=True))
         accepted = {(each.item, each.slot) for row, each in answers if row.event == "answered"}
         found: dict[tuple[object, ...], Answer] = {}
-        for answer in (each for row, each in answers if row.event == "late"):
-            state = self._state(answer)
-            agrees = state is not None and state.word == answer.word
+        for row, answer in answers:
+            if row.event != "late":
+                continue
+            now = self._state(row)
+            word = answer.said if answer.index is None else answer.index
+            agrees = now is not None and now.word == word
             if not (agrees and (answer.item, answer.slot) in accepted):
-                key = (answer.item, answer.slot, answer.labeler, answer.word)
-                found.setdefault(key, answer)
+                found.setdefault((answer.item, answer.slot, answer.labeler, word), answer)
         return list(found.values())
 
     def audited(self, *, now: bool = False) -> dict[str, Answer]:
@@ -243,10 +379,10 @@ class LedgerReader:
         """
         found: dict[str, Answer] = {}
         for row, answer in self._answers(with_texts=True):
-            state = self._state(answer)
+            state = self._state(row)
             if row.event != "answered" or row.purpose != "audit" or state is None:
                 continue
-            aside = self._accounts.is_aside(state)
+            aside = self.accounts.is_aside(state)
             word = state.measured if state.shown and not now else None if aside else state.word
             if word is not None:
                 found.setdefault(answer.item, _as(answer, word))
@@ -255,8 +391,7 @@ class LedgerReader:
     @property
     def standing(self) -> dict[str, str]:
         """The last of `STANDINGS` of each labeler who has one, by name."""
-        name = self._journal.private.name
-        return {str(name(code)): how for code, how in self._accounts.standing.items()}
+        return {str(self._name(code)): how for code, how in self.accounts.standing.items()}
 
     @property
     def set_aside(self) -> frozenset[str]:
@@ -265,17 +400,18 @@ class LedgerReader:
 
     def label_of(self, item: str) -> int | None:
         """The label that refits learn of an item whose label was learnt; None for none."""
-        return self._accounts.taught.get(self._journal.items.surrogate(item))
+        return self.accounts.taught.get(self.items.surrogates[item])
 
     def left_out(self, purpose: Purpose) -> list[str]:
         """Items with answers of one purpose, all of them set aside; none is open or was shown."""
         groups: dict[str, list[State]] = {}
-        for key, state in self._accounts.purchases.items():
+        for key, state in self.accounts.purchases.items():
             if state.purpose == purpose and state.stage != "released":
                 groups.setdefault(key[0], []).append(state)
-        items, aside = self._journal.items, self._accounts.is_aside
+        aside = self.accounts.is_aside
         found = [i for i, each in groups.items() if all(aside(s) and not s.shown for s in each)]
-        return [str(items.id(i)) for i in found if items.commitment(i) is not None]  # not erased
+        items = [self.items.identities[surrogate] for surrogate in found]
+        return [str(item.id) for item in items if item.salt is not None]  # not erased
 
     def agreement(self) -> list[tuple[Answer, Answer]]:
         """Each two accepted answers to one item, uncorrected, lower slot first; none set aside."""
@@ -287,7 +423,7 @@ class LedgerReader:
                 alike.setdefault(key, []).append(answer)
         pairs = []
         for found in alike.values():
-            pairs += list(combinations(sorted(found, key=lambda answer: answer.slot), 2))
+            pairs += list(itertools.combinations(sorted(found, key=lambda answer: answer.slot), 2))
         return pairs
 
     def _offered(self) -> dict[tuple[str | None, int], int]:
@@ -296,11 +432,11 @@ class LedgerReader:
         An item that was asked again with more classes says nothing of agreement: the question has
         changed.
         """
-        if not self._journal.pending.accounts.classes_added:
+        if not self.accounts.classes_added:
             return {}
         offered: dict[tuple[str | None, int], int] = {}
         added = 0
-        for row in self._journal.rows(only=("class_added", "reserved")):
+        for row in self.rows(only=("class_added", "reserved")):
             added += row.event == "class_added"
             if row.event == "reserved":
                 offered.setdefault((row.surrogate, row.slot or 0), added)
@@ -310,21 +446,20 @@ class LedgerReader:
         self, events: Sequence[str] = ("answered", "late"), *, with_texts: bool = False
     ) -> Iterator[tuple[Row, Answer]]:
         """Every row of one of the `events` with its answer, in order."""
-        beside = self._journal.private.texts() if with_texts else {}
-        for row in self._journal.rows(only=events):
+        beside = self.private.texts() if with_texts else {}
+        for row in self.rows(only=events):
             if row.item is None:
                 continue
-            data = row.payload
-            word = word_in(data)
-            index = word if isinstance(word, int) else None
-            kind = next(s for s in get_args(Said) if s == ("label" if index is not None else word))
+            data, index = row.payload, row.payload.get("index")
+            kind = cast("Said", data.get("said", "label"))
             text, note = beside.get(str(data.get("words")), (None, None))
             token = int(data.get("given", row.token))
             who, price = str(row.labeler), row.price or 0
             yield row, Answer(row.item, row.slot or 0, token, index, who, price, kind, text, note)
 
-    def _state(self, answer: Answer) -> State | None:
-        return self._journal.pending.state(answer.item, answer.slot)
+    def _state(self, row: Row) -> State | None:
+        """The current state of the purchase that a row is about."""
+        return self.accounts.purchases.get((str(row.surrogate), row.slot or 0))
 
     def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
         """The rows handed out to people, in that order; none of erased items.
@@ -332,7 +467,7 @@ class LedgerReader:
         Args:
             keys: of the rows wanted; unknown keys are ignored. None for all rows.
         """
-        return self._journal.private.handed(keys)
+        return self.private.handed(keys)
 
     # Checks ------------------------------------------------------------------------------------
 
@@ -347,7 +482,39 @@ class LedgerReader:
             LedgerCorrupt: naming the first bad row, or the tail that was cut.
             LedgerError: an event that this version does not know.
         """
-        self._journal.verify(heads or {})
+        accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
+        pages = self._store.pages(-math.inf)  # a row inserted below row 1 is none of the others
+        ends = {**array_heads(self._store), **(heads or {})}
+        for links in walk(self.terms.genesis, pages, ends):
+            entries = [link.entry for link in links]
+            for link, payload in zip(links, payloads_of(entries), strict=True):
+                self._check_beside(link, payload)
+            accounts.count(entries, epochs=True)
+        expect_sealed(self._store)
+        read_state(self._store)
+
+    def _check_beside(self, link: Link, payload: Mapping[str, Any]) -> None:
+        """Compare the tables beside the chain with the hashes in a row."""
+        item, event = link.entry.item, link.entry.event
+        if item is None:
+            return
+        known = self.items.identities[item]
+        if known.id is None:
+            raise LedgerCorrupt(
+                f"the item of row {link.seq} of the ledger should be in the table of items, but is "
+                "not: its row was removed or renamed, restore the file from a copy"
+            )
+        bound = event == "round" or (event == "reserved" and link.entry.purpose != "train")
+        if bound and payload.get("item") != known.commitment:
+            raise LedgerCorrupt(
+                f"row {link.seq} of the ledger holds the hash {str(payload.get('item'))[:12]} of "
+                f"item '{known.id}', the table of items gives {str(known.commitment)[:12]}: the "
+                "item was edited, restore the file from a copy"
+            )
+        if event in ("answered", "late", "corrected", "released"):
+            words = payload.get("words")
+            if words is not None:
+                self.private.check(item, str(words), link.seq)
 
     def arrays(self, seq: int | None = None) -> Iterator[Saved]:
         """The learner's saved arrays, newest first, or those that were saved after row `seq`."""
@@ -366,28 +533,18 @@ class LedgerReader:
             )
         return None, warnings
 
-    # Opening and closing -----------------------------------------------------------------------
+    def _flush(self) -> None:
+        """Commit the entries, where a ledger can have any."""
 
-    def flush(self) -> None:
-        """Commit the pending entries."""
-        self._journal.flush()
 
-    def close(self) -> None:
-        """Flush, and close the database."""
-        try:
-            if not self._store.readonly:
-                self.flush()
-        finally:
-            self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._store.close()  # pending entries may be lost; a second error would hide the first
+def _terms(store: Store) -> Terms:
+    found = next(iter(store.select(TERMS)), None)
+    if found is None:
+        raise LedgerCorrupt(
+            f"the ledger {store.name} should say what its run may spend, but does not: restore "
+            "the file from a copy"
+        )
+    return Terms(*found)
 
 
 def _as(answer: Answer, word: Word) -> Answer:

@@ -103,7 +103,7 @@ def _told(entry: Entry) -> str:
     """An entry in words; no text of an item is quoted."""
     if entry.event != "round":
         return f"the event '{entry.event}' with {entry.payload}"
-    decision = read_certificate(entry.round or 0, str(entry.item), entry.data())
+    decision = read_certificate(entry.round or 0, str(entry.item), entry.data)
     return (
         f"'{decision.status}' with choice {decision.choice}, statistic {decision.statistic!r}"
         f" and threshold {decision.threshold!r}"

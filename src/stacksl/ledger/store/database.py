@@ -7,21 +7,19 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.atomic import sync_folder
-from stacksl.ledger.events import Entry
+from stacksl.ledger.events import COLUMNS, Entry, Link, values_of
 from stacksl.ledger.purchases import Head
-from stacksl.ledger.store.chain import Link
 from stacksl.ledger.store.schema import EVENTS, FORMAT, FORMAT_TABLE, KINDS, Table
 
 _PAGE: Final = 4096
 _READERS: Final = 500  # milliseconds to wait for readers before the log is truncated
-_ENTRY: Final = tuple(Entry.__dataclass_fields__)
-_LINK: Final = ("seq", *_ENTRY, "previous", "hash")
+_AT_ONCE: Final = 500  # values in one statement
+_LINK: Final = ("seq", *COLUMNS, "previous", "hash")
 
 
 class Store:
@@ -113,6 +111,17 @@ class Store:
         with self.sentences():
             return _typed(table, columns, self.connection.execute(query, values))
 
+    def chosen(
+        self, table: Table, columns: Sequence[str], column: str, values: Iterable[Any]
+    ) -> list[Any]:
+        """The rows with one of the `values` in a `column`, as `select` gives them."""
+        wanted, found = sorted(values), []
+        for start in range(0, len(wanted), _AT_ONCE):
+            some = wanted[start : start + _AT_ONCE]
+            places = ", ".join("?" for _ in some)
+            found += self.select(table, columns, f"WHERE {column} IN ({places})", *some)
+        return found
+
     def insert(self, table: Table, rows: Iterable[Mapping[str, object]]) -> None:
         """Insert rows, each with a value for every column by its name, in the open transaction."""
         names = ", ".join(f":{name}" for name in table.columns)
@@ -126,26 +135,21 @@ class Store:
 
     def append(self, links: Sequence[Link]) -> None:
         """Append links to the chain, in the open transaction."""
-        self.insert(EVENTS, [_values(link) for link in links])
+        rows = [(k.seq, *values_of(k.entry), k.previous, k.hash) for k in links]
+        self.insert_many(EVENTS, rows)
 
     def tail(self) -> Head | None:
         """The last row's place and hash, or None for an empty chain."""
         last = self.select(EVENTS, ("seq", "hash"), "ORDER BY seq DESC LIMIT 1")
         return next((Head(*row) for row in last), None)
 
-    def links(
-        self, after: float = 0, *, upto: int | None = None, only: Sequence[str] = ()
-    ) -> Iterator[Link]:
-        """The chain from row `after` + 1 (to row `upto`), read a page at a time.
-
-        Rows of none of the events `only` are left out, where any is named.
-        """
-        return chain.from_iterable(self.pages(after, upto=upto, only=only))
-
     def pages(
         self, after: float = 0, *, upto: int | None = None, only: Sequence[str] = ()
     ) -> Iterator[list[Link]]:
-        """Yield the same, some thousands of rows at a time."""
+        """The chain from row `after` + 1 (to row `upto`), some thousands of rows at a time.
+
+        Rows of none of the events `only` are left out, where any is named.
+        """
         where, values = "WHERE seq > ?", list[object]()
         if upto is not None:
             where, values = f"{where} AND seq <= ?", [*values, upto]
@@ -162,15 +166,15 @@ class Store:
                 return
             after = page[-1][0]
 
-    def certificate(self, round: int) -> Entry | None:
-        """The `round` row of a round, if it is on disk."""
-        found = self.select(EVENTS, _ENTRY, "WHERE event = 'round' AND round = ?", round)
-        return next((Entry(*row) for row in found), None)
+    def certificates(self, rounds: Iterable[int]) -> list[Entry]:
+        """The `round` rows of rounds, as far as they are on disk, in any order."""
+        found = self.chosen(EVENTS, COLUMNS, "event = 'round' AND round", rounds)
+        return [Entry(*row) for row in found]
 
     def changed_settings(self) -> Entry | None:
         """The newest `settings` row."""
         newest = "WHERE event = 'settings' ORDER BY seq DESC LIMIT 1"
-        return next((Entry(*row) for row in self.select(EVENTS, _ENTRY, newest)), None)
+        return next((Entry(*row) for row in self.select(EVENTS, COLUMNS, newest)), None)
 
     def wipe(self) -> None:
         """Remove the bytes of erased rows from the file and those that SQLite keeps beside it.
@@ -341,11 +345,6 @@ def _make_private(path: Path) -> None:
     with suppress(OSError):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.close(handle)
-
-
-def _values(link: Link) -> dict[str, object]:
-    values: dict[str, object] = {name: getattr(link.entry, name) for name in _ENTRY}
-    return values | {"seq": link.seq, "previous": link.previous, "hash": link.hash}
 
 
 _SENTENCES: Final = (
