@@ -8,9 +8,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stacksl.labelers.sheets.cells import guarded, sign, visible
-from stacksl.labelers.sheets.meaning import Meaning, Misread, _loose, understood
-from stacksl.labelers.sheets.writing import listed
+from stacksl.labelers.sheets.cells import (
+    Meaning,
+    Misread,
+    _loose,
+    guarded,
+    listed,
+    sign,
+    understood,
+    visible,
+)
 
 YES_NO = ("yes, at once", "No", "later")
 

@@ -1,21 +1,37 @@
-"""A text as a cell that a spreadsheet shows and neither runs nor rewrites, and back; its sign.
+"""A question as cells of a sheet, and the cell of an answer back.
 
-A cell that begins with `=`, `+`, `-`, `@`, a tab or a carriage return may be run as a formula; one
-that reads as a number, a date or a truth value is rewritten. Such a cell gets an apostrophe
-before it. A program that expects another separator than the file's splits cells at it and at line
-breaks, quoted or not: there a no-break space is put before the sign. `plain` removes both.
+A spreadsheet shows our cells and neither runs nor rewrites them. One that begins with `=`, `+`,
+`-`, `@`, a tab or a carriage return may be run as a formula; one that reads as a number, a date or
+a truth value is rewritten. Such a cell gets an apostrophe before it. A program that expects another
+separator than the file's splits cells at it and at line breaks, quoted or not: there a no-break
+space is put before the sign. `plain` removes both.
+
+An answer is a letter, a number, the text of an option, or a word. The text of exactly one option
+takes precedence. Any other answer must have one meaning: one that could mean two things is a
+`Misread`, never a guess.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from stacksl.labelers.sheets.rows import Asked
+from stacksl.ledger.purchases import Said
+
+if TYPE_CHECKING:
+    from stacksl.data import Classes
 
 LETTERED = 26  # options that have letters; with more of them, all have numbers
 
-_LETTER = re.compile(r"[a-z]", re.IGNORECASE | re.ASCII)
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)*")
+_BARE_LETTER = re.compile(r"[a-z]", re.IGNORECASE | re.ASCII)
+_BARE_NUMBER = re.compile(r"[+-]?[0-9]+(?:[.,][0-9]+)*")
 LIMIT = 32_767  # UTF-16 units that a cell of Excel holds
 _BREAKS = 253  # line breaks that it holds
 _ROOM = 200  # UTF-16 units kept free for the words that say where the text goes on
@@ -23,7 +39,7 @@ _SHORT = 40  # characters; nothing longer reads as a value
 
 _MONTH = r"(?:jan|feb|f[eé]v|m[aä]r|apr|avr|ma[iy]|jun|jui|jul|aug|ao[uû]|sep|o[ck]t|nov|d[eé][cz])"
 _RUNS = re.compile(r"[\s\ufeff\"]*[=+\-@＝＋－＠]|[\t\r]")
-_VALUE = re.compile(
+_REWRITTEN = re.compile(
     r"\s*(?:[\d.,:/%\s-]*\d[\d.,:/%\s-]*(?:e[+-]?\d+|[ap]m)?"  # 007, 1e5, 3-4, 12:30 pm, 50 %
     rf"|\d+[\s./-]*{_MONTH}[a-zéû]*[\s./-]*\d*|{_MONTH}[a-zéû]*[\s./-]*\d+"  # 4 March, Mar-04
     r"|true|false|wahr|falsch|vrai|faux)\s*$",
@@ -37,6 +53,28 @@ _INNER_BACK = re.compile(_SPLITS + "\u00a0" + _SIGN)
 _PICTURES: dict[int, str] = {code: chr(0x2400 + code) for code in range(32)}
 _PICTURES |= {0x7F: "\u2421"} | dict.fromkeys(range(0x80, 0xA0), "\ufffd")
 _PICTURES |= {ord("\t"): "\t", ord("\n"): "\n"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+
+_NONE = re.compile(r"\[?none(?: of (?:these|them|the above))?\]?(?:\s*[:：](.*))?", re.I | re.S)
+_AMBIGUOUS = re.compile(r"\[?(?:ambiguous|\?+)\]?", re.I)
+_BROKEN = re.compile(r"\[?broken(?: item)?\]?", re.I)
+_LETTER = re.compile(r"[(\[]?([a-z])[)\].:]?", re.I | re.A)
+_NUMBER = re.compile(r"[(\[#]?([0-9]{1,6})(?:[.,]0{1,2})?[)\].:]?")  # 2, 2), #2, and 2.0 or 2,0
+_LINE = re.compile(r"[(\[]?([a-z]|[0-9]{1,6})(?:[)\]]\s*|[.:]\s+)(\S.*)", re.I | re.A | re.S)
+_BARE = re.compile(r"[0-9]+(?:[.,]0{0,2})?:?")  # without a bracket
+_VALUE = re.compile(r"([+-]?)([0-9]+)(?:[.,]([0-9]+))?")
+_DATE = re.compile(
+    r"[0-9]{1,4}[./-]\s?(?:[0-9]{1,2}|[^\W\d]{3,9})(?:[./-]\s?[0-9]{0,4})?|[^\W\d]{3,9}[./-][0-9]{2,4}"
+)
+_ERROR = re.compile(r"#[A-Z0-9/_]+[!?]?|Err:[0-9]+")
+_POWER = re.compile(r"[0-9]+(?:[.,][0-9]+)?e[+-]?[0-9]+", re.I)
+
+_CORRECTED = {"©": "C", "®": "R", "€": "E"}  # what programs make of (c), (r) and (e)
+_UNSEEN = "\u200b\u200e\u200f\u2060\ufeff"  # found in copied text
+_EDGES = re.compile(rf"^[\s{_UNSEEN}]+|[\s{_UNSEEN}]+$")
+_NOTHING = dict.fromkeys(map(ord, _UNSEEN), "")
+
+
+# Texts and cells -------------------------------------------------------------------------------
 
 
 def visible(text: str) -> str:
@@ -76,7 +114,7 @@ def plain(cell: str) -> str:
 
 def _needs_guard(cell: str) -> bool:
     bare = cell.lstrip("'")  # one that looks guarded gets a second guard, or `plain` would err
-    return bool(_RUNS.match(bare)) or (len(bare) <= _SHORT and bool(_VALUE.match(bare)))
+    return bool(_RUNS.match(bare)) or (len(bare) <= _SHORT and bool(_REWRITTEN.match(bare)))
 
 
 def is_too_long(cell: str) -> bool:
@@ -106,15 +144,296 @@ def sign(position: int, options: tuple[str, ...]) -> str:
 def has_letters(options: tuple[str, ...]) -> bool:
     """Whether the options have letters before them: not if they are letters, or too many."""
     texts = (spaced(text) for text in options)
-    return len(options) <= LETTERED and not all(_LETTER.fullmatch(text) for text in texts)
+    return len(options) <= LETTERED and not all(_BARE_LETTER.fullmatch(text) for text in texts)
 
 
 @lru_cache(maxsize=64)
 def bare_numbers(options: tuple[str, ...]) -> bool:
     """Whether a number without a bracket may mean a position: not where all texts are numbers."""
-    return not all(_NUMBER.fullmatch(spaced(text)) for text in options)
+    return not all(_BARE_NUMBER.fullmatch(spaced(text)) for text in options)
 
 
 def spaced(text: str) -> str:
     """The text as answers are compared with it: composed, and with single spaces."""
     return " ".join(unicodedata.normalize("NFC", visible(text)).split())
+
+
+# Questions -------------------------------------------------------------------------------------
+
+
+def question_cells(
+    row: Asked, where: str | None, *, guard: bool
+) -> tuple[tuple[str, str, str], str | None]:
+    """The cells `key`, `prompt` and `options`, and the whole text where a cell is too short for it.
+
+    Args:
+        row: the question.
+        where: what lists the options of rows that have many; None for nothing.
+        guard: whether a spreadsheet could run or rewrite the cells, as those of CSV.
+    """
+    if where is not None and len(row.options) > LETTERED:
+        options = pointed(row.options, where)
+    else:
+        options = listed(row.options)
+    prompt = visible(row.prompt)
+    cell, shown = (guarded(prompt), guarded(options)) if guard else (prompt, options)
+    whole = None
+    if is_too_long(cell) or is_too_long(shown):
+        whole = f"{prompt}\n\n{options}\n"
+        words = f"[... all of it is in the file {row.key}.txt beside this sheet]"
+        cell, shown = (shortened(c, words) if is_too_long(c) else c for c in (cell, shown))
+    return (row.key, cell, shown), whole
+
+
+def class_cells(classes: Classes, *, guard: bool) -> list[tuple[str, str, str]]:
+    """The classes as a table with a header: `number, name, description`; `guard` as above."""
+    pairs = zip(classes.names, classes.descriptions, strict=True)
+    rows = [(str(number), name, said or "") for number, (name, said) in enumerate(pairs, 1)]
+    if guard:
+        rows = [(n, guarded(visible(name)), guarded(visible(said))) for n, name, said in rows]
+    return [("number", "name", "description"), *rows]
+
+
+@lru_cache(maxsize=64)
+def listed(options: tuple[str, ...]) -> str:
+    """All options, a line each: `A) text`; lines of one option after its first are set in."""
+    lines = [
+        f"{sign(n, options)}) " + visible(text).replace("\n", "\n   ")
+        for n, text in enumerate(options)
+    ]
+    return "\n".join([*lines, *_warning(options)])
+
+
+@lru_cache(maxsize=64)
+def pointed(options: tuple[str, ...], where: str) -> str:
+    """Where the options are listed, in place of a list that is too long for a cell."""
+    ways = f"number (1 to {len(options)}) or name" if bare_numbers(options) else "name"
+    return "\n".join([f"{ways} of one of the classes in the {where}", *_warning(options)])
+
+
+def _warning(options: tuple[str, ...]) -> list[str]:
+    """A line for options whose text is the letter or number of another, or a word like `none`."""
+    if not is_taken(options):
+        return []
+    return [
+        "(the text of some option is a letter, a number or a word such as none: that text alone "
+        f"means that option; write {sign(0, options)}) for the first option, [none] for none)"
+    ]
+
+
+# Answers ---------------------------------------------------------------------------------------
+
+
+class Misread(ValueError):
+    """Why an answer was not understood; its message is the sentence for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """An answer: a label at a 0-based `position`, or a word with the right `text` if given."""
+
+    said: Said
+    position: int | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """The positions of a row's options by exact text, by text in any case, and by value."""
+
+    exact: Mapping[str, list[int]]
+    loose: Mapping[str, list[int]]
+    values: Mapping[Decimal, list[int]]
+
+
+def understood(cell: str, options: tuple[str, ...], first: int | None = None) -> Meaning:
+    """What the cell `answer` says about options that were shown in this order.
+
+    Args:
+        cell: as it came back.
+        options: as they are now.
+        first: how many of them its first file had, where more were added since. What it meant
+            then and what it would mean now must be one thing, if it means something in both.
+
+    Raises:
+        Misread: it is none of what is understood, or could be two things.
+    """
+    if first is None or first == len(options):
+        return _meaning(cell, options)
+    meanings: dict[Meaning, None] = {}
+    why = ""
+    for shown in (options[:first], options):
+        try:
+            meanings[_meaning(cell, shown)] = None
+        except Misread as fault:
+            why = str(fault)
+    if len(meanings) > 1:
+        why = "the answer means another option since options were added: write the option's text"
+    if len(meanings) != 1:
+        raise Misread(why)
+    return next(iter(meanings))
+
+
+def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
+    cell = visible(cell).strip()
+    bare = _EDGES.sub("", plain(cell))
+    texts = _texts(options)
+    for form in dict.fromkeys((cell, plain(cell))):
+        exact = texts.exact.get(spaced(form), [])
+        if exact:
+            return Meaning("label", _single(exact, options))
+    meanings = list(dict.fromkeys(_readings(bare, options)))
+    if not meanings:
+        raise Misread(_why_none(bare, options))
+    if len(meanings) > 1:
+        raise Misread(
+            f"the answer {quoted(cell)} could mean {' or '.join(_said(m) for m in meanings)}: "
+            f"write {sign(0, options)}) for the first option, or [none], [ambiguous], [broken]"
+        )
+    _check_right_text(meanings[0], texts)
+    return meanings[0]
+
+
+def is_taken(options: tuple[str, ...]) -> bool:
+    """Whether the text of an option reads as the letter or number of another, or as a word."""
+    return any(
+        meaning != Meaning("label", n)
+        for n, text in enumerate(options)
+        for meaning in (*_words(spaced(text)), *_signs(spaced(text), options))
+    )
+
+
+def quoted(cell: str) -> str:
+    """The cell for a message: itself if it is a letter or a number, else its length alone."""
+    return f"'{cell}'" if len(cell) <= 3 else f"({len(cell)} characters)"
+
+
+def _readings(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
+    """All that a cell may mean which is not an option's exact text."""
+    if cell.startswith("["):
+        words = list(_words(cell))
+        if words:
+            yield from words
+            return
+    yield from _words(cell)
+    yield from _signs(cell, options)
+    yield from _whole_lines(cell, options)
+    texts = _texts(options)
+    value = _value(cell)
+    found = [
+        *texts.loose.get(_loose(cell), []),
+        *([] if value is None else texts.values.get(value, [])),
+    ]
+    yield from (Meaning("label", position) for position in found)
+
+
+def _words(cell: str) -> Iterator[Meaning]:
+    if none := _NONE.fullmatch(cell):
+        yield Meaning("none", text=_EDGES.sub("", plain((none[1] or "").strip())) or None)
+    elif _AMBIGUOUS.fullmatch(cell):
+        yield Meaning("ambiguous")
+    elif _BROKEN.fullmatch(cell):
+        yield Meaning("broken")
+
+
+def _signs(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
+    """The option of a letter or of a number from 1, as the row's options have them."""
+    wide = _CORRECTED.get(cell) or unicodedata.normalize("NFKC", cell)
+    found = _LETTER.fullmatch(wide)
+    if found is None and (bare_numbers(options) or not _BARE.fullmatch(wide)):
+        found = _NUMBER.fullmatch(wide)
+    position = None if found is None else _position(found[1], options)
+    if position is not None:
+        yield Meaning("label", position)
+
+
+def _position(mark: str, options: tuple[str, ...]) -> int | None:
+    if mark.isdigit():
+        position = int(mark) - 1
+    else:
+        position = ord(mark.upper()) - ord("A") if has_letters(options) else -1
+    return position if 0 <= position < len(options) else None
+
+
+def _whole_lines(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
+    """The option of a line copied whole: `B) its text`."""
+    found = _LINE.fullmatch(cell)
+    position = None if found is None else _position(found[1], options)
+    if found is None or position is None:
+        return
+    if _loose(plain(found[2])) == _loose(options[position]):
+        yield Meaning("label", position)
+
+
+@lru_cache(maxsize=64)
+def _texts(options: tuple[str, ...]) -> _Texts:
+    exact, loose, values = defaultdict(list), defaultdict(list), defaultdict(list)
+    for position, text in enumerate(options):
+        exact[spaced(text)].append(position)
+        loose[_loose(text)].append(position)
+        if (value := _value(text)) is not None:
+            values[value].append(position)
+    return _Texts(dict(exact), dict(loose), dict(values))
+
+
+def _loose(text: str) -> str:
+    return unicodedata.normalize("NFC", spaced(text.translate(_NOTHING)).casefold())
+
+
+def _value(text: str) -> Decimal | None:
+    """The number that a text writes; None where its separator may be one of thousands."""
+    found = _VALUE.fullmatch(text.strip())
+    if found is None or (found[3] and len(found[3]) == 3 and found[2].strip("0")):
+        return None
+    return Decimal(f"{found[1]}{found[2]}.{found[3] or 0}")
+
+
+def _single(positions: list[int], options: tuple[str, ...]) -> int:
+    if len(positions) > 1:
+        raise Misread(
+            f"{len(positions)} options have this text: answer with the letter or the number, "
+            f"{sign(positions[0], options)}) or {sign(positions[1], options)})"
+        )
+    return positions[0]
+
+
+def _check_right_text(meaning: Meaning, texts: _Texts) -> None:
+    if meaning.text is not None and (found := texts.loose.get(_loose(meaning.text))):
+        raise Misread(
+            f"none of these was answered with the text of option {found[0] + 1} as the right one: "
+            f"answer {found[0] + 1}, or none alone"
+        )
+
+
+def _said(meaning: Meaning) -> str:
+    if meaning.position is not None:
+        return f"option {meaning.position + 1}"
+    return "none of these" if meaning.said == "none" else f"the word {meaning.said}"
+
+
+def _why_none(cell: str, options: tuple[str, ...]) -> str:
+    count = len(options)
+    marks = f"letter A to {sign(count - 1, options)}" if has_letters(options) else "number"
+    wide = unicodedata.normalize("NFKC", cell)
+    if _ERROR.fullmatch(wide):
+        return f"the answer is an error value of the spreadsheet: write the option's {marks}"
+    if wide.startswith("=") and len(wide) > 1:
+        return f"the answer is a formula: write the option's {marks} as text"
+    if _POWER.fullmatch(wide) or _DATE.fullmatch(wide):
+        return (
+            f"the answer {quoted(cell)} reads like a date or a number that a spreadsheet made of "
+            f"what was typed: write the option's {marks}"
+        )
+    if _LINE.fullmatch(wide):
+        return (
+            f"the answer {quoted(cell)} has words after a letter or number that are not that "
+            "option's text: write the letter or number alone, and remarks in the column note"
+        )
+    if _NUMBER.fullmatch(wide) and not bare_numbers(options):
+        return f"the answer {quoted(cell)} is none of the options, which are numbers: write {marks}"
+    if _NUMBER.fullmatch(wide):
+        return f"the answer {quoted(cell)} is no option's number: they go from 1 to {count}"
+    return (
+        f"the answer {quoted(cell)} is not understood: write a {marks}, the text of an option, "
+        "none, ambiguous or broken"
+    )

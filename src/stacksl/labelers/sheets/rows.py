@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+
+from stacksl.ledger.purchases import Said
 
 COLUMNS = ("key", "prompt", "options", "answer", "note")
-
-Said = Literal["label", "none", "ambiguous", "broken"]
 
 
 @dataclass(frozen=True, slots=True)

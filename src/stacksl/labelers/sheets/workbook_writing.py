@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from stacksl.labelers.sheets.cells import has_letters, sign, visible
-from stacksl.labelers.sheets.meaning import is_taken
+from stacksl.labelers.sheets.cells import has_letters, is_taken, sign, visible
 from stacksl.labelers.sheets.rows import COLUMNS
 
 if TYPE_CHECKING:

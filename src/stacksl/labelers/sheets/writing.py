@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.files.atomic import replace_file
-from stacksl.labelers.sheets.cells import (
-    LETTERED,
-    bare_numbers,
-    guarded,
-    is_too_long,
-    shortened,
-    sign,
-    visible,
-)
-from stacksl.labelers.sheets.meaning import is_taken
+from stacksl.labelers.sheets.cells import LETTERED, class_cells, question_cells
 from stacksl.labelers.sheets.rows import COLUMNS, Asked
 from stacksl.labelers.sheets.workbook_writing import CLASSES, workbook
 
@@ -99,7 +89,7 @@ def write_sheet(
     texts: dict[Path, str] = {}
     lines = []
     for row in rows:
-        cells, whole = _cells(row, where, str if book else guarded)
+        cells, whole = question_cells(row, where, guard=not book)
         lines.append(cells)
         if whole is not None:
             texts[path.parent / f"{row.key}.txt"] = whole
@@ -109,73 +99,20 @@ def write_sheet(
         shown = [(*cells, row.options) for cells, row in zip(lines, rows, strict=True)]
         many = any(len(row.options) > LETTERED for row in rows)
         needed = classes is not None and (many or any(classes.descriptions))
-        write_file(path, workbook(shown, _numbered(classes if needed else None), howto), mode)
+        table = class_cells(classes, guard=False) if classes is not None and needed else []
+        write_file(path, workbook(shown, table, howto), mode)
         return (path, *texts)
     if classes is not None and len(classes.names) > LETTERED:
-        table = [(n, guarded(visible(a)), guarded(visible(b))) for n, a, b in _numbered(classes)]
-        write_file(path.parent / listed_in, _MARK + _table(table), mode)
+        listed = _table(class_cells(classes, guard=True))
+        write_file(path.parent / listed_in, _MARK + listed, mode)
     write_file(path, _MARK + _table([COLUMNS, *((*cells, "", "") for cells in lines)]), mode)
     return (path, *texts)
-
-
-def _numbered(classes: Classes | None) -> list[tuple[str, str, str]]:
-    """The classes as a table: `number, name, description`."""
-    if classes is None:
-        return []
-    pairs = zip(classes.names, classes.descriptions, strict=True)
-    rows = [(str(number), name, said or "") for number, (name, said) in enumerate(pairs, 1)]
-    return [("number", "name", "description"), *rows]
-
-
-def _cells(
-    row: Asked, where: str | None, safe: Callable[[str], str]
-) -> tuple[tuple[str, str, str], str | None]:
-    """The row's cells, and the whole text where a cell is too short for it."""
-    if where is not None and len(row.options) > LETTERED:
-        options = pointed(row.options, where)
-    else:
-        options = listed(row.options)
-    prompt = visible(row.prompt)
-    cell, shown = safe(prompt), safe(options)
-    whole = None
-    if is_too_long(cell) or is_too_long(shown):
-        whole = f"{prompt}\n\n{options}\n"
-        words = f"[... all of it is in the file {row.key}.txt beside this sheet]"
-        cell, shown = (shortened(c, words) if is_too_long(c) else c for c in (cell, shown))
-    return (row.key, cell, shown), whole
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator="\r\n").writerows(rows)
     return stream.getvalue()
-
-
-@lru_cache(maxsize=64)
-def listed(options: tuple[str, ...]) -> str:
-    """All options, a line each: `A) text`; lines of one option after its first are set in."""
-    lines = [
-        f"{sign(n, options)}) " + visible(text).replace("\n", "\n   ")
-        for n, text in enumerate(options)
-    ]
-    return "\n".join([*lines, *_warning(options)])
-
-
-@lru_cache(maxsize=64)
-def pointed(options: tuple[str, ...], where: str) -> str:
-    """Where the options are listed, in place of a list that is too long for a cell."""
-    ways = f"number (1 to {len(options)}) or name" if bare_numbers(options) else "name"
-    return "\n".join([f"{ways} of one of the classes in the {where}", *_warning(options)])
-
-
-def _warning(options: tuple[str, ...]) -> list[str]:
-    """A line for options whose text is the letter or number of another, or a word like `none`."""
-    if not is_taken(options):
-        return []
-    return [
-        "(the text of some option is a letter, a number or a word such as none: that text alone "
-        f"means that option; write {sign(0, options)}) for the first option, [none] for none)"
-    ]
 
 
 def write_howto(folder: Path, *, mode: int = 0o600) -> Path:
