@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LedgerCorrupt
-from stacksl.ledger.events import EVENTS, PURPOSES, STANDINGS, Entry, genesis
+from stacksl.ledger.events import EVENTS, PURPOSES, Entry, genesis
 from stacksl.ledger.purchases import Said, Word
 
 Key = tuple[str, int]
 """A purchase: the item's surrogate and the slot."""
 
-_KNOWN: Final = (None, *PURPOSES)
+_OF_PURCHASES: Final = {
+    "reserved": ("released",),
+    "released": ("open",),
+    "answered": ("open", "released"),
+    "late": ("released", "answered"),
+    "corrected": ("answered",),
+    "learnt": ("answered",),
+}
+"""The events of a purchase, each with the stages that it may follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +171,153 @@ class Accounts:
 
     def apply(self, entry: Entry) -> None:
         """Count one more row; see `count`."""
-        expect_known(entry.event, entry.purpose)
-        if entry.event in _PLAIN:
-            _PLAIN[entry.event](self, entry)
-        elif entry.event in _EFFECTS:
+        if entry.event not in EVENTS:
+            raise LedgerCorrupt(
+                f"the ledger of a run has the events {', '.join(EVENTS)}; got '{entry.event}'"
+            )
+        if entry.purpose not in (None, *PURPOSES):
+            raise LedgerCorrupt(
+                f"the ledger of a run has the purposes {', '.join(PURPOSES)}; got another"
+            )
+        if entry.event in _OF_PURCHASES:
             if entry.item is None or entry.slot is None or entry.token is None:
                 raise impossible(entry, "it names no purchase")
-            _EFFECTS[entry.event](self, (entry.item, entry.slot), entry)
+            self._apply_to((entry.item, entry.slot), entry)
+            return
+        match entry.event:
+            case "round":
+                self.last_round = max(self.last_round, entry.round or 0)
+                if entry.item is not None:
+                    self.seen.add(entry.item)
+            case "refreshed":
+                if entry.number != self.epoch + 1:
+                    raise impossible(entry, "its epoch does not follow the last one")
+                self.epoch = entry.number
+            case "budget":
+                self._apply_budget(entry)
+            case "class_added":
+                size = whole_of(entry, "size")
+                if entry.number != self.classes_added + 1 or size <= (self.classes or 0):
+                    raise impossible(entry, "it does not follow the class that was added last")
+                self.classes, self.classes_added = size, entry.number
+            case "set_aside" | "kept":
+                if entry.labeler is None:
+                    raise impossible(entry, "it names nobody")
+                self.standing[entry.labeler] = entry.event
+            case "shown":
+                for key, state in self.purchases.items():
+                    if state.purpose == "audit" and state.stage == "answered" and not state.shown:
+                        measured = None if self.is_aside(state) else state.word
+                        self.purchases[key] = replace(state, shown=True, measured=measured)
+            case "relabelled":
+                index = entry.data.get("index")
+                if entry.item not in self.taught or index != self.label_of(entry.item):
+                    raise impossible(entry, "the answers to its item do not give that label")
+                self.taught[entry.item] = index
+
+    def _apply_budget(self, entry: Entry) -> None:
+        labels, money = whole_of(entry, "budget"), entry.data.get("money")
+        if money is not None and not isinstance(money, int):
+            raise impossible(entry, f"its money is {money!r}, not a whole number")
+        if labels < self.spent or (money is not None and money < self.spent_money):
+            raise impossible(entry, "it is below what is spent")
+        price = whole_of(entry, "price", self.price)
+        if price < 0:
+            raise impossible(entry, f"its price is {price}, not 0 micro-units or more")
+        self.budget, self.money, self.price = labels, money, price
+
+    def _apply_to(self, key: Key, entry: Entry) -> None:
+        """Count a row of a purchase."""
+        before = self.purchases.get(key)
+        if entry.event == "reserved":
+            self._apply_lease(key, before, entry)
+            return
+        stages = _OF_PURCHASES[entry.event]
+        if before is None or before.stage not in stages:
+            was = "was never made" if before is None else f"is {before.stage}"
+            raise impossible(entry, f"its purchase {was}")
+        if entry.purpose is not None and entry.purpose != before.purpose:
+            raise impossible(entry, f"its purchase is for '{before.purpose}'")
+        match entry.event:
+            case "released":
+                self._close(key, before)
+                now = replace(before, stage="released")
+            case "answered":
+                now = self._answered(key, before, entry)
+            case "late":
+                words = before.words | {word_of(entry)}
+                now = replace(before, words=words, late=before.late + 1)
+            case "corrected":
+                if entry.number != before.corrections + 1:
+                    raise impossible(entry, "its number does not follow the last one")
+                word = word_of(entry)
+                named = entry.data.get("named") and before.measured is not None
+                now = replace(
+                    before,
+                    word=word[1],
+                    words=before.words | {word},
+                    measured=word[1] if named else before.measured,
+                    corrections=entry.number,
+                )
+            case _:  # learnt
+                if before.learnt_at is not None or key[0] in self.taught:
+                    raise impossible(entry, "it was learnt before")
+                if not self.teaches(before):
+                    raise impossible(entry, "its answer cannot be learnt")
+                now = replace(before, learnt_at=entry.time)
+                self.taught[key[0]] = before.index
+                self.learnt += 1
+        self.purchases[key] = now
+
+    def _apply_lease(self, key: Key, before: State | None, entry: Entry) -> None:
+        if before is not None and before.stage != "released":
+            raise impossible(entry, f"its purchase is {before.stage}")
+        if entry.token != (before.token if before else 0) + 1:
+            raise impossible(entry, "its token does not follow the last one")
+        price = price_of(entry)
+        self._expect_payable(entry, price)
+        lease = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
+        if before is not None:
+            lease = replace(lease, words=before.words, late=before.late)
+        self.purchases[key] = lease
+        self.open[key] = None
+        self.doubled += before is None and key[1] == 1
+        self._promise(lease, 1)
+
+    def _answered(self, key: Key, before: State, entry: Entry) -> State:
+        """Pay for an answer; the purchase after it."""
+        paid, word = price_of(entry), word_of(entry)
+        if paid > before.price:
+            raise impossible(entry, "it cost more than was reserved")
+        if before.stage == "open":
+            self._close(key, before)
+        else:
+            self._expect_payable(entry, paid)
+        if before.purpose != "owned":
+            self.answered += 1
+            self.paid += paid
+            self.asked += before.purpose == "train"
+        now = replace(before, stage="answered", price=paid, words=before.words | {word})
+        return replace(now, word=word[1], labeler=entry.labeler)
+
+    def _expect_payable(self, entry: Entry, price: int) -> None:
+        """An owned label costs nothing; any other must fit."""
+        if entry.purpose == "owned":
+            if price:
+                raise impossible(entry, "an owned label costs nothing")
+        elif not self.affords(price):
+            raise impossible(entry, "the budget is spent")
+
+    def _close(self, key: Key, state: State) -> None:
+        """End the open lease of a purchase."""
+        del self.open[key]
+        self._promise(state, -1)
+
+    def _promise(self, state: State, sign: int) -> None:
+        if state.purpose != "owned":
+            self.reserved += sign
+            self.promised += sign * state.price
+            self.asked += sign * (state.purpose == "train")
 
     # What refits learn ------------------------------------------------------------------------
 
@@ -199,185 +347,6 @@ class Accounts:
     def is_aside(self, state: State) -> bool:
         """Whether an answer is of a labeler who is set aside."""
         return state.stage == "answered" and self.standing.get(state.labeler or "") == "set_aside"
-
-    # Rows of no purchase -----------------------------------------------------------------------
-
-    def _certified(self, entry: Entry) -> None:
-        self.last_round = max(self.last_round, entry.round or 0)
-        if entry.item is not None:
-            self.seen.add(entry.item)
-
-    def _refreshed(self, entry: Entry) -> None:
-        if entry.number != self.epoch + 1:
-            raise impossible(entry, "its epoch does not follow the last one")
-        self.epoch = entry.number
-
-    def _budgeted(self, entry: Entry) -> None:
-        labels, money = whole_of(entry, "budget"), entry.data.get("money")
-        if money is not None and not isinstance(money, int):
-            raise impossible(entry, f"its money is {money!r}, not a whole number")
-        if labels < self.spent or (money is not None and money < self.spent_money):
-            raise impossible(entry, "it is below what is spent")
-        price = whole_of(entry, "price", self.price)
-        if price < 0:
-            raise impossible(entry, f"its price is {price}, not 0 micro-units or more")
-        self.budget, self.money, self.price = labels, money, price
-
-    def _class_added(self, entry: Entry) -> None:
-        size = whole_of(entry, "size")
-        if entry.number != self.classes_added + 1 or size <= (self.classes or 0):
-            raise impossible(entry, "it does not follow the class that was added last")
-        self.classes, self.classes_added = size, entry.number
-
-    def _stands(self, entry: Entry) -> None:
-        if entry.labeler is None:
-            raise impossible(entry, "it names nobody")
-        self.standing[entry.labeler] = entry.event
-
-    def _shown(self, entry: Entry) -> None:
-        for key, state in self.purchases.items():
-            if state.purpose == "audit" and state.stage == "answered" and not state.shown:
-                measured = None if self.is_aside(state) else state.word
-                self.purchases[key] = replace(state, shown=True, measured=measured)
-
-    def _relabelled(self, entry: Entry) -> None:
-        index = entry.data.get("index")
-        if entry.item not in self.taught or index != self.label_of(entry.item):
-            raise impossible(entry, "the answers to its item do not give that label")
-        self.taught[entry.item] = index
-
-    # Rows of a purchase ------------------------------------------------------------------------
-
-    def _reserved(self, key: Key, entry: Entry) -> None:
-        before = self.purchases.get(key)
-        if before is not None and before.stage != "released":
-            raise impossible(entry, f"its purchase is {before.stage}")
-        if entry.token != (before.token if before else 0) + 1:
-            raise impossible(entry, "its token does not follow the last one")
-        price = price_of(entry)
-        self._expect_payable(entry, price)
-        fresh = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
-        if before is not None:
-            fresh = replace(fresh, words=before.words, late=before.late)
-        self.purchases[key] = fresh
-        self.open[key] = None
-        self.doubled += before is None and key[1] == 1
-        self._promise(fresh, 1)
-
-    def _released(self, key: Key, entry: Entry) -> None:
-        before = self._at(key, entry, "open")
-        self._close(key, before)
-        self.purchases[key] = replace(before, stage="released")
-
-    def _answered(self, key: Key, entry: Entry) -> None:
-        before = self._at(key, entry, "open", "released")
-        paid, word = price_of(entry), word_of(entry)
-        if paid > before.price:
-            raise impossible(entry, "it cost more than was reserved")
-        if before.stage == "open":
-            self._close(key, before)
-        else:
-            self._expect_payable(entry, paid)
-        words = before.words | {word}
-        answered = replace(before, stage="answered", price=paid, words=words, word=word[1])
-        self.purchases[key] = replace(answered, labeler=entry.labeler)
-        self._pay(answered)
-
-    def _late(self, key: Key, entry: Entry) -> None:
-        before = self._at(key, entry, "released", "answered")
-        self.purchases[key] = replace(
-            before, words=before.words | {word_of(entry)}, late=before.late + 1
-        )
-
-    def _corrected(self, key: Key, entry: Entry) -> None:
-        before = self._at(key, entry, "answered")
-        if entry.number != before.corrections + 1:
-            raise impossible(entry, "its number does not follow the last one")
-        word = word_of(entry)
-        words = before.words | {word}
-        named = entry.data.get("named") and before.measured is not None
-        measured = word[1] if named else before.measured
-        revised = replace(before, word=word[1], words=words, measured=measured)
-        self.purchases[key] = replace(revised, corrections=entry.number)
-
-    def _learnt(self, key: Key, entry: Entry) -> None:
-        before = self._at(key, entry, "answered")
-        if before.learnt_at is not None or key[0] in self.taught:
-            raise impossible(entry, "it was learnt before")
-        if not self.teaches(before):
-            raise impossible(entry, "its answer cannot be learnt")
-        self.purchases[key] = replace(before, learnt_at=entry.time)
-        self.taught[key[0]] = before.index
-        self.learnt += 1
-
-    def _expect_payable(self, entry: Entry, price: int) -> None:
-        """An owned label costs nothing; any other must fit."""
-        if entry.purpose == "owned":
-            if price:
-                raise impossible(entry, "an owned label costs nothing")
-        elif not self.affords(price):
-            raise impossible(entry, "the budget is spent")
-
-    def _promise(self, state: State, sign: int) -> None:
-        if state.purpose != "owned":
-            self.reserved += sign
-            self.promised += sign * state.price
-            self.asked += sign * (state.purpose == "train")
-
-    def _pay(self, state: State) -> None:
-        if state.purpose != "owned":
-            self.answered += 1
-            self.paid += state.price
-            self.asked += state.purpose == "train"
-
-    def _at(self, key: Key, entry: Entry, *stages: str) -> State:
-        state = self.purchases.get(key)
-        if state is None or state.stage not in stages:
-            was = "was never made" if state is None else f"is {state.stage}"
-            raise impossible(entry, f"its purchase {was}")
-        if entry.purpose is not None and entry.purpose != state.purpose:
-            raise impossible(entry, f"its purchase is for '{state.purpose}'")
-        return state
-
-    def _close(self, key: Key, state: State) -> None:
-        del self.open[key]
-        self._promise(state, -1)
-
-
-_PLAIN: dict[str, Callable[[Accounts, Entry], None]] = {
-    "round": Accounts._certified,
-    "refreshed": Accounts._refreshed,
-    "budget": Accounts._budgeted,
-    "class_added": Accounts._class_added,
-    "relabelled": Accounts._relabelled,
-    "shown": Accounts._shown,
-    **dict.fromkeys(STANDINGS, Accounts._stands),
-}
-
-_EFFECTS: dict[str, Callable[[Accounts, Key, Any], None]] = {
-    "reserved": Accounts._reserved,
-    "released": Accounts._released,
-    "answered": Accounts._answered,
-    "late": Accounts._late,
-    "corrected": Accounts._corrected,
-    "learnt": Accounts._learnt,
-}
-
-
-def expect_known(event: str, purpose: str | None) -> None:
-    """Refuse events and purposes that are not the ledger's.
-
-    Raises:
-        LedgerCorrupt: no version writes such an event or purpose.
-    """
-    if event not in EVENTS:
-        raise LedgerCorrupt(
-            f"the ledger of a run has the events {', '.join(EVENTS)}; got '{event}'"
-        )
-    if purpose not in _KNOWN:
-        raise LedgerCorrupt(
-            f"the ledger of a run has the purposes {', '.join(PURPOSES)}; got another"
-        )
 
 
 def price_of(entry: Entry) -> int:

@@ -95,9 +95,14 @@ class Ledger(Journal):
                 f"expected the status wanted or skipped, got '{decision.status}' in round "
                 f"{decision.round}: post each decision once, as `decide` returned it"
             )
-        self._expect_new(decision.round)
-        surrogate = self.items.surrogates[decision.item]
         accounts, left, round = self.accounts, self.accounts.left, int(decision.round)
+        if round <= accounts.last_round:
+            pends = any(e.event == "round" and e.round == round for e in self.entries)
+            if pends or self._store.certificates([round]):
+                raise LedgerError(
+                    f"round {round} has its certificate already: a round is posted once"
+                )
+        surrogate = self.items.surrogates[decision.item]
         asked = decision.status == "wanted" and accounts.affords(accounts.price)
         if decision.status == "wanted":
             decision = decision.reserved() if asked else decision.refused()
@@ -108,13 +113,6 @@ class Ledger(Journal):
         if asked:
             self._reserve((surrogate, 0), round)
         return decision
-
-    def _expect_new(self, round: int) -> None:
-        if round > self.accounts.last_round:
-            return
-        pends = any(e.event == "round" and e.round == round for e in self.entries)
-        if pends or self._store.certificates([round]):
-            raise LedgerError(f"round {round} has its certificate already: a round is posted once")
 
     def _post_more(self, decision: Decision, slots: int) -> None:
         """Reserve the slots of an item beyond its first, as far as the budget goes."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, cast, get_args
 
 from stacksl.errors import LedgerCorrupt
@@ -40,6 +41,11 @@ from stacksl.types import Decision
 _CHARGED = ("train", "audit")
 
 
+def _forward(name: str) -> Any:
+    """A property that reads an attribute of a part."""
+    return property(attrgetter(name))
+
+
 class LedgerReader:
     """All that can be read of a ledger; only `rows` and `close` write the pending entries.
 
@@ -50,6 +56,22 @@ class LedgerReader:
         head: the end of the chain on disk, as this process last saw it; `flush` first to have
             everything in it.
         entries: rows that are counted but not yet written, in order.
+        run: the run's name.
+        genesis: the hash that row 1 of the chain follows, which no other ledger has.
+        budget, money, price: the most that may be spent, in labels and in micro-units (None where
+            only labels are counted), and on one label, as last set.
+        asked: training labels answered and open reservations: what the gate counts.
+        spent, spent_money: labels answered and open reservations of training and measuring
+            together; micro-units paid, and promised at the most they may cost.
+        left: labels that can still be bought.
+        learnt: labels learnt, owned ones included.
+        last_round: the highest round with a certificate; 0 before the first.
+        doubled: how many items have a second slot, in any state.
+        epoch: how often the features were renewed; a certificate belongs to the epoch it is made
+            in.
+        classes: how many candidates every item has since a class was added; None before.
+        fsyncs, fsync_seconds: how many transactions this ledger made durable, and how long that
+            took.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
@@ -99,85 +121,22 @@ class LedgerReader:
 
     # What is left ------------------------------------------------------------------------------
 
-    @property
-    def run(self) -> str:
-        """The run's name."""
-        return self.terms.run
-
-    @property
-    def genesis(self) -> str:
-        """The hash that row 1 of the chain follows, which no other ledger has."""
-        return self.terms.genesis
-
-    @property
-    def budget(self) -> int:
-        """The most labels that may be bought, as last set."""
-        return self.accounts.budget
-
-    @property
-    def money(self) -> int | None:
-        """The most that may be spent, in micro-units; None where only labels are counted."""
-        return self.accounts.money
-
-    @property
-    def price(self) -> int:
-        """The most one label may cost, in micro-units, as last set."""
-        return self.accounts.price
-
-    @property
-    def asked(self) -> int:
-        """Training labels answered and open reservations: what the gate counts."""
-        return self.accounts.asked
-
-    @property
-    def spent(self) -> int:
-        """Labels answered and open reservations, of training and measuring together."""
-        return self.accounts.spent
-
-    @property
-    def spent_money(self) -> int:
-        """Micro-units paid, and promised at the most they may cost."""
-        return self.accounts.spent_money
-
-    @property
-    def left(self) -> int:
-        """Labels that can still be bought."""
-        return self.accounts.left
-
-    @property
-    def learnt(self) -> int:
-        """Labels learnt, owned ones included."""
-        return self.accounts.learnt
-
-    @property
-    def last_round(self) -> int:
-        """The highest round with a certificate; 0 before the first."""
-        return self.accounts.last_round
-
-    @property
-    def doubled(self) -> int:
-        """How many items have a second slot, in any state."""
-        return self.accounts.doubled
-
-    @property
-    def epoch(self) -> int:
-        """How often the features were renewed; a certificate belongs to the epoch it is made in."""
-        return self.accounts.epoch
-
-    @property
-    def classes(self) -> int | None:
-        """How many candidates every item has since a class was added; None before the first."""
-        return self.accounts.classes
-
-    @property
-    def fsyncs(self) -> int:
-        """How many transactions this ledger made durable."""
-        return self._store.fsyncs
-
-    @property
-    def fsync_seconds(self) -> float:
-        """How long they took, in seconds."""
-        return self._store.fsync_seconds
+    run: str = _forward("terms.run")
+    genesis: str = _forward("terms.genesis")
+    budget: int = _forward("accounts.budget")
+    money: int | None = _forward("accounts.money")
+    price: int = _forward("accounts.price")
+    asked: int = _forward("accounts.asked")
+    spent: int = _forward("accounts.spent")
+    spent_money: int = _forward("accounts.spent_money")
+    left: int = _forward("accounts.left")
+    learnt: int = _forward("accounts.learnt")
+    last_round: int = _forward("accounts.last_round")
+    doubled: int = _forward("accounts.doubled")
+    epoch: int = _forward("accounts.epoch")
+    classes: int | None = _forward("accounts.classes")
+    fsyncs: int = _forward("_store.fsyncs")
+    fsync_seconds: float = _forward("_store.fsync_seconds")
 
     # The rows ----------------------------------------------------------------------------------
 
