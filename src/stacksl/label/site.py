@@ -92,10 +92,7 @@ class Access:
     def _write(self) -> None:
         now = self._clock()
         self._sessions = {key: each for key, each in self._sessions.items() if each[1] > now}
-        rows = [
-            {"digest": digest, "name": name, "until": int(until)}
-            for digest, (name, until) in self._sessions.items()
-        ]
+        rows = [(key, name, int(until)) for key, (name, until) in self._sessions.items()]
         with opened(self._database) as store, store.writing():
             store.connection.execute("DELETE FROM sessions")
             store.insert(SESSIONS, rows)

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -378,7 +378,7 @@ class Journal(LedgerReader):
             erase_requests(self._store, item)
             erase_item(self._store, surrogate)
             self.private.erase(surrogate)
-            self._store.insert(ERASING, [{"item": name, "record": canonical(dict(copies))}])
+            self._store.insert(ERASING, [(name, canonical(dict(copies)))])
             self.record("forgotten", item=surrogate)
         self.items.read()
         return name
@@ -452,7 +452,7 @@ def _write_new(path: Path, terms: Terms, items: Iterable[ItemRecord], beginning:
             expect_unique(store)
             make_indexes(store.connection)
             seal_rows(store)
-            store.insert(TERMS, [asdict(replace(terms, settings=digest_of(store)))])
+            store.insert(TERMS, [astuple(replace(terms, settings=digest_of(store)))])
             store.commit()
     finally:
         store.close()

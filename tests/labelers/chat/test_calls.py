@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ def test_a_crash_between_request_and_answer_counts_as_spent(tmp_path: Path) -> N
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     insert = Store.insert
 
-    def full(store: Store, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    def full(store: Store, table: Table, rows: Sequence[Sequence[object]]) -> None:
         if table is REQUESTS:
             raise sqlite3.OperationalError("database or disk is full")
         insert(store, table, rows)

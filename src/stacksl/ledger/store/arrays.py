@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,18 +36,15 @@ class Saved(NamedTuple):
         return from_bytes(self.data)
 
     @property
-    def row(self) -> Mapping[str, object]:
-        """The row that holds them."""
-        about = canonical([*self.head, self.round]).encode()
-        digest = sha256(about + self.data).hexdigest()
-        seq, tip = self.head
-        return {"seq": seq, "tip": tip, "round": self.round, "data": self.data, "digest": digest}
+    def digest(self) -> str:
+        """The SHA-256, hexadecimal, of all of it."""
+        return sha256(canonical([*self.head, self.round]).encode() + self.data).hexdigest()
 
 
 def write_arrays(store: Store, saved: Saved) -> None:
     """Add arrays in place of the oldest, in the open transaction."""
     store.connection.execute("DELETE FROM arrays WHERE seq = ?", (saved.head.count,))
-    store.insert(ARRAYS, [saved.row])
+    store.insert(ARRAYS, [(*saved.head, saved.round, saved.data, saved.digest)])
     newest = "SELECT seq FROM arrays ORDER BY seq DESC LIMIT ?"
     store.connection.execute(f"DELETE FROM arrays WHERE seq NOT IN ({newest})", (KEPT,))
 
@@ -66,7 +63,7 @@ def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
         ARRAYS, (), f"{which[0]} ORDER BY seq DESC", *which[1:]
     ):
         saved = Saved(Head(count, tip), round, data)
-        yield saved._replace(whole=saved.row["digest"] == digest)
+        yield saved._replace(whole=saved.digest == digest)
 
 
 def array_heads(store: Store) -> dict[str, Head]:

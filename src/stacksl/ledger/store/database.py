@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,6 @@ from stacksl.ledger.store.schema import EVENTS, FORMAT, FORMAT_TABLE, KINDS, Tab
 _PAGE: Final = 4096
 _READERS: Final = 500  # milliseconds to wait for readers before the log is truncated
 _AT_ONCE: Final = 500  # values in one statement
-_LINK: Final = ("seq", *COLUMNS, "previous", "hash")
 
 
 class Store:
@@ -122,13 +121,30 @@ class Store:
             found += self.select(table, columns, f"WHERE {column} IN ({places})", *some)
         return found
 
-    def insert(self, table: Table, rows: Iterable[Mapping[str, object]]) -> None:
-        """Insert rows, each with a value for every column by its name, in the open transaction."""
-        names = ", ".join(f":{name}" for name in table.columns)
-        columns = ", ".join(table.columns)
-        self.connection.executemany(f"INSERT INTO {table.name} ({columns}) VALUES ({names})", rows)
+    def paged(
+        self, table: Table, columns: Sequence[str], after: float, where: str, *values: object
+    ) -> Iterator[list[Any]]:
+        """Yield the rows with a key above `after`, in its order, some thousands at a time.
 
-    def insert_many(self, table: Table, rows: Iterable[Sequence[object]]) -> None:
+        Each row is its key and the `columns`; `where` is SQL that restricts them further.
+        """
+        rest = f"WHERE {table.key} > ? {where} ORDER BY {table.key} LIMIT {_PAGE}"
+        while page := self.select(table, (table.key, *columns), rest, after, *values):
+            keys = [row[0] for row in page]
+            if keys[0] <= after or keys != sorted(keys):  # or it might be read for ever
+                raise _sentence(self.name, "malformed order of rows")
+            yield page
+            if len(page) < _PAGE:
+                return
+            after = keys[-1]
+
+    def count(self, table: Table) -> int:
+        """How many rows a table has."""
+        with self.sentences():
+            query = self.connection.execute(f"SELECT count(*) FROM {table.name}")
+            return int(query.fetchone()[0])
+
+    def insert(self, table: Table, rows: Iterable[Sequence[object]]) -> None:
         """Insert rows, each with a value for every column in order, in the open transaction."""
         marks = ", ".join("?" for _ in table.columns)
         self.connection.executemany(f"INSERT INTO {table.name} VALUES ({marks})", rows)
@@ -136,7 +152,7 @@ class Store:
     def append(self, links: Sequence[Link]) -> None:
         """Append links to the chain, in the open transaction."""
         rows = [(k.seq, *values_of(k.entry), k.previous, k.hash) for k in links]
-        self.insert_many(EVENTS, rows)
+        self.insert(EVENTS, rows)
 
     def tail(self) -> Head | None:
         """The last row's place and hash, or None for an empty chain."""
@@ -150,21 +166,14 @@ class Store:
 
         Rows of none of the events `only` are left out, where any is named.
         """
-        where, values = "WHERE seq > ?", list[object]()
+        where, values = "", list[object]()
         if upto is not None:
-            where, values = f"{where} AND seq <= ?", [*values, upto]
+            where, values = "AND seq <= ?", [upto]
         if only:
             places = ", ".join("?" for _ in only)
             where, values = f"{where} AND event IN ({places})", [*values, *only]
-        rest = f"{where} ORDER BY seq LIMIT {_PAGE}"
-        while True:
-            page = self.select(EVENTS, _LINK, rest, after, *values)
-            if page and page[-1][0] <= after:  # or it would be read for ever
-                raise _sentence(self.name, "malformed order of rows")
+        for page in self.paged(EVENTS, (*COLUMNS, "previous", "hash"), after, where, *values):
             yield [Link(row[0], Entry(*row[1:-2]), row[-2], row[-1]) for row in page]
-            if len(page) < _PAGE:
-                return
-            after = page[-1][0]
 
     def certificates(self, rounds: Iterable[int]) -> list[Entry]:
         """The `round` rows of rounds, as far as they are on disk, in any order."""

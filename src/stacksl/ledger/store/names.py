@@ -110,9 +110,7 @@ class Items:
         return self.surrogates[item]
 
     def __len__(self) -> int:
-        with self._store.sentences():
-            query = self._store.connection.execute("SELECT count(*) FROM items")
-            return int(query.fetchone()[0])
+        return self._store.count(ITEMS)
 
     def __contains__(self, item: str) -> bool:
         return not self.know([item])
@@ -155,15 +153,14 @@ class PrivateTables:
         if name not in self.codes:
             code = f"{kind}:{os.urandom(4).hex()}"
             self.codes[name], self.names[code] = code, name
-            self._store.insert(NAMES, [{"code": code, "name": name}])
+            self._store.insert(NAMES, [(code, name)])
         return self.codes[name]
 
     def note_texts(self, item: str, text: str | None, note: str | None) -> str:
         """Add free texts about an item (by its surrogate); their hash for the chain."""
         words = self._items.words(item, text, note)
         if words not in self.texts(item):
-            row = {"item": item, "words": words, "text": text, "note": note}
-            self._store.insert(TEXTS, [row])
+            self._store.insert(TEXTS, [(item, words, text, note)])
         return words
 
     def note_handed(self, rows: Sequence[Handed]) -> None:
@@ -182,7 +179,7 @@ class PrivateTables:
             surrogate, who = self._items.surrogates[row.item], self.enrol(row.annotator, "person")
             shown = json.dumps(row.order, separators=(",", ":"))
             added.append((place, row.key, surrogate, row.slot, row.token, who, row.sheet, shown))
-        self._store.insert_many(HANDED, added)
+        self._store.insert(HANDED, added)
 
     def erase(self, item: str) -> None:
         """Delete the rows of an item, in the open transaction."""

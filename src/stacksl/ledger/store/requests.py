@@ -17,7 +17,7 @@ def write_request(store: Store, row: Mapping[str, Any]) -> None:
     """Append a row, in the open transaction."""
     last = store.select(REQUESTS, ("place",), "ORDER BY place DESC LIMIT 1")
     place = last[0][0] + 1 if last else 1
-    store.insert(REQUESTS, [{"place": place, "content": json.dumps(row)}])
+    store.insert(REQUESTS, [(place, json.dumps(row))])
 
 
 def read_requests(store: Store) -> list[dict[str, Any]]:

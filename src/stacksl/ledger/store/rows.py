@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
 _CONTENT: Final = ("id", "size", "part", "prompt", "candidates", "answer", "unknown", "model")
-_KEPT: Final = ("place", "surrogate", "commitment", "size", "part")  # also of an erased row
+_KEPT: Final = ("surrogate", "commitment", "size", "part")  # also of an erased row
 _PERSONAL: Final = tuple(name for name in _CONTENT if name not in ("id", *_KEPT))
 CLEARED: Final = ", ".join(
     [f"id = '{erased_name('')}' || surrogate", *(f"{name} = NULL" for name in ("salt", *_PERSONAL))]
@@ -39,7 +39,6 @@ _DAMAGED: Final = (
     "a row of the items, the test or the bank was edited or damaged: restore the run's database"
     " from a copy"
 )
-_PAGE: Final = "WHERE place > ? ORDER BY place LIMIT 4096"
 
 
 class RejectedRow(NamedTuple):
@@ -66,10 +65,10 @@ def write_items(store: Store, records: Iterable[ItemRecord]) -> int:
     Raises:
         LedgerError: an id appears twice, or belongs to another item of the run.
     """
-    rows = _Rows(records, _count(store, "items"))
+    rows = _Rows(records, store.count(ITEMS))
     try:
         for block in rows.blocks():
-            store.insert_many(ITEMS, block)
+            store.insert(ITEMS, block)
     except sqlite3.IntegrityError as fault:
         raise LedgerError(_TWICE.format(rows.last)) from fault
     return rows.count
@@ -89,20 +88,16 @@ def expect_unique(store: Store) -> None:
 def write_given(store: Store, given: Given) -> None:
     """Write what a new run has beside its items, in the open transaction."""
     for block in _Rows(given.test, 0).blocks():
-        store.insert_many(TEST, block)
+        store.insert(TEST, block)
     bank = ((place, text, json.dumps(names)) for place, (text, names) in enumerate(given.bank))
-    store.insert_many(BANK, bank)
+    store.insert(BANK, bank)
     write_rejected(store, given.rejected)
 
 
 def write_rejected(store: Store, rows: Iterable[RejectedRow]) -> None:
     """Append rows that could not be used, in the open transaction."""
-    first = _count(store, "rejected")
-    store.insert_many(REJECTED, ((place, *row) for place, row in enumerate(rows, first)))
-
-
-def _count(store: Store, table: str) -> int:
-    return int(store.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+    first = store.count(REJECTED)
+    store.insert(REJECTED, ((place, *row) for place, row in enumerate(rows, first)))
 
 
 @dataclass(slots=True)
@@ -152,8 +147,8 @@ def read_items(store: Store) -> Iterator[list[tuple[str, ItemRecord | None, int,
 def _records(
     store: Store, table: Table
 ) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
-    for page in _pages(store, table, ("salt", *_CONTENT)):
-        yield [_read(salt, *values) for salt, *values in page]
+    for page in store.paged(table, ("salt", *_CONTENT), -math.inf, ""):
+        yield [_read(salt, *values) for _, salt, *values in page]
 
 
 def _read(
@@ -209,16 +204,6 @@ def read_rejected(store: Store) -> list[RejectedRow]:
     return [RejectedRow(*row) for row in store.select(REJECTED, columns, "ORDER BY place")]
 
 
-def _pages(store: Store, table: Table, columns: Sequence[str]) -> Iterator[list[Any]]:
-    """Yield the rows of a table in order, some thousands at a time."""
-    after = -math.inf
-    while page := store.select(table, ("place", *columns), _PAGE, after):
-        if page[-1][0] <= after:  # of a damaged table, which would be read for ever
-            raise LedgerCorrupt(_DAMAGED)
-        yield [row[1:] for row in page]
-        after = page[-1][0]
-
-
 def erase_item(store: Store, surrogate: str) -> None:
     """Erase an item, test rows with its prompt, and its id in rejected rows.
 
@@ -238,7 +223,7 @@ def digest_of_rows(store: Store) -> str:
     whole = sha256()
     for table in (ITEMS, TEST):
         whole.update(table.name.encode())
-        for page in _pages(store, table, _KEPT):
+        for page in store.paged(table, _KEPT, -math.inf, ""):
             whole.update(f"{canonical(page)[1:-1]},".encode())
     whole.update(canonical(store.select(BANK, (), "ORDER BY place")).encode())
     return whole.hexdigest()
@@ -252,11 +237,11 @@ def expect_rows(store: Store, digest: object) -> None:
     """
     for table in (ITEMS, TEST):
         columns = ("surrogate", "commitment", "salt", *_CONTENT)
-        rows = chain.from_iterable(_pages(store, table, columns))
-        for place, (surrogate, commitment, salt, *values) in enumerate(rows):
+        rows = chain.from_iterable(store.paged(table, columns, -math.inf, ""))
+        for number, (_, surrogate, commitment, salt, *values) in enumerate(rows, start=1):
             if not _is_whole(surrogate, commitment, salt, values):
                 raise LedgerCorrupt(
-                    f"row {place + 1} of the table '{table.name}' in {store.name} was edited or"
+                    f"row {number} of the table '{table.name}' in {store.name} was edited or"
                     " damaged: restore the file from a copy"
                 )
     expect_all_rows(store, digest)

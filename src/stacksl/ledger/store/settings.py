@@ -61,8 +61,7 @@ def write_settings(store: Store, changes: Mapping[str, Setting | None]) -> None:
     for name, setting in changes.items():
         store.connection.execute("DELETE FROM settings WHERE name = ?", (name,))
         if setting is not None:
-            row = {"name": name, "value": _text(setting.value), "origin": setting.origin}
-            store.insert(SETTINGS, [row])
+            store.insert(SETTINGS, [(name, _text(setting.value), setting.origin)])
 
 
 def read_classes(store: Store) -> list[ClassRow]:
@@ -80,18 +79,8 @@ def read_classes(store: Store) -> list[ClassRow]:
 def write_classes(store: Store, classes: Iterable[ClassRow]) -> None:
     """Replace the classes, in the open transaction."""
     store.connection.execute("DELETE FROM classes")
-    store.insert(
-        CLASSES,
-        [
-            {
-                "place": place,
-                "name": each.name,
-                "description": each.description,
-                "examples": _text(each.examples),
-            }
-            for place, each in enumerate(classes)
-        ],
-    )
+    rows = ((each.name, each.description, _text(each.examples)) for each in classes)
+    store.insert(CLASSES, ((place, *row) for place, row in enumerate(rows)))
 
 
 def seal_rows(store: Store) -> None:
@@ -175,7 +164,7 @@ def read_state(store: Store) -> dict[str, Any]:
 def write_state(store: Store, state: str, facts: Mapping[str, Any]) -> None:
     """Replace the state of the run, in the open transaction."""
     store.connection.execute("DELETE FROM state")
-    store.insert(STATE, [{"record": formats.to_json({"state": state, **facts})}])
+    store.insert(STATE, [(formats.to_json({"state": state, **facts}),)])
 
 
 def _text(value: object) -> str:
