@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stacksl.ledger.events import Entry, link_hash
+from stacksl.ledger.store.schema import EVENTS
 
 from ..saved_arrays import drop, saved_in
 
@@ -36,18 +37,17 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 def chained_again(path: Path) -> None:
     """Let somebody else have given row 5, and make all hashes from there on anew."""
-    fields = ", ".join(Entry.__dataclass_fields__)
+    columns = tuple(EVENTS.columns)[1:-2]
     with closing(sqlite3.connect(path)) as database:
-        query = f"SELECT seq, previous, {fields} FROM events ORDER BY seq"
+        query = f"SELECT seq, previous, {', '.join(columns)} FROM events ORDER BY seq"
         previous = ""
         for seq, before, *values in database.execute(query).fetchall():
-            entry = dict(zip(Entry.__dataclass_fields__, values, strict=True))
-            entry["time"] += seq == 5
+            time = values[0] + (seq == 5)
             previous, before = previous or before, previous or before
-            previous = link_hash(seq, Entry(**entry), before)
+            previous = link_hash(seq, Entry(time, *values[1:]), before)
             database.execute(
                 "UPDATE events SET time = ?, previous = ?, hash = ? WHERE seq = ?",
-                (entry["time"], before, previous, seq),
+                (time, before, previous, seq),
             )
         database.commit()
 

@@ -14,8 +14,8 @@ from stacksl.ledger.events import Entry
 
 def entry(event: str, *, price: object = None, **payload: object) -> Entry:
     return Entry(
-        0, event, round=1, item="s1", slot=0, token=1, number=1, purpose="train", labeler="x",
-        price=price, payload=json.dumps(payload),  # type: ignore[arg-type]
+        0, event, round=1, surrogate="s1", slot=0, token=1, number=1, purpose="train", code="x",
+        price=price, text=json.dumps(payload),  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -66,11 +66,11 @@ def test_other_answers_have_an_index(accounts, event) -> None:
 
 def rows(*told: tuple[str, dict[str, object]]) -> list[Entry]:
     """Rows of one item that differ from a plain purchase in what is told."""
-    plain = Entry(0, "", item="s1", slot=0, token=1, purpose="train", labeler="x", price=0)
+    plain = Entry(0, "", surrogate="s1", slot=0, token=1, purpose="train", code="x", price=0)
     return [replace(plain, event=event, **more) for event, more in told]  # type: ignore[arg-type]
 
 
-LABEL = {"payload": '{"index":1}'}
+LABEL = {"text": '{"index":1}'}
 AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
 
 
@@ -83,7 +83,7 @@ AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
             "its answer cannot be learnt",
         ),
         (
-            [("reserved", {}), ("answered", {"payload": '{"said":"none"}'})],
+            [("reserved", {}), ("answered", {"text": '{"said":"none"}'})],
             ("learnt", LABEL),
             "its answer cannot be learnt",
         ),
@@ -97,12 +97,12 @@ AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
         ),
         ([], ("reserved", OWNED | {"price": 1}), "an owned label costs nothing"),
         ([("reserved", AUDIT)], ("answered", LABEL), "its purchase is for 'audit'"),
-        ([("reserved", {})], ("answered", {"payload": '{"said":"label"}'}), "its index is None"),
-        ([("reserved", {})], ("answered", {"payload": '{"said":"dunno"}'}), "its index is None"),
-        ([], ("class_added", {"number": 2, "payload": '{"size":5}'}), "added last"),
+        ([("reserved", {})], ("answered", {"text": '{"said":"label"}'}), "its index is None"),
+        ([("reserved", {})], ("answered", {"text": '{"said":"dunno"}'}), "its index is None"),
+        ([], ("class_added", {"number": 2, "text": '{"size":5}'}), "added last"),
         (
-            [("class_added", {"number": 1, "payload": '{"size":5}'})],
-            ("class_added", {"number": 2, "payload": '{"size":5}'}),
+            [("class_added", {"number": 1, "text": '{"size":5}'})],
+            ("class_added", {"number": 2, "text": '{"size":5}'}),
             "added last",
         ),
     ],
@@ -120,11 +120,11 @@ def test_rows_that_contradict_their_purpose_are_refused(before, last, words) -> 
 def test_what_fails_half_way_is_taken_back_whole(book) -> None:
     ledger = book(budget=9)
     item = ledger.items.surrogates["q0"]
-    one = {"data": {"index": 1}, "item": item, "slot": 0, "token": 1, "purpose": "train"}
+    one = {"payload": {"index": 1}, "surrogate": item, "slot": 0, "token": 1, "purpose": "train"}
     told = [
         *((event, one) for event in ("reserved", "answered", "learnt")),
-        ("budget", {"data": {"budget": 12, "money": 4}}),
-        ("class_added", {"number": 1, "data": {"size": 5}}),
+        ("budget", {"payload": {"budget": 12, "money": 4}}),
+        ("class_added", {"number": 1, "payload": {"size": 5}}),
     ]
     fresh = repr(ledger.accounts)
 

@@ -142,7 +142,7 @@ def test_a_forgotten_item_is_not_learnt_again(ledger: Ledger) -> None:
 def test_a_label_that_the_answers_do_not_give_is_found(ledger: Ledger) -> None:
     item = ledger.items.surrogates["q0"]
     with pytest.raises(LedgerCorrupt, match="do not give that label"), ledger.together():
-        ledger.record("relabelled", {"index": 3}, item=item)
+        ledger.record("relabelled", {"index": 3}, surrogate=item)
     assert ledger.label_of("q0") == 1
 
 

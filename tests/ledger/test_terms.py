@@ -86,7 +86,7 @@ def test_an_overspending_budget_row_is_found(book, decision, path):
         ('{"budget":9,"money":"much"}', "its money is 'much'"),
     ):
         with pytest.raises(LedgerCorrupt, match=words):
-            accounts.apply(Entry(0, "budget", payload=payload))
+            accounts.apply(Entry(0, "budget", text=payload))
     assert ledger.budget == 3
 
 

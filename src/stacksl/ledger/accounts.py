@@ -180,15 +180,15 @@ class Accounts:
                 f"the ledger of a run has the purposes {', '.join(PURPOSES)}; got another"
             )
         if entry.event in _OF_PURCHASES:
-            if entry.item is None or entry.slot is None or entry.token is None:
+            if entry.surrogate is None or entry.slot is None or entry.token is None:
                 raise impossible(entry, "it names no purchase")
-            self._apply_to((entry.item, entry.slot), entry)
+            self._apply_to((entry.surrogate, entry.slot), entry)
             return
         match entry.event:
             case "round":
                 self.last_round = max(self.last_round, entry.round or 0)
-                if entry.item is not None:
-                    self.seen.add(entry.item)
+                if entry.surrogate is not None:
+                    self.seen.add(entry.surrogate)
             case "refreshed":
                 if entry.number != self.epoch + 1:
                     raise impossible(entry, "its epoch does not follow the last one")
@@ -201,22 +201,22 @@ class Accounts:
                     raise impossible(entry, "it does not follow the class that was added last")
                 self.classes, self.classes_added = size, entry.number
             case "set_aside" | "kept":
-                if entry.labeler is None:
+                if entry.code is None:
                     raise impossible(entry, "it names nobody")
-                self.standing[entry.labeler] = entry.event
+                self.standing[entry.code] = entry.event
             case "shown":
                 for key, state in self.purchases.items():
                     if state.purpose == "audit" and state.stage == "answered" and not state.shown:
                         measured = None if self.is_aside(state) else state.word
                         self.purchases[key] = replace(state, shown=True, measured=measured)
             case "relabelled":
-                index = entry.data.get("index")
-                if entry.item not in self.taught or index != self.label_of(entry.item):
+                index = entry.payload.get("index")
+                if entry.surrogate not in self.taught or index != self.label_of(entry.surrogate):
                     raise impossible(entry, "the answers to its item do not give that label")
-                self.taught[entry.item] = index
+                self.taught[entry.surrogate] = index
 
     def _apply_budget(self, entry: Entry) -> None:
-        labels, money = whole_of(entry, "budget"), entry.data.get("money")
+        labels, money = whole_of(entry, "budget"), entry.payload.get("money")
         if money is not None and not isinstance(money, int):
             raise impossible(entry, f"its money is {money!r}, not a whole number")
         if labels < self.spent or (money is not None and money < self.spent_money):
@@ -251,7 +251,7 @@ class Accounts:
                 if entry.number != before.corrections + 1:
                     raise impossible(entry, "its number does not follow the last one")
                 word = word_of(entry)
-                named = entry.data.get("named") and before.measured is not None
+                named = entry.payload.get("named") and before.measured is not None
                 now = replace(
                     before,
                     word=word[1],
@@ -264,7 +264,7 @@ class Accounts:
                     raise impossible(entry, "it was learnt before")
                 if not self.teaches(before):
                     raise impossible(entry, "its answer cannot be learnt")
-                now = replace(before, learnt_at=entry.time)
+                now = replace(before, learnt_at=entry.micros)
                 self.taught[key[0]] = before.index
                 self.learnt += 1
         self.purchases[key] = now
@@ -298,7 +298,7 @@ class Accounts:
             self.paid += paid
             self.asked += before.purpose == "train"
         now = replace(before, stage="answered", price=paid, words=before.words | {word})
-        return replace(now, word=word[1], labeler=entry.labeler)
+        return replace(now, word=word[1], labeler=entry.code)
 
     def _expect_payable(self, entry: Entry, price: int) -> None:
         """An owned label costs nothing; any other must fit."""
@@ -367,7 +367,7 @@ def whole_of(entry: Entry, name: str, otherwise: int | None = None) -> int:
     Raises:
         LedgerCorrupt: it is not an integer.
     """
-    number = entry.data.get(name, otherwise)
+    number = entry.payload.get(name, otherwise)
     if not isinstance(number, int):
         raise impossible(entry, f"its {name} is {number!r}, not a whole number")
     return number
@@ -379,7 +379,7 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
     Raises:
         LedgerCorrupt: the row holds no valid answer.
     """
-    data = entry.data
+    data = entry.payload
     given, texts = data.get("given", entry.token), data.get("words")
     if not isinstance(given, int):
         raise impossible(entry, f"its given is {given!r}, not a whole number")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.purchases import Head
@@ -48,97 +48,83 @@ class Entry:
     """A row not yet chained: what happened, without its place in the chain.
 
     Attributes:
-        time: microseconds since the epoch.
+        micros: microseconds since the epoch.
         event: one of `EVENTS`.
         round: the 1-based round it belongs to, or None.
-        item: the item's surrogate, never its id.
+        surrogate: the random name of the item in the chain, or None.
         slot, token: the purchase and its fencing token.
         number: of a correction or of an epoch that begins, 1-based.
-        purpose, labeler: as in a purchase and its answer.
+        purpose: as in a purchase.
+        code: of who answered, or a name that needs none.
         price: micro-units of money; reserved at most, or paid.
-        payload: canonical JSON of everything else.
+        text: canonical JSON of everything else.
     """
 
-    time: int
+    micros: int
     event: str
     round: int | None = None
-    item: str | None = None
+    surrogate: str | None = None
     slot: int | None = None
     token: int | None = None
     number: int | None = None
     purpose: str | None = None
-    labeler: str | None = None
+    code: str | None = None
     price: int | None = None
-    payload: str = "{}"
+    text: str = "{}"
 
     @cached_property
-    def data(self) -> dict[str, Any]:
-        """The payload, parsed.
+    def payload(self) -> dict[str, Any]:
+        """The JSON object that the text is.
 
         Raises:
             LedgerCorrupt: it is not a JSON object.
         """
         try:
-            parsed = json.loads(self.payload)
+            parsed = json.loads(self.text)
         except ValueError:
             parsed = None
         if not isinstance(parsed, dict):
             raise LedgerCorrupt(
                 f"a row of event '{self.event}' should carry a JSON object, got "
-                f"{self.payload[:40]!r}: the ledger was edited, restore it from a copy"
+                f"{self.text[:40]!r}: the ledger was edited, restore it from a copy"
             )
         return parsed
 
 
-COLUMNS: Final = tuple(Entry.__dataclass_fields__)
-"""The columns of an entry, in the order in which they are hashed."""
-values_of = attrgetter(*COLUMNS)
+values_of = attrgetter(*Entry.__dataclass_fields__)
+"""The values of an entry, in the order in which the chain has them and they are hashed."""
+
+E = TypeVar("E", bound=Entry)
 
 
-def payloads_of(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """The payload of each entry, parsed; see `Entry.data`."""
-    return [entry.data for entry in entries]
+def parsed(entries: list[E]) -> list[E]:
+    """The same entries, with their payloads parsed; see `Entry.payload`."""
+    for entry in entries:
+        _ = entry.payload
+    return entries
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """An entry in its place: `seq` from 1, the previous row's hash and its own."""
-
-    seq: int
-    entry: Entry
-    previous: str
-    hash: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the chain, with its item's id resolved.
+@dataclass(frozen=True)
+class Row(Entry):
+    """An entry in its place in the chain.
 
     Attributes:
-        seq: the row's place in the chain, from 1.
-        time: seconds since the epoch.
-        item: the item's id, as the table of items has it; None where the row has no item.
-        surrogate: the random name of the item in the chain.
+        seq: its place, from 1.
         previous, hash: of the row before and of this one, hexadecimal SHA-256.
-
-    The other fields are those of `Entry`; the payload is parsed.
+        item: the item's id, as the table of items has it; None where the row has no item.
+        labeler: by name.
     """
 
-    seq: int
-    time: float
-    event: str
-    round: int | None
-    item: str | None
-    surrogate: str | None
-    slot: int | None
-    token: int | None
-    number: int | None
-    purpose: str | None
-    labeler: str | None
-    price: int | None
-    payload: Mapping[str, Any]
-    previous: str
-    hash: str
+    seq: int = 0
+    previous: str = ""
+    hash: str = ""
+    item: str | None = None
+    labeler: str | None = None
+
+    @property
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        return self.micros / 1e6
 
     @property
     def erased(self) -> bool:
@@ -290,25 +276,23 @@ def link_hash(seq: int, entry: Entry, previous: str) -> str:
     return sha256(canonical([previous, seq, *values_of(entry)]).encode()).hexdigest()
 
 
-def chain(head: Head, entries: Iterable[Entry]) -> list[Link]:
-    """The entries as links that follow `head`."""
-    links: list[Link] = []
+def chain(head: Head, entries: Iterable[Entry]) -> list[Row]:
+    """The entries as rows that follow `head`."""
+    rows: list[Row] = []
     seq, previous = head
     for entry in entries:
         seq += 1
         own = link_hash(seq, entry, previous)
-        links.append(Link(seq, entry, previous, own))
+        rows.append(Row(*(*values_of(entry), seq, previous, own)))
         previous = own
-    return links
+    return rows
 
 
 _Mark = tuple[Head, str]
 
 
-def walk(
-    first: str, pages: Iterable[list[Link]], heads: Mapping[str, Head]
-) -> Iterator[list[Link]]:
-    """Yield the links page by page, each page after it was verified.
+def walk(first: str, pages: Iterable[list[Row]], heads: Mapping[str, Head]) -> Iterator[list[Row]]:
+    """Yield the rows page by page, each page after it was verified.
 
     `first` is the hash that row 1 must follow, `heads` are ends that the chain once had, by the
     name of what stores each.
@@ -320,9 +304,9 @@ def walk(
     end = Head(0, first)
     marks = _passed(marks, end)
     for page in pages:
-        for link in page:
-            _check(end, link)
-            end = Head(link.seq, link.hash)
+        for row in page:
+            _check(end, row)
+            end = Head(row.seq, row.hash)
             marks = _passed(marks, end)
         yield page
     if marks:
@@ -332,22 +316,22 @@ def walk(
         )
 
 
-def _check(end: Head, link: Link) -> None:
-    if link.seq != end.count + 1:
+def _check(end: Head, row: Row) -> None:
+    if row.seq != end.count + 1:
         raise LedgerCorrupt(
-            f"row {end.count + 1} of the ledger is missing, got row {link.seq} instead: "
+            f"row {end.count + 1} of the ledger is missing, got row {row.seq} instead: "
             "a row was removed, restore the file from a copy"
         )
-    if link.previous != end.hash:
+    if row.previous != end.hash:
         raise LedgerCorrupt(
-            f"row {link.seq} of the ledger should follow the hash {end.hash[:12]}, but has "
-            f"{link.previous[:12]}: it was edited, restore the file from a copy"
+            f"row {row.seq} of the ledger should follow the hash {end.hash[:12]}, but has "
+            f"{row.previous[:12]}: it was edited, restore the file from a copy"
         )
-    expected = link_hash(link.seq, link.entry, link.previous)
-    if link.hash != expected:
+    expected = link_hash(row.seq, row, row.previous)
+    if row.hash != expected:
         raise LedgerCorrupt(
-            f"row {link.seq} of the ledger should have the hash {expected[:12]}, but has "
-            f"{link.hash[:12]}: it was edited, restore the file from a copy"
+            f"row {row.seq} of the ledger should have the hash {expected[:12]}, but has "
+            f"{row.hash[:12]}: it was edited, restore the file from a copy"
         )
 
 

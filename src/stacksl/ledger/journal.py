@@ -166,13 +166,13 @@ class Journal(LedgerReader):
                 self._open = True
                 self._catch_up()
                 yield
-                links = chain(self.head, self.entries)
-                self._store.append(links)
+                rows = chain(self.head, self.entries)
+                self._store.append(rows)
                 self._store.commit()
         finally:
             self._open = False
-        if links:
-            self.head = Head(links[-1].seq, links[-1].hash)
+        if rows:
+            self.head = Head(rows[-1].seq, rows[-1].hash)
         self.entries.clear()
 
     @contextmanager
@@ -201,13 +201,16 @@ class Journal(LedgerReader):
                 _ = self.accounts
             raise
 
-    def record(self, event: str, data: Mapping[str, object] | str = "{}", **fields: Any) -> None:
+    def record(self, event: str, payload: Mapping[str, object] | str = "{}", **of: Any) -> None:
         """Count an entry and keep it to be written; one that is on disk is the next one there.
 
-        `data` is its payload, or the text of that.
+        Args:
+            event: one of `EVENTS`.
+            payload: what else there is to say, or the text of that.
+            of: the other fields of the `Entry`.
         """
-        payload = data if isinstance(data, str) else canonical(data)
-        entry = Entry(int(self._clock() * 1e6), event, payload=payload, **fields)
+        text = payload if isinstance(payload, str) else canonical(payload)
+        entry = Entry(int(self._clock() * 1e6), event, text=text, **of)
         recorded = self._recorded and self.recorded
         if recorded is None:
             self.accounts.apply(entry)
@@ -226,8 +229,8 @@ class Journal(LedgerReader):
             return
         self.items.read()
         self.private.read()
-        for links in self._store.pages(self.head.count):
-            self.accounts.count([link.entry for link in links])
+        for rows in self._store.pages(self.head.count):
+            self.accounts.count(rows)
         self.head = tail
 
     # Terms, classes and state ------------------------------------------------------------------
@@ -325,11 +328,11 @@ class Journal(LedgerReader):
 
     def _record_digest(self) -> None:
         """Record the digest of settings and classes, in the open transaction."""
-        payload = canonical({"digest": digest_of(self._store)})
+        text = canonical({"digest": digest_of(self._store)})
         if self.entries and self.entries[-1].event == "settings":  # one row for several changes
-            self.entries[-1] = replace(self.entries[-1], payload=payload)
+            self.entries[-1] = replace(self.entries[-1], text=text)
         else:
-            self.record("settings", payload)
+            self.record("settings", text)
 
     def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
         """Replace the state of the run, with the `facts` beside it (JSON values)."""
@@ -359,8 +362,8 @@ class Journal(LedgerReader):
         """
         data = to_bytes(arrays)
         with self.together():
-            links = chain(self.head, self.entries)
-            head = Head(links[-1].seq, links[-1].hash) if links else self.head
+            rows = chain(self.head, self.entries)
+            head = Head(rows[-1].seq, rows[-1].hash) if rows else self.head
             write_arrays(self._store, Saved(head, round, data))
 
     def keep_last_arrays(self) -> None:
@@ -379,7 +382,7 @@ class Journal(LedgerReader):
             erase_item(self._store, surrogate)
             self.private.erase(surrogate)
             self._store.insert(ERASING, [(name, canonical(dict(copies)))])
-            self.record("forgotten", item=surrogate)
+            self.record("forgotten", surrogate=surrogate)
         self.items.read()
         return name
 

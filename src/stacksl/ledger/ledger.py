@@ -109,7 +109,7 @@ class Ledger(Journal):
         named = {"epoch": accounts.epoch} if accounts.epoch else {}
         commitment = self.items.identities[surrogate].commitment
         payload = certificate(decision, left=left, item=commitment, **named)
-        self.record("round", payload, round=round, item=surrogate)
+        self.record("round", payload, round=round, surrogate=surrogate)
         if asked:
             self._reserve((surrogate, 0), round)
         return decision
@@ -141,7 +141,7 @@ class Ledger(Journal):
             "reserved",
             "{}" if purpose == "train" else {"item": item.commitment},
             round=round,
-            item=key[0],
+            surrogate=key[0],
             slot=key[1],
             token=1 if state is None else state.token + 1,
             purpose=purpose,
@@ -368,7 +368,7 @@ class Ledger(Journal):
             taught = self._teach(key)
             return "accepted", state.round if taught else None, self._relabel(key[0])
         said = self._said(key[0], answer)
-        self._record_of(key, state, "late", said, labeler=who, token=answer.token, price=0)
+        self._record_of(key, state, "late", said, code=who, token=answer.token, price=0)
         if state.stage != "answered" or state.labeler != who:
             return "late", None, False
         return "repeated" if state.word == answer.word else "disputed", None, False
@@ -392,7 +392,7 @@ class Ledger(Journal):
             said["given"] = answer.token
         if not leased:
             said["unleased"] = True  # a new charge: it replaces no reservation
-        self._record_of(key, state, "answered", said, labeler=who, token=token, price=answer.price)
+        self._record_of(key, state, "answered", said, code=who, token=token, price=answer.price)
         return True
 
     def _said(self, surrogate: str, answer: Answer) -> dict[str, object]:
@@ -408,7 +408,7 @@ class Ledger(Journal):
         self, key: Key, state: State, event: str, data: Mapping[str, object], **fields: Any
     ) -> None:
         """Record a row of a purchase: its round, its purpose, and its last lease unless given."""
-        of = {"item": key[0], "slot": key[1], "token": state.token, **fields}
+        of = {"surrogate": key[0], "slot": key[1], "token": state.token, **fields}
         self.record(event, data, round=state.round, purpose=state.purpose, **of)
 
     def _teach(self, key: Key) -> bool:
@@ -416,7 +416,7 @@ class Ledger(Journal):
         state = self.accounts.purchases.get(key)
         if state is None or key[0] in self.accounts.taught or not self.accounts.teaches(state):
             return False
-        self._record_of(key, state, "learnt", {"index": state.word}, labeler=state.labeler)
+        self._record_of(key, state, "learnt", {"index": state.word}, code=state.labeler)
         return True
 
     def _relabel(self, surrogate: str) -> bool:
@@ -426,7 +426,7 @@ class Ledger(Journal):
         index = self.accounts.label_of(surrogate)
         if self.accounts.taught[surrogate] == index:
             return False
-        self.record("relabelled", {} if index is None else {"index": index}, item=surrogate)
+        self.record("relabelled", {} if index is None else {"index": index}, surrogate=surrogate)
         return True
 
     def _revise(self, surrogate: str) -> Key | None:
@@ -484,7 +484,7 @@ class Ledger(Journal):
                 self._reserve(key, None, "owned")
                 state = self.accounts.purchases[key]
                 data = {"index": index, "size": shown}
-                self._record_of(key, state, "answered", data, labeler=code, price=0)
+                self._record_of(key, state, "answered", data, code=code, price=0)
                 self._teach(key)
                 learnt.append((owned_decision(item, shown), Label(index)))
         return learnt
@@ -522,7 +522,7 @@ class Ledger(Journal):
             data = self._said(key[0], answer) | ({"named": True} if named else {})
             number = state.corrections + 1
             who = self.private.codes.get(labeler, labeler)
-            self._record_of(key, state, "corrected", data, labeler=who, number=number, price=0)
+            self._record_of(key, state, "corrected", data, code=who, number=number, price=0)
             first = self._revise(key[0])
             learnt = None if first is None else self.accounts.purchases[first].index
         round = state.round or 0
@@ -538,7 +538,7 @@ class Ledger(Journal):
         """
         with self.together():
             code = self.private.codes.get(labeler, labeler)
-            self.record(event, labeler=code)
+            self.record(event, code=code)
             purchases = self.accounts.purchases.items()
             for item in dict.fromkeys(key[0] for key, state in purchases if state.labeler == code):
                 if self.items.identities[item].salt is not None:  # else nothing is left to learn

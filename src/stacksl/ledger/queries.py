@@ -13,14 +13,7 @@ from typing import Any, cast, get_args
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.accounts import Accounts, Key, State, Terms
-from stacksl.ledger.events import (
-    Entry,
-    Link,
-    Row,
-    payloads_of,
-    read_certificate,
-    walk,
-)
+from stacksl.ledger.events import Entry, Row, parsed, read_certificate, walk
 from stacksl.ledger.purchases import (
     Answer,
     Handed,
@@ -105,8 +98,8 @@ class LedgerReader:
     def _counted(self, count: int) -> Accounts:
         """The sums over the first `count` rows on disk."""
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
-        for links in self._store.pages(upto=count):
-            accounts.count([link.entry for link in links])
+        for rows in self._store.pages(upto=count):
+            accounts.count(rows)
         return accounts
 
     def _tail(self) -> Head:
@@ -161,37 +154,17 @@ class LedgerReader:
         """
         self._flush()
         upto = None if self.recorded is None else cast("Row", self.recorded.next).seq - 1
-        return itertools.chain.from_iterable(rows for rows, _ in self._pages(after, only, upto))
+        return itertools.chain.from_iterable(self._pages(after, only, upto))
 
     def _pages(
         self, after: int, only: Sequence[str] = (), upto: int | None = None
-    ) -> Iterator[tuple[list[Row], list[Entry]]]:
-        """The rows, some thousands at a time, with their entries in the chain."""
-        for links in self._store.pages(after, only=only, upto=upto):
-            entries = [link.entry for link in links]
-            payloads = zip(links, payloads_of(entries), strict=True)
-            yield [self._row(link, payload) for link, payload in payloads], entries
-
-    def _row(self, link: Link, payload: Mapping[str, Any]) -> Row:
-        """A link with its item's id, its labeler's name and its payload."""
-        entry = link.entry
-        return Row(
-            seq=link.seq,
-            time=entry.time / 1e6,
-            event=entry.event,
-            round=entry.round,
-            item=self.items.identities[entry.item].id,
-            surrogate=entry.item,
-            slot=entry.slot,
-            token=entry.token,
-            number=entry.number,
-            purpose=entry.purpose,
-            labeler=self._name(entry.labeler),
-            price=entry.price,
-            payload=payload,
-            previous=link.previous,
-            hash=link.hash,
-        )
+    ) -> Iterator[list[Row]]:
+        """The rows with ids and names, some thousands at a time."""
+        for rows in self._store.pages(after, only=only, upto=upto):
+            items = [self.items.identities[row.surrogate].id for row in rows]
+            names = [self._name(row.code) for row in rows]
+            named = zip(rows, items, names, strict=True)
+            yield parsed([replace(row, item=item, labeler=name) for row, item, name in named])
 
     def _name(self, code: str | None) -> str | None:
         """The name for a code of the chain; a labeler without a code has its name there."""
@@ -211,7 +184,7 @@ class LedgerReader:
         if count >= self.head.count:
             return
         pages = self._store.pages(count, only=("round", "settings"), upto=self.head.count)
-        some = (link.entry.event for links in pages for link in links)
+        some = (row.event for rows in pages for row in rows)
         decided = itertools.dropwhile(lambda event: event != "round", some)
         later = self._pages(count, upto=self.head.count)
         self._recorded = Recorded(later, changed="settings" in decided, stream=stream)
@@ -227,8 +200,8 @@ class LedgerReader:
     def take_recorded(self) -> Row:
         """The next of the rows that are to be made again, counted as it is."""
         assert self._recorded is not None, "a ledger stands before its last row"
-        row, entry = self._recorded.take()
-        self.accounts.apply(entry)
+        row = self._recorded.take()
+        self.accounts.apply(row)
         return row
 
     def certificates(self, rounds: Iterable[int]) -> dict[int, Decision]:
@@ -238,11 +211,10 @@ class LedgerReader:
             LedgerCorrupt: one has none.
         """
         rounds = set(rounds)
-        entries = self._store.certificates(rounds) if rounds else []
         found = {}
-        for entry, payload in zip(entries, payloads_of(entries), strict=True):
-            if entry.round is not None and (item := self.items.identities[entry.item].id):
-                found[entry.round] = read_certificate(entry.round, item, payload)
+        for row in parsed(self._store.certificates(rounds)):
+            if row.round is not None and (item := self.items.identities[row.surrogate].id):
+                found[row.round] = read_certificate(row.round, item, row.payload)
         for round in sorted(rounds - found.keys()):
             raise LedgerCorrupt(
                 f"the certificate of round {round} should be in the ledger, but is not: restore "
@@ -412,7 +384,7 @@ class LedgerReader:
             data, index = row.payload, row.payload.get("index")
             kind = cast("Said", data.get("said", "label"))
             text, note = beside.get(str(data.get("words")), (None, None))
-            token = int(data.get("given", row.token))
+            token = int(data.get("given", row.token or 0))
             who, price = str(row.labeler), row.price or 0
             yield row, Answer(row.item, row.slot or 0, token, index, who, price, kind, text, note)
 
@@ -444,36 +416,34 @@ class LedgerReader:
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
         pages = self._store.pages(-math.inf)  # a row inserted below row 1 is none of the others
         ends = {**array_heads(self._store), **(heads or {})}
-        for links in walk(self.terms.genesis, pages, ends):
-            entries = [link.entry for link in links]
-            for link, payload in zip(links, payloads_of(entries), strict=True):
-                self._check_beside(link, payload)
-            accounts.count(entries, epochs=True)
+        for rows in walk(self.terms.genesis, pages, ends):
+            for row in parsed(rows):
+                self._check_beside(row)
+            accounts.count(rows, epochs=True)
         expect_sealed(self._store)
         read_state(self._store)
 
-    def _check_beside(self, link: Link, payload: Mapping[str, Any]) -> None:
+    def _check_beside(self, row: Row) -> None:
         """Compare the tables beside the chain with the hashes in a row."""
-        item, event = link.entry.item, link.entry.event
-        if item is None:
+        if row.surrogate is None:
             return
-        known = self.items.identities[item]
+        known = self.items.identities[row.surrogate]
         if known.id is None:
             raise LedgerCorrupt(
-                f"the item of row {link.seq} of the ledger should be in the table of items, but is "
+                f"the item of row {row.seq} of the ledger should be in the table of items, but is "
                 "not: its row was removed or renamed, restore the file from a copy"
             )
-        bound = event == "round" or (event == "reserved" and link.entry.purpose != "train")
-        if bound and payload.get("item") != known.commitment:
+        leased = row.event == "reserved" and row.purpose != "train"
+        if (leased or row.event == "round") and row.payload.get("item") != known.commitment:
             raise LedgerCorrupt(
-                f"row {link.seq} of the ledger holds the hash {str(payload.get('item'))[:12]} of "
-                f"item '{known.id}', the table of items gives {str(known.commitment)[:12]}: the "
-                "item was edited, restore the file from a copy"
+                f"row {row.seq} of the ledger holds the hash {str(row.payload.get('item'))[:12]} "
+                f"of item '{known.id}', the table of items gives {str(known.commitment)[:12]}: "
+                "the item was edited, restore the file from a copy"
             )
-        if event in ("answered", "late", "corrected", "released"):
-            words = payload.get("words")
+        if row.event in ("answered", "late", "corrected", "released"):
+            words = row.payload.get("words")
             if words is not None:
-                self.private.check(item, str(words), link.seq)
+                self.private.check(row.surrogate, str(words), row.seq)
 
     def arrays(self, seq: int | None = None) -> Iterator[Saved]:
         """The learner's saved arrays, newest first, or those that were saved after row `seq`."""

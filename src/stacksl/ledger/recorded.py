@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 
 from stacksl.errors import RunError
-from stacksl.ledger.events import Entry, Row, read_certificate
+from stacksl.ledger.events import Entry, Row, read_certificate, values_of
 
 _MADE = ("round", "refit", "refreshed")  # events of what a run decides or computes
 
@@ -16,24 +15,22 @@ class Recorded:
     """Rows in their order, each taken once.
 
     Args:
-        pages: the rows, and their entries in the chain.
+        pages: the rows, some thousands at a time.
 
     Attributes:
         changed: whether settings, items or classes change behind a decision among the rows.
         stream: whether decisions are those of a stream, which takes items one by one.
     """
 
-    def __init__(
-        self, pages: Iterator[tuple[list[Row], list[Entry]]], *, changed: bool, stream: bool
-    ) -> None:
+    def __init__(self, pages: Iterator[list[Row]], *, changed: bool, stream: bool) -> None:
         self._pages, self.changed, self.stream = pages, changed, stream
         self._blurred = False
-        self._rows: deque[tuple[Row, Entry]] = deque()
+        self._rows: deque[Row] = deque()
 
     @property
     def next(self) -> Row | None:
         """The next row; None behind the last one."""
-        return next((row for row, _ in self.ahead()), None)
+        return next(self.ahead(), None)
 
     @property
     def comparable(self) -> bool:
@@ -47,63 +44,55 @@ class Recorded:
         streamed = self.stream and row is not None and row.event == "round" and not self._blurred
         return not self.changed or streamed
 
-    def ahead(self) -> Iterator[tuple[Row, Entry]]:
+    def ahead(self) -> Iterator[Row]:
         """The next row and those after it; none of them is taken."""
         number = 0
         while number < len(self._rows) or self._more():
             yield self._rows[number]
             number += 1
 
-    def take(self) -> tuple[Row, Entry]:
+    def take(self) -> Row:
         """Take the next row."""
         if not self._rows and not self._more():
             raise RunError("the ledger has no further row to take")
         return self._rows.popleft()
 
-    def same(self, made: Entry) -> Entry:
+    def same(self, made: Entry) -> Row:
         """Take the next row, which should be the one that was `made` again.
 
         Raises:
             RunError: it is another one.
         """
-        row, entry = next(self.ahead())
-        if self._differ(made, entry):
+        row = next(self.ahead())
+        if self._differ(made, row):
+            place = f"round {row.round}" if row.event == "round" else f"row {row.seq} of the ledger"
+            other = made.event == row.event and made.surrogate != row.surrogate
             raise RunError(
-                f"{_described(entry, row)}, but the replay got {_got(made, entry)}: the run was"
+                f"{place} was recorded as {_told(row)}, but the replay got"
+                f" {'a decision about another item' if other else _told(made)}: the run was"
                 " made by other versions or on another machine (see `stacksl status RUN"
                 " --settings`)"
             )
         self._blurred |= self.changed and bool(row.payload.get("tune"))
-        return self._rows.popleft()[1]
+        return self._rows.popleft()
 
-    def _differ(self, made: Entry, entry: Entry) -> bool:
+    def _differ(self, made: Entry, row: Row) -> bool:
         if self.comparable or made.event not in _MADE:
-            return replace(made, time=entry.time) != entry
-        return (made.event, made.round, made.item) != (entry.event, entry.round, entry.item)
+            return values_of(made)[1:] != values_of(row)[1:]  # all but the time
+        return (made.event, made.round, made.surrogate) != (row.event, row.round, row.surrogate)
 
     def _more(self) -> bool:
         """Read further rows; False where there are none."""
-        rows, entries = next(self._pages, ((), ()))
-        self._rows.extend(zip(rows, entries, strict=True))
+        rows = next(self._pages, [])
+        self._rows.extend(rows)
         return bool(rows)
-
-
-def _described(entry: Entry, row: Row) -> str:
-    what = f"round {entry.round}" if entry.event == "round" else f"row {row.seq} of the ledger"
-    return f"{what} was recorded as {_told(entry)}"
-
-
-def _got(made: Entry, entry: Entry) -> str:
-    if made.event == entry.event and made.item != entry.item:
-        return "a decision about another item"
-    return _told(made)
 
 
 def _told(entry: Entry) -> str:
     """An entry in words; no text of an item is quoted."""
     if entry.event != "round":
-        return f"the event '{entry.event}' with {entry.payload}"
-    decision = read_certificate(entry.round or 0, str(entry.item), entry.data)
+        return f"the event '{entry.event}' with {entry.text}"
+    decision = read_certificate(entry.round or 0, str(entry.surrogate), entry.payload)
     return (
         f"'{decision.status}' with choice {decision.choice}, statistic {decision.statistic!r}"
         f" and threshold {decision.threshold!r}"

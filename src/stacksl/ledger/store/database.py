@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.atomic import sync_folder
-from stacksl.ledger.events import COLUMNS, Entry, Link, values_of
+from stacksl.ledger.events import Row, values_of
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.schema import EVENTS, FORMAT, FORMAT_TABLE, KINDS, Table
 
 _PAGE: Final = 4096
 _READERS: Final = 500  # milliseconds to wait for readers before the log is truncated
 _AT_ONCE: Final = 500  # values in one statement
+_OF_ROW: Final = (*tuple(EVENTS.columns)[1:-2], "seq", "previous", "hash")  # as `Row` has them
 
 
 class Store:
@@ -149,10 +150,9 @@ class Store:
         marks = ", ".join("?" for _ in table.columns)
         self.connection.executemany(f"INSERT INTO {table.name} VALUES ({marks})", rows)
 
-    def append(self, links: Sequence[Link]) -> None:
-        """Append links to the chain, in the open transaction."""
-        rows = [(k.seq, *values_of(k.entry), k.previous, k.hash) for k in links]
-        self.insert(EVENTS, rows)
+    def append(self, rows: Iterable[Row]) -> None:
+        """Append rows to the chain, in the open transaction."""
+        self.insert(EVENTS, ((r.seq, *values_of(r), r.previous, r.hash) for r in rows))
 
     def tail(self) -> Head | None:
         """The last row's place and hash, or None for an empty chain."""
@@ -161,7 +161,7 @@ class Store:
 
     def pages(
         self, after: float = 0, *, upto: int | None = None, only: Sequence[str] = ()
-    ) -> Iterator[list[Link]]:
+    ) -> Iterator[list[Row]]:
         """The chain from row `after` + 1 (to row `upto`), some thousands of rows at a time.
 
         Rows of none of the events `only` are left out, where any is named.
@@ -172,18 +172,18 @@ class Store:
         if only:
             places = ", ".join("?" for _ in only)
             where, values = f"{where} AND event IN ({places})", [*values, *only]
-        for page in self.paged(EVENTS, (*COLUMNS, "previous", "hash"), after, where, *values):
-            yield [Link(row[0], Entry(*row[1:-2]), row[-2], row[-1]) for row in page]
+        for page in self.paged(EVENTS, _OF_ROW, after, where, *values):
+            yield [Row(*row[1:]) for row in page]
 
-    def certificates(self, rounds: Iterable[int]) -> list[Entry]:
+    def certificates(self, rounds: Iterable[int]) -> list[Row]:
         """The `round` rows of rounds, as far as they are on disk, in any order."""
-        found = self.chosen(EVENTS, COLUMNS, "event = 'round' AND round", rounds)
-        return [Entry(*row) for row in found]
+        found = self.chosen(EVENTS, _OF_ROW, "event = 'round' AND round", rounds)
+        return [Row(*row) for row in found]
 
-    def changed_settings(self) -> Entry | None:
+    def changed_settings(self) -> Row | None:
         """The newest `settings` row."""
         newest = "WHERE event = 'settings' ORDER BY seq DESC LIMIT 1"
-        return next((Entry(*row) for row in self.select(EVENTS, COLUMNS, newest)), None)
+        return next((Row(*row) for row in self.select(EVENTS, _OF_ROW, newest)), None)
 
     def wipe(self) -> None:
         """Remove the bytes of erased rows from the file and those that SQLite keeps beside it.

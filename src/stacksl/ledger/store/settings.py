@@ -135,7 +135,7 @@ def expect_digest(store: Store) -> None:
     with store.reading():  # a change by another process is seen whole
         last = store.changed_settings()
         first = next(iter(store.select(TERMS, ("settings",))), None)
-        known = first and first[0] if last is None else last.data.get("digest")
+        known = first and first[0] if last is None else last.payload.get("digest")
         found = digest_of(store)
     if found != known:
         raise LedgerCorrupt(

@@ -123,7 +123,7 @@ class Playback(Game):
         recorded = self.ledger.recorded
         if recorded is None:
             return found
-        for row, _ in recorded.ahead():
+        for row in recorded.ahead():
             if row.event == "round" and not (recorded.stream and found):
                 found.append(row.decision())
             elif row.event == "reserved" and row.slot and found:
