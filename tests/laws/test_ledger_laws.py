@@ -29,6 +29,8 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord, Purchase
 from stacksl.types import Decision
 
+from ..charges import charge
+
 ITEMS, SIZE, PRICE = 12, 3, 4
 AUDITS = [f"a{i}" for i in range(4)]
 OWNED = [f"o{i}" for i in range(3)]
@@ -282,7 +284,7 @@ class Buying(RuleBasedStateMachine):
         spent, money, learnt, open_now, asked = count(rows)
         assert before == (spent, money, len(learnt), asked)
         assert set(open_before) == open_now
-        assert sum(row.charge for row in rows) == spent
+        assert sum(charge(row) for row in rows) == spent
         with Ledger.open(self.path, readonly=True) as again:
             assert (again.spent, again.spent_money, again.learnt, again.asked) == before
             assert (again.budget, again.money) == (ledger.budget, ledger.money)

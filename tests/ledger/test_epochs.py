@@ -9,6 +9,8 @@ import pytest
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 
+from ..charges import charge
+
 
 def epochs(ledger: Ledger) -> list[int]:
     return [row.epoch for row in ledger.rows() if row.event == "round"]
@@ -25,7 +27,7 @@ def test_a_certificate_names_its_epoch(book, decision) -> None:
     assert epochs(ledger) == [0, 0, 1, 1, 2]
     assert ledger.epoch == 2
     rows = [row for row in ledger.rows() if row.event == "refreshed"]
-    assert [(row.number, row.item, row.charge, dict(row.payload)) for row in rows] == [
+    assert [(row.number, row.item, charge(row), dict(row.payload)) for row in rows] == [
         (1, None, 0, {"labels": 1, "refit": 1}),
         (2, None, 0, {"labels": 2, "refit": 2}),
     ]

@@ -19,6 +19,8 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.requests import read_requests, write_request
 from stacksl.ledger.store.rows import Given, RejectedRow, read_items, read_rejected, read_test
 
+from ..charges import charge
+
 ID, TEXT, NOTE, KEY = "canary-id-4711", "canary right text", "canary note", "canary-key"
 PROMPT, OPTION, OTHER, ANSWER = "canary prompt", "canary option", "canary unknown", "canary said"
 WORDS = [word.encode() for word in (ID, TEXT, NOTE, KEY, PROMPT, OPTION, OTHER, ANSWER)]
@@ -122,7 +124,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
         ("released", {"reason": "refused"}),
         ("forgotten", {}),
     ]
-    assert (after[-1].charge, after[-1].slot, after[-1].purpose) == (0, None, None)
+    assert (charge(after[-1]), after[-1].slot, after[-1].purpose) == (0, None, None)
     assert told.open_purchases() == []
     assert (told.spent, told.learnt, told.said()) == (3, *sums)
     gone = [r for r in after if r.erased]

@@ -11,6 +11,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.types import Label
 
+from ..charges import charge
 from .conftest import lessons
 
 SIZES = 1000  # beyond the small integers that Python shares
@@ -152,7 +153,7 @@ def test_a_late_answer_is_charged_where_budget_is_left(book, decision, slow):
     slow.say("q0")
     assert [label for _, label in lessons(ledger.take(slow.answers()))] == [Label(0)]
     assert (ledger.spent, ledger.left) == (1, 0)
-    assert sum(row.charge for row in ledger.rows()) == 1
+    assert sum(charge(row) for row in ledger.rows()) == 1
 
 
 def test_a_late_answer_without_budget_is_kept(book, decision, slow):
@@ -187,7 +188,7 @@ def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):
     slow.say("q0", token=2, index=3)  # the same answer from the other lease buys nothing more
     assert lessons(ledger.take(slow.answers())) == []
     assert (ledger.spent, ledger.learnt) == (1, 1)
-    assert sum(row.charge for row in ledger.rows()) == 1
+    assert sum(charge(row) for row in ledger.rows()) == 1
 
 
 def test_a_late_answer_never_waits_since_it_needs_budget(book, decision, path):

@@ -13,6 +13,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.types import Label
 
+from ..charges import charge
 from .conftest import lessons
 
 
@@ -37,7 +38,7 @@ def test_an_audit_is_charged_and_never_asked_or_learnt(book, decision, path):
     assert list(ledger.audited().items()) == [("q3", said[0]), ("q7", said[1])]
     assert not ledger.seen("q3")
     assert [row.round for row in ledger.rows() if row.purpose == "audit"] == [None] * 4
-    assert sum(row.charge for row in ledger.rows()) == ledger.spent
+    assert sum(charge(row) for row in ledger.rows()) == ledger.spent
     assert ledger.said("audit") == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
     ledger.correct("q3", 1, "me")
     assert ledger.audited()["q3"].index == 1
@@ -95,7 +96,7 @@ def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
     assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (0, 0, 0, 2)
     assert ledger.left == 1
     assert events(ledger) == ["reserved", "answered", "learnt"] * 2
-    assert sum(row.charge for row in ledger.rows()) == 0
+    assert sum(charge(row) for row in ledger.rows()) == 0
     (row,) = (r for r in ledger.rows() if r.event == "answered" and r.item == "q4")
     assert repr(row.decision()) == repr(owned_decision("q4", 4))  # NaN is not equal to itself
     assert {row["labeler"] for row in ledger.export()} == {"labels from May.csv"}

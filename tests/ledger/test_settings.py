@@ -19,6 +19,7 @@ from stacksl.ledger.store.settings import (
     read_state,
 )
 
+from ..charges import charge
 from .fault_cases import fill
 
 GIVEN = {"budget": Setting("40", "flag"), "seed": Setting(0, "default"), "data": Setting("a.csv")}
@@ -69,7 +70,7 @@ def test_a_change_is_a_row_of_the_chain(ledger, path) -> None:
     kept = {name: GIVEN[name] for name in ("budget", "data")}
     assert found(path)[:2] == (kept | {"gate": Setting("margin", "flag")}, more)
     (row,) = ledger.rows()
-    assert (row.event, row.item, row.charge, set(row.payload)) == ("settings", None, 0, {"digest"})
+    assert (row.event, row.item, charge(row), set(row.payload)) == ("settings", None, 0, {"digest"})
     ledger.change_settings({"seed": Setting(7, "flag")})
     assert found(path)[1] == more
     ledger.verify({"a file": ledger.head})

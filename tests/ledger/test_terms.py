@@ -11,6 +11,7 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
 from stacksl.types import Label
 
+from ..charges import charge
 from .conftest import lessons
 
 
@@ -24,7 +25,7 @@ def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
     ledger.set_budget(4, None, {})
     (row, _) = (row for row in ledger.rows() if row.event == "budget")
     assert dict(row.payload) == {"budget": 3, "money": 25, "train": 2, "rounds": 40}
-    assert (row.item, row.charge, row.purpose) == (None, 0, None)
+    assert (row.item, charge(row), row.purpose) == (None, 0, None)
     ledger.close()
     with Ledger.open(path) as again:
         assert (again.budget, again.money, again.spent, again.left) == (4, None, 2, 2)
@@ -99,7 +100,7 @@ def test_items_that_came_later_can_be_bought(book, decision, path, records):
     assert ledger.add_items(more, [RejectedRow(1, 3, None, "an empty prompt")]) == 2
     assert ledger.post([decision(1, item="n2")])[0].asked
     row, *_ = ledger.rows()
-    assert (row.event, row.item, row.charge, set(row.payload)) == ("settings", None, 0, {"digest"})
+    assert (row.event, row.item, charge(row), set(row.payload)) == ("settings", None, 0, {"digest"})
     assert ledger.add_items([]) == 0
     ledger.close()
     assert kept(path) == [*records, *more], "in order, with all that is said of them"

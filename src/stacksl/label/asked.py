@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stacksl.ledger.accounts import word_in
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
 from stacksl.runs.session.session import Session
@@ -124,7 +123,8 @@ def history_of(session: Session) -> History:
         elif row.event == "reserved":
             found.setdefault(item, Asked(corpus.row[item], str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):
-            word = Word(str(row.labeler), word_in(row.payload), row.event, ledger.remarks(row))
+            said = row.payload["index" if "index" in row.payload else "said"]
+            word = Word(str(row.labeler), said, row.event, ledger.remarks(row))
             found[item].words.append(word)
         elif row.event == "released" and (remarks := ledger.remarks(row)):
             found[item].words.append(Word("", str(row.payload["reason"]), row.event, remarks))

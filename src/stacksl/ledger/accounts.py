@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final, Literal, get_args
 
@@ -59,6 +59,7 @@ class State:
         late: answers kept without being charged.
         word, labeler, learnt_at: of the accepted answer; the word follows corrections.
         corrections: how often the answer was corrected.
+        classes_added: how many classes had been added when it was first leased.
         shown: of an audit: whether a result with this answer was shown; `measured` is the answer
             that it was measured by, None where it was left out.
     """
@@ -74,6 +75,7 @@ class State:
     labeler: str | None = None
     learnt_at: int | None = None
     corrections: int = 0
+    classes_added: int = 0
     shown: bool = False
     measured: Word | None = None
 
@@ -277,8 +279,9 @@ class Accounts:
         price = price_of(entry)
         self._expect_payable(entry, price)
         lease = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
-        if before is not None:
-            lease = replace(lease, words=before.words, late=before.late)
+        first = lease if before is None else before
+        added = self.classes_added if before is None else before.classes_added
+        lease = replace(lease, words=first.words, late=first.late, classes_added=added)
         self.purchases[key] = lease
         self.open[key] = None
         self.doubled += before is None and key[1] == 1
@@ -383,23 +386,10 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
     given, texts = data.get("given", entry.token), data.get("words")
     if not isinstance(given, int):
         raise impossible(entry, f"its given is {given!r}, not a whole number")
-    try:
-        return given, word_in(data), texts if isinstance(texts, str) else None
-    except ValueError:
-        index = data.get("index")
-        raise impossible(entry, f"its index is {index!r}, not a whole number") from None
-
-
-def word_in(data: Mapping[str, Any]) -> Word:
-    """The content of an answer's payload: a candidate's index, or one of the other answers.
-
-    Raises:
-        ValueError: neither.
-    """
-    index = data.get("index", data.get("said"))
-    if (isinstance(index, int) and not isinstance(index, bool)) or index in get_args(Said)[1:]:
-        return index  # type: ignore[no-any-return]  # one of the two, as just checked
-    raise ValueError
+    word: Any = data.get("index", data.get("said"))
+    if (isinstance(word, int) and not isinstance(word, bool)) or word in get_args(Said)[1:]:
+        return given, word, texts if isinstance(texts, str) else None
+    raise impossible(entry, f"its index is {data.get('index')!r}, not a whole number")
 
 
 def impossible(entry: Entry, why: str) -> LedgerCorrupt:

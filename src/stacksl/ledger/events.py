@@ -132,20 +132,6 @@ class Row(Entry):
         return self.surrogate is not None and self.item == erased_name(self.surrogate)
 
     @property
-    def charge(self) -> int:
-        """How many labels the row adds to what is spent: +1, −1 or 0.
-
-        A reservation adds one and its release subtracts it; its answer only turns the reservation
-        into a payment, but an answer after the release is charged anew. An owned label adds
-        nothing.
-        """
-        if self.purpose == "owned":
-            return 0
-        if self.event == "answered":
-            return int(bool(self.payload.get("unleased")))
-        return {"reserved": 1, "released": -1}.get(self.event, 0)
-
-    @property
     def epoch(self) -> int:
         """Of a certificate: how often the features were renewed before it; 0 for other rows."""
         return int(self.payload.get("epoch", 0)) if self.event == "round" else 0

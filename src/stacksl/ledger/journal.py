@@ -21,8 +21,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.arrays import Saved, keep_last_arrays, write_arrays
 from stacksl.ledger.store.database import (
     Store,
-    expect_file,
-    expect_format,
+    open_store,
     place_file,
     remove_file,
 )
@@ -42,7 +41,7 @@ from stacksl.ledger.store.settings import (
     Setting,
     digest_of,
     expect_digest,
-    expect_seal,
+    expect_sealed,
     make_salt,
     seal_rows,
     write_classes,
@@ -136,11 +135,8 @@ class Journal(LedgerReader):
             LedgerError: there is no ledger, it is of another format, or cannot be read.
             LedgerCorrupt: its rows contradict each other.
         """
-        expect_file(Path(path))
-        store = Store(Path(path), readonly=readonly)
+        store = open_store(Path(path), readonly=readonly)
         try:
-            with store.sentences():
-                expect_format(store.connection)
             return cls(store, clock)
         except BaseException:
             store.close()
@@ -313,7 +309,7 @@ class Journal(LedgerReader):
         """
         with self.together():
             self._expect_digest()
-            expect_seal(self._store)
+            expect_sealed(self._store, each=False)  # nor will one of the rows
             count = write_items(self._store, records)
             write_rejected(self._store, rejected)
             seal_rows(self._store)

@@ -28,7 +28,7 @@ from stacksl.ledger.store.arrays import Saved, array_heads, read_arrays
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.names import Items, PrivateTables
 from stacksl.ledger.store.schema import TERMS
-from stacksl.ledger.store.settings import expect_sealed, read_state
+from stacksl.ledger.store.settings import expect_digest, expect_sealed, read_state
 from stacksl.types import Decision
 
 _CHARGED = ("train", "audit")
@@ -345,33 +345,22 @@ class LedgerReader:
         return [str(item.id) for item in items if item.salt is not None]  # not erased
 
     def agreement(self) -> list[tuple[Answer, Answer]]:
-        """Each two accepted answers to one item, uncorrected, lower slot first; none set aside."""
-        offered, aside = self._offered(), self.set_aside
+        """Each two accepted answers to one item, uncorrected, lower slot first; none set aside.
+
+        Where an item was asked again with more classes, the question has changed: that says
+        nothing of agreement.
+        """
+        aside = self.set_aside
         alike: dict[tuple[str, int], list[Answer]] = {}
         for row, answer in self._answers():
             if row.event == "answered" and row.purpose in _CHARGED and row.labeler not in aside:
-                key = (answer.item, offered.get((row.surrogate, answer.slot), 0))
+                state = self._state(row)
+                key = (answer.item, 0 if state is None else state.classes_added)
                 alike.setdefault(key, []).append(answer)
         pairs = []
         for found in alike.values():
             pairs += list(itertools.combinations(sorted(found, key=lambda answer: answer.slot), 2))
         return pairs
-
-    def _offered(self) -> dict[tuple[str | None, int], int]:
-        """How many classes had been added when a purchase was first made, where any had.
-
-        An item that was asked again with more classes says nothing of agreement: the question has
-        changed.
-        """
-        if not self.accounts.classes_added:
-            return {}
-        offered: dict[tuple[str | None, int], int] = {}
-        added = 0
-        for row in self.rows(only=("class_added", "reserved")):
-            added += row.event == "class_added"
-            if row.event == "reserved":
-                offered.setdefault((row.surrogate, row.slot or 0), added)
-        return offered
 
     def _answers(
         self, events: Sequence[str] = ("answered", "late"), *, with_texts: bool = False
@@ -420,7 +409,9 @@ class LedgerReader:
             for row in parsed(rows):
                 self._check_beside(row)
             accounts.count(rows, epochs=True)
-        expect_sealed(self._store)
+        with self._store.reading():
+            expect_digest(self._store)
+            expect_sealed(self._store, each=True)
         read_state(self._store)
 
     def _check_beside(self, row: Row) -> None:

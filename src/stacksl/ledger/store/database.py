@@ -247,12 +247,43 @@ def _typed(table: Table, columns: Sequence[str], rows: Iterable[Any]) -> list[An
     return found
 
 
-def expect_format(connection: sqlite3.Connection) -> None:
-    """Check that a database is a run's, of the format that this version reads.
+@contextmanager
+def opened(path: Path, *, readonly: bool = False) -> Iterator[Store]:
+    """The store of a run's database, closed at the end.
 
     Raises:
-        LedgerError: it is not a run's, or has another format.
+        LedgerError: there is none, it is of another format, or cannot be read.
     """
+    store = open_store(path, readonly=readonly)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def open_store(path: Path, *, readonly: bool = False) -> Store:
+    """The store of a run's database, of the format that this version reads.
+
+    Raises:
+        LedgerError: there is none, it is of another format, or cannot be read.
+    """
+    if path.is_dir():
+        raise LedgerError(f"expected a run's database, got the folder {path}: name its run.db")
+    if not path.exists():
+        raise LedgerError(f"there is no ledger at {path}: name the run.db of a run")
+    if path.stat().st_size == 0:
+        raise LedgerError(f"the ledger {path} is empty, it was cut: restore the file from a copy")
+    store = Store(path, readonly=readonly)
+    try:
+        with store.sentences():
+            _expect_format(store.connection)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _expect_format(connection: sqlite3.Connection) -> None:
     names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     if (EVENTS.name,) not in names:
         raise LedgerError(
@@ -266,37 +297,6 @@ def expect_format(connection: sqlite3.Connection) -> None:
             f"the run's database has format {number}, this version of stacksl reads format"
             f" {FORMAT}: use the version that wrote it"
         )
-
-
-@contextmanager
-def opened(path: Path, *, readonly: bool = False) -> Iterator[Store]:
-    """The store of a run's database, closed at the end.
-
-    Raises:
-        LedgerError: there is none, it is of another format, or cannot be read.
-    """
-    expect_file(path)
-    store = Store(path, readonly=readonly)
-    try:
-        with store.sentences():
-            expect_format(store.connection)
-        yield store
-    finally:
-        store.close()
-
-
-def expect_file(path: Path) -> None:
-    """Check that there is a file that could be a ledger.
-
-    Raises:
-        LedgerError: there is none, or a folder, or an empty file.
-    """
-    if path.is_dir():
-        raise LedgerError(f"expected a run's database, got the folder {path}: name its run.db")
-    if not path.exists():
-        raise LedgerError(f"there is no ledger at {path}: name the run.db of a run")
-    if path.stat().st_size == 0:
-        raise LedgerError(f"the ledger {path} is empty, it was cut: restore the file from a copy")
 
 
 def remove_file(path: Path) -> None:

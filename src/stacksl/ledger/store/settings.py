@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stacksl.errors import LedgerCorrupt
 from stacksl.files import formats
 from stacksl.ledger.events import canonical
-from stacksl.ledger.store.rows import digest_of_rows, expect_all_rows, expect_rows
+from stacksl.ledger.store.rows import digest_of_rows, expect_rows
 from stacksl.ledger.store.schema import CLASSES, SETTINGS, STATE, TERMS
 
 if TYPE_CHECKING:
@@ -88,30 +88,14 @@ def seal_rows(store: Store) -> None:
     write_settings(store, {ROWS: Setting(digest_of_rows(store))})
 
 
-def expect_sealed(store: Store) -> None:
-    """Compare what the run was given with its digest.
+def expect_sealed(store: Store, *, each: bool) -> None:
+    """Compare what the run was given with its digest, and with `each` every row with its own.
 
     Raises:
         LedgerCorrupt: a row was edited, added or removed.
     """
-    with store.reading():
-        expect_digest(store)
-        expect_rows(store, _seal(store))
-
-
-def expect_seal(store: Store) -> None:
-    """Check that no edit of the rows by hand will get a digest of its own, in the open transaction.
-
-    Raises:
-        LedgerCorrupt: a row was added, removed or moved.
-    """
-    expect_all_rows(store, _seal(store))
-
-
-def _seal(store: Store) -> object:
-    """The digest of what the run was given; None where there is none."""
     found = store.select(SETTINGS, ("value",), "WHERE name = ?", ROWS)
-    return json.loads(found[0][0]) if found else None
+    expect_rows(store, json.loads(found[0][0]) if found else None, each=each)
 
 
 def make_salt(store: Store) -> None:
