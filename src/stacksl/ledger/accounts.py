@@ -111,7 +111,8 @@ class Accounts:
         seen: the surrogates of the items with a certificate.
         taught: the surrogate of each item whose label was learnt, with the label that refits
             learn of it now; None where they learn none.
-        standing: the last of `STANDINGS` of each labeler who has one, by the name in the chain.
+        standing: whether each labeler was last `set_aside` or `kept`, if either, by the name in
+            the chain.
     """
 
     budget: int

@@ -37,7 +37,6 @@ EVENTS: Final = (
     "settings",
     "forgotten",
 )
-STANDINGS: Final = ("set_aside", "kept")
 PURPOSES: Final = ("train", "audit", "owned")
 
 _FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -115,7 +115,9 @@ class Journal(LedgerReader):
         draft = path.with_name(path.name + ".new")
         remove_file(draft)  # left by a process that was killed here
         try:
-            _write_new(draft, terms, items, beginning or Beginning())
+            with closing(Store(draft)) as store, store.writing():
+                _write_new(store, terms, items, beginning or Beginning())
+                store.commit()
             place_file(draft, path)
         except BaseException:
             remove_file(draft)
@@ -437,21 +439,17 @@ class Journal(LedgerReader):
             self._store.close()  # pending entries may be lost; a second error would hide the first
 
 
-def _write_new(path: Path, terms: Terms, items: Iterable[ItemRecord], beginning: Beginning) -> None:
-    store = Store(path)
-    try:
-        with store.writing():
-            make_tables(store.connection)
-            make_salt(store)
-            write_settings(store, beginning.settings)
-            write_classes(store, beginning.classes)
-            write_state(store, "running", beginning.facts)
-            write_items(store, items)
-            write_given(store, beginning.given)
-            expect_unique(store)
-            make_indexes(store.connection)
-            seal_rows(store)
-            store.insert(TERMS, [astuple(replace(terms, settings=digest_of(store)))])
-            store.commit()
-    finally:
-        store.close()
+def _write_new(
+    store: Store, terms: Terms, items: Iterable[ItemRecord], beginning: Beginning
+) -> None:
+    make_tables(store.connection)
+    make_salt(store)
+    write_settings(store, beginning.settings)
+    write_classes(store, beginning.classes)
+    write_state(store, "running", beginning.facts)
+    write_items(store, items)
+    write_given(store, beginning.given)
+    expect_unique(store)
+    make_indexes(store.connection)
+    seal_rows(store)
+    store.insert(TERMS, [astuple(replace(terms, settings=digest_of(store)))])

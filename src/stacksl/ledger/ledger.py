@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.accounts import Key, State
 from stacksl.ledger.events import Row, certificate, owned_decision
-from stacksl.ledger.journal import Clock, Journal
+from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
     Handed,
@@ -26,7 +26,6 @@ from stacksl.ledger.purchases import (
     whole,
     whole_answers,
 )
-from stacksl.ledger.store.database import Store
 from stacksl.types import Decision, Label
 
 _REASONS: Final = ("expired", "refused", *(f"skipped: {why}" for why in get_args(Skip)))
@@ -50,11 +49,6 @@ class Ledger(Journal):
         (1, 0, 1)
         >>> ledger.close()
     """
-
-    def __init__(self, store: Store, clock: Clock) -> None:
-        """Use `create` or `open`."""
-        super().__init__(store, clock)
-        self._decisions: dict[int, Decision] = {}  # with open purchases, by round
 
     # From a wanted label to a lease ------------------------------------------------------------
 
@@ -80,13 +74,11 @@ class Ledger(Journal):
         with self.together() if wanted else self.later():
             self.items.know([decision.item for decision in decisions])
             posted = [self._post(decision) for decision in decisions]
-            asked = [decision for decision in posted if decision.status == "reserved"]
             # After all firsts: no item goes without a label for another's second, and a replay,
             # which plays round by round, finds them where they were counted.
-            for decision in asked:
-                if slots and decision.item in slots:
+            for decision in posted:
+                if slots and decision.status == "reserved" and decision.item in slots:
                     self._post_more(decision, slots[decision.item])
-        self._decisions |= {decision.round: decision for decision in asked}
         return posted
 
     def _post(self, decision: Decision) -> Decision:
@@ -308,21 +300,14 @@ class Ledger(Journal):
             settled = [self._settle(answer) for answer in answers]
         if durable:
             self._store.empty_log()
-        learnt = self._certificates(round for _, round, _ in settled if round is not None)
+        learnt = self.certificates(round for _, round, _ in settled if round is not None)
         receipts = []
         for answer, (outcome, round, relabels) in zip(answers, settled, strict=True):
             lesson = None
             if round is not None and answer.index is not None:
                 lesson = (learnt[round], Label(answer.index))
-                self._decisions.pop(round, None)
             receipts.append(Receipt(answer, outcome, lesson, relabels))
         return receipts
-
-    def _certificates(self, rounds: Iterable[int]) -> dict[int, Decision]:
-        """The certificates of rounds, from memory or from their rows."""
-        known = {round: self._decisions.get(round) for round in rounds}
-        missing = self.certificates(round for round, each in known.items() if each is None)
-        return missing | {round: each for round, each in known.items() if each is not None}
 
     def _is_recorded(self, answer: Answer) -> bool:
         """Whether the same answer was recorded before, accepted or late."""
@@ -526,7 +511,7 @@ class Ledger(Journal):
             first = self._revise(key[0])
             learnt = None if first is None else self.accounts.purchases[first].index
         round = state.round or 0
-        return None if learnt is None else (self._certificates([round])[round], Label(learnt))
+        return None if learnt is None else (self.certificates([round])[round], Label(learnt))
 
     def stand(self, event: str, labeler: str) -> None:
         """Record whose answers are learnt.
@@ -569,7 +554,6 @@ class Ledger(Journal):
         Raises:
             LedgerError: the item is unknown.
         """
-        self._decisions = {r: d for r, d in self._decisions.items() if d.item != item}
         with self.together():
             for each in self.open_purchases():
                 if each.item == item:

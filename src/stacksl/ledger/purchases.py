@@ -177,7 +177,19 @@ def _whole_answer(answer: Answer) -> Answer:
     slot, token, price = (
         whole(getattr(answer, name), f"the {name} {who}") for name in ("slot", "token", "price")
     )
-    index = _index(answer, who)
+    if answer.said not in get_args(Said):
+        raise LabelerError(
+            f"the kind {who} should be one of {', '.join(get_args(Said))}, got another: "
+            "use one of these"
+        )
+    index = None
+    if answer.said == "label":
+        index = whole(answer.index, f"the index {who}")
+    elif answer.index is not None:
+        raise LabelerError(
+            f"the index {who} should be None, since it says '{answer.said}' and names no "
+            "candidate: leave one of them out"
+        )
     text, note = (_free(getattr(answer, name), f"the {name} {who}") for name in ("text", "note"))
     if text is not None and answer.said != "none":
         raise LabelerError(
@@ -189,23 +201,6 @@ def _whole_answer(answer: Answer) -> Answer:
             f"the price {who} should be 0 micro-units or more, got {price}: a labeler never pays"
         )
     return Answer(answer.item, slot, token, index, answer.labeler, price, answer.said, text, note)
-
-
-def _index(answer: Answer, who: str) -> int | None:
-    """The candidate a label names, a plain integer; None for the other kinds of answer."""
-    if answer.said not in get_args(Said):
-        raise LabelerError(
-            f"the kind {who} should be one of {', '.join(get_args(Said))}, got another: "
-            "use one of these"
-        )
-    if answer.said == "label":
-        return whole(answer.index, f"the index {who}")
-    if answer.index is not None:
-        raise LabelerError(
-            f"the index {who} should be None, since it says '{answer.said}' and names no "
-            "candidate: leave one of them out"
-        )
-    return None
 
 
 def _free(text: object, what: str) -> str | None:

@@ -68,9 +68,16 @@ class LedgerReader:
     """
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        """Use `create` or `open` of a ledger."""
         self._store = store
         self._clock = clock
-        self.terms = _terms(store)
+        terms = store.select(TERMS)
+        if not terms:
+            raise LedgerCorrupt(
+                f"the ledger {store.name} should say what its run may spend, but does not: restore "
+                "the file from a copy"
+            )
+        self.terms = Terms(*terms[0])
         self.items = Items(store)
         self.private = PrivateTables(store, self.items)
         self.head = Head(0, self.terms.genesis)
@@ -212,7 +219,8 @@ class LedgerReader:
         """
         rounds = set(rounds)
         found = {}
-        for row in parsed(self._store.certificates(rounds)):
+        waiting = [e for e in self.entries if e.event == "round" and e.round in rounds]
+        for row in parsed([*waiting, *self._store.certificates(rounds)]):
             if row.round is not None and (item := self.items.identities[row.surrogate].id):
                 found[row.round] = read_certificate(row.round, item, row.payload)
         for round in sorted(rounds - found.keys()):
@@ -321,7 +329,7 @@ class LedgerReader:
 
     @property
     def standing(self) -> dict[str, str]:
-        """The last of `STANDINGS` of each labeler who has one, by name."""
+        """Whether each labeler was last `set_aside` or `kept`, if either, by name."""
         return {str(self._name(code)): how for code, how in self.accounts.standing.items()}
 
     @property
@@ -455,16 +463,6 @@ class LedgerReader:
 
     def _flush(self) -> None:
         """Commit the entries, where a ledger can have any."""
-
-
-def _terms(store: Store) -> Terms:
-    found = next(iter(store.select(TERMS)), None)
-    if found is None:
-        raise LedgerCorrupt(
-            f"the ledger {store.name} should say what its run may spend, but does not: restore "
-            "the file from a copy"
-        )
-    return Terms(*found)
 
 
 def _as(answer: Answer, word: Word) -> Answer:
