@@ -95,7 +95,7 @@ def people_on(gold: Rows, seed: int, classes: int) -> Rows:
 
 def bought(game: Game, seed: int) -> None:
     """Buy all labels of people."""
-    for _ in play(game, Pool(seed)):
+    for _ in play(game, Pool(seed, coverage=True)):
         pass
 
 

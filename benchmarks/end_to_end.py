@@ -4,7 +4,7 @@
 
 T = 10,178 items with K = 5 options and synthetic pair features of d = 384, at budget 0.1 and the
 default settings: `Session.play`, which is what `stacksl run` calls, over features
-that lie frozen in the run's folder. Ledger, certificates, saved arrays, refit and report are all in
+that lie frozen in the run's folder. Ledger, decisions, saved arrays, refit and report are all in
 the time. The run is played at T and at 2T, each in a process of its own, to see what memory
 does: `anonymous` is what the run itself adds, beyond the items and the memory-mapped features.
 """

@@ -4,7 +4,7 @@ Banking77 with frozen sentence features, played as `stacksl run --mode pool` pla
 included, in batches of 25:
 
 - `coverage`, the default: batches that cover the items in doubt under labels and class names;
-- `margin` (`--no-coverage`): the smallest margins, spread;
+- `margin` (`--gate margin`): the smallest margins, spread;
 - `random`: the same final model, chosen among plain, names, and names and graph by folds of the
   bought labels; and `labels alone`, a logistic regression on the same random labels.
 

@@ -109,4 +109,4 @@ def covering(prompts: NDArray[np.float32], doubt: Array, count: int) -> Rows:
     from stacksl.core.heads.spreading import neighbour_graph
 
     kernel = kernel_of(neighbour_graph(prompts))
-    return np.array(most_covering(kernel, doubt, np.ones(len(doubt), bool), count))
+    return np.array(most_covering(kernel, doubt, np.ones(len(doubt), bool), count).items)

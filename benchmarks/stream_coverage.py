@@ -1,7 +1,7 @@
 """Whether a stream should ask by doubt and coverage, its default, or by `margin` alone.
 
 Each cell is played by the loop of a run, with its chooser, trainer and final model; `margin` is
-`--no-coverage`.
+`--gate margin`.
 
     python benchmarks/stream_coverage.py --data $STACKSL_DATA
 
@@ -38,11 +38,10 @@ RULES = ("coverage", "margin", "random")
 
 def accuracy(world: World, names: np.ndarray, rule: str, labels: int, seed: int) -> float:
     """Of the final model that a stream of all rows gives."""
-    gate = "random" if rule == "random" else "margin"
-    settings = Settings(seed=seed, gate=gate, coverage=rule == "coverage")
+    settings = Settings(seed=seed, gate=rule)
     with tempfile.TemporaryDirectory() as folder:
         pool = Pool(world.block, world.answers, names, list(range(len(world.answers))), settings)
-        game = game_of(pool, gate, labels, Path(folder))
+        game = game_of(pool, rule, labels, Path(folder))
         covering = Covering.begin(settings, game.learner, game.examples, names)
         game.trainer = LinearTrainer(
             game.examples, game.learner, game.ledger, names, seed,

@@ -76,7 +76,7 @@ def bought(
     with tempfile.TemporaryDirectory() as folder:
         drawn = Drawn(world.block, world.answers, names, rows, Settings(seed=seed))
         game = game_of(drawn, "margin", labels, Path(folder))
-        for _ in play(game, Pool(seed)):
+        for _ in play(game, Pool(seed, coverage=True)):
             pass
         game.ledger.close()
     return np.array([row for row, _, _ in game.examples.bought]), game.learner.scorer

@@ -57,7 +57,7 @@ def plain(value: Any, names: dict[str, str]) -> Any:
 
 
 def chain(names: dict[str, str]) -> dict[str, Any]:
-    """The ledger's rows in their order: certificates as decisions, the others as events.
+    """The ledger's rows in their order: rounds as decisions, the others as events.
 
     Fills `names`: item ids by surrogate, people by code, free texts by their salted hash.
     """

@@ -46,22 +46,27 @@ Feedback = Label | Reward
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One round's certificate: what was chosen, and the numbers that justify asking or skipping.
+    """The record of one round: what was chosen, and the numbers that decided about asking.
 
     Attributes:
         round: 1-based number of the round.
         item: the id of the item seen.
         presented: the candidates C_t that the follower showed the learner.
         choice: the action played, x̂_t.
-        statistic, threshold: the gate asked iff statistic > threshold (score units), except where
-            `reason` says otherwise.
+        statistic, threshold: the gate asked iff statistic > threshold (score units). Under
+            `coverage` the item's gain and the best gain left out of its batch; under `rank` the
+            largest statistic left out, or the smallest of a batch that was spread below it; −∞
+            where something else decided.
         reason: `gate`; `must` (as many labels left as rounds); `spent` (no label left); in a pool
-            `coverage` (it covers most doubt), `rank` (among the largest statistics of its batch),
-            `class` (for a class with few labels), `order` (the first batch) or `drawn` (at random).
-        score, lower, upper: θᵀφ of the choice and its confidence bounds (score units).
+            `coverage` (its label says most of the items in doubt), `rank` (among the largest
+            statistics), `class` (for a class with few labels), `order` (the first items) or `drawn`
+            (at random).
+        score: θᵀφ of the choice (score units); its probability under a head that ranks a pool.
+        lower, upper: the confidence bounds of the score; NaN where another model than the online
+            one gave it.
         probability: the policy's probability of the choice, within `presented`.
-        gate_score: the statistic of `contested`, whichever gate decides (DESIGN D8); NaN where
-            no matrix is kept.
+        gate_score: the statistic of `contested`, whichever gate decides (D8 of `docs/paper.md`);
+            NaN where there are no bounds.
         state: the gate's state after this round.
         skip_state: what the gate's state would be had the round been skipped; a refused
             decision adopts it.

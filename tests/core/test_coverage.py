@@ -37,7 +37,7 @@ def test_a_batch_is_the_greedy_one_by_definition(seed) -> None:
     rng = np.random.default_rng(seed)
     h, doubt, free = cloud(seed=seed), rng.random(60), rng.random(60) > 0.2
     kernel = kernel_of(neighbour_graph(h))
-    assert most_covering(kernel, doubt, free, 20) == defined(h, doubt, free, 20)
+    assert most_covering(kernel, doubt, free, 20).items == defined(h, doubt, free, 20)
 
 
 def test_class_names_cover_nothing() -> None:
@@ -57,17 +57,17 @@ def clouds() -> tuple[np.ndarray, np.ndarray]:
 def test_each_group_has_its_turn_and_the_bought_are_covered() -> None:
     h, group = clouds()
     kernel, free = kernel_of(neighbour_graph(h)), np.ones(110, dtype=bool)
-    first = most_covering(kernel, np.ones(110), free, 3)
+    first = most_covering(kernel, np.ones(110), free, 3).items
     assert len(set(group[first])) > 1, "one batch is not of one group"
     free[first] = False
-    again = most_covering(kernel, np.ones(110), free, 3)
+    again = most_covering(kernel, np.ones(110), free, 3).items
     assert not set(first) & set(again)
 
 
 def test_a_group_without_doubt_takes_no_label() -> None:
     h, group = clouds()
     doubt = np.where(group == 0, 0.02, 0.9)
-    picked = most_covering(kernel_of(neighbour_graph(h)), doubt, np.ones(110, dtype=bool), 12)
+    picked = most_covering(kernel_of(neighbour_graph(h)), doubt, np.ones(110, dtype=bool), 12).items
     assert 0 not in group[picked], "the largest group is the one that the model knows"
 
 
@@ -75,14 +75,16 @@ def test_the_free_items_may_run_out() -> None:
     free = np.zeros(60, dtype=bool)
     free[[3, 8]] = True
     kernel = kernel_of(neighbour_graph(cloud()))
-    assert sorted(most_covering(kernel, np.zeros(60), free, 9)) == [3, 8]
-    assert most_covering(kernel, np.ones(60), np.zeros(60, dtype=bool), 9) == []
+    assert sorted(most_covering(kernel, np.zeros(60), free, 9).items) == [3, 8]
+    assert most_covering(kernel, np.ones(60), np.zeros(60, dtype=bool), 9).items == []
 
 
 def test_items_without_a_direction_cover_themselves() -> None:
     h = np.zeros((4, 3), dtype=np.float32)
     h[3] = 1.0
-    picked = most_covering(kernel_of(neighbour_graph(h)), np.ones(4), np.ones(4, dtype=bool), 4)
+    picked = most_covering(
+        kernel_of(neighbour_graph(h)), np.ones(4), np.ones(4, dtype=bool), 4
+    ).items
     assert sorted(picked) == [0, 1, 2, 3]
 
 

@@ -351,7 +351,7 @@ def test_a_small_ridge_counts_as_1() -> None:
     clock = Clock(0, 9, 1, 9)
     view = a_view([0.0, 0.5], [30.0, 30.0], pairs=[40.0, 0.0])
     assert Contested(width_scale=1.5).statistic(view, clock, REST) == -0.5 + 1.5 * 2.0
-    assert contested_score(view, 1.5) == -0.5 + 1.5 * 40.0, "the certificate keeps the whole width"
+    assert contested_score(view, 1.5) == -0.5 + 1.5 * 40.0, "the record keeps the whole width"
     told = replace(view, information=900.0)
     assert make_gate("information").statistic(told, clock, REST) == 1.0
     assert make_gate("information").statistic(replace(told, information=0.4), clock, REST) == 0.4

@@ -154,7 +154,7 @@ def test_a_run_killed_in_a_refit_buys_what_one_that_was_not_killed_buys(
     killed.resume()
     again = rows_of(killed)
     found = bought(again[before:])  # a stream is still at it
-    assert found[: len(kept)] == kept, "the same items with the same certificates"
+    assert found[: len(kept)] == kept, "the same items with the same decisions"
     assert more or found == kept
     assert [row.event for row in again[before:]].count("refit") == 0
     assert sum(row.event == "answered" for row in again) == spent[0]

@@ -97,7 +97,7 @@ def test_a_removed_row_is_found(kept, path):
 
 @pytest.mark.parametrize(("seq", "expected"), [(-5, 1), (0, 1), (20, 12)])
 def test_an_inserted_row_is_found(kept, path, seq, expected):
-    """Below row 1 too: there it would be taken for the certificate of a round."""
+    """Below row 1 too: there it would be taken for the decision of a round."""
     rest = ", ".join([*(c for c in COLUMNS if c != "round"), "previous", "hash"])
     edit(
         path,

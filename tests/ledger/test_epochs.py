@@ -1,4 +1,4 @@
-"""Renewed features begin an epoch, and a certificate names the one it was made in."""
+"""Renewed features begin an epoch, and a decision names the one it was made in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def epochs(ledger: Ledger) -> list[int]:
     return [row.epoch for row in ledger.rows() if row.event == "round"]
 
 
-def test_a_certificate_names_its_epoch(book, decision) -> None:
+def test_a_decision_names_its_epoch(book, decision) -> None:
     ledger = book()
     ledger.post([decision(1, "skipped"), decision(2)])
     ledger.note_refreshed(1, {"refit": 1})
@@ -96,7 +96,7 @@ def test_a_write_that_fails_begins_no_epoch(book, monkeypatch) -> None:
     assert ledger.epoch == 1
 
 
-def test_a_certificate_that_names_another_epoch_is_found(book, decision) -> None:
+def test_a_decision_that_names_another_epoch_is_found(book, decision) -> None:
     ledger = book()
     ledger.note_refreshed(1, {})
     ledger.accounts.epoch = 3  # a process that counts wrongly

@@ -1,4 +1,4 @@
-"""Buying: certificates, reservations, answers, and the budget."""
+"""Buying: decisions, reservations, answers, and the budget."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_money_is_a_budget_too(book, decision):
     assert ledger.spent_money == 2_500_000
 
 
-def test_a_certificate_comes_back_bit_for_bit(book, decision, path):
+def test_a_decision_comes_back_bit_for_bit(book, decision, path):
     ledger = book()
     wanted = decision(1)
     ledger.post([wanted])
@@ -108,7 +108,7 @@ def test_all_candidates_are_written_as_their_number(book, decision):
     assert row.decision() == whole.reserved()
 
 
-def test_certificates_read_back_share_what_was_presented(book, decision):
+def test_decisions_read_back_share_what_was_presented(book, decision):
     from dataclasses import replace
 
     ledger = book()
@@ -315,7 +315,7 @@ def test_a_round_is_posted_once(book, decision, path):
     ledger.post([decision(1), decision(2, "skipped")])
     ledger.post([decision(5, "skipped")])
     for repeated in (1, 2, 5):
-        with pytest.raises(LedgerError, match=f"round {repeated} has its certificate already"):
+        with pytest.raises(LedgerError, match=f"round {repeated} was decided already"):
             ledger.post([decision(repeated, "skipped", item="q9")])
     ledger.post([decision(4, "skipped")])  # an order of its own is fine
     assert [row.round for row in ledger.rows() if row.event == "round"] == [1, 2, 5, 4]
@@ -409,7 +409,7 @@ def test_rows_can_be_read_from_the_middle(book, decision):
     ledger = book()
     ledger.post([decision(1), decision(2, "skipped"), decision(3)])
     assert [row.seq for row in ledger.rows(after=2)] == [3, 4, 5]
-    with pytest.raises(LedgerError, match="certificate of a known item"):
+    with pytest.raises(LedgerError, match="decision record of a known item"):
         next(iter(ledger.rows(after=1))).decision()
     with pytest.raises(LedgerError, match="carries no label"):
         next(iter(ledger.rows())).label()

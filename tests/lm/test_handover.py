@@ -255,7 +255,7 @@ def test_the_card_says_what_a_local_base_means() -> None:
     assert "\nlicense:" not in card
     assert "is not stated" in card
     assert "accuracy was not measured" in card
-    assert "Certificates" not in card
+    assert "Decisions by epoch" not in card
 
 
 def test_a_fence_in_a_template_does_not_end_the_card_s_own() -> None:

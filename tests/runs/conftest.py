@@ -174,8 +174,9 @@ def streamed(game: Game, order: Sequence[int] | None = None) -> Iterator[list[De
 
 
 def pooled(
-    game: Game, order: Sequence[int] | None = None, seed: int = 0, *, coverage: bool = True
+    game: Game, order: Sequence[int] | None = None, seed: int = 0, *, coverage: bool | None = None
 ) -> Iterator[list[Decision]]:
-    """The batches of a pool."""
+    """The batches of a pool, by coverage unless the game has another gate than usual."""
+    coverage = game.learner.gate.name == "margin" if coverage is None else coverage
     game.corpus.order = range(len(game.corpus.ids)) if order is None else order
     return play(game, Pool(seed, coverage=coverage))

@@ -1,4 +1,4 @@
-"""Facts of an adapted language model: epochs of certificates, and settings of its training."""
+"""Facts of an adapted language model: epochs of decisions, and settings of its training."""
 
 from __future__ import annotations
 

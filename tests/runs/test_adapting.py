@@ -145,7 +145,7 @@ class ByHand:
 def test_the_head_is_offset_plus_theta_phi_and_rebuilt_at_each_epoch(
     finished: Run, corpus: Corpus
 ) -> None:
-    """The whole run by hand: every certificate's score, and θ and H at the end."""
+    """The whole run by hand: every decision's score, and θ and H at the end."""
     epochs, place = blocks(finished, corpus), {item.id: n for n, item in enumerate(corpus[0])}
     block = next(epochs)
     head, learnt = ByHand(block.dim), []

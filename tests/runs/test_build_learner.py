@@ -9,7 +9,7 @@ from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 
 
-def test_the_width_scale_of_the_certificates_is_the_gates_own() -> None:
+def test_the_width_scale_of_the_records_is_the_gates_own() -> None:
     asked = {"budget": "5", "gate": "contested", "scorer": "newton", "width_scale": 0.25}
     rows = np.random.default_rng(0).normal(size=(40, 3)) / 4
     block = PairBlock(rows, np.arange(0, 41, 4))

@@ -83,12 +83,12 @@ def test_the_head_is_refitted_on_the_way_and_replayed(tmp_path: Path) -> None:
     expect_replayed(made)
 
 
-@pytest.mark.parametrize("other", ["coverage", "names", "refit"])
-def test_other_streams_ask_by_the_margin_alone(tmp_path: Path, other: str) -> None:
+@pytest.mark.parametrize("other", [{"gate": "margin"}, {"names": False}, {"refit": False}])
+def test_other_streams_ask_by_the_margin_alone(tmp_path: Path, other: dict[str, Any]) -> None:
     covering, plain = tmp_path / "a", tmp_path / "b"
     rounds = [
         [row.decision() for row in rows_of(made, "round")]
-        for made in (streamed(covering), streamed(plain, **{other: False}))
+        for made in (streamed(covering), streamed(plain, **other))
     ]
     assert refits(Run(plain / "run")) == []
     assert rounds[1][0].statistic == 0.0, "all scores are equal before the first label"

@@ -14,6 +14,7 @@ import pytest
 
 from stacksl.api import run
 from stacksl.core import Hard, Learner, SharedBlock, make_scorer
+from stacksl.core.heads.coverage import Covering
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
 from stacksl.files import arrays
 from stacksl.ledger.events import Row
@@ -161,7 +162,7 @@ def test_the_batches_and_refits_of_a_pool_are_made_again(tmp_path) -> None:
         pass
     rows = list(game.ledger.rows())
     assert sum(row.event == "refit" for row in rows) > 2
-    assert same(playback(game, tmp_path / "b", chooser=Pool(), budget=30), game)
+    assert same(playback(game, tmp_path / "b", chooser=Pool(coverage=True), budget=30), game)
     assert list(game.ledger.rows()) == rows
 
 
@@ -171,12 +172,14 @@ def test_a_batch_that_differs_is_named(tmp_path, monkeypatch) -> None:
         pass
     monkeypatch.setattr(
         "stacksl.runs.loop.choosers.most_covering",
-        lambda kernel, doubt, free, count: np.flatnonzero(free)[-count:],
+        lambda kernel, doubt, free, count: Covering(
+            np.flatnonzero(free)[-count:].tolist(), [0.0] * count, 0.0
+        ),
     )
     with pytest.raises(
         RunError, match="round 2 was recorded .* the replay got a decision about another item"
     ):
-        playback(game, tmp_path / "b", chooser=Pool(), budget=30)
+        playback(game, tmp_path / "b", chooser=Pool(coverage=True), budget=30)
 
 
 def test_batches_before_a_change_of_settings_are_taken_as_recorded(tmp_path, monkeypatch) -> None:

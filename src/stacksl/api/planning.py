@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.api.stored import Run
-from stacksl.core.gates.registry import GATES, require_ranking
+from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
 from stacksl.data import Dataset, as_written
 from stacksl.errors import SettingsError
 from stacksl.labelers.function import as_labeler
@@ -171,6 +171,7 @@ def prepare(
     filed = source is not None or copied or dataset.format == intake.TEXTS
     if filed and (data is not None or resolved.settings.adapts):
         resolved = intake.for_file(resolved, dataset, budget.labels)
+    resolved = intake.with_coverage(resolved, dataset.classes)
     if labeler is None:
         check_labeler(resolved.settings, sources)
     _expect_playable(resolved.settings, dataset, budget.labels)
@@ -192,6 +193,7 @@ def prepare(
         *dataset.warnings,
         *intake.warnings_of_test(dataset, sources.test),
         *intake.no_encoder(resolved),
+        *intake.without_threshold(resolved),
     )
     return Plan(spec, labeler, warnings, named=out is not None, rows=rows)
 
@@ -407,7 +409,8 @@ def _expect_playable(settings: Settings, dataset: Dataset, labels: int) -> None:
             f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
         )
     if settings.mode == "pool":
-        require_ranking(GATES[settings.gate]())
+        if settings.gate != COVERAGE:
+            require_ranking(GATES[settings.gate]())
         if settings.kl_on_skips:
             raise SettingsError(
                 "kl_on_skips learns from the rounds that a stream skips, and a pool has none: leave"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -41,7 +42,7 @@ class Learner:
         seed: keys the uniforms of the gate, one a round, drawn in advance.
         follower: presents the candidates of a pool's items (`rank`).
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
-        width_scale: α of the gate score in every certificate (score units); None is √d.
+        width_scale: α of the gate score in every decision record (score units); None is √d.
 
     Attributes:
         round: the rounds adopted so far.
@@ -109,7 +110,7 @@ class Learner:
         asked: int,
         statistics: Sequence[float] | None = None,
     ) -> list[Decision]:
-        """The certificates of the next rounds, one an item; changes nothing.
+        """The decision records of the next rounds, one an item; changes nothing.
 
         All bounds are taken under the same θ. The gate's clock runs item by item and counts the
         labels wanted earlier in this block in addition to `asked`.
@@ -155,7 +156,7 @@ class Learner:
         verdict = forced(clock, gate.exact_spend)
         wanted = verdict == 1 or (verdict == 0 and g > threshold)
         skip_state = gate.advance(g, False, clock, state)
-        return self._certificate(
+        return self._record(
             item,
             view,
             round=clock.round,
@@ -172,7 +173,8 @@ class Learner:
         """A purchase of a pool in the next round, ranked by its statistic; changes nothing.
 
         The caller compares the items of the pool and posts those whose labels it wants. The
-        threshold is −∞, and the gate's state does not change.
+        threshold is −∞, and the gate's state does not change. Where `scores` are given, the record
+        has no bounds: those of θ would be bounds of another model.
 
         Args:
             item: its id.
@@ -185,7 +187,7 @@ class Learner:
         view = self.scorer.bounds(inputs, presented, scores)
         policy = view.probabilities if scores is None else view.scores
         clock = Clock(asked, self.budget, self.round + 1, self.horizon)
-        return self._certificate(
+        record = self._record(
             item,
             view,
             round=clock.round,
@@ -197,9 +199,12 @@ class Learner:
             skip_state=self.gate_state,
             status="wanted",
         )
+        if scores is None:
+            return record
+        return replace(record, lower=math.nan, upper=math.nan, gate_score=math.nan)
 
-    def _certificate(self, item: str, view: Bounds, **verdict: Any) -> Decision:
-        """The certificate's numbers for the choice, and the reason."""
+    def _record(self, item: str, view: Bounds, **verdict: Any) -> Decision:
+        """The numbers of the choice, and the reason."""
         reach = view.radius * float(view.widths[view.choice])
         score = float(view.scores[view.choice])
         return Decision(

@@ -103,7 +103,11 @@ def _why(asked: Asked) -> str:
     if decision is None:
         return _WHY.get(asked.purpose, asked.purpose)
     why = _WHY.get(decision.reason, decision.reason)
-    if decision.reason not in ("gate", "rank") or math.isinf(decision.threshold):
+    if math.isinf(decision.threshold):
+        return why
+    if decision.reason == "coverage":
+        return f"{why}: gain {decision.statistic:.3g}, best left out {decision.threshold:.3g}"
+    if decision.reason not in ("gate", "rank"):
         return why
     return f"{why}: {decision.statistic:.3g} above {decision.threshold:.3g}"
 

@@ -52,7 +52,7 @@ class State:
     Attributes:
         stage: `open` (leased), `released` (leased before, not now), `answered`.
         token: of its last lease.
-        round: the round of its last lease; None where no certificate justifies it.
+        round: the round of its last lease; None where no decision record justifies it.
         price: micro-units, the most it may cost while open, what it cost once answered.
         words: (token, content, hash of the free texts) of every answer, to recognise one that is
             repeated.
@@ -104,11 +104,11 @@ class Accounts:
         answered, reserved: labels paid for, and labels promised, of the purposes that cost.
         paid, promised: the same in money, a promise at the most it may cost.
         learnt: labels learnt.
-        last_round: the highest round with a certificate.
+        last_round: the highest round with a decision record.
         epoch: how often the features were renewed.
         classes, classes_added: K after the last class that was added (None before), and how often.
         doubled: how many items have a second slot.
-        seen: the surrogates of the items with a certificate.
+        seen: the surrogates of the items with a decision record.
         taught: the surrogate of each item whose label was learnt, with the label that refits
             learn of it now; None where they learn none.
         standing: whether each labeler was last `set_aside` or `kept`, if either, by the name in
@@ -160,7 +160,7 @@ class Accounts:
         return self.money is None or self.spent_money + price <= self.money
 
     def count(self, entries: Iterable[Entry], *, epochs: bool = False) -> None:
-        """Count further rows; with `epochs` a certificate must name the epoch that they lead to.
+        """Count further rows; with `epochs` a decision must name the epoch that they lead to.
 
         Raises:
             LedgerCorrupt: an event is unknown, or the rows before one do not allow it.

@@ -39,7 +39,8 @@ EVENTS: Final = (
 )
 PURPOSES: Final = ("train", "audit", "owned")
 
-_FLOATS: Final = ("statistic", "threshold", "score", "lower", "upper", "probability", "gate_score")
+_FLOATS: Final = ("statistic", "threshold", "score", "probability")
+_BOUNDS: Final = ("lower", "upper", "gate_score")
 
 
 @dataclass(frozen=True)
@@ -132,11 +133,11 @@ class Row(Entry):
 
     @property
     def epoch(self) -> int:
-        """Of a certificate: how often the features were renewed before it; 0 for other rows."""
+        """Of a decision record: how often the features were renewed before it; 0 for other rows."""
         return int(self.payload.get("epoch", 0)) if self.event == "round" else 0
 
     def decision(self) -> Decision:
-        """The certificate of a `round` row, bit for bit as it was posted.
+        """The decision of a `round` row, bit for bit as it was posted.
 
         For the `answered` row of an owned label it is `owned_decision`.
 
@@ -147,10 +148,10 @@ class Row(Entry):
             return owned_decision(self.item, int(self.payload["size"]))
         if self.event != "round" or self.item is None or self.round is None:
             raise LedgerError(
-                f"row {self.seq} should be the certificate of a known item, "
+                f"row {self.seq} should be the decision record of a known item, "
                 f"got event '{self.event}' of item {self.item!r}"
             )
-        return read_certificate(self.round, self.item, self.payload)
+        return read_decision(self.round, self.item, self.payload)
 
     def label(self) -> Label:
         """The label of an `answered`, `learnt`, `relabelled`, `late` or `corrected` row.
@@ -172,7 +173,7 @@ def owned_decision(item: str, size: int) -> Decision:
     """The decision under which an owned label is learnt: no choice was made.
 
     Its round is 0, its choice −1 (no candidate was played), all `size` candidates are presented,
-    and every number that a certificate would hold is NaN.
+    and every number that a decision record would hold is NaN.
     """
     nan = math.nan
     return Decision(
@@ -189,15 +190,21 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def certificate(decision: Decision, **more: object) -> str:
+def decision_payload(decision: Decision, **more: object) -> str:
     """The payload of a `round` row: everything but the round and the item, which have columns.
 
     Floats are written so that they are read back bit for bit; NaN and infinities, which JSON
-    does not have, as strings. Presented candidates 0 to K − 1 are written as K.
+    does not have, as strings. Bounds that there are none of are left out. Presented candidates 0
+    to K − 1 are written as K.
     """
     presented = tuple(int(i) for i in decision.presented)
     everything = presented == _first(len(presented))
-    data: dict[str, object] = {name: _write(getattr(decision, name)) for name in _FLOATS}
+    numbers = {name: getattr(decision, name) for name in (*_FLOATS, *_BOUNDS)}
+    data: dict[str, object] = {
+        name: _write(number)
+        for name, number in numbers.items()
+        if name in _FLOATS or not math.isnan(number)
+    }
     data.update(
         presented=len(presented) if everything else presented,
         choice=int(decision.choice),
@@ -210,11 +217,11 @@ def certificate(decision: Decision, **more: object) -> str:
     return canonical(data)
 
 
-def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision:
-    """The decision that `certificate` wrote.
+def read_decision(round: int, item: str, data: Mapping[str, Any]) -> Decision:
+    """The decision that `decision_payload` wrote.
 
     Raises:
-        LedgerCorrupt: the payload is not one of a certificate.
+        LedgerCorrupt: the payload is not one of a decision.
     """
     try:
         presented = data["presented"]
@@ -228,17 +235,18 @@ def read_certificate(round: int, item: str, data: Mapping[str, Any]) -> Decision
             skip_state=tuple(float(x) for x in data["skip_state"]),
             status=data["status"],
             **{name: float(data[name]) for name in _FLOATS},
+            **{name: float(data.get(name, math.nan)) for name in _BOUNDS},
         )
     except (KeyError, TypeError, ValueError):
         raise LedgerCorrupt(
-            f"the certificate of round {round} should hold a decision, but does not: the ledger "
+            f"the row of round {round} should hold a decision, but does not: the ledger "
             "was edited or damaged, restore the file from a copy"
         ) from None
 
 
 @lru_cache(maxsize=256)
 def _first(count: int) -> tuple[int, ...]:
-    """0 to `count` − 1: one tuple shared by all certificates with so many candidates."""
+    """0 to `count` − 1: one tuple shared by all decisions with so many candidates."""
     return tuple(range(count))
 
 

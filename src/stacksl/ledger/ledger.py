@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.accounts import Key, State
-from stacksl.ledger.events import Row, certificate, owned_decision
+from stacksl.ledger.events import Row, decision_payload, owned_decision
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -32,11 +32,11 @@ _REASONS: Final = ("expired", "refused", *(f"skipped: {why}" for why in get_args
 
 
 class Ledger(Journal):
-    """An append-only journal of certificates, purchases and labels, which never exceeds its budget.
+    """An append-only journal of decisions, purchases and labels, which never exceeds its budget.
 
     Purchases are reserved on disk before `post` returns and answers are on disk before `take`
     returns. Two things may stay in memory until the next commit, because losing them loses nothing:
-    certificates of rounds that bought nothing, and (`durable=False`) answers of labelers that
+    decisions of rounds that bought nothing, and (`durable=False`) answers of labelers that
     give the same answer again for free.
 
     Example:
@@ -55,7 +55,7 @@ class Ledger(Journal):
     def post(
         self, decisions: Sequence[Decision], slots: Mapping[str, int] | None = None
     ) -> list[Decision]:
-        """Write certificates and reserve the labels that are wanted.
+        """Write decision records and reserve the labels that are wanted.
 
         `wanted` becomes `reserved`, or `refused` when the budget is spent. The reservations are
         checked against the budget and on disk in one transaction before this returns.
@@ -90,17 +90,15 @@ class Ledger(Journal):
         accounts, left, round = self.accounts, self.accounts.left, int(decision.round)
         if round <= accounts.last_round:
             pends = any(e.event == "round" and e.round == round for e in self.entries)
-            if pends or self._store.certificates([round]):
-                raise LedgerError(
-                    f"round {round} has its certificate already: a round is posted once"
-                )
+            if pends or self._store.round_rows([round]):
+                raise LedgerError(f"round {round} was decided already: a round is posted once")
         surrogate = self.items.surrogates[decision.item]
         asked = decision.status == "wanted" and accounts.affords(accounts.price)
         if decision.status == "wanted":
             decision = decision.reserved() if asked else decision.refused()
         named = {"epoch": accounts.epoch} if accounts.epoch else {}
         commitment = self.items.identities[surrogate].commitment
-        payload = certificate(decision, left=left, item=commitment, **named)
+        payload = decision_payload(decision, left=left, item=commitment, **named)
         self.record("round", payload, round=round, surrogate=surrogate)
         if asked:
             self._reserve((surrogate, 0), round)
@@ -119,7 +117,7 @@ class Ledger(Journal):
     def _reserve(self, key: Key, round: int | None, purpose: str = "train") -> None:
         """Record the next lease of a purchase, at the ledger's price; an owned label costs nothing.
 
-        Where no certificate holds the item's commitment (audit, owned), the lease holds it.
+        Where no decision record holds the item's commitment (audit, owned), the lease holds it.
 
         Raises:
             LedgerError: the purchase is open or answered.
@@ -147,9 +145,9 @@ class Ledger(Journal):
 
         Args:
             items: the ids of the items.
-            purpose: `audit` (no certificate, round 0, charged and never learnt; one more slot where
-                the answer was set aside), or `train`, one more slot each of items
-                that were bought before.
+            purpose: `audit` (no decision record, round 0, charged and never learnt; one more slot
+                where the answer was set aside), or `train`, one more slot each of items that were
+                bought before.
 
         Raises:
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
@@ -300,7 +298,7 @@ class Ledger(Journal):
             settled = [self._settle(answer) for answer in answers]
         if durable:
             self._store.empty_log()
-        learnt = self.certificates(round for _, round, _ in settled if round is not None)
+        learnt = self.decisions(round for _, round, _ in settled if round is not None)
         receipts = []
         for answer, (outcome, round, relabels) in zip(answers, settled, strict=True):
             lesson = None
@@ -511,7 +509,7 @@ class Ledger(Journal):
             first = self._revise(key[0])
             learnt = None if first is None else self.accounts.purchases[first].index
         round = state.round or 0
-        return None if learnt is None else (self.certificates([round])[round], Label(learnt))
+        return None if learnt is None else (self.decisions([round])[round], Label(learnt))
 
     def stand(self, event: str, labeler: str) -> None:
         """Record whose answers are learnt.

@@ -55,7 +55,7 @@ class Purchase:
     Attributes:
         item, slot: what is bought; the slot distinguishes several labels of one item.
         token: the fencing token. Every new lease of the same (item, slot) raises it by one.
-        round: the round whose certificate justifies it; 0 where there is none, as for all purposes
+        round: the round whose decision justifies it; 0 where there is none, as for all purposes
             but `train`.
         purpose: `train`, `audit` or `owned`.
         price: the most it may cost, in micro-units of money.
@@ -111,7 +111,7 @@ class Receipt:
             (somebody else's was accepted before, or no budget is left) or `disputed` (it
             contradicts the accepted answer of the same labeler). The last two are kept uncharged,
             and so is a repetition with other free texts.
-        lesson: the certificate and the label to be learnt; None where nothing is to be learnt:
+        lesson: the decision and the label to be learnt; None where nothing is to be learnt:
             of an item that measures or was learnt before, of an answer that names no candidate.
         relabels: whether refits learn it in place of a label that was withdrawn.
     """

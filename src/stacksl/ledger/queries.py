@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.accounts import Accounts, Key, State, Terms
-from stacksl.ledger.events import Entry, Row, parsed, read_certificate, walk
+from stacksl.ledger.events import Entry, Row, parsed, read_decision, walk
 from stacksl.ledger.purchases import (
     Answer,
     Handed,
@@ -58,9 +58,9 @@ class LedgerReader:
             together; micro-units paid, and promised at the most they may cost.
         left: labels that can still be bought.
         learnt: labels learnt, owned ones included.
-        last_round: the highest round with a certificate; 0 before the first.
+        last_round: the highest round with a decision record; 0 before the first.
         doubled: how many items have a second slot, in any state.
-        epoch: how often the features were renewed; a certificate belongs to the epoch it is made
+        epoch: how often the features were renewed; a decision belongs to the epoch it is made
             in.
         classes: how many candidates every item has since a class was added; None before.
         fsyncs, fsync_seconds: how many transactions this ledger made durable, and how long that
@@ -211,8 +211,8 @@ class LedgerReader:
         self.accounts.apply(row)
         return row
 
-    def certificates(self, rounds: Iterable[int]) -> dict[int, Decision]:
-        """The certificates of rounds, by round.
+    def decisions(self, rounds: Iterable[int]) -> dict[int, Decision]:
+        """The decisions of rounds, by round.
 
         Raises:
             LedgerCorrupt: one has none.
@@ -220,12 +220,12 @@ class LedgerReader:
         rounds = set(rounds)
         found = {}
         waiting = [e for e in self.entries if e.event == "round" and e.round in rounds]
-        for row in parsed([*waiting, *self._store.certificates(rounds)]):
+        for row in parsed([*waiting, *self._store.round_rows(rounds)]):
             if row.round is not None and (item := self.items.identities[row.surrogate].id):
-                found[row.round] = read_certificate(row.round, item, row.payload)
+                found[row.round] = read_decision(row.round, item, row.payload)
         for round in sorted(rounds - found.keys()):
             raise LedgerCorrupt(
-                f"the certificate of round {round} should be in the ledger, but is not: restore "
+                f"the row of round {round} should be in the ledger, but is not: restore "
                 "the file from a copy"
             )
         return found
@@ -265,7 +265,7 @@ class LedgerReader:
         return [str(self.items.identities[surrogate].id) for surrogate in found]
 
     def seen(self, item: str) -> bool:
-        """Whether an item has a certificate, asked or skipped."""
+        """Whether an item has a decision record, asked or skipped."""
         return self.items.named().get(item) in self.accounts.seen
 
     # The answers -------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from stacksl.errors import RunError
-from stacksl.ledger.events import Entry, Row, read_certificate, values_of
+from stacksl.ledger.events import Entry, Row, read_decision, values_of
 
 _MADE = ("round", "refit", "refreshed")  # events of what a run decides or computes
 
@@ -92,7 +92,7 @@ def _told(entry: Entry) -> str:
     """An entry in words; no text of an item is quoted."""
     if entry.event != "round":
         return f"the event '{entry.event}' with {entry.text}"
-    decision = read_certificate(entry.round or 0, str(entry.surrogate), entry.payload)
+    decision = read_decision(entry.round or 0, str(entry.surrogate), entry.payload)
     return (
         f"'{decision.status}' with choice {decision.choice}, statistic {decision.statistic!r}"
         f" and threshold {decision.threshold!r}"

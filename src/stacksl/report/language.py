@@ -153,7 +153,7 @@ class AdapterRefit:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """The certificates between two renewals of the features; they are never summed across.
+    """The decisions between two renewals of the features; they are never summed across.
 
     Attributes:
         epoch: 0 before the first renewal; rounds, asked: in it.
@@ -177,7 +177,7 @@ class LanguageModel:
         training: the adapter's shape and what fixes a refit.
         cuts: what the limits cut, for the items to label and for the test items.
         normalisations: all four; empty without a test file.
-        refits, epochs: in order; a pool has no epochs, whose certificates are of purchases alone.
+        refits, epochs: in order; a pool has no epochs, whose decisions are of purchases alone.
     """
 
     base: BaseModel

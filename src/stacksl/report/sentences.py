@@ -520,7 +520,7 @@ def refit_words(refit: AdapterRefit) -> str:
 
 
 def epoch_words(epoch: Epoch) -> str:
-    """One epoch's certificates as a line."""
+    """One epoch as a line."""
     seen = f"{plural(epoch.rounds, 'round')}, {count(epoch.asked)} asked"
     if epoch.gate_score is None:
         return seen

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from stacksl.core.blocks import SharedBlock
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
@@ -20,11 +21,11 @@ from stacksl.types import Item
 from stacksl_lab.pools.arena import Pool
 
 
-def bought(pool: Pool, gate: str, count: int, *, coverage: bool) -> list[int]:
+def bought(pool: Pool, gate: str, count: int) -> list[int]:
     """The rows that a run with this `gate` buys, `count` of them, in their order."""
     with tempfile.TemporaryDirectory() as folder:
         game = game_of(pool, gate, count, Path(folder))
-        for _ in play(game, choosers.Pool(pool.settings.seed, coverage=coverage)):
+        for _ in play(game, choosers.Pool(pool.settings.seed, coverage=gate == COVERAGE)):
             pass
         game.ledger.close()
     return [row for row, _, _ in game.examples.bought]

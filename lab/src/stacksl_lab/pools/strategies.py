@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from stacksl.core.blocks import SharedBlock
-from stacksl.core.gates.registry import GATES
+from stacksl.core.gates.registry import COVERAGE, GATES
 from stacksl.core.scorers import Head
 from stacksl.core.threads import one_thread
 from stacksl.errors import MissingExtra, SettingsError, kind_and_place
@@ -20,7 +20,7 @@ from stacksl_lab.pools.arena import Arena, Pool, Rows
 from stacksl_lab.pools.peers import INSTALL, PEERS
 from stacksl_lab.study.store import Found
 
-RANDOM, COVERAGE, ALL = "random", "coverage", "all labels"
+RANDOM, ALL = "random", "all labels"
 PLAIN, PRODUCT = "plain", "product"
 """The final models: labels alone, and what `stacksl run` makes of labels, names and graph."""
 
@@ -28,7 +28,7 @@ OURS = (
     COVERAGE,
     *(name for name, kind in GATES.items() if kind.ranks and name != RANDOM),
 )
-"""`coverage` is what `stacksl run --mode pool` does by default, the others are gates without it."""
+"""`coverage` is what `stacksl run --mode pool` does by default, the others are gates."""
 
 
 def check_strategies(names: Sequence[str], classes: bool) -> None:
@@ -99,8 +99,7 @@ def _chosen(pool: Pool, name: str, count: int) -> list[int]:
         return list(pool.order[:count])
     if name in PEERS:
         return PEERS[name].bought(pool, count)
-    gate = "margin" if name == COVERAGE else name
-    return ours.bought(pool, gate, count, coverage=name == COVERAGE)
+    return ours.bought(pool, name, count)
 
 
 def _source(pool: Pool) -> Source | None:

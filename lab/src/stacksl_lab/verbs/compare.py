@@ -106,12 +106,13 @@ def _study(
     quiet: bool,
 ) -> Comparison:
     """The comparison that was typed, with its features."""
+    from stacksl.core.gates.registry import COVERAGE
     from stacksl.data import read, read_classes
     from stacksl.runs.items.reading import as_before
     from stacksl.runs.settings.resolve import resolve
     from stacksl_lab.figures.comparison import figures
     from stacksl_lab.pools.arena import make_arena
-    from stacksl_lab.pools.strategies import COVERAGE, RANDOM, check_strategies, usable
+    from stacksl_lab.pools.strategies import RANDOM, check_strategies, usable
     from stacksl_lab.pools.study import Comparison
     from stacksl_lab.pools.tables import COMPARISON, shown
 

@@ -191,6 +191,12 @@ def _presets() -> dict[str, str]:
     }
 
 
+def _gates() -> dict[str, str]:
+    first = _first_lines("stacksl.core.gates.registry", "GATES")
+    covers = "The default for fixed classes: ask for the labels that say most of the items in doubt"
+    return dict(sorted({"coverage": covers, **first}.items()))
+
+
 def _labelers() -> dict[str, str]:
     people = "`file`: people, in sheets that any spreadsheet opens; `stacksl answer` takes them"
     model = "`openai:MODEL`: a model on a server with the protocol of OpenAI, at --url"
@@ -201,7 +207,7 @@ def _labelers() -> dict[str, str]:
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "settings": _settings,
-    "gates": partial(_first_lines, "stacksl.core.gates.registry", "GATES"),
+    "gates": _gates,
     "scorers": partial(_first_lines, "stacksl.core.scorers", "SCORERS"),
     "followers": partial(_first_lines, "stacksl.core.followers", "FOLLOWERS"),
     "labelers": _labelers,

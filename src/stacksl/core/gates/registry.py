@@ -194,6 +194,14 @@ GATES: dict[str, type[Any]] = {
     "reserve": Reserve,
 }
 
+COVERAGE = "coverage"
+"""The query strategy over fixed classes, see `core.heads.coverage`; `Margin` keeps its pace."""
+
+
+def gate_type(strategy: str) -> type[Any] | None:
+    """The gate with the name of a query strategy, or the one that keeps the pace of `coverage`."""
+    return Margin if strategy == COVERAGE else GATES.get(strategy)
+
 
 def make_gate(name: str, **parameters: Any) -> Gate:
     """The gate called `name` with these parameters.

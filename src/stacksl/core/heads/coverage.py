@@ -19,7 +19,7 @@ budgets, 2025; there the kernel's radius shrinks with the labels, and u enters o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,8 +79,18 @@ def kernel_of(graph: Graph) -> Kernel:
     return Kernel(whole.indptr.astype(np.int64), whole.indices.astype(np.int64), whole.data)
 
 
-def most_covering(kernel: Kernel, doubt: Array, free: NDArray[np.bool_], count: int) -> list[int]:
+class Covering(NamedTuple):
+    """The items of a batch, the gain of each when it was chosen, and the best gain left out."""
+
+    items: list[int]
+    gains: list[float]
+    left_out: float
+
+
+def most_covering(kernel: Kernel, doubt: Array, free: NDArray[np.bool_], count: int) -> Covering:
     """The `count` items with the largest gains, one after another; all free ones if fewer.
+
+    The best gain left out is −∞ where nothing is.
 
     Args:
         kernel: of n items.
@@ -93,17 +103,19 @@ def most_covering(kernel: Kernel, doubt: Array, free: NDArray[np.bool_], count: 
         kernel.cover(int(row), covered)
     need = (np.where(free, doubt, 0.0) ** POWER).astype(np.float32)
     gains = np.where(free, kernel.gains(np.arange(len(free)), need, covered) * doubt, -1.0)
-    picked: list[int] = []
+    chosen = Covering([], [], -np.inf)
     for _ in range(min(count, int(free.sum()))):
         best = int(np.argmax(gains))
-        picked.append(best)
+        chosen.items.append(best)
+        chosen.gains.append(float(gains[best]))
         rose = kernel.cover(best, covered)
         gains[best] = -1.0
         near = kernel.around(rose)
         near = near[gains[near] >= 0.0]
         if len(near):
             gains[near] = kernel.gains(near, need, covered) * doubt[near]
-    return picked
+    left_out = gains[gains >= 0.0].max(initial=-np.inf)
+    return chosen._replace(left_out=float(left_out))
 
 
 def stands_for(h: NDArray[Any], rows: Rows) -> Array:

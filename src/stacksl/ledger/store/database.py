@@ -175,7 +175,7 @@ class Store:
         for page in self.paged(EVENTS, _OF_ROW, after, where, *values):
             yield [Row(*row[1:]) for row in page]
 
-    def certificates(self, rounds: Iterable[int]) -> list[Row]:
+    def round_rows(self, rounds: Iterable[int]) -> list[Row]:
         """The `round` rows of rounds, as far as they are on disk, in any order."""
         found = self.chosen(EVENTS, _OF_ROW, "event = 'round' AND round", rounds)
         return [Row(*row) for row in found]

@@ -121,7 +121,7 @@ def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -
         _loading(about, merged),
         _scoring(about),
         _table("Label budget", _labels(facts)),
-        _certificates(facts.get("epochs") or ()),
+        _epochs(facts.get("epochs") or ()),
         _result(about, facts),
         _evaluating(about, facts.get("tasks") or (), merged),
         _table("Training", facts.get("training")),
@@ -228,13 +228,13 @@ def _result(about: About, facts: Mapping[str, Any]) -> list[str]:
     return _table("Result", {name: value for name, value in rows.items() if value is not None})
 
 
-def _certificates(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _epochs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return []
     names = list(rows[0])
     lines = [_row(name.replace("_", " ") for name in names), _row(["---"] * len(names))]
     lines += [_row([row.get(name) for name in names]) for row in rows]
-    return ["## Certificates by epoch", "", *lines, "", _MEANING]
+    return ["## Decisions by epoch", "", *lines, "", _MEANING]
 
 
 def _evaluating(about: About, tasks: Iterable[str], merged: bool) -> list[str]:

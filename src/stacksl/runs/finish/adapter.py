@@ -138,12 +138,12 @@ def training_of(choices: ModelChoices, without: int = 0) -> dict[str, Any]:
 
 
 def stream_epochs(spec: RunSpec, ledger: LedgerReader) -> list[dict[str, Any]]:
-    """The certificates of a stream by epoch; none of a pool, which has those of purchases alone."""
+    """The decisions of a stream by epoch; none of a pool, which has those of purchases alone."""
     return epochs_of(ledger.rows()) if spec.settings.mode == "stream" else []
 
 
 def epochs_of(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """The certificates by epoch, never summed across epochs, from the rows of a ledger.
+    """The decisions by epoch, never summed across epochs, from the rows of a ledger.
 
     Each has `epoch, rounds, asked, gate_score, gate_score_asked`: Σ max(0, g) over the rounds of
     the epoch, and over those that were asked; both None where no round has a finite g.

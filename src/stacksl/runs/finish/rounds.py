@@ -1,6 +1,6 @@
 """Report facts from the ledger: rounds, answers, and changes of the budget and the classes.
 
-Rounds are columns, read in one pass: a certificate as an object takes some kilobyte, as a row of
+Rounds are columns, read in one pass: a decision as an object takes some kilobyte, as a row of
 these columns 45 bytes.
 """
 
@@ -86,7 +86,7 @@ _RECORD = np.dtype(
     [
         ("item", np.int64),  # its row in the data
         ("choice", np.int32),  # the candidate that was played
-        ("statistic", np.float64),  # like the next two of the certificate, in score units
+        ("statistic", np.float64),  # like the next two of the decision, in score units
         ("threshold", np.float64),
         ("gate_score", np.float64),
         ("asked", np.bool_),  # whether the label was reserved

@@ -14,6 +14,7 @@ from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError
 from stacksl.runs.items.reading import Reading
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
@@ -136,10 +137,11 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     batches to be ranked by heads refitted between them; a language model takes far longer to score
     an item than batches take to rank it.
     """
-    from stacksl.core.gates.registry import GATES
+    from stacksl.core.gates.registry import gate_type
 
     wanted = resolved.settings
-    if wanted.aim != "model" or not GATES[wanted.gate].ranks or wanted.kl_on_skips:
+    gate = gate_type(wanted.gate)
+    if wanted.aim != "model" or gate is None or not gate.ranks or wanted.kl_on_skips:
         return resolved
     if wanted.adapts:
         resolved = resolved.with_defaults({"mode": "pool"}, "file")
@@ -152,6 +154,47 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     if dataset.classes is None or not (people or quick):
         return resolved
     return resolved.with_defaults({"mode": "pool"}, "file")
+
+
+def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved:
+    """The settings with the query strategy `coverage` in place of the aim's margin, if it can be.
+
+    Raises:
+        SettingsError: the user chose it, and it cannot be.
+    """
+    from stacksl.core.gates.registry import COVERAGE
+    from stacksl.features import make_features
+
+    settings, chosen = resolved.settings, resolved.origin["gate"] != "aim"
+    if settings.gate != COVERAGE and (chosen or settings.gate != "margin"):
+        return resolved
+    fault = ""
+    if settings.adapts or classes is None:
+        fault = "items that share fixed classes, and a linear model"
+    elif settings.follower != "given":
+        fault = "a follower that presents all classes"
+    elif settings.mode == "stream" and not (
+        settings.names
+        and settings.refit
+        and make_features(settings.features, classes=tuple(classes)).reads_text
+    ):
+        fault = "in a stream the names of classes, features of text and a refit"
+    if chosen and fault:
+        raise SettingsError(f"the query strategy 'coverage' needs {fault}: give --gate margin")
+    return resolved if fault else resolved.updated(gate=COVERAGE)
+
+
+def without_threshold(resolved: Resolved) -> list[str]:
+    """A warning where settings of a gate were given and the gate ranks a pool."""
+    settings, where = resolved.settings, resolved.origin
+    own = type(settings).model_fields.keys() - Settings.model_fields.keys()
+    given = sorted(name for name in own if where[name] in ("flag", "config"))
+    if settings.mode != "pool" or not given:
+        return []
+    return [
+        f"a pool is ranked by the statistic of '{settings.gate}' and has no threshold:"
+        f" {', '.join(given)} had an effect only where the statistic reads it"
+    ]
 
 
 def in_memory(

@@ -1,13 +1,13 @@
 """Which items the next rounds are about: those of a stream in order, those of a pool by rank.
 
-A stream's gate decides about each item; under `margin`, with class names, by what a label would
-cover of the items seen (`covering`). A pool is ranked by the head refitted on the labels so far,
-with widths from the online state, or by a language model's own scores; labels that choose how these
-are made are drawn before. With fixed classes and the gate `margin` a batch of a linear model covers
-the items in doubt (`core.heads.coverage`), from the first one on. Else it is spread over the pool
-(`batch_selection`), and the first batch of a linear model follows the order of the items, unless
-class names give a head before the first label. A pool posts purchases alone: the ledger has no row
-of an item that nobody was asked about.
+A stream's gate decides about each item; under the query strategy `coverage`, by what a label would
+cover of the items seen (`covering`). In a pool a batch of `coverage`, the default for fixed
+classes, covers the items in doubt (`core.heads.coverage`), from the first one on. Under a gate a
+pool is ranked by its statistic alone, never by its threshold: of the head refitted on the labels so
+far, with widths from the online state, or of a language model's own scores; labels that choose how
+these are made are drawn before. Such a batch is spread over the pool (`batch_selection`), and the
+first batch of a linear model follows the order of the items, unless class names give a head before
+the first label. A pool posts purchases alone: the ledger has no row of an item that was not asked.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, SharedBlock
+from stacksl.core.followers import Given
+from stacksl.core.gates.registry import COVERAGE, Margin
 from stacksl.core.heads.coverage import most_covering
 from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, rare_picks, share_of, spread_out
-from stacksl.runs.loop.covering import by_margin
 from stacksl.runs.loop.examples import DRAWN
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.language_trainer import LanguageTrainer
@@ -36,12 +37,11 @@ from stacksl.runs.loop.linear_trainer import (
 )
 from stacksl.types import Decision
 
-_ANY = float("-inf")
 DRAWN_FIRST, DRAWN_SHARE = 25, 0.1  # labels that show how often a model is right
 
 
 def make_chooser(
-    mode: str, *, seed: int, min_per_class: int = 0, coverage: bool = True
+    mode: str, *, seed: int, min_per_class: int = 0, coverage: bool = False
 ) -> Stream | Pool:
     """The chooser of a run's `mode`: `stream` or `pool`."""
     return Stream() if mode == "stream" else Pool(seed, min_per_class, coverage)
@@ -86,10 +86,10 @@ class Pool:
     Args:
         seed: of the draws of the gate `random`.
         min_per_class: labels to buy of each class, where the pool has as many.
-        coverage: whether items of fixed classes are chosen by what they cover, under `margin`.
+        coverage: whether items are chosen by `coverage`, which needs fixed classes, or ranked.
     """
 
-    def __init__(self, seed: int = 0, min_per_class: int = 0, coverage: bool = True) -> None:
+    def __init__(self, seed: int = 0, min_per_class: int = 0, coverage: bool = False) -> None:
         self._seed = seed
         self._min_per_class = min_per_class
         self._coverage = coverage
@@ -118,7 +118,8 @@ class Pool:
     def _best(self, game: Game, count: int) -> list[Decision]:
         """`count` items that cover the others, or with large statistics and spread over the pool.
 
-        Without a head or coverage they are the first ones; the gate `random` draws them. The
+        Without a head or coverage they are the first ones; the gate `random` draws them. An item
+        that covers has its gain as its statistic, and the best gain left out as its threshold. The
         threshold of ranked items is the largest statistic of the others, or the smallest of the
         batch where spreading went below it.
         """
@@ -128,37 +129,15 @@ class Pool:
         if at_random:
             keys = draw_keys(self._seed, len(game.corpus.ids))
             rest = [rest[place] for place in np.argsort(keys[rest])]
-        covering = self._coverage and by_margin(game.learner)
-        covering = covering and isinstance(game.trainer, LinearTrainer)
-        covering = covering and isinstance(game.examples.block, SharedBlock)
-        if at_random or (head is None and not covering):
-            first = [_certificate(game, row) for row in rest[:count]]
-            return _wanted(first, DRAWN if at_random else "order", _ANY)
+        if at_random or (head is None and not self._coverage):
+            return _picked(game, rest[:count], DRAWN if at_random else "order")
         drawn = _drawn(game, self._seed, rest, count)
         rest, count = _without(rest, drawn), count - len(drawn)
         rare = [] if head is None else self._rare(game, rest, head, count)
         rest, count = _without(rest, rare), count - len(rare)
-        pick = self._covering if covering else _ranked
+        pick = _covering if self._coverage else _ranked
         ranked = pick(game, rest, count) if count else []
-        others = {"class": rare, DRAWN: drawn}
-        for reason, rows in others.items():
-            ranked += _wanted([_certificate(game, row) for row in rows], reason, _ANY)
-        return ranked
-
-    def _covering(self, game: Game, rest: Sequence[int], count: int) -> list[Decision]:
-        """`count` of the rows in `rest`, which cover the most doubt; of a sample of a huge pool."""
-        source, head = linear_trainer(game).source(), game.trainer.head
-        kernel, members = source.kernel()
-        doubt, free = np.ones(len(source.block)), np.zeros(len(source.block), dtype=np.bool_)
-        if head is not None:
-            doubt[rest] += margins(head, source.block, rest)[0]
-        free[rest] = True
-        places = most_covering(kernel, doubt[members], free[members], count)
-        picked = members[places].tolist()
-        if len(picked) < count:
-            inside = set(members.tolist())
-            picked += islice((row for row in rest if row not in inside), count - len(picked))
-        return _wanted([_certificate(game, row) for row in picked], "coverage", _ANY)
+        return [*ranked, *_picked(game, rare, "class"), *_picked(game, drawn, DRAWN)]
 
     def _rare(self, game: Game, rest: Sequence[int], head: Head, count: int) -> list[int]:
         """The part of a batch reserved for classes with few labels; may be empty."""
@@ -202,6 +181,26 @@ def _to_draw(labels: int) -> int:
     return min(labels, max(DRAWN_FIRST, math.ceil(DRAWN_SHARE * labels)))
 
 
+def _covering(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
+    """`count` of the rows in `rest`, which cover the most doubt; of a sample of a huge pool."""
+    source, head = linear_trainer(game).source(), game.trainer.head
+    kernel, members = source.kernel()
+    doubt, free = np.ones(len(source.block)), np.zeros(len(source.block), dtype=np.bool_)
+    if head is not None:
+        doubt[rest] += margins(head, source.block, rest)[0]
+    free[rest] = True
+    chosen = most_covering(kernel, doubt[members], free[members], count)
+    records = _picked(game, members[chosen.items].tolist(), COVERAGE, chosen.left_out)
+    covering = [
+        replace(record, statistic=gain) for record, gain in zip(records, chosen.gains, strict=True)
+    ]
+    if len(covering) < count:
+        inside = set(members.tolist())
+        others = (row for row in rest if row not in inside)
+        covering += _picked(game, list(islice(others, count - len(covering))), "order")
+    return covering
+
+
 def _ranked(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
     """`count` of the rows in `rest` with large statistics; by a linear model spread out."""
     head = game.trainer.head
@@ -214,9 +213,10 @@ def _ranked(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
         picked = spread_out(rows, count, game.examples.block, classes)
     else:  # features of a language model are less an item's mean: they compare no items
         picked = rows[:count]
-    found = [_certificate(game, row) for row in picked]
-    cut = float(statistics[best[count]]) if count < len(best) else _ANY
-    return _wanted(found, "rank", min([cut, *(d.statistic for d in found)]))
+    records = _picked(game, picked, "rank")
+    cut = float(statistics[best[count]]) if count < len(best) else -math.inf
+    cut = min([cut, *(record.statistic for record in records)])
+    return [replace(record, threshold=cut) for record in records]
 
 
 def _statistics(
@@ -224,17 +224,18 @@ def _statistics(
 ) -> tuple[Array, NDArray[np.int64] | None]:
     """The gate's statistic of each item, (n,), and its predicted class where there are classes.
 
-    Margins are computed in blocks: 20,000 items are ranked in the time of some hundred
-    certificates, whose statistics differ in the last bits alone.
+    Margins are computed in blocks: 20,000 items are ranked in the time of some hundred decision
+    records, whose statistics differ in the last bits alone.
     """
-    found, predicted = margins(head, game.examples.block, rest)
-    if by_margin(game.learner):
-        return found, predicted
-    return np.array([_certificate(game, row).statistic for row in rest]), predicted
+    statistics, predicted = margins(head, game.examples.block, rest)
+    learner = game.learner
+    if not (isinstance(learner.gate, Margin) and isinstance(learner.follower, Given)):
+        statistics = np.array([_record(game, row).statistic for row in rest])
+    return statistics, predicted
 
 
-def _certificate(game: Game, row: int) -> Decision:
-    """The certificate of one item in the next round."""
+def _record(game: Game, row: int) -> Decision:
+    """The decision record of one item in the next round, as the gate ranks it."""
     block, learner, head = game.examples.block, game.learner, game.trainer.head
     scores: Array | None = None
     if head is not None:
@@ -243,6 +244,9 @@ def _certificate(game: Game, row: int) -> Decision:
     return learner.rank(item, block[row], scores, asked=asked)
 
 
-def _wanted(found: list[Decision], reason: str, cut: float) -> list[Decision]:
-    """The decisions with the reason for which they are bought, and their threshold."""
-    return [replace(each, threshold=cut, reason=reason) for each in found]
+def _picked(
+    game: Game, rows: Sequence[int], reason: str, threshold: float = -math.inf
+) -> list[Decision]:
+    """The decision records of items that are bought for a reason."""
+    records = (_record(game, row) for row in rows)
+    return [replace(record, threshold=threshold, reason=reason) for record in records]

@@ -1,4 +1,4 @@
-"""Which items a stream asks about: those in doubt whose label says most of the items in doubt.
+"""The query strategy `coverage` in a stream: items whose label says most of the items in doubt.
 
 The gate `margin` keeps its pace: as threshold the quantile of the last 300 statistics was no better
 on Banking77's training rows. Its statistic is log(u(x) · gain of x), with the doubt u of the
@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import SharedBlock
-from stacksl.core.followers import Given
-from stacksl.core.gates.registry import Margin
+from stacksl.core.gates.registry import COVERAGE, Margin
 from stacksl.core.heads.coverage import SEEN, Seen, doubts
 from stacksl.core.heads.linear import ClassHead
 from stacksl.core.learner import Learner
@@ -49,9 +48,9 @@ class Covering:
         names: NDArray[np.floating] | None,
     ) -> Covering | None:
         """The statistics of a new learner, whose gate is set to follow them; None elsewhere."""
-        asks = settings.mode == "stream" and settings.coverage and settings.refit
-        if not (asks and by_margin(learner)) or names is None:
+        if settings.mode != "stream" or settings.gate != COVERAGE:
             return None
+        assert names is not None
         assert isinstance(examples.block, SharedBlock)
         given: float | None = getattr(settings, "pace", None)
         learner.gate = Margin(given or max(PACE, SHORT / learner.horizon))
@@ -99,11 +98,6 @@ class Covering:
 def _logs(found: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(divide="ignore"):
         return np.log(found)
-
-
-def by_margin(learner: Learner) -> bool:
-    """Whether the gate's statistic is minus the margin over all candidates."""
-    return isinstance(learner.gate, Margin) and isinstance(learner.follower, Given)
 
 
 def _doubts(head: Head | None, h: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 The adapter changes at numbered refits alone, each from the initial weights on all labels learnt so
 far. After a refit the features of items that can still be asked are renewed, the online scorer is
-rebuilt from the bought items, and a new epoch of certificates begins. Where a pool's first labels
+rebuilt from the bought items, and a new epoch of decisions begins. Where a pool's first labels
 choose normalisation and premise, an epoch begins before any refit. Each result is on disk before
 the ledger's row that names it, so that an interrupted run continues anywhere.
 """

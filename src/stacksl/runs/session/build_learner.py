@@ -17,7 +17,7 @@ from stacksl.core.calibration import (
     warmup_spreads,
 )
 from stacksl.core.followers import Follower, make_follower
-from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, make_gate
+from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, gate_type, make_gate
 from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
@@ -113,7 +113,7 @@ def _gate(
     block: Block,
     order: Sequence[int],
 ) -> tuple[Gate, list[str]]:
-    kind = GATES.get(settings.gate)
+    kind = gate_type(settings.gate)
     if kind is None:
         raise unknown_name("gate", settings.gate, GATES)
     one_hot = scorer.name == "ridge" and isinstance(block, SharedBlock)
@@ -125,7 +125,7 @@ def _gate(
         if (value := getattr(settings, each.name, None)) is not None:
             parameters[each.name] = value
     if kind is not LLF:
-        return make_gate(settings.gate, **parameters), []
+        return make_gate(kind.name, **parameters), []
     # c by the median rule over the first items of the order, at the starting θ (D16)
     inputs = [block[r] for r in order[: settings.warmup or warmup_length(len(order))]]
     spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
@@ -134,4 +134,4 @@ def _gate(
         parameters["gate_scale"] = calibrate_gate_scale(spreads, settings.kappa)
     else:
         warning = gate_scale_warning(given, spreads)
-    return make_gate(settings.gate, **parameters), [] if warning is None else [warning]
+    return make_gate(kind.name, **parameters), [] if warning is None else [warning]

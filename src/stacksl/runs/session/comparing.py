@@ -49,17 +49,17 @@ def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
 def _answered(game: Game) -> list[tuple[Decision, Row]]:
     """The first answers of usable training rows that name a candidate, in the order of answering.
 
-    Each comes with the certificate that asked for it.
+    Each comes with the decision that asked for it.
     """
-    certificates: dict[str | None, Row] = {}
+    asking: dict[str | None, Row] = {}
     corpus, usable, found = game.corpus, game.corpus.usable, []
     for row in game.ledger.rows():
         if row.event == "round":
-            certificates[row.surrogate] = row
+            asking[row.surrogate] = row
         elif row.event != "answered" or row.purpose != "train" or "index" not in row.payload:
             continue
         elif usable[corpus.row[str(row.item)]]:
-            found.append((certificates[row.surrogate].decision(), row))
+            found.append((asking[row.surrogate].decision(), row))
     return found
 
 

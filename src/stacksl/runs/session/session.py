@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from stacksl.core.blocks import Block
+from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
@@ -299,7 +300,7 @@ def chooser_of(settings: Settings) -> Stream | Pool:
         settings.mode,
         seed=settings.seed,
         min_per_class=settings.min_per_class,
-        coverage=settings.coverage,
+        coverage=settings.gate == COVERAGE,
     )
 
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
 
-from stacksl.core.gates.registry import GATES, make_gate
+from stacksl.core.gates.registry import COVERAGE, GATES, gate_type, make_gate
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.endpoint import address
 from stacksl.runs.settings.budget import MANY, micro_units, parse_budget
@@ -45,7 +45,7 @@ def unknown_names(settings: Settings) -> list[str]:
     from stacksl.labelers.registry import LABELERS
 
     named: list[tuple[str, str | None, Any]] = [
-        ("gate", settings.gate, GATES),
+        ("gate", settings.gate, [*GATES, COVERAGE]),
         ("follower", settings.follower, FOLLOWERS),
         ("scorer", settings.scorer, SCORERS),
         ("features", settings.features.partition(":")[0], FEATURES),
@@ -112,8 +112,9 @@ def _of_its_own(settings: Settings) -> list[str]:
     """Conflicts among the settings of the gate alone."""
     names = type(settings).model_fields.keys() - Settings.model_fields.keys()
     own = {name: value for name in names if (value := getattr(settings, name)) is not None}
+    kind = gate_type(settings.gate)
     try:
-        make_gate(settings.gate, **own)
+        make_gate(settings.gate if kind is None else kind.name, **own)
     except SettingsError as fault:
         return [str(fault)] if own else []  # a gate that does not exist has its sentence already
     return []

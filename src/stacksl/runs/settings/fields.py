@@ -177,11 +177,6 @@ class Settings(BaseModel):
         description="Let the names of classes and the unlabelled rest help the final model (the "
         "default).",
     )
-    coverage: Annotated[bool, Flag(LEARN)] = Field(
-        True,
-        description="Let the gate margin choose items of fixed classes (of a stream: with names) "
-        "by what their labels say of the items in doubt (the default).",
-    )
     aim: Annotated[Literal["model", "regret"], Flag(LEARN, "AIM")] = Field(
         "model",
         description="What the labels are for: model (the final model, the default) or regret (the "
@@ -189,8 +184,8 @@ class Settings(BaseModel):
     )
     gate: Annotated[str, Flag(LEARN, "NAME")] = Field(
         "margin",
-        description="When to buy a label: margin, contested, random, first, llf (`stacksl ls "
-        "gates` names all).",
+        description="How labels are chosen: coverage (the default for fixed classes), margin (the "
+        "default elsewhere), contested, random, first, llf (`stacksl ls gates` names all).",
     )
     scorer: Annotated[str | None, Flag(LEARN, "NAME")] = Field(
         None,

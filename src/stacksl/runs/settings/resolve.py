@@ -19,7 +19,7 @@ from typing import Any, Optional, get_type_hints
 
 from pydantic import Field, ValidationError, create_model
 
-from stacksl.core.gates.registry import GATES
+from stacksl.core.gates.registry import GATES, gate_type
 from stacksl.errors import SettingsError
 from stacksl.runs.settings.conflicts import (
     conflicts,
@@ -39,7 +39,7 @@ def settings_type(gate: object) -> type[Settings]:
 
     Absent values of theirs are None, which means the gate's own default.
     """
-    kind: Any = GATES.get(gate) if isinstance(gate, str) else None
+    kind: Any = gate_type(gate) if isinstance(gate, str) else None
     return Settings if kind is None else _with_fields_of(kind)
 
 
@@ -210,6 +210,8 @@ def _sentence(error: Any, gate: object) -> str:
     if error["type"] == "extra_forbidden":
         if owners := owners_of(name):
             return with_gate(name, owners, str(gate))
+        if name == "coverage":
+            return "unknown setting 'coverage': it is a query strategy, given by --gate coverage"
         return f"unknown setting '{name}'{nearest(name, known_settings())}"
     expected = EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
     return f"{name} must be {expected}, not {error['input']!r}"
