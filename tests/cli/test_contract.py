@@ -168,8 +168,8 @@ REGISTRIES = {
 }
 
 
-BESIDE = {"labelers": {"file", "hf", "openai"}}
-"""They need the run's ledger or folder, which no maker of a registry is given."""
+BESIDE = {"labelers": {"file", "hf", "openai"}, "gates": {"coverage"}}
+"""Labelers that need the run's ledger or folder, and the query strategy that is no gate."""
 
 
 @pytest.mark.parametrize("kind", REGISTRIES)

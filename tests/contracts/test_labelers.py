@@ -1,4 +1,4 @@
-"""What every labeler must do, on every one in the registry; and what each one does."""
+"""What every labeler in the registry does, and that the check of labelers finds what is wrong."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import math
 import pytest
 
 from stacksl.errors import LabelerError, SettingsError
-from stacksl.labelers.protocol import Labeler
+from stacksl.labelers.function import as_labeler
+from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.labelers.registry import LABELERS, make_labeler
-from stacksl.ledger.purchases import Purchase
+from stacksl.ledger.purchases import Answer, Purchase
+from stacksl.testing import check_labeler
 
 COUNT, SIZE = 2_000, 5
 GOLD = {f"q{i}": (i * 7) % SIZE for i in range(COUNT)}
@@ -36,42 +38,12 @@ def test_it_is_a_labeler(labeler):
     assert labeler.name
 
 
-def test_it_answers_what_it_was_asked(labeler):
+def test_it_keeps_the_contract(labeler):
+    """Its requests are purchases alone: it reads no prompt."""
+    spec = SPECS[labeler.name.partition(":")[0]]
     asked = [purchase("q4"), purchase("q2"), purchase("q9", slot=1, token=3)]
-    labeler.ask(asked)
-    answers = labeler.answers()
-    assert [(a.item, a.slot, a.token) for a in answers] == [
-        (p.item, p.slot, p.token) for p in asked
-    ]
-    assert all(0 <= a.index < SIZE for a in answers)
-    assert all(a.labeler == labeler.name for a in answers)
-    assert all(0 <= a.price <= 9 for a in answers)
-
-
-def test_nothing_asked_is_nothing_answered(labeler):
-    assert labeler.answers() == []
-    labeler.ask([])
-    assert labeler.answers() == []
-
-
-def test_asking_twice_asks_once(labeler):
-    labeler.ask([purchase("q1")])
-    labeler.ask([purchase("q1"), purchase("q2")])
-    assert [a.item for a in labeler.answers()] == ["q1", "q2"]
-
-
-def test_a_repeatable_one_says_the_same_again(labeler):
-    if not labeler.repeatable:
-        pytest.skip("its answers cannot be had again")
-    asked = [purchase(f"q{i}") for i in range(200)]
-    first = answered(labeler, *asked)
-    assert answered(labeler, *reversed(asked)) == first
-    again = make_labeler(SPECS[labeler.name.partition(":")[0]], GOLD, SIZES, seed=3)
-    assert answered(again, *asked[50:60]) == {
-        key: index for key, index in first.items() if key[0] in {p.item for p in asked[50:60]}
-    }
-    raised = answered(labeler, *(purchase(p.item, token=2) for p in asked))
-    assert list(raised.values()) == list(first.values())  # the lease does not change the answer
+    asked += [purchase(f"q{i}") for i in range(10, 200)]
+    check_labeler(lambda: make_labeler(spec, GOLD, SIZES, seed=3), asked)
 
 
 def test_an_item_it_does_not_know_is_one_sentence(labeler):
@@ -150,3 +122,79 @@ def test_the_ends_of_the_noise():
     assert all(index != GOLD[key[0]] for key, index in answered(always, *asked).items())
     alone = make_labeler("noisy:1", {"a": 0}, {"a": 1}, 0)
     assert list(answered(alone, purchase("a")).values()) == [0]
+
+
+# The check for labelers of others ---------------------------------------------------------------
+
+
+class Late:
+    """Answers every second request when it is looked for the third time, and never the others."""
+
+    name, repeatable, price = "late", False, 0
+
+    def __init__(self):
+        self.open, self.looked = {}, 0
+
+    def ask(self, requests):
+        self.open.update({(r.item, r.slot, r.token): r for r in requests})
+
+    def answers(self):
+        self.looked += 1
+        ready = [key for n, key in enumerate(self.open) if n % 2 == 0] if self.looked == 5 else []
+        return [self.open.pop(key).answer(1, self.name, self.price) for key in ready]
+
+    def pending(self):
+        return [Pending("somewhere", len(self.open))] if self.open else []
+
+
+class Twice(Late):
+    def answers(self):
+        given = [r.answer(0, self.name) for r in self.open.values()]
+        return given + given
+
+
+class Dear(Late):
+    price = 10**9
+
+
+class Stranger(Late):
+    def answers(self):
+        return [Answer("who", 0, 1, 0, self.name)] if self.open else []
+
+
+class Another(Late):
+    """It gives the answer that it gives only once, though it says that it is repeatable."""
+
+    repeatable, count = True, 0
+
+    def answers(self):
+        given = [
+            r.answer((self.count + n) % 3, self.name) for n, r in enumerate(self.open.values())
+        ]
+        self.count += len(given)
+        self.open.clear()
+        return given
+
+
+def none_of_these(request):
+    return None
+
+
+@pytest.mark.parametrize("make", [Late, lambda: as_labeler(none_of_these)])
+def test_a_labeler_may_be_late_silent_or_say_none_of_these(make):
+    check_labeler(make)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (Twice, "was answered twice"),
+        (Dear, "an answer cost 1000000000, at most 1000000"),
+        (Stranger, "item 'who' was answered but not asked"),
+        (Another, "it is repeatable, and gave other answers"),
+        (object, "it needs name, repeatable"),
+    ],
+)
+def test_a_labeler_of_others_is_checked(make, words):
+    with pytest.raises(AssertionError, match=words):
+        check_labeler(make)

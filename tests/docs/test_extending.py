@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -23,8 +24,9 @@ import stacksl
 from stacksl.cli.entry import call
 from stacksl.core import GATES, SCORERS
 from stacksl.errors import SettingsError
-from stacksl.features import FEATURES
+from stacksl.features import FEATURES, make_features
 from stacksl.labelers.registry import LABELERS
+from stacksl.testing import check_features, check_gate, check_labeler, check_scorer
 
 from .pages_cases import BLOCK, PAGES, ROOT
 
@@ -120,6 +122,9 @@ def test_the_command_line_imports_the_modules_of_a_run(
     for verb in verbs:
         fresh = subprocess.run([sys.executable, "-m", "stacksl", *verb], capture_output=True)
         assert fresh.returncode == 0, fresh.stderr
+    capfd.readouterr()
+    assert call(["ls", "gates", "--plugins", gate]) == 0
+    assert "unsure " in capfd.readouterr().out
     monkeypatch.delitem(sys.modules, gate)
     (modules / f"{gate}.py").unlink()
     assert call(["status", "run"]) == 0, "a run whose module is gone can be looked at"
@@ -303,6 +308,7 @@ def test_vectors_of_ones_own_are_one_module(modules: Path, tmp_path: Path) -> No
     told = [row["index"] for row in run.predict(ITEMS)]
     assert told == list(ANSWERS.values()), "what no text shows is learnt from the vectors"
     assert run.replay()["labels"] == len(asked(run))
+    check_features(lambda: make_features(own["features"], classes=("even", "odd")), ITEMS)
     stopped = cut_off(tmp_path / "stopped", **own)
     stopped.resume()
     assert asked(stopped) == asked(run)
@@ -310,10 +316,19 @@ def test_vectors_of_ones_own_are_one_module(modules: Path, tmp_path: Path) -> No
         list(run.predict([stacksl.Item("q", "Is it blue?", ("even", "odd"))]))
 
 
-def test_an_encoder_is_one_module(modules: Path, tmp_path: Path) -> None:
-    run = play(tmp_path / "run", features="letters", plugins=write(modules, "An encoder"))
-    assert len(list(run.predict(ITEMS[:3]))) == 3
-    assert run.model.features.dim > 26
+OWN = [stacksl.Item(i.id, i.prompt, (*i.candidates, f"neither {n}")) for n, i in enumerate(ITEMS)]
+"""The same items, each with candidates of its own."""
+
+
+@pytest.mark.parametrize("items", [ITEMS, OWN], ids=["classes", "own candidates"])
+def test_an_encoder_is_one_module(modules: Path, tmp_path: Path, items: list[Any]) -> None:
+    settings = {"features": "letters", "plugins": write(modules, "An encoder")}
+    run = stacksl.run(items, ANSWERS, out=tmp_path / "run", budget=8, **settings)
+    assert run.status()["asked"] == 8
+    assert len(list(run.predict(items[:3]))) == 3
+    assert run.model.features.dim >= 26
+    classes = items[0].candidates if items is ITEMS else None
+    check_features(lambda: make_features("letters", classes=classes), items)
 
 
 # The contracts ----------------------------------------------------------------------------------
@@ -342,15 +357,11 @@ print(run_stream("newton", rows, **told).engine)
     assert done.stdout == "loop\n"
 
 
-def test_gate_and_scorer_pass_their_contracts(modules: Path) -> None:
-    gate = write(modules, "A gate")
+def test_gate_scorer_and_labeler_pass_their_contracts(modules: Path, jobs: Jobs) -> None:
+    import_module(write(modules, "A gate"))
+    check_gate(GATES["unsure"])
     (modules / "perceptron.py").write_bytes((ROOT / "examples/modules/perceptron.py").read_bytes())
-    command = [
-        sys.executable, "-m", "pytest", "-q", "-p", gate, "-p", "perceptron",
-        "-p", "no:cacheprovider",
-        "tests/contracts/test_gates.py", "tests/contracts/test_scorers.py",
-        "-k", "unsure or perceptron",
-    ]  # fmt: skip
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert done.stdout.count(".") > 30, "they were run"
+    import_module("perceptron")
+    check_scorer("perceptron")
+    import_module(write(modules, "A labeler"))
+    check_labeler(lambda: LABELERS["service"](jobs.url, {}, {}, 0))

@@ -29,7 +29,6 @@ class Lengths:
         self.broken = broken
         self.seen: list[str] = []
         self.fitted: list[str] = []
-        self.documents: Lengths = self
 
     def fit(self, texts: Sequence[str]) -> None:
         self.fitted = list(texts)

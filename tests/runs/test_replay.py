@@ -14,7 +14,7 @@ import pytest
 
 from stacksl.api import run
 from stacksl.core import Hard, Learner, SharedBlock, make_scorer
-from stacksl.core.heads.coverage import Covering
+from stacksl.core.heads.coverage import most_covering
 from stacksl.errors import LedgerCorrupt, LedgerError, RunError
 from stacksl.files import arrays
 from stacksl.ledger.events import Row
@@ -172,12 +172,10 @@ def test_a_batch_that_differs_is_named(tmp_path, monkeypatch) -> None:
         pass
     monkeypatch.setattr(
         "stacksl.runs.loop.choosers.most_covering",
-        lambda kernel, doubt, free, count: Covering(
-            np.flatnonzero(free)[-count:].tolist(), [0.0] * count, 0.0
-        ),
+        lambda *given: (found := most_covering(*given))._replace(items=found.items[::-1]),
     )
     with pytest.raises(
-        RunError, match="round 2 was recorded .* the replay got a decision about another item"
+        RunError, match="round 1 was recorded .* the replay got a decision about another item"
     ):
         playback(game, tmp_path / "b", chooser=Pool(coverage=True), budget=30)
 

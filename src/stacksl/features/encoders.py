@@ -21,16 +21,13 @@ class Encoder(Protocol):
     Attributes:
         spec: what a user writes to get it, such as `hashing`.
         bias: the constant column that class features get, 0 for none.
-        documents: the encoder of candidates and answers of a bank, beside this one of prompts;
-            this one itself unless the model asks for another prompt there.
+
+    One that reads candidates and answers of a bank in another way than prompts has the encoder of
+    these as its attribute `documents`.
     """
 
     spec: str
     bias: float
-
-    @property
-    def documents(self) -> Encoder:
-        """See above."""
 
     @property
     def truncated(self) -> int:

@@ -61,11 +61,6 @@ class HashingEncoder:
         return self._dim
 
     @property
-    def documents(self) -> HashingEncoder:
-        """This encoder."""
-        return self
-
-    @property
     def identity(self) -> str:
         """A hash of everything that is fixed before anything is fitted."""
         text = f"hashing 1: words 1-2, chars 3-5, {_BUCKETS} buckets, {_MOST_GRAMS}, d {self._dim}"

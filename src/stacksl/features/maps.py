@@ -108,6 +108,12 @@ class TextMap:
         return self.encoder.dim + (self.encoder.bias > 0.0)
 
     @property
+    def documents(self) -> Encoder:
+        """The encoder of candidates and answers of a bank: that of prompts, or its `documents`."""
+        other: Encoder = getattr(self.encoder, "documents", self.encoder)
+        return other
+
+    @property
     def truncated(self) -> int:
         """How many distinct texts the encoder has truncated so far."""
         return self.encoder.truncated
@@ -165,7 +171,7 @@ class TextMap:
         products, differences = widths(encoded)
         fixed = f", {self.cosine} cosines" if self.cosine else ""
         rows = f"pair rows 1: {encoded} to {products}+{differences}, {WEIGHTS}{fixed}"
-        documents = f"; {self.encoder.documents.identity}" if self._differ else ""
+        documents = f"; {self.documents.identity}" if self._differ else ""
         return f"{rows}; {identity}{documents}"
 
     @property
@@ -175,7 +181,7 @@ class TextMap:
     @property
     def _differ(self) -> bool:
         """Whether candidates are encoded in another way than prompts."""
-        return self.classes is None and self.encoder.documents is not self.encoder
+        return self.classes is None and self.documents is not self.encoder
 
     def _texts(self, items: Sequence[Item]) -> Iterator[Text]:
         """The texts that are encoded: of each item the prompt, then for pairs its candidates."""
@@ -191,7 +197,7 @@ class TextMap:
             return self.encoder.encode([text for _, text in texts], progress)
         vectors = np.empty((len(texts), self.encoder.dim), np.float32)
         done = 0
-        for encoder, kind in ((self.encoder, False), (self.encoder.documents, True)):
+        for encoder, kind in ((self.encoder, False), (self.documents, True)):
             places = [n for n, (document, _) in enumerate(texts) if document is kind]
             shown = progress and partial(_shifted, progress, done, len(texts))
             vectors[places] = encoder.encode([texts[n][1] for n in places], shown)

@@ -56,7 +56,7 @@ def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArra
     found = make_features(features, classes=None, cosine=BANK)
     assert isinstance(found, TextMap)
     found.encoder.fit(bank.texts)
-    vectors = found.encoder.documents.encode(bank.texts)
+    vectors = found.documents.encode(bank.texts)
     return nearest(found.encoder.encode(prompts), vectors, count)
 
 

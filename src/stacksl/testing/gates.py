@@ -1,0 +1,153 @@
+"""The contract of gates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from stacksl.core.gates.registry import GATES, Gate
+from stacksl.core.gates.rules import Clock, forced
+from stacksl.core.scorers.bounds import Bounds
+
+
+def check_gate(kind: type[Any], draws: int = 100, seed: int = 0) -> None:
+    """Check a class of gates, with its default parameters, over so many drawn rounds.
+
+    The class must be in `GATES` under its name.
+
+    Raises:
+        AssertionError: it breaks the contract; the message says how.
+    """
+    assert GATES.get(kind.name) is kind, f"'{kind.name}' should be in GATES: GATES[name] = class"
+    expect_frozen(kind)
+    expect_no_widths(kind())
+    rng = np.random.default_rng(seed)
+    for _ in range(draws):
+        gate, took = kind(), bool(rng.integers(2))
+        view, clock = drawn_view(rng), drawn_clock(rng)
+        expect_numbers(gate, view, clock, float(rng.random()), took)
+        expect_shift(gate, view, clock, float(rng.uniform(-50, 50)))
+        views = [drawn_view(rng) for _ in range(int(rng.integers(1, 60)))]
+        expect_budget(
+            gate, views, rng.random(len(views)).tolist(), int(rng.integers(len(views) + 1))
+        )
+
+
+def make_view(scores: Sequence[float], widths: Sequence[float], radius: float = 1.0) -> Bounds:
+    """What a scorer says of an item whose candidates have these scores and widths."""
+    s, w = np.array(scores), np.array(widths)
+    choice = int(np.argmax(s))
+    pairs = np.where(np.arange(len(s)) == choice, 0.0, w)
+    even = np.full(len(s), 1 / len(s))
+    information = float(w[choice]) ** 2
+    presented = tuple(range(len(s)))
+    return Bounds(presented, s, even, w, pairs, radius, 4, choice, information, volume=0.5)
+
+
+def drawn_view(rng: np.random.Generator) -> Bounds:
+    """A view of two to six candidates; some have equal scores, some no width."""
+    size = int(rng.integers(2, 7))
+    scores, widths = rng.uniform(-100, 100, size), rng.uniform(0, 100, size)
+    scores[rng.random(size) < 0.2], widths[rng.random(size) < 0.2] = 0.0, 0.0
+    return make_view(scores.tolist(), widths.tolist(), float(rng.choice([0.0, 1.0, 10.0])))
+
+
+def drawn_clock(rng: np.random.Generator) -> Clock:
+    """A round of a run of at most 1,000 in which a label is left."""
+    horizon = int(rng.integers(1, 1001))
+    budget = int(rng.integers(1, horizon + 1))
+    return Clock(int(rng.integers(budget)), budget, int(rng.integers(1, horizon + 1)), horizon)
+
+
+def expect_frozen(kind: type[Any]) -> None:
+    """It is a frozen dataclass with a docstring, whose values are equal for equal parameters."""
+    gate = kind()
+    assert is_dataclass(gate), f"{kind.__name__} should be a dataclass"
+    assert gate == kind(), "two gates with equal parameters should be equal"
+    assert hash(gate) == hash(kind()), "two gates with equal parameters should have one hash"
+    for name in ("ranks", "exact_spend"):
+        assert isinstance(getattr(gate, name), bool), f"{name} should be True or False"
+    for field in fields(gate):
+        try:
+            setattr(gate, field.name, 1.0)
+        except FrozenInstanceError:
+            continue
+        raise AssertionError(f"{kind.__name__} should be frozen: its {field.name} can be set")
+    assert (kind.__doc__ or "").strip(), "its docstring is what `stacksl ls gates` prints"
+
+
+def expect_numbers(gate: Gate, view: Bounds, clock: Clock, u: float, took: bool) -> None:
+    """It gives Python floats, and the same ones again: it remembers nothing but its state."""
+    state: Any = gate.start()
+    assert len(state) == 4, f"the state should be four floats, got {state}"
+    for _ in range(3):
+        g = gate.statistic(view, clock, state)
+        threshold = gate.threshold(g, u, clock, state)
+        after = gate.advance(g, took, clock, state)
+        assert type(g) is float, f"the statistic should be a float, got a {type(g).__name__}"
+        assert math.isfinite(g), f"the statistic of finite numbers should be finite, got {g}"
+        assert type(threshold) is float, f"the threshold should be a float, got {threshold!r}"
+        assert not math.isnan(threshold), "the threshold should be a number, got NaN"
+        assert len(after) == 4, f"the state should be four floats, got {after}"
+        assert all(type(x) is float and not math.isnan(x) for x in after), (
+            f"the state should be four floats, got {after}"
+        )
+        again = (
+            gate.statistic(view, clock, state),
+            gate.threshold(g, u, clock, state),
+            gate.advance(g, took, clock, state),
+        )
+        assert again == (g, threshold, after), "the same round should give the same numbers"
+        state = after
+
+
+def expect_budget(gate: Gate, views: Sequence[Bounds], us: Sequence[float], budget: int) -> None:
+    """Under the two rules above every gate it keeps the budget; with `exact_spend` it spends it."""
+    state, asked, horizon = gate.start(), 0, len(views)
+    for t, (view, u) in enumerate(zip(views, us, strict=True), start=1):
+        clock = Clock(asked, budget, t, horizon)
+        g = gate.statistic(view, clock, state)
+        verdict = forced(clock, gate.exact_spend)
+        asks = verdict == 1 or (verdict == 0 and g > gate.threshold(g, float(u), clock, state))
+        state = gate.advance(g, asks, clock, state)
+        asked += asks
+    assert asked <= budget, f"{asked} labels were asked of {budget}"
+    assert asked == budget or not gate.exact_spend, f"only {asked} labels were asked of {budget}"
+
+
+def expect_shift(gate: Gate, view: Bounds, clock: Clock, shift: float) -> None:
+    """A constant added to all scores changes nothing, as it changes no policy.
+
+    This is about scores and radii that a constant of some ten does not round away: a radius is 0 or
+    at least 0.001, since a gate may divide by it. Where rounding makes or breaks a tie of the best
+    scores the choice is another, and nothing is compared.
+    """
+    moved = make_view((view.scores + shift).tolist(), view.widths.tolist(), view.radius)
+    if moved.choice != view.choice:
+        return
+    here, there = (gate.statistic(each, clock, gate.start()) for each in (view, moved))
+    assert math.isclose(here, there, rel_tol=1e-9, abs_tol=1e-9), (
+        f"{shift} added to all scores should change nothing, but the statistic {here} is {there}"
+    )
+
+
+def expect_no_widths(gate: Gate, *, finite: bool = False) -> None:
+    """Where the scorer keeps no matrix the statistic is NaN, unless it is not made of widths.
+
+    Such a statistic is the same without them, and `finite`.
+    """
+    nothing = np.full(3, math.nan)
+    known = make_view([0.5, 1.0, -0.25], [0.7, 0.3, 0.9])
+    unknown = Bounds(
+        (0, 1, 2), known.scores, known.probabilities, nothing, nothing, 1.0, 4, 1, math.nan
+    )
+    clock = Clock(2, 9, 5, 30)
+    g = gate.statistic(unknown, clock, gate.start())
+    assert math.isnan(g) or g == gate.statistic(known, clock, gate.start()), (
+        f"without widths the statistic should be NaN or what it is with them, got {g}"
+    )
+    assert not (finite and math.isnan(g)), f"the gate '{gate.name}' needs no widths, got NaN"

@@ -1,0 +1,110 @@
+"""The contract of labelers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from stacksl.labelers.protocol import Labeler, Request
+from stacksl.ledger.purchases import Answer, Purchase, whole_answer
+
+Key: TypeAlias = tuple[str, int, int]
+
+CANDIDATES = ("even", "odd", "neither")
+
+
+def example_requests(count: int = 6, price: int = 1_000_000) -> list[Request]:
+    """Requests with prompts; the candidates of every second one are shown in another order."""
+    orders = ((0, 1, 2), (2, 0, 1))
+    made = []
+    for n in range(count):
+        order = orders[n % 2]
+        shown = tuple(CANDIDATES[index] for index in order)
+        about = (f"q{n}", 0, 1, n + 1, "train", price)
+        made.append(Request(*about, f"Is {n} even or odd?", shown, order))  # type: ignore[arg-type]
+    return made
+
+
+def check_labeler(
+    make: Callable[[], Labeler], requests: Sequence[Purchase] | None = None, waits: int = 20
+) -> None:
+    """Check a labeler, whatever it answers and however late.
+
+    It may answer at once, later or never, name a candidate or say another word, and abstain.
+
+    Args:
+        make: gives a new labeler; a `repeatable` one is made twice.
+        requests: at least two, of different items, that it can answer; `example_requests` if left
+            out. For a labeler that reads no prompt they may be purchases.
+        waits: how often its answers are looked for.
+
+    Raises:
+        AssertionError: it breaks the contract; the message says how.
+    """
+    asked: list[Any] = list(example_requests() if requests is None else requests)
+    labeler = make()
+    assert isinstance(labeler, Labeler), "it needs name, repeatable, ask, answers and pending"
+    assert isinstance(labeler.name, str), "its name should be text, as the ledger records it"
+    assert labeler.name, "it needs a name, which the ledger records"
+    assert not labeler.answers(), "it answered before it was asked"
+    labeler.ask([])
+    assert not labeler.answers(), "it answered when it was asked nothing"
+    labeler.ask(asked[:1])
+    labeler.ask(asked)  # with one request that it has already
+    given = _collected(labeler, asked, waits)
+    labeler.ask([each for each in asked if _key(each) not in given])
+    later = _collected(labeler, asked, 1)
+    assert not given.keys() & later.keys(), "a request was answered twice"
+    if labeler.repeatable:
+        _expect_repeated(make, labeler, asked, {**given, **later})
+
+
+def _expect_repeated(
+    make: Callable[[], Labeler], labeler: Labeler, asked: Sequence[Any], given: dict[Key, Answer]
+) -> None:
+    """It says the same again, in another order, and a new one does so under another lease."""
+    labeler.ask(list(reversed(asked)))
+    again = _collected(labeler, asked, 1)
+    words = {key: answer.word for key, answer in given.items()}
+    assert {key: answer.word for key, answer in again.items()} == words, (
+        "it is repeatable, and gave other answers to the same requests"
+    )
+    raised = [replace(each, token=each.token + 1) for each in asked]
+    other = make()
+    other.ask(raised)
+    fresh = {answer.item: answer.word for answer in _collected(other, raised, 1).values()}
+    assert fresh == {item: word for (item, _, _), word in words.items()}, (
+        "it is repeatable, and gave other answers under another lease"
+    )
+
+
+def _collected(labeler: Labeler, asked: Sequence[Any], waits: int) -> dict[Key, Answer]:
+    """The answers to the requests `asked`, each checked."""
+    wanted = {_key(each): each for each in asked}
+    found: dict[Key, Answer] = {}
+    for _ in range(waits):
+        for answer in labeler.answers():
+            key, purchase = _key(answer), wanted.get(_key(answer))
+            assert purchase is not None, f"item '{answer.item}' was answered but not asked"
+            assert key not in found, f"item '{answer.item}' was answered twice"
+            answer = whole_answer(answer)
+            size = len(getattr(purchase, "candidates", ())) or None
+            assert size is None or answer.index is None or answer.index < size, (
+                f"the answer to item '{answer.item}' is {answer.index} of {size} candidates"
+            )
+            assert answer.labeler == labeler.name, (
+                f"the answer is by '{answer.labeler}', the labeler is '{labeler.name}'"
+            )
+            assert answer.price <= purchase.price, (
+                f"an answer cost {answer.price}, at most {purchase.price} was agreed"
+            )
+            found[key] = answer
+        if not (places := labeler.pending()):
+            break
+        assert all(place.open > 0 for place in places), "a pending place has open requests"
+    return found
+
+
+def _key(about: Purchase | Answer) -> Key:
+    return (about.item, about.slot, about.token)
