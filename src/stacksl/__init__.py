@@ -17,10 +17,12 @@ from stacksl.version import __version__
 if TYPE_CHECKING:
     from stacksl.api import Run, list_runs, prepare, run
     from stacksl.errors import StackslError
+    from stacksl.labelers.function import ABSTAIN
     from stacksl.runs.settings.fields import Settings
     from stacksl.types import Item, Label
 
 __all__ = [
+    "ABSTAIN",
     "Item",
     "Label",
     "Run",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "ABSTAIN": "stacksl.labelers.function",
     "Item": "stacksl.types",
     "Label": "stacksl.types",
     "Run": "stacksl.api",

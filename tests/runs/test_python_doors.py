@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import stacksl
-from stacksl.errors import DataError, FeatureError, LabelerError, SettingsError
+from stacksl.errors import DataError, FeatureError, LabelerError, RunError, SettingsError
 
 WORDS = {"beach": "sand wave shell tide", "forest": "moss fern pine root", "sky": "cloud sun star"}
 TEXTS, LABELS = [], []
@@ -103,6 +103,92 @@ def test_a_function_labels_and_what_it_raises_loses_nothing() -> None:
     assert len(calls) == 21  # the one that failed was asked again, no other
     with stopped.ledger as ledger:
         assert ledger.said() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
+
+
+def right(request: Any) -> str:
+    return next(c for c in request.candidates if request.prompt.split()[0] in WORDS[c])
+
+
+def test_a_function_abstains_for_nothing_and_says_what_an_answer_cost() -> None:
+    calls: list[str] = []
+
+    def colleague(request: Any) -> Any:
+        calls.append(request.item)
+        if len(calls) == 3:
+            return stacksl.ABSTAIN
+        return (None, 0) if len(calls) == 4 else (right(request), 0.25)
+
+    settings = {"classes": list(WORDS), "price": "1", "batch": 5}
+    played = run(TEXTS, labeler=colleague, **settings)
+    told = played.status()
+    assert (told["state"], told["labeler"]) == ("waiting", "colleague")
+    assert told["sheets"] == [{"file": "colleague", "open": 1, "why": "it abstained"}]
+    assert told["money"]["spent"] == 18 * 0.25 + 1, "the open question is promised its price"
+    assert len(calls) == 20, "a question of which it abstained is not asked again at once"
+    played.resume(labeler=colleague)
+    assert played.status()["state"] == "finished"
+    assert calls[-1] == calls[2]
+    assert played.status()["money"]["spent"] == 19 * 0.25, "an abstention is free"
+    with played.ledger as ledger:
+        assert ledger.said() == {"label": 19, "none": 1, "ambiguous": 0, "broken": 0}
+
+
+@pytest.mark.parametrize("price", [-0.1, 1.5, "much"])
+def test_an_answer_costs_what_was_agreed_at_most(price: Any) -> None:
+    with pytest.raises(LabelerError, match=r"a price from 0 to 1 .*, got .*: give the run"):
+        run(TEXTS, classes=list(WORDS), price="1", labeler=lambda request: (0, price))
+
+
+def silent(request: Any) -> Any:
+    return stacksl.ABSTAIN
+
+
+def test_another_labeler_takes_the_open_questions() -> None:
+    played = run(TEXTS, LABELS, labeler=silent, batch=4)
+    assert played.status()["sheets"] == [{"file": "silent", "open": 4, "why": "it abstained"}]
+    with played.ledger as ledger:
+        asked = {purchase.item for purchase in ledger.open_purchases()}
+    with pytest.raises(SettingsError, match="unknown labeler 'orcle'"):
+        played.change(labeler="orcle")
+    with pytest.raises(SettingsError, match="the labeler 'openai' needs a model and its server"):
+        played.change(labeler="openai:m")
+    played.change(labeler="oracle")
+    told = played.status()
+    assert (told["state"], told["labeler"], told["answered"]) == ("finished", "oracle", 20)
+    with played.ledger as ledger:
+        assert asked <= set(ledger.bought())
+        assert {row["labeler"] for row in ledger.export()} == {"oracle"}
+    assert played.replay()["labels"] == 20
+
+
+def test_people_take_the_place_of_a_labeler_that_never_answers() -> None:
+    played = run(TEXTS, LABELS, labeler=silent, batch=4)
+    played.change(labeler="file")
+    told = played.status()
+    assert (told["state"], told["labeler"]) == ("waiting", "file")
+    assert [sheet["open"] for sheet in told["sheets"]] == [4]
+    assert played.people(free=True) == 4
+    assert played.status()["state"] == "waiting"
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
+    played = run(TEXTS, LABELS, labeler=silent, batch=4)
+    with played.ledger as ledger:
+        before = ledger.open_purchases()
+    assert played.people(free=True, drop=drop) == 4
+    with played.ledger as ledger:
+        now = ledger.open_purchases()
+    assert [p.token for p in now] == ([] if drop else [p.token + 1 for p in before])
+    played.resume(labeler=right)
+    assert (played.status()["state"], played.status()["answered"]) == ("finished", 20)
+    with played.ledger as ledger:
+        answered = {row["item"] for row in ledger.export() if row["state"] == "answered"}
+    assert (not answered & {p.item for p in before}) is drop
+    with pytest.raises(RunError, match="no question of the run .* is open"):
+        played.people(free=True)
+    with pytest.raises(RunError, match="not from people"):
+        played.people(free="anna")
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,8 @@ def run(
         out: the run's folder; `runs/DATE-NAME` where there is none.
         preset: a named layer of settings, such as `paper`.
         labeler: a name such as `oracle` or `file`, an object with the labeler protocol, or a
-            function of a request that returns a candidate, its index, or None.
+            function of a request that returns a candidate, its index, None for none of these, or
+            `stacksl.ABSTAIN`; a pair of one of them and a price where it costs less than `price`.
         classes: the names of the classes in their order, or a file of them.
         features: `hashing` or `sentences:NAME_OR_DIR`, or an array with a row for each item.
         progress: called with the progress of the run.

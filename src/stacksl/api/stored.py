@@ -283,7 +283,8 @@ class Run:
     ) -> int:
         """Free rows that were handed out, and say whose answers count; gives how many rows.
 
-        Freed rows are handed out again.
+        Freed rows are handed out again. Of a run that a program answers, `free=True` frees all open
+        questions; where that is a Python object, `resume(labeler=...)` then continues.
 
         Args:
             away: annotators who get no rows until they are back; those they have are freed.
@@ -308,7 +309,8 @@ class Run:
         names: dict[str, Any] = {purpose: _several(each) for purpose, each in who.items()}
         rows: dict[str, Any] = {"free": free, "keys": list(keys), "drop": drop, "anew": buy_anew}
         freed = free_rows(self.folder, **names, **rows)
-        if freed or away or set_aside or keep or buy_anew:
+        own = "labeler" in self.folder.read_state()  # a Python object, which is not here
+        if (freed or away or set_aside or keep or buy_anew) and not own:
             self.resume(progress)
         return freed
 
@@ -336,7 +338,7 @@ class Run:
         later: bool = False,
         dry_run: bool = False,
         agreed: Outcome | None = None,
-        labeler: Labeler | Callable[[Request], Any] | None = None,
+        labeler: Labeler | Callable[[Request], Any] | str | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Outcome:
         """Change the run, in any combination, and continue it; gives the outcome of the change.
@@ -355,7 +357,8 @@ class Run:
             later: only record the change; `resume` continues the run.
             dry_run: return the outcome, and write nothing.
             agreed: the outcome of `dry_run` that the user agreed to; no more is bought than that.
-            labeler: the labeler, where the settings name none.
+            labeler: a name such as `file`: that labeler takes the place of the one before, and is
+                asked the open questions; or the object, where the settings name none.
             progress: called with the progress of the run.
 
         Raises:
@@ -374,10 +377,12 @@ class Run:
             {name: None if price is None else str(price) for name, price in annotators.items()}
             if isinstance(annotators, Mapping)
             else dict.fromkeys(_several(annotators)),
+            labeler if isinstance(labeler, str) else None,
         )
+        labeler = None if isinstance(labeler, str) else labeler
         if dry_run:
             return preview(self.folder, wanted)
-        if not later:
+        if not later and wanted.labeler is None:
             expect_labeler(self.folder, as_labeler(labeler))
         found = change_run(self.folder, wanted, agreed)
         if not later:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from numbers import Integral
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, Final
 
 from stacksl.errors import LabelerError, SettingsError
 from stacksl.labelers.protocol import Labeler, Pending, Request
 from stacksl.ledger.purchases import Answer
+from stacksl.report.wording import MICRO
+
+ABSTAIN: Final = object()
+"""What a function returns that gives no answer; it costs nothing, and the question stays open."""
 
 
 class FunctionLabeler:
     """Asks `function(request)` for each label, in order.
 
     The function gets a `Request` with the `prompt` and the `candidates`, and returns a candidate,
-    its index in `candidates`, or None where none of them is right. An answer costs the price of the
-    purchase. Where the function raises, answers that it gave before are entered first.
+    its index in `candidates`, None where none of them is right, or `ABSTAIN`. An answer costs the
+    price of the purchase, or less where the function returns a pair: (answer, price). A question of
+    which it abstained is asked again in another session. Where the function raises, answers that it
+    gave before are entered first.
     """
 
     repeatable = False
@@ -26,11 +32,13 @@ class FunctionLabeler:
         self.name = getattr(function, "__name__", type(function).__name__).strip("<>")
         self.warnings: list[str] = []
         self._open: list[Request] = []
+        self._abstained: list[Request] = []
         self._fault: Exception | None = None
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests that are not open yet."""
-        self._open += [request for request in requests if request not in self._open]
+        known = [*self._open, *self._abstained]
+        self._open += [request for request in requests if request not in known]
 
     def answers(self) -> list[Answer]:
         """The function's answers to the open requests.
@@ -42,8 +50,12 @@ class FunctionLabeler:
         given = []
         try:
             while self._open:
-                given.append(self._answer(self._open[0]))
-                del self._open[0]
+                answer = self._answer(self._open[0])
+                request = self._open.pop(0)
+                if answer is None:
+                    self._abstained.append(request)
+                else:
+                    given.append(answer)
         except Exception as fault:
             if not given:
                 raise
@@ -51,28 +63,43 @@ class FunctionLabeler:
         return given
 
     def pending(self) -> list[Pending]:
-        """Nothing waits: the function answers at once."""
+        """The questions of which the function abstained."""
         self._raise()
-        return []
+        open_now = len(self._abstained)
+        return [Pending(self.name, open_now, "it abstained")] if open_now else []
 
     def _raise(self) -> None:
         fault, self._fault = self._fault, None
         if fault is not None:
             raise fault
 
-    def _answer(self, asked: Request) -> Answer:
-        said = self._function(asked)
-        if said is None:
-            key = (asked.item, asked.slot, asked.token)
-            return Answer(*key, None, self.name, asked.price, "none")
-        if isinstance(said, str) and said in asked.candidates:
-            return asked.answer(asked.candidates.index(said), self.name, asked.price)
-        if isinstance(said, Integral) and 0 <= int(said) < len(asked.candidates):
-            return asked.answer(int(said), self.name, asked.price)
+    def _answer(self, request: Request) -> Answer | None:
+        """The function's answer to one request; None where it abstains."""
+        content, price = self._function(request), request.price
+        if isinstance(content, tuple) and len(content) == 2:
+            content, price = content[0], self._price(content[1], request)
+        if content is ABSTAIN:
+            return None
+        if content is None:
+            key = (request.item, request.slot, request.token)
+            return Answer(*key, None, self.name, price, "none")
+        if isinstance(content, str) and content in request.candidates:
+            return request.answer(request.candidates.index(content), self.name, price)
+        if isinstance(content, Integral) and 0 <= int(content) < len(request.candidates):
+            return request.answer(int(content), self.name, price)
         raise LabelerError(
-            f"the labeler '{self.name}' should return one of the {len(asked.candidates)} candidates"
-            f" of item '{asked.item}', the index of one, or None, got a {type(said).__name__} that"
-            " is none of them: correct the function, then resume"
+            f"the labeler '{self.name}' should return one of the {len(request.candidates)}"
+            f" candidates of item '{request.item}', the index of one, None or ABSTAIN, got a"
+            f" {type(content).__name__} that is none of them: correct the function, then resume"
+        )
+
+    def _price(self, price: Any, request: Request) -> int:
+        """A price in micro-units of money."""
+        if isinstance(price, Real) and 0 <= float(price) * MICRO <= request.price:
+            return round(float(price) * MICRO)
+        raise LabelerError(
+            f"the labeler '{self.name}' should return a price from 0 to {request.price / MICRO:g}"
+            f" for the answer to item '{request.item}', got {price!r}: give the run that --price"
         )
 
 

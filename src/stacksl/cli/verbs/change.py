@@ -49,6 +49,10 @@ AddAnnotator = Annotated[
         help="One more person who answers by file, and gets rows assigned from now on.",
     ),
 ]
+NewLabeler = Annotated[
+    str | None,
+    typer.Option("--labeler", metavar="NAME", help="Another labeler: it gets the open questions."),
+]
 Later = Annotated[
     bool,
     typer.Option("--later", help="Record the change only; `stacksl resume` continues the run."),
@@ -65,6 +69,7 @@ def change(
     description: Description = None,
     reopen: Reopen = False,
     add_annotator: AddAnnotator = None,
+    labeler: NewLabeler = None,
     later: Later = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
@@ -92,6 +97,7 @@ def change(
         "classes": _classes(add_class or [], description or []),
         "reopen": reopen,
         "annotators": dict(map(_annotator, add_annotator or [])),
+        "labeler": labeler,
     }
     offered = opened.change(**wanted, dry_run=True)
     if dry_run:
@@ -171,6 +177,8 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
         lines.append(f"{plural(found.owned, 'label')} that you hold added")
     if wanted["annotators"]:
         lines.append(f"{', '.join(found.annotators)} answer")
+    if wanted["labeler"] is not None:
+        lines.append(f"{wanted['labeler']} answers from now on")
     if wanted["classes"] and found.classes is not None:
         lines.append(f"the run has {count(found.classes)} classes now")
     if found.outdated:

@@ -33,6 +33,11 @@ Folder = Annotated[
     Path, typer.Option("--folder", metavar="DIR", help="The folder of the runs.", show_default=True)
 ]
 
+Plugins = Annotated[
+    str | None,
+    typer.Option("--plugins", metavar="A,B", help="Modules of your own, whose parts are listed."),
+]
+
 NoText = Annotated[
     bool, typer.Option("--no-text", help="Leave out all texts of the data, to forward the report.")
 ]
@@ -134,10 +139,15 @@ def report(
 def ls(
     kind: Kind = "runs",
     folder: Folder = Path("runs"),
+    plugins: Plugins = None,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """The runs there are, or the names that a setting takes."""
+    if plugins is not None:
+        from stacksl.runs.settings.resolve import load_plugins
+
+        load_plugins(plugins)
     if kind == "runs":
         from stacksl.api import list_runs
 

@@ -134,6 +134,10 @@ def people(
     What --set-aside left out is bought again only with --buy-anew, within the budget.
     """
     opened = options.open_run(run)
+    if free == EVERYBODY and opened.status().get("labeler", "file") != "file":
+        count_freed = opened.people(free=True, drop=drop)
+        print(f"{plural(count_freed, 'question')} freed\n\n{shown_run(opened)}")
+        return
     freed = None
     names = {"set_aside": set_aside or (), "keep": keep or ()}
     if buy_anew and set_aside:

@@ -305,7 +305,10 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
 def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """Where answers are awaited, and why."""
     sheets = result.get("sheets") or ()
-    rows = [(f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in sheets]
+    if result.get("labeler", "file") == "file":
+        rows = [(f"{plural(sheet['open'], 'row')} in", sheet["file"]) for sheet in sheets]
+    else:
+        rows = [(f"{plural(sheet['open'], 'answer')} of", sheet["file"]) for sheet in sheets]
     return [*rows, *(("Because", sheet.get("why")) for sheet in sheets)]
 
 

@@ -28,11 +28,11 @@ from stacksl.runs.items.roles import (
 from stacksl.runs.items.sources import More, with_more
 from stacksl.runs.items.stored import records_of, rejected_of, stamps_of
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
-from stacksl.runs.session.model_labels import expect_within_price
+from stacksl.runs.session.model_labels import asks_local, asks_model, expect_within_price
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
 from stacksl.runs.settings.budget import parse_prices
-from stacksl.runs.settings.conflicts import conflicts
+from stacksl.runs.settings.conflicts import conflicts, unknown_names
 from stacksl.runs.settings.terms import (
     expect_payable,
     fresh_audit,
@@ -59,6 +59,7 @@ class Change:
     classes: Mapping[str, str] = field(default_factory=dict)
     reopen: bool = False
     annotators: Mapping[str, str | None] = field(default_factory=dict)
+    labeler: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,11 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
             first = len(spec.sources.parts)
             _record(wanted, ledger, first=first, reopening=change.reopen)
             reopen(folder, ledger)
+            if change.labeler is not None:
+                ledger.free(ledger.open_purchases())
+                state = folder.read_state()
+                state.pop("labeler", None)  # a Python object
+                ledger.write_state(state.pop("state"), state)
     return found
 
 
@@ -156,9 +162,9 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change == Change():
         raise SettingsError(
             "expected something to change, got nothing: give --budget, --items, --owned,"
-            " --add-class, --reopen or --add-annotator"
+            " --add-class, --reopen, --add-annotator or --labeler"
         )
-    wanted = _with_annotators(spec, change.annotators)
+    wanted = _with_annotators(_with_labeler(spec, change.labeler), change.annotators)
     wanted = _with_classes(wanted, change.classes)
     if change.reopen:
         _expect_classes(spec)
@@ -311,7 +317,27 @@ def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
         )
 
 
-# Annotators -----------------------------------------------------------------------------------
+# Who answers ---------------------------------------------------------------------------------
+
+
+def _with_labeler(spec: RunSpec, name: str | None) -> RunSpec:
+    """The spec with another labeler.
+
+    Raises:
+        StackslError: it cannot answer the run's items.
+    """
+    if name is None:
+        return spec
+    settings = spec.settings.model_copy(update={"labeler": name})
+    if mistakes := [*unknown_names(settings), *conflicts(settings, {"labeler"})]:
+        raise SettingsError("; ".join(mistakes))
+    if spec.audit and (asks_model(settings) or asks_local(settings)):
+        raise SettingsError(
+            f"an audit is answered by people, and {name} is a model: give another labeler"
+        )
+    check_labeler(settings, spec.sources)
+    origin = {**spec.resolved.origin, "labeler": "flag"}
+    return replace(spec, resolved=replace(spec.resolved, settings=settings, origin=origin))
 
 
 def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
@@ -384,6 +410,8 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
             values["price_micro"] = wanted.budget.price
         if len(annotators_of(spec.settings.annotators)) == 1:
             values["sheets_alone"] = max((row.sheet for row in ledger.handed()), default=0)
+    if change.labeler is not None:
+        given["labeler"] = change.labeler
     changes = {name: Setting(value) for name, value in values.items()}
     changes |= {name: Setting(value, "flag") for name, value in given.items()}
     classes = wanted.sources.classes if change.classes else None

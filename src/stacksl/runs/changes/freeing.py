@@ -12,7 +12,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.ledger.store.settings import Setting
 from stacksl.report.wording import plural
-from stacksl.runs.session.answering import spec_of_people
+from stacksl.runs.session.answering import by_people, spec_of_people
 from stacksl.runs.session.assignment import AWAY, annotators_of, away_from, open_rows
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -90,6 +90,8 @@ def free_rows(
 ) -> int:
     """Free assigned rows for others, and say whose answers count; the number of rows freed.
 
+    Where people do not answer, all open questions can be freed: they are asked anew, or dropped.
+
     Of a row that has another answer, or waits for one, the label goes back to the budget where
     its annotator is `away` or set `aside`. Rows that measure are always assigned again, since an
     audit without the items that are hard to answer would overestimate the model. The arguments
@@ -102,6 +104,8 @@ def free_rows(
     named = [*away, *back, *aside, *keep, *([free] if isinstance(free, str) else [])]
     wanted = {clean_key(key) for key in keys}
     with folder.locked():
+        if free is True and not (named or wanted or anew) and not by_people(folder):
+            return _free_questions(folder, drop)
         spec = spec_of_people(folder)
         _expect_known(spec, named)
         if drop and not (away or aside or free or keys):
@@ -133,6 +137,17 @@ def free_rows(
                 if anew:
                     ledger.reserve(ledger.left_out("train"), "train")
                     ledger.reserve(ledger.left_out("audit"), "audit")
+    return len(leases)
+
+
+def _free_questions(folder: RunFolder, drop: bool) -> int:
+    """Free the open questions of a run that a program answers; how many there are."""
+    with Ledger.open(folder.database) as ledger:
+        leases = ledger.open_purchases()
+        if not leases:
+            raise RunError(f"no question of the run {folder.path} is open: nothing is to be freed")
+        measuring = {lease for lease in leases if lease.purpose == "audit"}
+        ledger.free(leases, set(leases) - measuring if drop else ())
     return len(leases)
 
 

@@ -218,9 +218,10 @@ class Session(Game):
         """The state that the run comes to; its facts are noted in `record`."""
         if not self._rounds():
             return "stopped"
-        waits = bool(self.ledger.open_purchases())
+        waits = len(self.ledger.open_purchases())
         record.facts.pop("sheets", None)  # of an earlier wait
-        if waits and (pending := self.labeler.pending()):
+        if waits:
+            pending = self.labeler.pending() or [Pending(self.labeler.name, waits)]
             record.facts["sheets"] = [shown(each) for each in pending]
         record.warn(getattr(self.labeler, "warnings", ()))
         assert self.forecaster is not None

@@ -53,6 +53,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "data": table.get("data"),
         "mode": table["mode"],
         "gate": table["gate"],
+        "labeler": state.get("labeler", table["labeler"]),
         "created": state.get("created"),
         "finished": state.get("finished"),
         "sentence": state.get("sentence"),
