@@ -1,4 +1,4 @@
-"""Every error the package raises on purpose, as a tree.
+"""The errors that the package raises to its caller, as a tree.
 
 ::
 
@@ -13,8 +13,9 @@
      └── RunError               a run's folder cannot be used
           └── RunLocked         another process holds the run
 
-A message is one sentence: what was expected, what was found, what to do. The command line
-prints it on stderr and exits with code 2.
+A module may have an exception for its own use, such as one for an unusable row of a file, which it
+catches itself. A message is one sentence: what was expected, what was found, what to do. The
+command line prints it on stderr and exits with code 2.
 """
 
 from __future__ import annotations

@@ -245,6 +245,20 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
 
 
 def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> None:
+    rows = "".join(f"word{n} and {n % 5},{'ab'[n % 2]}\n" for n in range(30))
+    (tmp_path / "labelled.csv").write_text(f"text,topic\n{rows}", encoding="utf-8")
+    (tmp_path / "sheet.csv").write_text("key,prompt,answer\n", encoding="utf-8")
+    made = stacksl(
+        "run", str(tmp_path / "labelled.csv"), "--budget", "4", "--out", "own", "--quiet"
+    )
+    assert made.code == 0, made.err
+    for verb in (["answer", "own", str(tmp_path / "sheet.csv")], ["people", "own"]):
+        said = stacksl(*verb)
+        assert (said.code, said.out) == (2, "")
+        assert "come from 'oracle', not from people" in said.err
+
+
+def test_a_run_that_is_not_there_is_one_sentence(stacksl: Shell, tmp_path: Path) -> None:
     for verb in (["answer", "gone", "x.csv"], ["people", "gone"], ["change", "gone"]):
         said = stacksl(*verb)
         assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")

@@ -97,7 +97,7 @@ def test_ema_reference_follows_theta() -> None:
 
 
 def test_literal_clip_below_the_first_loss_learns_nothing_and_says_so() -> None:
-    # At θ = 0 the loss is log K, so a level below it has zero gradient for ever (DESIGN D10).
+    # At θ = 0 the loss is log K, so a level below has zero gradient (`docs/paper.md`, D10).
     rng = np.random.default_rng(5)
     literal = fresh("sgd", clip="literal", clip_level=math.log(4) - 0.01)
     scaled = fresh("sgd", clip="scale", clip_level=math.log(4) - 0.01)

@@ -64,6 +64,7 @@ def write(modules: Path, heading: str) -> str:
     """The page's module of a heading as a file; its name."""
     name = "my_" + re.sub(r"\W", "_", heading.lower())
     (modules / f"{name}.py").write_text(SECTIONS[heading], encoding="utf-8")
+    sys.modules.pop(name, None)
     return name
 
 

@@ -17,7 +17,7 @@ from stacksl.types import Feedback, Label
 if TYPE_CHECKING:
     from stacksl.core.scorers import Scorer
 
-TIE = 1e-9  # relative: exactly on the boundary engines would differ by rounding (DESIGN D17)
+TIE = 1e-9  # relative: on the boundary engines would differ by rounding (`docs/paper.md`, D17)
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class Run:
     ) -> Iterator[dict[str, Any]]:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`.
 
+        Probabilities of an item depend in their last bits, some 1e-15, on the items beside it.
+
         Args:
             data: a path, a data frame, a data set, or a list of texts or of items.
             progress: called with (done, total).

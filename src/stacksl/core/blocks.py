@@ -25,7 +25,7 @@ class PairFeatures:
 
     `offset` is the fixed part of the scores, (K,) float64 in score units, so that a score is
     offset_x + θᵀφ(z, x); None where there is none. For a language model it holds the model's
-    own scores, and θ learns the difference (DESIGN D12).
+    own scores, and θ learns the difference (`docs/paper.md`, D12).
     """
 
     phi: Array

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stacksl.core.scorers import Scorer
 
 CAP = 0.9
-"""The largest c, as a share of the smallest warm-up spread (DESIGN D7)."""
+"""The largest c, as a share of the smallest warm-up spread (`docs/paper.md`, D7)."""
 
 
 def warmup_length(horizon: int) -> int:

@@ -33,7 +33,7 @@ class ConfidenceSet:
     array([0.7071, 1.    ])
 
     Source: paper, Section 5 (V_t). Deviation: float64 for features of any type, since a float32
-    inverse breaks where candidates repeat (DESIGN D17).
+    inverse breaks where candidates repeat (`docs/paper.md`, D17).
     """
 
     gram_inv: Array
@@ -112,7 +112,7 @@ def radius(
     `delta`, S is `norm_bound` and L is `feature_norm`.
 
     Source: paper, Section 5, the confidence radius. Deviation: n counts labels, not rounds, unless
-    a setting says otherwise (DESIGN D2).
+    a setting says otherwise (`docs/paper.md`, D2).
 
     >>> radius(1.0, dim=20, count=0, ridge=1.0, delta=1.0, norm_bound=3.0)
     3.0

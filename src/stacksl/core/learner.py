@@ -271,7 +271,7 @@ class Learner:
             feedback: the answer.
 
         Source: Algorithm 1. Deviation: its C_t holds the gold by assumption; a loss over C_t and
-        an outside gold would bias θ (DESIGN D13).
+        an outside gold would bias θ (`docs/paper.md`, D13).
         """
         labelled = isinstance(feedback, Label)
         shown = tuple(range(inputs.size)) if labelled else decision.presented

@@ -62,9 +62,10 @@ def kl(scores: Array, reference_scores: Array) -> tuple[float, Array]:
 
 
 def above(loss: float, level: float) -> bool:
-    """Whether a loss is above a clip level, both in nats, by more than rounding (DESIGN D17).
+    """Whether a loss is above a clip level, both in nats, by more than rounding.
 
-    A level that is a quantile of losses is equal to one of them up to the last bits.
+    A level that is a quantile of losses is equal to one of them up to the last bits
+    (`docs/paper.md`, D17).
     """
     return loss > level + TIE * (1.0 + level)
 
@@ -80,8 +81,8 @@ def clip(value: float, gradient: Array, level: float, reading: Reading) -> tuple
       ρ·(1 + log(ℓ/ρ)) above it.
     * `none`: unchanged.
 
-    Source: Algorithm 1, loss clipping. Deviation: `scale` (DESIGN D10); the printed max(ℓ, 0) is
-    vacuous for a cross-entropy and left out.
+    Source: Algorithm 1, loss clipping. Deviation: `scale` (`docs/paper.md`, D10); the printed
+    max(ℓ, 0) is vacuous for a cross-entropy and left out.
     """
     if reading == "none" or not above(value, level):
         return value, gradient

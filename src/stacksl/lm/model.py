@@ -1,8 +1,8 @@
 """A language model with its adapter as a run uses it: items to features and scores, and refits.
 
 It is a feature map like any other (`features.FeatureMap`): `transform` gives, for every option, its
-pooled state φ(z, x) and the model's own score as the offset beside it (DESIGN D12). What it gives
-changes when the adapter does, and with it the fingerprint.
+pooled state φ(z, x) and the model's own score as the offset beside it (`docs/paper.md`, D12).
+What it gives changes when the adapter does, and with it the fingerprint.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LanguageModel:
     Raises:
         SettingsError, FeatureError, MissingExtra: the model cannot be loaded or used.
 
-    Source: DESIGN D10 to D13.
+    Source: `docs/paper.md`, D10 to D13.
     """
 
     reads_text = True

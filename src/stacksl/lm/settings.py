@@ -43,12 +43,12 @@ class TrainSettings:
         objective: one of `objectives.OBJECTIVES`.
         reference: π_ref of the KL term: the base model, a moving average of the adapter over the
             steps of this refit, or the adapter before the step. The last has no KL gradient at
-            all but for dropout (DESIGN D3), since every step has one gradient.
+            all but for dropout (`docs/paper.md`, D3), since every step has one gradient.
         ema_decay: α of reference ← α·reference + (1 - α)·adapter after every step.
         kl_weight: λ of the term λ·KL(π ‖ π_ref).
         kl_target: τ; after every step the weight is adjusted to keep the mean KL of a step near
             it, within [1e-6, 1/learning_rate]; None leaves the weight alone.
-        clip: how a loss above the level is clipped (DESIGN D10).
+        clip: how a loss above the level is clipped (`docs/paper.md`, D10).
         clip_level: ρ in nats; None is the 95 % quantile of the last 200 losses.
         clip_multiple: ρ as a multiple of their median instead.
         normalisation: of the option log-likelihoods.

@@ -80,8 +80,8 @@ class StreamResult:
             two rules above every gate. Without certificates NaN from the round on in which no
             label is left: the statistics of the gates made of widths, and their thresholds but for
             `llf`'s, constant ones too.
-        gate_scores: the statistic of `contested`, whichever gate decided (DESIGN D8), at the greedy
-            action where the action is `asked`; NaN without certificates.
+        gate_scores: the statistic of `contested`, whichever gate decided (`docs/paper.md`, D8),
+            at the greedy action where the action is `asked`; NaN without certificates.
         scores: θᵀφ of the choice (score units).
         reaches: radius·width of the choice, so that its bounds are scores ± reaches; NaN without
             certificates.

@@ -43,7 +43,7 @@ def summed(function: F) -> F:
     """The function compiled beside its caller, its sums in the order that fills vector registers.
 
     Sums of products and nothing else belong in it: there it moves the last bits, which the tie
-    rule of the action forgives (DESIGN D17).
+    rule of the action forgives (`docs/paper.md`, D17).
     """
     return cast(F, numba.njit(**_INNER, fastmath=_SUMS, _nrt=False)(function))
 

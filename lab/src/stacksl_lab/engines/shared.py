@@ -1,8 +1,8 @@
 """The engine of ridge class heads: one (d, d) matrix for all K classes, O(d² + K d) a round.
 
-V is I_K ⊗ A with A = ridge·I + Σ hhᵀ (DESIGN D14). A⁻¹ is symmetric, and its lower triangle alone
-is read and written: half of the memory is half of the time. Rows are taken four at a time, so that
-what is loaded once serves four sums.
+V is I_K ⊗ A with A = ridge·I + Σ hhᵀ (`docs/paper.md`, D14). A⁻¹ is symmetric, and its
+lower triangle alone is read and written: half of the memory is half of the time. Rows are taken
+four at a time, so that what is loaded once serves four sums.
 """
 
 from __future__ import annotations

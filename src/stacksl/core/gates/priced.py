@@ -141,13 +141,14 @@ def contested_score(view: Bounds, width_scale: float | None = None) -> float:
 @final
 @dataclass(frozen=True, slots=True)
 class Reserve(Usual):
-    """A log-determinant reserve : no skip may cost more than a level.
+    """A log-determinant reserve: no skip may cost more than a level.
 
     With B labels, ℓ = log(1 + B L²/(λd)) and κ = `share`, v = exp(dℓ/(κB)) − 1 and the level is
     2√v. A round whose contested score G = max over x ≠ x̂ of s_x − s_x̂ + β‖φ_x − φ_x̂‖, β the
     scorer's radius, is above β·level is always asked; each such label adds more than dℓ/(κB) to
     log det V. So κB(1 − log det(V/λI)/(dℓ)) labels are enough for all such rounds to come, and so
-    many are kept for them. The others buy information, tr(F H⁻¹) as in `information`, at the price
+    many are kept for them. A β that is above 0 but below some 1e-6 of the largest score would let
+    the rounding of the scores decide. The others buy information, tr(F H⁻¹) as in `information`, at the price
     v r^(1 − a/f) with a = 1 − (l/B)/(rounds left/T), l the smaller of labels left and of labels
     free/(1 − κ).
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
 
 ONE_HOT_PACE = {"pace": 0.005, "adaptive": False}
-"""`margin`'s parameters on one-hot ridge scores, measured on Banking77 (DESIGN D8)."""
+"""`margin`'s parameters on one-hot ridge scores, measured on Banking77 (`docs/paper.md`, D8)."""
 
 
 class Gate(Protocol):

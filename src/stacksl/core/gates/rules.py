@@ -20,7 +20,7 @@ from stacksl.core.blocks import Array
 
 GateState = tuple[float, float, float, float]
 
-TIE = 1e-9  # of the largest absolute bound, within which values tie: DESIGN D17
+TIE = 1e-9  # of the largest absolute bound, within which values tie: `docs/paper.md`, D17
 
 
 class Clock(NamedTuple):
@@ -204,7 +204,7 @@ def reserve_statistic(
 
 
 def adpo_statistic(scores: Array, pair_widths: Array, choice: int) -> float:
-    """‖φ_x̂ − φ_x′‖ for the best-scored x′ ≠ x̂, the widest where scores tie (DESIGN D17).
+    """‖φ_x̂ − φ_x′‖ for the best-scored x′ ≠ x̂, the widest where scores tie (`docs/paper.md`, D17).
 
     Scores tie within 1e-9 of the largest |s_x| + ‖φ_x − φ_x̂‖, used as the bound here. −inf where
     only x̂ is presented.

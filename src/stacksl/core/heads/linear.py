@@ -1,4 +1,4 @@
-"""The final model, refitted on all bought labels at the end of a run (DESIGN D15)."""
+"""The final model, refitted on all bought labels at the end of a run (`docs/paper.md`, D15)."""
 
 from __future__ import annotations
 

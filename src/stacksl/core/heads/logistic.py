@@ -1,8 +1,9 @@
 """Fits to convergence: logistic regression for class heads, conditional logit for pair features.
 
 Both minimise C·Σ_i −log π(gold_i) + ½‖θ‖² by L-BFGS. C = 20, or from 60 labels up the C of
-{1, 5, 20, 100} with the least log-loss over three shuffled folds of the labels given (DESIGN D15).
-Everything is divided by C·n, so that one tolerance on the gradient serves every C and n.
+{1, 5, 20, 100} with the least log-loss over three shuffled folds of the labels given
+(`docs/paper.md`, D15). Everything is divided by C·n, so that one tolerance on the gradient serves
+every C and n.
 
 Soft examples (class names, labels spread over a graph) are used beside the bought labels in a refit
 of class heads, each with a weight and a distribution over the classes; they enter no matrix and no

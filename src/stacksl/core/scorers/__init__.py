@@ -75,9 +75,10 @@ class Scorer(Protocol):
     def refit(
         self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
-        """The final model of labelled items, or None where they cannot carry one (DESIGN D15).
+        """The final model of labelled items, or None where they cannot carry one.
 
-        `fit` gives the options of class heads and overrides `tune`; pair features ignore it.
+        See `docs/paper.md`, D15. `fit` gives the options of class heads and overrides `tune`; pair
+        features ignore it.
         """
         ...
 

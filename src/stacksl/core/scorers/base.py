@@ -63,7 +63,7 @@ class LinearScorer:
     def refit(
         self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
-        """The final model of the labelled items `block` (DESIGN D15); see `heads.linear.refit`."""
+        """The final model of the labelled items `block`; see `heads.linear.refit`."""
         return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -57,8 +57,8 @@ class GradientScorer:
     `clipped` counts the learnt labels whose loss was above the level. With `kl_target` the KL
     weight is adjusted after every step (`calibration.adjusted_kl_weight`).
 
-    Source: Algorithms 1 and 2. Deviation: DESIGN D2, D3, D10; the radius was proved for the ridge
-    estimate, not for this θ (notes A7).
+    Source: Algorithms 1 and 2. Deviation: `docs/paper.md`, D2, D3, D10; the radius was
+    proved for the ridge estimate, not for this θ.
     """
 
     name = "sgd"
@@ -133,7 +133,7 @@ class GradientScorer:
     def refit(
         self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
-        """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
+        """The final model of the labelled items `block`; see `heads.linear.refit`."""
         refuse_offset(block, self.name)
         return refit(block, labels, self.theta, self.seed, tune, fit)
 
@@ -241,7 +241,7 @@ class OneMatrix:
 
 
 class ClassBlocks:
-    """V of class heads: block-diagonal, one (d, d) block a class (DESIGN D14).
+    """V of class heads: block-diagonal, one (d, d) block a class (`docs/paper.md`, D14).
 
     φ(z, x) = e_x ⊗ h moves the block of x alone, so a block is made when its class is first
     chosen; until then it is ridge·I.

@@ -32,9 +32,10 @@ class PairNewton(LinearScorer):
     The policy π is the softmax of the scores offset_x + θᵀφ_x, so that with no label it is that
     of the offsets alone. O(m d²) a label.
 
-    Source: Zhang and Sugiyama (NeurIPS 2023), Lee and Oh (NeurIPS 2024), with step size 1; DESIGN
-    D5. Deviation: not in the paper. The ellipsoid about θ that the radius of ridge gives is false
-    in general (`docs/theory.md`, section 4, which has a set that is proved for softmax labels).
+    Source: Zhang and Sugiyama (NeurIPS 2023), Lee and Oh (NeurIPS 2024), with step size 1;
+    `docs/paper.md`, D5. Deviation: not in the paper. The ellipsoid about θ that the radius of ridge
+    gives is false in general (`docs/theory.md`, section 4, which has a set that is proved for
+    softmax labels).
     """
 
     name = "newton"
@@ -134,7 +135,8 @@ class ClassNewton(LinearScorer):
     The radius is that of H's full dimension K·d, and proved no more than for pairs. `track="all"`
     adds the bound of unasked rounds too. The policy is the softmax of the scores.
 
-    Source: DESIGN D5, D14. Deviation: not in the paper; widths are at most those of the exact H.
+    Source: `docs/paper.md`, D5, D14. Deviation: not in the paper; widths are at most those of
+    the exact H.
     """
 
     name = "newton"

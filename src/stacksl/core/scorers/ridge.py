@@ -36,8 +36,8 @@ def shares(scores: Array) -> Array:
     """The policy of one-hot regression: max(s, 0)/Σ max(s, 0), uniform where no score is above 0.
 
     `scores` is (m,). One-hot targets make a score an estimate of a probability, so it is clipped
-    at 0 and normalised; a softmax of it would be nearly uniform. Scores that
-    add up to less than 1e-9 of the targets' 1 are rounding, and none is above 0 (DESIGN D17).
+    at 0 and normalised; a softmax of it would be nearly uniform. Scores that add up to less than
+    1e-9 of the targets' 1 are rounding, and none is above 0 (`docs/paper.md`, D17).
 
     >>> shares(np.array([3.0, 1.0, -2.0])), shares(np.array([1e-17, 0.0]))
     (array([0.75, 0.25, 0.  ]), array([0.5, 0.5]))
@@ -54,12 +54,13 @@ class PairRidge(LinearScorer):
     A label puts every row of its loss set into V and b with its one-hot target (y = 1 for the
     gold, 0 for the rest); a reward puts φ(z, x̂) with y the reward. The two are never mixed.
     `track="all"` adds φ(z, x̂) to V, and not to b, on unasked rounds (the printed reading, whose
-    coverage falls: DESIGN D2). The policy is `shares` of the scores under labels, their softmax
-    under rewards.
+    coverage falls: `docs/paper.md`, D2). The policy is `shares` of the scores under labels, their
+    softmax under rewards.
 
     Source: paper, Section 5; Abbasi-Yadkori, Pal and Szepesvari (2011) for the radius.
-    Deviation: the radius counts labels (DESIGN D2), and under labels each brings a row for every
-    candidate of its loss set, so there it is smaller than the theorem's: calibrated, not valid.
+    Deviation: the radius counts labels (`docs/paper.md`, D2), and under labels each brings a row
+    for every candidate of its loss set, so there it is smaller than the theorem's: calibrated, not
+    valid.
     """
 
     name = "ridge"
@@ -126,7 +127,7 @@ class PairRidge(LinearScorer):
     def refit(
         self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
-        """The final model of the labelled items `block` (DESIGN D15); see `heads.refit`."""
+        """The final model of the labelled items `block`; see `heads.linear.refit`."""
         refuse_offset(block, self.name)
         return super().refit(block, labels, tune, fit)
 
@@ -156,15 +157,15 @@ class ClassRidge(LinearScorer):
     """`ridge` on class heads: one-hot regressions θ̂_x = A⁻¹ Σ y_x·h that share one Gram matrix.
 
     With φ(z, x) = e_x ⊗ h and all K rows of a label entering V, V is I_K ⊗ A with
-    A = ridge·I + Σ hhᵀ, so one (d, d) matrix serves all classes exactly (DESIGN D14). A label
-    updates every class, presented or not: the gold's target is 1, all others' are 0. Recursive
-    least squares: θ̂_x ← θ̂_x + (y_x − θ̂_xᵀh)·A⁻¹h, O(d² + K d).
+    A = ridge·I + Σ hhᵀ, so one (d, d) matrix serves all classes exactly (`docs/paper.md`, D14). A
+    label updates every class, presented or not: the gold's target is 1, all others' are 0.
+    Recursive least squares: θ̂_x ← θ̂_x + (y_x − θ̂_xᵀh)·A⁻¹h, O(d² + K d).
 
     The width of every class is ‖h‖ in A⁻¹, and a pair's is sqrt(2) times that; the radius is that
     of one class's d-dimensional regression. `track="all"` adds hhᵀ to A, with nothing to b, on
     unasked rounds. The policy is `shares` of the scores.
 
-    Source: paper, Section 5, one estimate a class; DESIGN D5, D14.
+    Source: paper, Section 5, one estimate a class; `docs/paper.md`, D5, D14.
     """
 
     name = "ridge"

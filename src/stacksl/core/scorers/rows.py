@@ -75,11 +75,15 @@ def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficie
 
 
 def gold_position(presented: tuple[int, ...], label: Label) -> int:
-    """The position of the gold candidate in the loss set `presented`."""
+    """The position of the gold candidate in the loss set `presented`.
+
+    Raises:
+        SettingsError: it is not in that set.
+    """
     if label.index not in presented:
-        raise ValueError(
-            f"the loss set {presented} lacks the gold candidate {label.index}; "
-            "add it before the step"
+        raise SettingsError(
+            f"the loss set {presented} lacks the gold candidate {label.index}: add it before the"
+            " step"
         )
     return presented.index(label.index)
 

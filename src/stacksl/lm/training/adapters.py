@@ -315,7 +315,7 @@ class SecondAdapter:
         model: a PeftModel with one LoRA adapter.
         policy: the adapter's tensors by name.
 
-    Source: the paper's moving reference policy; DESIGN D3 on what the last iterate does.
+    Source: the paper's moving reference policy; `docs/paper.md`, D3 on what the last iterate does.
     """
 
     def __init__(self, model: Any, policy: dict[str, Tensor]) -> None:

@@ -106,7 +106,7 @@ def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
     `literal` is min(ℓ, ρ), whose gradient above ρ is zero; `scale` is ρ(1 + log(ℓ/ρ)) above ρ,
     whose gradient is that of ℓ times ρ/ℓ; `none` is ℓ.
 
-    Source: Algorithm 1, loss clipping. Deviation: `scale` (DESIGN D10).
+    Source: Algorithm 1, loss clipping. Deviation: `scale` (`docs/paper.md`, D10).
     """
     if reading == "none" or float(loss.detach()) <= level:
         return loss
