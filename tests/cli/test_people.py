@@ -238,7 +238,9 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     assert told["accuracy_before"] is None
     with waiting.ledger as ledger:
         assert ledger.learnt == 3
-    assert stacksl("change", "run", "--items", more).code == 2, "the run has the file"
+    said = stacksl("change", "run", "--items", more)
+    assert said.code == 2
+    assert f"has the file {more.name} already" in said.err
     assert stacksl("ledger", "replay", "run").code == 0
     said = stacksl("change", "run", "--budget", "21", "--later", "--yes")
     assert said.out.endswith("continue with: stacksl resume run\n")

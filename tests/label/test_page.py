@@ -11,8 +11,9 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.errors import RunError
+from stacksl.label.app import make_app
 from stacksl.label.player import Player
-from stacksl.label.site import OWNER
+from stacksl.label.site import OWNER, Site
 from stacksl.report.quality import Differing
 from stacksl.runs.session import session
 from stacksl.runs.storage.folder import WAIT
@@ -128,6 +129,33 @@ def test_a_session_outlives_the_server_and_can_be_ended(opened: Opened) -> None:
     ben = again.browser("ben")
     again.access.revoke("ben")
     assert ben.http.get("/rows").status_code == 401
+
+
+def test_every_route_knows_who_asks_before_it_reads_what_is_sent(opened: Opened) -> None:
+    """A new route is in `owned`, or in none of these sets if it has no role yet."""
+    page = opened()
+    anna, nobody = page.browser("anna"), page.browser("ben", entered=False)
+    paths = make_app(Site(page.player, page.access, {"127.0.0.1"})).openapi()["paths"]
+    found: dict[str, tuple[int, int]] = {}
+    for path, methods in paths.items():
+        for method in methods:
+            here = path.replace("{name}", "page.js")
+            token = {"Origin": HERE, "X-CSRF-Token": anna.csrf}
+            codes = [
+                each.http.request(method.upper(), here, headers=token, content=b"{}").status_code
+                for each in (nobody, anna)
+                if path != "/leave"
+            ]
+            found[path] = tuple(codes)
+    assert {path for path, codes in found.items() if codes == (401, 403)} == {
+        "/report", "/asked", "/owner", "/sheet",
+    }  # fmt: skip
+    assert {path for path, codes in found.items() if codes[:1] == (401,)} >= {
+        "/rows", "/answer", "/skip",
+    }  # fmt: skip
+    assert {path for path, codes in found.items() if codes[:1] != (401,)} == {
+        "/", "/web/{name}", "/enter", "/leave",
+    }  # fmt: skip
 
 
 def test_requests_of_other_pages_are_refused(opened: Opened) -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
@@ -31,9 +31,37 @@ REPORT = (
 )
 
 
+async def caller(request: Request) -> str:
+    """The name of the session's owner; see `Site.caller`."""
+    return _site(request).caller(request)
+
+
+async def annotator(request: Request) -> str:
+    """The annotator who sends a request; see `Site.annotator`."""
+    return _site(request).annotator(request)
+
+
+async def owner(request: Request) -> None:
+    """Refuse everybody but the owner of the run; see `Site.owner`."""
+    _site(request).owner(request)
+
+
+def _site(request: Request) -> Site:
+    site: Site = request.app.state.site
+    return site
+
+
+Caller = Annotated[str, Depends(caller)]
+Annotator = Annotated[str, Depends(annotator)]
+
+
 def make_app(site: Site) -> FastAPI:
-    """The application for one run."""
+    """The application for one run.
+
+    A route has its role by its signature or its router: without one it knows of no annotator.
+    """
     app = FastAPI(title="stacksl label", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.site = site
 
     async def guard(request: Request, serve: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
@@ -75,26 +103,8 @@ def _looking(site: Site) -> APIRouter:
         return HTMLResponse(pages.page(site, name, csrf))
 
     @router.get("/rows", response_class=HTMLResponse)
-    async def rows(request: Request) -> Response:
-        return HTMLResponse(pages.part(site, site.caller(request)))
-
-    @router.get("/report", response_class=HTMLResponse)
-    async def report(request: Request) -> Response:
-        site.owner(request)
-        path = site.player.folder.path / "report.html"
-        if site.player.view.state != "finished" or not path.is_file():
-            raise Refused("the report is there once the run has finished", 404)
-        return FileResponse(path, headers={"Content-Security-Policy": REPORT})
-
-    @router.get("/asked", response_class=HTMLResponse)
-    async def asked(request: Request, page: Annotated[int, Query(ge=1, le=MOST)] = 1) -> Response:
-        site.owner(request)
-        if site.player.view.state != "finished":
-            raise Refused("the rows are there once the run has finished", 404)
-        if site.player.history.stale:
-            site.player.history = History()
-            raise Refused("the run has changed since: start its page again to see the rows", 404)
-        return HTMLResponse(pages.asked(site, page))
+    async def rows(name: Caller) -> Response:
+        return HTMLResponse(pages.part(site, name))
 
     @router.get("/web/{name}", response_class=FileResponse)
     async def static(name: Literal["page.js", "page.css"]) -> Response:
@@ -143,30 +153,42 @@ def _answering(site: Site) -> APIRouter:
             return JSONResponse({"state": "waiting"}, 202)
 
     @router.post("/answer")
-    async def answer(request: Request, given: Given) -> Response:
-        name = site.annotator(request)
+    async def answer(name: Annotator, given: Given) -> Response:
         return await settled(site.player.say(name, given.key, given.reply()))
 
     @router.post("/skip")
-    async def skip(request: Request, row: Passed) -> Response:
-        name = site.annotator(request)
+    async def skip(name: Annotator, row: Passed) -> Response:
         return await settled(site.player.say(name, row.key, row.word()))
 
     return router
 
 
 def _owning(site: Site) -> APIRouter:
-    """What the owner does."""
-    router = APIRouter()
+    """What the owner alone sees and does."""
+    router = APIRouter(dependencies=[Depends(owner)])
+
+    @router.get("/report", response_class=HTMLResponse)
+    async def report() -> Response:
+        path = site.player.folder.path / "report.html"
+        if site.player.view.state != "finished" or not path.is_file():
+            raise Refused("the report is there once the run has finished", 404)
+        return FileResponse(path, headers={"Content-Security-Policy": REPORT})
+
+    @router.get("/asked", response_class=HTMLResponse)
+    async def asked(page: Annotated[int, Query(ge=1, le=MOST)] = 1) -> Response:
+        if site.player.view.state != "finished":
+            raise Refused("the rows are there once the run has finished", 404)
+        if site.player.history.stale:
+            site.player.history = History()
+            raise Refused("the run has changed since: start its page again to see the rows", 404)
+        return HTMLResponse(pages.asked(site, page))
 
     @router.post("/owner")
-    async def owner(request: Request, act: Act) -> Response:
-        site.owner(request)
+    async def act(act: Act) -> Response:
         return JSONResponse(await asyncio.to_thread(act_on, site, act))
 
     @router.post("/sheet")
     async def sheet(request: Request, name: Annotated[str, Query(max_length=255)]) -> Response:
-        site.owner(request)
         data = await request.body()
         return JSONResponse(await asyncio.to_thread(enter_sheet, site, name, data))
 

@@ -148,8 +148,8 @@ class Reserve(Usual):
     scorer's radius, is above β·level is always asked; each such label adds more than dℓ/(κB) to
     log det V. So κB(1 − log det(V/λI)/(dℓ)) labels are enough for all such rounds to come, and so
     many are kept for them. A β that is above 0 but below some 1e-6 of the largest score would let
-    the rounding of the scores decide. The others buy information, tr(F H⁻¹) as in `information`, at the price
-    v r^(1 − a/f) with a = 1 − (l/B)/(rounds left/T), l the smaller of labels left and of labels
+    the rounding of the scores decide. The others buy information, tr(F H⁻¹) as in `information`, at
+    the price v r^(1 − a/f) with a = 1 − (l/B)/(rounds left/T), l the smaller of labels left and of
     free/(1 − κ).
 
     Args:
