@@ -43,8 +43,8 @@ from stacksl.core.threads import one_thread
 from stacksl.data import read
 from stacksl.report.wording import MICRO
 from stacksl.runs.loop.choosers import Pool
-from stacksl.runs.loop.final_model import beside_names, make_final
 from stacksl.runs.loop.game import Game, play
+from stacksl.runs.loop.head_fitting import beside_names, make_final
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.fields import Settings
 from stacksl_lab.pools.arena import Pool as Drawn
@@ -105,7 +105,7 @@ def two_runs(pool: Drawn, says: Rows, money: int, test: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         game = game_of(pool, "margin", labels, Path(folder))
         trainer = linear_trainer(game)
-        trainer.said = says
+        trainer.model_labels = says
         bought(game, pool.settings.seed)
         table = np.array(game.examples.bought)[:, :2].T
         made = make_final(game.learner.scorer, trainer.source(), *table, "names and graph")

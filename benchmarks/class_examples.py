@@ -28,7 +28,7 @@ from stacksl.core.threads import one_thread
 from stacksl.data.values import normal
 from stacksl.features import make_features
 from stacksl.runs.loop.class_names import name_rows, name_texts
-from stacksl.runs.loop.final_model import Kind
+from stacksl.runs.loop.head_fitting import Kind
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools.arena import Arena, make_arena
 from stacksl_lab.pools.strategies import COVERAGE, PRODUCT, measure

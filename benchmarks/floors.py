@@ -21,7 +21,7 @@ from label_efficiency import interval
 from plan_scenarios import dataset, rows_of
 
 from stacksl.core.threads import one_thread
-from stacksl.runs.loop.final_model import Kind, Source, make_final
+from stacksl.runs.loop.head_fitting import Kind, Source, make_final
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.settings.resolve import resolve
 from stacksl.version import __version__

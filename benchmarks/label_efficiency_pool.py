@@ -37,8 +37,8 @@ from stacksl.data import read
 from stacksl.features import make_features
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
-from stacksl.runs.loop.final_model import make_final
 from stacksl.runs.loop.game import play
+from stacksl.runs.loop.head_fitting import make_final
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings

@@ -45,8 +45,8 @@ from stacksl.models.forecast import (
     ahead,
     before,
     carried_over,
+    fitted_growth,
     gain,
-    growth,
     logit,
     scenarios,
 )
@@ -325,7 +325,7 @@ def evaluate(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     every = [scenario_of(row) for row in rows]
     found = []
     for row, mine in zip(rows, every, strict=True):
-        known = growth(tuple(s for s in every if s.source != mine.source))
+        known = fitted_growth(tuple(s for s in every if s.source != mine.source))
         about = {"source": mine.source, "bottom": row["names"]}
         if known is not None:
             for kind, told, truth in forecasts(mine, known):

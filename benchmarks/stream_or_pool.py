@@ -30,8 +30,8 @@ from stacksl.data.sample import sample
 from stacksl.features import make_features
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
-from stacksl.runs.loop.final_model import Source, make_final
 from stacksl.runs.loop.game import play
+from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.fields import Settings
 from stacksl_lab.pools.arena import Pool as Drawn

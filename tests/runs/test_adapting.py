@@ -221,7 +221,7 @@ def test_a_temperature_that_is_given_stays(model: Path, corpus: Corpus, tmp_path
 def test_a_replay_compares_temperatures(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert finished.replay()["labels"] == BUDGET
     monkeypatch.setattr(
-        "stacksl.runs.loop.training_examples.fitted_temperature", lambda *given: 1.5
+        "stacksl.runs.loop.language_examples.fitted_temperature", lambda *given: 1.5
     )
     with pytest.raises(RunError, match="row .* the event 'refit' .* but the replay got"):
         finished.replay()

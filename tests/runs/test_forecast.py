@@ -15,9 +15,9 @@ from stacksl.models.forecast import (
     ahead,
     before,
     carried_over,
+    fitted_growth,
     from_training,
     gain,
-    growth,
     logit,
     scenarios,
     share_of,
@@ -37,7 +37,7 @@ LAW = (made("a", 0.2), made("b", 1.0), made("c", 1.8))
 
 
 def test_a_power_law_is_found_and_continued() -> None:
-    known = growth(LAW)
+    known = fitted_growth(LAW)
     assert known is not None
     assert known.shift.mean == pytest.approx(0.3)
     assert 0 < known.shift.sd < 0.5  # what the prior leaves of its 0.5
@@ -53,14 +53,14 @@ def test_a_power_law_is_found_and_continued() -> None:
 
 def test_sources_that_differ_widen_the_interval() -> None:
     wild = (*LAW[:2], made("c", 1.8, miss=-1.5))
-    narrow, wide = growth(LAW), growth(wild)
+    narrow, wide = fitted_growth(LAW), fitted_growth(wild)
     assert narrow is not None
     assert wide is not None
     assert wide.shift.sd > 0.5 > narrow.shift.sd
 
 
 def test_nothing_is_known_from_one_source() -> None:
-    assert growth((LAW[0], replace(LAW[1], source="a"))) is None
+    assert fitted_growth((LAW[0], replace(LAW[1], source="a"))) is None
 
 
 def test_labels_that_are_harder_than_the_pool_are_carried_over() -> None:
@@ -75,7 +75,7 @@ def test_labels_that_are_harder_than_the_pool_are_carried_over() -> None:
 
 
 def test_a_level_from_training_is_shifted_by_what_scenarios_missed() -> None:
-    known = growth(LAW)
+    known = fitted_growth(LAW)
     assert known is not None
     sure = np.full(100, 0.5)
     level = from_training(known, sure, np.tile([0.0, 1.0], 50), sure)
@@ -83,7 +83,7 @@ def test_a_level_from_training_is_shifted_by_what_scenarios_missed() -> None:
 
 
 def test_the_gain_falls_with_labels_and_is_never_more_than_is_left() -> None:
-    known = growth(scenarios())
+    known = fitted_growth(scenarios())
     assert known is not None
     gains = [gain(known, Normal(2.0, 0.3), n, 100, 20) for n in (100, 400, 1600)]
     values = [found.value for found in gains]

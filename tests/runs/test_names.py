@@ -13,10 +13,10 @@ from stacksl.core.scorers import make_scorer
 from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import batch_selection as picking
-from stacksl.runs.loop import final_model as final
+from stacksl.runs.loop import head_fitting as final
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.class_names import in_words, name_rows, name_texts
-from stacksl.runs.loop.final_model import KINDS, Source, beside_names, make_final
+from stacksl.runs.loop.head_fitting import KINDS, Source, beside_names, make_final
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.storage.folder import RunFolder
@@ -157,7 +157,7 @@ def test_a_class_with_labels_does_not_take_the_items_of_one_without() -> None:
     h = (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32)
     source = Source(SharedBlock(h, 2), np.eye(2, 8, dtype=np.float32), frozenset(), 5)
     rows = np.arange(30)
-    found = source.rest(rows, cloud[rows])
+    found = source.spread_labels(rows, cloud[rows])
     right = found.targets.argmax(axis=1) == cloud[30:]
     assert right[170:].mean() > 0.9
 
@@ -197,7 +197,7 @@ def test_items_set_apart_are_not_in_the_graph() -> None:
 def test_a_held_out_label_says_nothing_to_its_own_fold() -> None:
     h, labels, names = _topics(100)
     _, source = _made(h, labels, names, np.arange(30), made_by="names")
-    rest = source.rest(np.arange(20), labels[:20], np.arange(20, 30))
+    rest = source.spread_labels(np.arange(20), labels[:20], np.arange(20, 30))
     assert len(rest.h) == 70
     np.testing.assert_array_equal(rest.h, h[30:])
     np.testing.assert_allclose(rest.targets.sum(axis=1), 1.0, atol=1e-5)
@@ -209,13 +209,13 @@ def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> Non
     h, labels, names = _topics(300)
     rows = np.array([7, 250, 299, 3])
     _, source = _made(h, labels, names, rows, made_by="names")
-    rest = source.rest(rows, labels[rows])
+    rest = source.spread_labels(rows, labels[rows])
     _, members = source._holding
     assert len(members) == 60
     assert set(rows) <= set(members)
     assert len(rest.h) == 25
     late = np.setdiff1d(np.arange(300), members)[:1]
-    source.rest(late, labels[late])
+    source.spread_labels(late, labels[late])
     assert late[0] in source._holding[1], "a label that came later is in the graph as well"
     _, whatever_was_bought = source.graph()
     assert len(whatever_was_bought) == 60

@@ -11,23 +11,23 @@ from stacksl.labelers.protocol import Labeler
 
 
 def _oracle(
-    rest: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
+    argument: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
 ) -> Labeler:
     """`oracle`: the file's own answers."""
-    if rest is not None:
-        raise SettingsError(f"the labeler 'oracle' takes nothing after it, got 'oracle:{rest}'")
+    if argument is not None:
+        raise SettingsError(f"the labeler 'oracle' takes nothing after it, got 'oracle:{argument}'")
     return OracleLabeler(answers, sizes)
 
 
 def _noisy(
-    rest: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
+    argument: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
 ) -> Labeler:
     """`noisy:P`: the file's own answers, each wrong with probability P (for studies)."""
     try:
-        probability = float(rest or "")
+        probability = float(argument or "")
     except ValueError:
         raise SettingsError(
-            f"the labeler 'noisy:P' needs a probability P from 0 to 1, got {rest!r}"
+            f"the labeler 'noisy:P' needs a probability P from 0 to 1, got {argument!r}"
         ) from None
     return NoisyLabeler(probability, answers, sizes, seed)
 
@@ -60,7 +60,7 @@ def make_labeler(
         >>> labeler.answers()[0].index
         1
     """
-    name, colon, rest = spec.partition(":")
+    name, colon, argument = spec.partition(":")
     if name not in LABELERS:
         raise unknown_name("labeler", name, LABELERS)
-    return LABELERS[name](rest if colon else None, answers, sizes, seed)
+    return LABELERS[name](argument if colon else None, answers, sizes, seed)

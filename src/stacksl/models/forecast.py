@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ LOOKED_AT = 3000  # items whose names are compared
 FEWEST = 20  # labels from which they say something
 _UNNAMED = 0.0  # the level that takes the place of names' agreement
 _USUAL = 4  # sources that a prior of a deviation counts as
+_FIRST_SD, _SHIFT_SD, _SLOPE_SD = 1.0, 0.5, 0.2  # these priors, in logits
 _Z = 1.6448536269514722  # of the normal distribution: intervals hold 90 %
 
 
@@ -161,30 +162,43 @@ def scenarios() -> tuple[Scenario, ...]:
     )
 
 
+class _Observation(NamedTuple):
+    """One equation of a regression: what a source shows of a quantity under some features."""
+
+    source: str
+    features: list[float]
+    value: float
+
+
 @cache
-def growth(known: tuple[Scenario, ...]) -> Growth | None:
-    """What the scenarios say; None with fewer than two sources.
+def fitted_growth(known: tuple[Scenario, ...]) -> Growth | None:
+    """The growth that the scenarios show; None with fewer than two sources.
 
     Each source counts the same. The standard deviations are those of the sources left out one
     after the other; see `_left_out`.
     """
-    first, shift, slope = [], [], []
-    for each in known:
-        n, level = (np.array([p[0] for p in each.points]), _levels(each))
-        along = np.log(n / 100)
-        start = float(np.interp(0.0, along, level))
-        first.append((each.source, _about(each.options), start - _names(each.agreement)))
-        for at, (labels, _, guess) in enumerate(each.points):
+    firsts: list[_Observation] = []
+    shifts: list[_Observation] = []
+    slopes: list[_Observation] = []
+    for scenario in known:
+        source, levels = scenario.source, _levels(scenario)
+        counts = np.array([labels for labels, _, _ in scenario.points])
+        at_100 = float(np.interp(0.0, np.log(counts / 100), levels))
+        beyond_names = at_100 - _names(scenario.agreement)
+        firsts.append(_Observation(source, _about(scenario.options), beyond_names))
+        for at, (labels, _, carried) in enumerate(scenario.points):
             if labels >= FEWEST:
-                shift.append((each.source, [1.0], level[at] - logit(guess)))
-            for later in range(at + 1, len(n)):
-                rise = (level[later] - level[at]) / math.log(n[later] / labels)
-                slope.append((each.source, _room(labels, each.options), rise))
-    if len({each.source for each in known}) < 2:
+                shifts.append(_Observation(source, [1.0], levels[at] - logit(carried)))
+            for later in range(at + 1, len(counts)):
+                slope = (levels[later] - levels[at]) / math.log(counts[later] / labels)
+                slopes.append(_Observation(source, _room(labels, scenario.options), slope))
+    if len({scenario.source for scenario in known}) < 2:
         return None
-    found = _left_out(shift, 0.5)
+    shift, deviation = _left_out(shifts, _SHIFT_SD)
     return Growth(
-        _left_out(first, 1.0), Normal(float(found[0][0]), found[1]), _left_out(slope, 0.2)
+        _left_out(firsts, _FIRST_SD),
+        Normal(float(shift[0]), deviation),
+        _left_out(slopes, _SLOPE_SD),
     )
 
 
@@ -205,9 +219,7 @@ def _room(labels: float, options: int) -> list[float]:
     return [1.0, math.log(labels / options / 10)]
 
 
-def _left_out(
-    rows: Sequence[tuple[str, Sequence[float], float]], usual: float
-) -> tuple[Array, float]:
+def _left_out(rows: Sequence[_Observation], usual: float) -> tuple[Array, float]:
     """Coefficients by ridge regression, and the standard deviation on sources left out.
 
     Few sources say little of how far the next one may be: `usual` is a prior of that deviation, in
@@ -215,8 +227,8 @@ def _left_out(
     """
     from scipy.special import stdtrit  # scipy.stats takes long to import
 
-    source = np.array([row[0] for row in rows])
-    x, y = np.array([row[1] for row in rows]), np.array([row[2] for row in rows])
+    source = np.array([row.source for row in rows])
+    x, y = np.array([row.features for row in rows]), np.array([row.value for row in rows])
     names = sorted(set(source.tolist()))
 
     def solved(kept: NDArray[np.bool_]) -> Array:

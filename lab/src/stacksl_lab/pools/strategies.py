@@ -13,7 +13,7 @@ from stacksl.core.gates.registry import COVERAGE, GATES
 from stacksl.core.scorers import Head
 from stacksl.core.threads import one_thread
 from stacksl.errors import MissingExtra, SettingsError, kind_and_place
-from stacksl.runs.loop.final_model import Source, make_final
+from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.arena import Arena, Pool, Rows

@@ -52,8 +52,8 @@ class Kernel:
         places = np.arange(counts.sum()) + np.repeat(self.starts[rows] - firsts, counts)
         columns = self.columns[places]
         more = np.maximum(self.values[places] - covered[columns], 0)
-        found: Floats = np.add.reduceat(need[columns] * more, firsts)
-        return found
+        sums: Floats = np.add.reduceat(need[columns] * more, firsts)
+        return sums
 
     def cover(self, row: int, covered: Floats) -> Rows:
         """Raise `covered` by what `row` covers; the items where it rose."""
@@ -198,8 +198,8 @@ class Seen:
         need, covered = self._doubt[:n] ** POWER, self._covered[:n]
         own = need * (1 - covered)
         others = (need * np.maximum(kernel - covered, 0)).sum(axis=1) - own
-        found: Array = self._doubt[:n] * (others / max(1, n - 1) + own / SEEN)
-        return found
+        values: Array = self._doubt[:n] * (others / max(1, n - 1) + own / SEEN)
+        return values
 
     def _nearest(self, unit: Floats, labels: int) -> float:
         """How far bought items cover one that was seen after so many labels."""
@@ -216,8 +216,8 @@ def doubts(head: ClassHead, h: NDArray[Any]) -> Array:
     logits = np.vecdot(h.astype(np.float64)[:, None], head.coefficients) + head.intercepts
     policies = np.exp(logits - logits.max(axis=1, keepdims=True))
     best = np.partition(policies / policies.sum(axis=1, keepdims=True), -2, axis=1)
-    found: Array = 1 - (best[:, -1] - best[:, -2])
-    return found
+    values: Array = 1 - (best[:, -1] - best[:, -2])
+    return values
 
 
 def _unit(h: NDArray[Any]) -> Floats:

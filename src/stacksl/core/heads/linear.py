@@ -130,8 +130,8 @@ def refit(
         coefficients[seen], intercepts[seen] = weights, offsets
         return ClassHead(coefficients, intercepts, strength)
     phi = block.phi[:] if isinstance(block.phi, LazyRows) else block.phi
-    found = fit_pairs(phi, block.offsets, labels, seed, tune, block.base)
-    return None if found is None else PairHead(*found)
+    pairs = fit_pairs(phi, block.offsets, labels, seed, tune, block.base)
+    return None if pairs is None else PairHead(*pairs)
 
 
 def _check(found: int, expected: int) -> None:

@@ -173,7 +173,7 @@ def spread(
         weak: seeds of all items, (items, K) ≥ 0; those of items with a label are not read.
     """
     chosen = np.arange(graph.items) if wanted is None else wanted
-    found = np.zeros((len(chosen), classes), dtype=np.float32)
+    shares = np.zeros((len(chosen), classes), dtype=np.float32)
     for start in range(0, classes, _COLUMNS):
         stop = min(start + _COLUMNS, classes)
         seeds = np.zeros((graph.items + graph.names, stop - start), dtype=np.float32)
@@ -184,15 +184,15 @@ def spread(
         seeds[rows[mine], labels[mine] - start] = 1.0
         named = np.arange(start, min(stop, graph.names))
         seeds[graph.items + named, named - start] = NAME_SEED
-        found[:, start:stop] = _iterate(graph.similarity, seeds)[chosen]
-    total = found.sum(axis=1, keepdims=True)
-    found /= np.where(total > 0, total, np.float32(1))
-    return found
+        shares[:, start:stop] = _iterate(graph.similarity, seeds)[chosen]
+    total = shares.sum(axis=1, keepdims=True)
+    shares /= np.where(total > 0, total, np.float32(1))
+    return shares
 
 
 def _iterate(similarity: Any, seeds: Floats) -> Floats:
     source = np.float32(1 - ALPHA) * seeds
-    found = seeds
+    shares = seeds
     for _ in range(STEPS):
-        found = np.float32(ALPHA) * (similarity @ found) + source
-    return found
+        shares = np.float32(ALPHA) * (similarity @ shares) + source
+    return shares

@@ -26,7 +26,7 @@ from stacksl.ledger.purchases import Answer
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.finish.finish import DERIVED
 from stacksl.runs.items.stored import ASIDE, ASIDE_AT_FIRST
-from stacksl.runs.loop.final_model import GRAPH
+from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folder
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec

@@ -15,9 +15,9 @@ from stacksl.models.forecast import (
     Estimate,
     Growth,
     Normal,
+    fitted_growth,
     from_training,
     gain,
-    growth,
     scenarios,
 )
 from stacksl.runs.loop.batch_selection import surest
@@ -121,7 +121,7 @@ class Forecaster:
 
 def known_of(settings: Settings, data: Dataset) -> Growth | None:
     """What the scenarios say; None for language models and options of their own: there is none."""
-    return None if settings.adapts or data.classes is None else growth(scenarios())
+    return None if settings.adapts or data.classes is None else fitted_growth(scenarios())
 
 
 def options_of(spec: RunSpec) -> int:

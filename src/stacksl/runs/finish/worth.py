@@ -12,7 +12,7 @@ from stacksl.runs.spec import RunSpec
 
 def worth_of(spec: RunSpec, trainer: LinearTrainer) -> str:
     """A sentence on what the labels of a model were worth, if the run has such."""
-    if trainer.said is None:
+    if trainer.model_labels is None:
         return ""
     if (found := trainer.confusion()) is None:
         return " No label bought at random was compared with the model's, so they took no part."
@@ -23,7 +23,7 @@ def worth_of(spec: RunSpec, trainer: LinearTrainer) -> str:
     )
     if not found.tells:
         return f"{compared}, which may be chance: its labels took no part."
-    _, shares = found.soft(trainer.said[trainer.said >= 0])
+    _, shares = found.soft(trainer.model_labels[trainer.model_labels >= 0])
     model, people = (
         float(information(shares[None], matrix)[0])
         for matrix in (found.matrix, np.eye(len(shares)))

@@ -136,13 +136,13 @@ def history(folder: Path, count: int) -> list[Refitted]:
     Raises:
         RunError: one of them is missing.
     """
-    found = []
+    records = []
     for number in range(1, count + 1):
         record = read_record(folder, number)
         if record is None:
             raise _missing(folder, number)
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def _missing(folder: Path, number: int) -> RunError:

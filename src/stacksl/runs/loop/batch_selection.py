@@ -54,14 +54,14 @@ def margins(
 
 def surest(head: Head, block: Block, rows: Sequence[int]) -> Array:
     """The probability of the head's choice for each item, (n,)."""
-    found = [np.zeros(0)]
+    largest = [np.zeros(0)]
     for start in range(0, len(rows), _AT_ONCE):
         policies = head.probabilities(block.take(rows[start : start + _AT_ONCE]))
         if isinstance(policies, np.ndarray):
-            found.append(policies.max(axis=1))
+            largest.append(policies.max(axis=1))
         else:
-            found.append(np.array([policy.max() for policy in policies]))
-    return np.concatenate(found)
+            largest.append(np.array([policy.max() for policy in policies]))
+    return np.concatenate(largest)
 
 
 def _margin(policy: Array) -> float:
@@ -98,8 +98,8 @@ def spread_out(
             taken.append(place)
     picked = [near[place] for place in taken]
     chosen = set(picked)
-    rest = (row for row in ranked if row not in chosen)
-    return [*picked, *islice(rest, count - len(picked))]
+    others = (row for row in ranked if row not in chosen)
+    return [*picked, *islice(others, count - len(picked))]
 
 
 def _in_turns(predicted: Sequence[int] | None, count: int) -> list[int]:
@@ -120,11 +120,11 @@ def _directions(block: Block, rows: Sequence[int]) -> NDArray[Any]:
     if isinstance(part, PairBlock):
         spans = pairwise(part.offsets)
         means = [part.phi[a:b].mean(axis=0) for a, b in spans]
-        found = np.array(means, dtype=np.float64).reshape(-1, part.dim)
+        vectors = np.array(means, dtype=np.float64).reshape(-1, part.dim)
     else:
-        found = np.asarray(part.h, dtype=np.float64)
-    lengths = np.linalg.norm(found, axis=1, keepdims=True)
-    return found / np.where(lengths > 0, lengths, 1.0)
+        vectors = np.asarray(part.h, dtype=np.float64)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)
 
 
 def share_of(count: int, wanted: int, classes: int, budget: int) -> int:
@@ -188,9 +188,9 @@ def _chances(
     head: Head, block: Block, rows: Sequence[int], short: Sequence[int]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """(rows, short): the probability of each of the classes `short` for each row."""
-    found = np.empty((len(rows), len(short)))
+    chances = np.empty((len(rows), len(short)))
     for start in range(0, len(rows), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         policies = np.asarray(head.probabilities(block.take(rows[part])))
-        found[part] = policies[:, list(short)]
-    return found
+        chances[part] = policies[:, list(short)]
+    return chances

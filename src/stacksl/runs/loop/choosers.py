@@ -113,7 +113,7 @@ class Pool:
 
     def _batch(self, game: Game, count: int) -> list[Decision]:
         best = self._best(game, count)
-        return [replace(each, round=each.round + n) for n, each in enumerate(best)]
+        return [replace(decision, round=decision.round + n) for n, decision in enumerate(best)]
 
     def _best(self, game: Game, count: int) -> list[Decision]:
         """`count` items that cover the others, or with large statistics and spread over the pool.
@@ -123,23 +123,23 @@ class Pool:
         threshold of ranked items is the largest statistic of the others, or the smallest of the
         batch where spreading went below it.
         """
-        rest = game.corpus.unbought(game.ledger.bought())
+        unbought = game.corpus.unbought(game.ledger.bought())
         head, at_random = game.trainer.head, game.learner.gate.name == "random"
         at_random = at_random or _drawn_first(game) > 0
         if at_random:
             keys = draw_keys(self._seed, len(game.corpus.ids))
-            rest = [rest[place] for place in np.argsort(keys[rest])]
+            unbought = [unbought[place] for place in np.argsort(keys[unbought])]
         if at_random or (head is None and not self._coverage):
-            return _picked(game, rest[:count], DRAWN if at_random else "order")
-        drawn = _drawn(game, self._seed, rest, count)
-        rest, count = _without(rest, drawn), count - len(drawn)
-        rare = [] if head is None else self._rare(game, rest, head, count)
-        rest, count = _without(rest, rare), count - len(rare)
+            return _picked(game, unbought[:count], DRAWN if at_random else "order")
+        drawn = _drawn(game, self._seed, unbought, count)
+        unbought, count = _without(unbought, drawn), count - len(drawn)
+        rare = [] if head is None else self._rare(game, unbought, head, count)
+        unbought, count = _without(unbought, rare), count - len(rare)
         pick = _covering if self._coverage else _ranked
-        ranked = pick(game, rest, count) if count else []
+        ranked = pick(game, unbought, count) if count else []
         return [*ranked, *_picked(game, rare, "class"), *_picked(game, drawn, DRAWN)]
 
-    def _rare(self, game: Game, rest: Sequence[int], head: Head, count: int) -> list[int]:
+    def _rare(self, game: Game, unbought: Sequence[int], head: Head, count: int) -> list[int]:
         """The part of a batch reserved for classes with few labels; may be empty."""
         block, wanted = game.examples.block, self._min_per_class
         if not wanted or not isinstance(block, SharedBlock):
@@ -147,7 +147,9 @@ class Pool:
         classes = block.classes
         share = share_of(count, wanted, classes, game.learner.budget)
         labels = [label for _, label, _ in game.examples.bought]
-        return rare_picks(head, block, rest, labels, classes=classes, wanted=wanted, count=share)
+        return rare_picks(
+            head, block, unbought, labels, classes=classes, wanted=wanted, count=share
+        )
 
 
 def _answered(game: Game) -> int:
@@ -166,14 +168,14 @@ def _without(rows: list[int], taken: Sequence[int]) -> list[int]:
     return [row for row in rows if row not in gone] if gone else rows
 
 
-def _drawn(game: Game, seed: int, rest: Sequence[int], count: int) -> list[int]:
+def _drawn(game: Game, seed: int, unbought: Sequence[int], count: int) -> list[int]:
     """The part of a batch that is drawn, where the labels of a model are to be compared."""
-    if not isinstance(game.trainer, LinearTrainer) or game.trainer.said is None:
+    if not isinstance(game.trainer, LinearTrainer) or game.trainer.model_labels is None:
         return []
     asked = game.ledger.asked
     due = max(0, _to_draw(asked + count) - _to_draw(asked))
     keys = draw_keys(seed, len(game.corpus.ids))
-    return sorted(rest, key=lambda row: keys[row])[:due]
+    return sorted(unbought, key=lambda row: keys[row])[:due]
 
 
 def _to_draw(labels: int) -> int:
@@ -181,14 +183,14 @@ def _to_draw(labels: int) -> int:
     return min(labels, max(DRAWN_FIRST, math.ceil(DRAWN_SHARE * labels)))
 
 
-def _covering(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
-    """`count` of the rows in `rest`, which cover the most doubt; of a sample of a huge pool."""
+def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
+    """`count` of the rows in `unbought`, which cover the most doubt; of a sample of a huge pool."""
     source, head = linear_trainer(game).source(), game.trainer.head
     kernel, members = source.kernel()
     doubt, free = np.ones(len(source.block)), np.zeros(len(source.block), dtype=np.bool_)
     if head is not None:
-        doubt[rest] += margins(head, source.block, rest)[0]
-    free[rest] = True
+        doubt[unbought] += margins(head, source.block, unbought)[0]
+    free[unbought] = True
     chosen = most_covering(kernel, doubt[members], free[members], count)
     records = _picked(game, members[chosen.items].tolist(), COVERAGE, chosen.left_out)
     covering = [
@@ -196,18 +198,18 @@ def _covering(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
     ]
     if len(covering) < count:
         inside = set(members.tolist())
-        others = (row for row in rest if row not in inside)
+        others = (row for row in unbought if row not in inside)
         covering += _picked(game, list(islice(others, count - len(covering))), "order")
     return covering
 
 
-def _ranked(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
-    """`count` of the rows in `rest` with large statistics; by a linear model spread out."""
+def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
+    """`count` of the rows in `unbought` with large statistics; by a linear model spread out."""
     head = game.trainer.head
     assert head is not None
-    statistics, predicted = _statistics(game, rest, head)
+    statistics, predicted = _statistics(game, unbought, head)
     best = np.argsort(-statistics, kind="stable")
-    rows = [rest[b] for b in best]
+    rows = [unbought[b] for b in best]
     if isinstance(game.trainer, LinearTrainer):
         classes = None if predicted is None else predicted[best].tolist()
         picked = spread_out(rows, count, game.examples.block, classes)
@@ -220,17 +222,17 @@ def _ranked(game: Game, rest: Sequence[int], count: int) -> list[Decision]:
 
 
 def _statistics(
-    game: Game, rest: Sequence[int], head: Head
+    game: Game, unbought: Sequence[int], head: Head
 ) -> tuple[Array, NDArray[np.int64] | None]:
     """The gate's statistic of each item, (n,), and its predicted class where there are classes.
 
     Margins are computed in blocks: 20,000 items are ranked in the time of some hundred decision
     records, whose statistics differ in the last bits alone.
     """
-    statistics, predicted = margins(head, game.examples.block, rest)
+    statistics, predicted = margins(head, game.examples.block, unbought)
     learner = game.learner
     if not (isinstance(learner.gate, Margin) and isinstance(learner.follower, Given)):
-        statistics = np.array([_record(game, row).statistic for row in rest])
+        statistics = np.array([_record(game, row).statistic for row in unbought])
     return statistics, predicted
 
 

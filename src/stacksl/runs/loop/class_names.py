@@ -57,30 +57,30 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     made_by = features or make_features(settings.features, classes=classes.names)
     if not made_by.reads_text:
         return None
-    kept = spec.folder.features / FILE
+    file = spec.folder.features / FILE
     if features is None:
-        return _load(kept)["rows"]
+        return _load(file)["rows"]
     texts = name_texts(classes.names, classes.descriptions)
-    return name_rows(features, texts, kept, classes.examples)
+    return name_rows(features, texts, file, classes.examples)
 
 
 def name_rows(
     features: FeatureMap,
     texts: Sequence[str],
-    kept: Path | None = None,
+    file: Path | None = None,
     examples: Sequence[Sequence[str]] = (),
 ) -> NDArray[Any]:
     """The rows h, (K, d), of the `texts` of K classes, each the mean with those of its examples.
 
-    They are computed as those of items. The file `kept` is read if it has the same texts, and else
+    They are computed as those of items. `file` is read if it has the same texts, and else
     written, so that a resumed run has the same bits.
     """
     about = [*texts, *(repr((n, *some)) for n, some in enumerate(examples) if some)]
     key = np.frombuffer(sha256("\0".join(about).encode("utf-8", "surrogatepass")).digest(), "u1")
-    if kept is not None and kept.exists():
-        found = _load(kept)
-        if np.array_equal(found["texts"], key):
-            return found["rows"]
+    if file is not None and file.exists():
+        stored = _load(file)
+        if np.array_equal(stored["texts"], key):
+            return stored["rows"]
     owners = [*range(len(texts)), *(n for n, some in enumerate(examples) for _ in some)]
     classes, every = tuple(texts), [*texts, *(text for some in examples for text in some)]
     block = features.transform([Item(f"class {n}", t, classes) for n, t in enumerate(every)])
@@ -88,8 +88,8 @@ def name_rows(
     rows = np.asarray(block.h)
     if len(every) > len(texts):
         rows = _means(rows, np.array(owners))
-    if kept is not None:
-        arrays.save(kept, {"rows": rows, "texts": key.copy()})
+    if file is not None:
+        arrays.save(file, {"rows": rows, "texts": key.copy()})
     return rows
 
 
@@ -100,6 +100,6 @@ def _means(rows: NDArray[Any], owners: NDArray[np.int64]) -> NDArray[Any]:
     return np.asarray(sums / np.bincount(owners)[:, None], dtype=rows.dtype)
 
 
-def _load(kept: Path) -> dict[str, NDArray[Any]]:
+def _load(file: Path) -> dict[str, NDArray[Any]]:
     remedy = "restore it from a copy, or delete it and `stacksl resume` makes it again"
-    return arrays.load(kept, remedy)
+    return arrays.load(file, remedy)

@@ -83,8 +83,8 @@ class Covering:
         seen.skip(max(0, len(examples.seen) - seen.count - SEEN))
         new = examples.seen[seen.count :]
         h = self._features([row for row, _ in new])
-        for each, doubt, (_, labels) in zip(h, _doubts(head, h), new, strict=True):
-            seen.add(each, doubt, labels)
+        for features, doubt, (_, labels) in zip(h, _doubts(head, h), new, strict=True):
+            seen.add(features, doubt, labels)
         if head is not self._head:
             self._head = head
             seen.renew(_doubts(head, self._features([row for row, _ in examples.seen[-SEEN:]])))
@@ -95,9 +95,9 @@ class Covering:
         return np.asarray(block.h[rows])
 
 
-def _logs(found: NDArray[np.float64]) -> NDArray[np.float64]:
+def _logs(values: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(divide="ignore"):
-        return np.log(found)
+        return np.log(values)
 
 
 def _doubts(head: Head | None, h: NDArray[np.floating]) -> NDArray[np.float64]:

@@ -100,10 +100,10 @@ class Game:
 
         That was calibrated on the first items, whose features may be erased since.
         """
-        found = {name: np.asarray(array) for name, array in self.learner.state().items()}
+        arrays = {name: np.asarray(array) for name, array in self.learner.state().items()}
         if isinstance(self.learner.gate, LLF):
-            found["gate_scale"] = np.array(self.learner.gate.gate_scale)
-        return found | self.trainer.state()
+            arrays["gate_scale"] = np.array(self.learner.gate.gate_scale)
+        return arrays | self.trainer.state()
 
     def save(self) -> None:
         """Save the arrays as they are now, with the pending rows of the ledger before them."""

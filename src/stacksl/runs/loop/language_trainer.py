@@ -32,15 +32,15 @@ from stacksl.runs.loop.adapters import (
     read_record,
 )
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.progress import Progress, Report, throttled
-from stacksl.runs.loop.trainer import BEGINS, BESIDE, Beside, at_once
-from stacksl.runs.loop.training_examples import (
+from stacksl.runs.loop.language_examples import (
     labels_hash,
     relearn,
     renewable,
     scale_of,
     training_examples,
 )
+from stacksl.runs.loop.progress import Progress, Report, throttled
+from stacksl.runs.loop.trainer import BEGINS, BESIDE, Beside, at_once
 from stacksl.runs.session.build_learner import prime
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.settings.conflicts import due_at
@@ -157,7 +157,7 @@ class LanguageTrainer:
             self._choose()
         owed = self._owed and not (self._begun is None and self._stale)  # labels arrived meanwhile
         if owed:
-            self._refit()
+            self._refit_adapter()
         stale = self._stale
         if stale:
             self._refresh()
@@ -171,7 +171,7 @@ class LanguageTrainer:
         elif self.draws:  # there is nothing to choose by
             self.adapters.model.adopt(self.adapters.model.way)
         if self.examples.bought and self._news:
-            self._refit()
+            self._refit_adapter()
         self.adapters.take(self.refits)
 
     def again(self, row: Row) -> None:
@@ -183,7 +183,7 @@ class LanguageTrainer:
         elif BEGINS in row.payload:
             self._begin_refit()
         else:
-            self._refit()
+            self._refit_adapter()
 
     def make_missing(self) -> list[str]:
         """Train again the adapters that are missing, on the labels of their refits.
@@ -191,16 +191,18 @@ class LanguageTrainer:
         With erased items these labels are not known any more, and `Adapters.take` says that an
         adapter is missing.
         """
-        found = []
+        sentences = []
         for row in self.ledger.rows(only=("refit",)) if not self.spec.sources.erased else ():
             number, count = row.payload.get("adapter"), int(row.payload["labels"])
             if number is None or self.adapters.has(number):
                 continue
             examples = replace(self.examples, bought=self.examples.bought[:count])
-            made, _ = self._train(number, examples)
-            other = "" if made.fingerprint == row.payload["weights"] else ", with other weights"
-            found.append(f"the adapter of refit {number} was missing and was trained again{other}")
-        return found
+            adapter, _ = self._train(number, examples)
+            other = "" if adapter.fingerprint == row.payload["weights"] else ", with other weights"
+            sentences.append(
+                f"the adapter of refit {number} was missing and was trained again{other}"
+            )
+        return sentences
 
     def widen(self, size: int) -> None:
         """Refuse: the features of a language model are of the options that the run began with.
@@ -230,16 +232,17 @@ class LanguageTrainer:
 
     # --- a refit, and the epoch after it -----------------------------------------------------
 
-    def _refit(self) -> None:
-        """Train the adapter on the labels so far, or on those of the refit that was begun."""
-        number = self.refits + 1
-        examples = self._begun or self._begin_refit()
-        made, temperature = self._train(number, examples)
-        labels, self._begun = len(examples.bought), None
+    def _refit_adapter(self) -> None:
+        """Train the next adapter, and write its row into the ledger.
+
+        It learns the labels that were learnt when its refit began; others may have arrived since.
+        """
+        number, examples = self.refits + 1, self._begun or self._begin_refit()
+        adapter, temperature = self._train(number, examples)
+        self.refits, self.trained_on, self._begun = number, len(examples.bought), None
         detail: dict[str, object] = {"tune": False, "adapter": number}
-        detail |= {"weights": made.fingerprint, "temperature": temperature}
-        self.ledger.note_refit(labels, detail)
-        self.refits, self.trained_on = number, labels
+        detail |= {"weights": adapter.fingerprint, "temperature": temperature}
+        self.ledger.note_refit(self.trained_on, detail)
 
     def _train(self, number: int, examples: Examples) -> tuple[Refitted, float]:
         """The adapter of refit `number` on the labels of `examples`, and its temperature."""
@@ -247,10 +250,10 @@ class LanguageTrainer:
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
         learnt, report = labels_hash(examples), self._reporting("refit")
-        made = self.beside(
+        adapter = self.beside(
             lambda: self.adapters.refit(number, labels, learnt, scaled, temperature, report)
         )
-        return made, temperature
+        return adapter, temperature
 
     def _begin_refit(self) -> Examples:
         """The labels learnt by now, on which the refit is made; those learnt later are not in it.
@@ -282,10 +285,10 @@ class LanguageTrainer:
         place = {row: n for n, row in enumerate(rows)}
         items, block = [self.spec.dataset.items[row] for row in rows], self._base.take(rows)
         gold = {place[row]: label for row, label, _ in self.examples.bought}
-        found = self.beside(lambda: model.choose_among(items, block, gold))
+        scored = self.beside(lambda: model.choose_among(items, block, gold))
         fingerprint = model.fingerprint
         if not self._epochs.has(1, fingerprint):
-            self._epochs.save(1, self._epochs.filled(rows, found), fingerprint)
+            self._epochs.save(1, self._epochs.filled(rows, scored), fingerprint)
         self.adapters.way = model.way
         self._begin(fingerprint, model.way, last=not self._owed)
 
@@ -322,8 +325,8 @@ class LanguageTrainer:
     def _renewed(self, rows: list[int]) -> PairBlock:
         """The features of the items in `rows`; zeros for the others."""
         items, report = [self.spec.dataset.items[row] for row in rows], self._reporting("features")
-        found = self.adapters.model.transform(items, report) if items else None
-        return self._epochs.filled(rows, found)
+        block = self.adapters.model.transform(items, report) if items else None
+        return self._epochs.filled(rows, block)
 
     def _renew(self, epoch: int, fingerprint: str) -> None:
         """Load the features of an epoch in use: the last one, or that of the reference's scores."""
@@ -355,8 +358,8 @@ class LanguageTrainer:
             row = examples.corpus.row
             measuring = {row[item] for item in self.ledger.bought("audit")}  # they have no rounds
             order = [row for row in self._order if row not in measuring]
-            rest = order[learner.round : learner.horizon]
-            prime(learner, examples.block, rest, learner.budget - asked)
+            coming = order[learner.round : learner.horizon]
+            prime(learner, examples.block, coming, learner.budget - asked)
 
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
         """A callback that reports the progress of a phase."""

@@ -22,8 +22,8 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.runs.loop.covering import EVERY, SHARE, Covering
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.final_model import KINDS, Kind, Made, Source, beside_names, make_final
 from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.head_fitting import KINDS, FittedHead, Kind, Source, beside_names, make_final
 from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.loop.trainer import BESIDE, Beside, at_once
 
@@ -50,8 +50,8 @@ class LinearTrainer:
         covering: the statistics of a stream that asks by doubt and coverage, which needs them too.
         at_end: whether the final model is a refitted head or the last online state.
         report: called with the progress of the last refit.
-        kept: the file of the graph of neighbours; None if it is not kept.
-        said: the class that a model gave each item, (n,), −1 for none; None without such labels.
+        graph_file: of the graph of neighbours; None if it is not kept.
+        model_labels: the class that a model gave each item, (n,), −1 for none; None without them.
         head: the current head, after `count` refits, the last of them on `labels` labels, when
             `relabelled` labels had been replaced or withdrawn.
         final: whether the last refit gave the final model.
@@ -70,8 +70,8 @@ class LinearTrainer:
     covering: Covering | None = None
     at_end: bool = True
     report: Report = silent
-    kept: Path | None = None
-    said: NDArray[np.int64] | None = None
+    graph_file: Path | None = None
+    model_labels: NDArray[np.int64] | None = None
     head: Head | None = None
     count: int = 0
     labels: int = 0
@@ -160,14 +160,14 @@ class LinearTrainer:
         scorer, bought = self.learner.scorer, self.examples.bought
         learnt = len(bought), self.examples.relabelled
         if not tune:
-            made = self.beside(self._on_the_way)
+            fitted = self.beside(self._on_the_way)
         elif self.names is None:
-            made = Made(_fit(scorer, bought, self.examples.block, tune), "plain")
+            fitted = FittedHead(_fit(scorer, bought, self.examples.block, tune), "plain")
         elif bought:
-            made = make_final(scorer, self._whole(), *_split(bought))
+            fitted = make_final(scorer, self._whole(), *_split(bought))
         else:
-            made = self._on_the_way()
-        self.head, self.made_by, self.tried = made.head, made.made_by, made.tried
+            fitted = self._on_the_way()
+        self.head, self.made_by, self.tried = fitted.head, fitted.made_by, fitted.tried
         self.count += 1
         self.labels, self.relabelled = learnt
         self.final = tune
@@ -192,15 +192,15 @@ class LinearTrainer:
         nor on those of the rows `others`.
         """
         bought, held = self.examples.bought, set(places.tolist())
-        kept = [each for place, each in enumerate(bought) if place not in held]
-        if self.names is None or not kept:
-            return _fit(untouched, kept, self.examples.block, tune=True)
+        others_bought = [pair for place, pair in enumerate(bought) if place not in held]
+        if self.names is None or not others_bought:
+            return _fit(untouched, others_bought, self.examples.block, tune=True)
         fresh, source = self._source is None, self._whole()
         if fresh and self.made_by == KINDS[-1]:
-            source.rest(*_split(bought))  # the graph is to hold the items of every fold
+            source.spread_labels(*_split(bought))  # the graph is to hold the items of every fold
         rows, _ = _split([bought[place] for place in places.tolist()])
         left_out = np.concatenate([rows, others])
-        return make_final(untouched, source, *_split(kept), self.made_by, left_out).head
+        return make_final(untouched, source, *_split(others_bought), self.made_by, left_out).head
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, the kind of the last model and the arrays of the head, to be saved."""
@@ -223,23 +223,23 @@ class LinearTrainer:
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
 
-    def _on_the_way(self) -> Made:
+    def _on_the_way(self) -> FittedHead:
         """The head that ranks a pool, fitted on labels, and on names if they take part."""
         scorer, bought = self.learner.scorer, self.examples.bought
         if self.names is None:
-            return Made(_fit(scorer, bought, self.examples.block, tune=False), "plain")
+            return FittedHead(_fit(scorer, bought, self.examples.block, tune=False), "plain")
         names = self._named(self.names)
         rows, gold = _split(bought)
         head, start = self.head, None
         if isinstance(head, ClassHead) and head.coefficients.shape == names.shape:
             start = head.coefficients, head.intercepts
         soft = beside_names(names)
-        if bought and self.said is not None and (source := self.source()).model is not None:
+        if bought and self.model_labels is not None and (source := self.source()).model is not None:
             inside = np.isin(rows, source.graph()[1])  # another graph would take long
-            soft = together(soft, source.rest(rows[inside], gold[inside], final=False))
+            soft = together(soft, source.spread_labels(rows[inside], gold[inside], final=False))
         fit = Fit(soft=soft, start=start, tolerance=ON_THE_WAY)
         block = self.examples.block.take(rows.tolist())
-        return Made(scorer.refit(block, gold, fit=fit), "names")
+        return FittedHead(scorer.refit(block, gold, fit=fit), "names")
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
         """The name rows of the current classes."""
@@ -249,10 +249,14 @@ class LinearTrainer:
     def _unnamed(self) -> frozenset[int]:
         """Rows of items answered with no candidate: no label is spread to them."""
         row = self.examples.corpus.row
-        said = [each for each in self.ledger.export() if each["state"] == "answered"]
+        answered = [answer for answer in self.ledger.export() if answer["state"] == "answered"]
         aside = self.ledger.set_aside
-        unnamed = [e for e in said if e["said"] != "label" and e["labeler"] not in aside]
-        return frozenset(row[str(each["item"])] for each in unnamed)
+        unnamed = [
+            answer
+            for answer in answered
+            if answer["said"] != "label" and answer["labeler"] not in aside
+        ]
+        return frozenset(row[str(answer["item"])] for answer in unnamed)
 
     def _whole(self) -> Source:
         """The data of final models."""
@@ -266,15 +270,19 @@ class LinearTrainer:
         examples = self.examples
         bought = {row for row, _, _ in examples.bought}
         apart = (examples.corpus.aside() | unnamed) - bought
-        old = self._source
-        if old is None or old.block is not examples.block or old.apart != apart:
+        source = self._source
+        if source is None or source.block is not examples.block or source.apart != apart:
             assert isinstance(examples.block, SharedBlock)
             names = None if self.names is None else self._named(self.names)
-            old = self._source = Source(examples.block, names, apart, self.seed, self.kept)
-        old.model = None
-        if self.said is not None and (found := self.confusion()) is not None and found.tells:
-            old.model = self.said, found
-        return old
+            source = self._source = Source(examples.block, names, apart, self.seed, self.graph_file)
+        source.model = None
+        if (
+            self.model_labels is not None
+            and (confusion := self.confusion()) is not None
+            and confusion.tells
+        ):
+            source.model = self.model_labels, confusion
+        return source
 
     def confusion(self) -> Confusion | None:
         """The confusion of the model's labels; None without such labels, or one to compare with.
@@ -282,18 +290,18 @@ class LinearTrainer:
         They are compared with people's on the first rows of a random order of the pool, up to the
         last one that was bought at random. Those among them that were bought by rank count as well.
         """
-        said, examples = self.said, self.examples
-        if said is None or not examples.drawn:
+        given, examples = self.model_labels, self.examples
+        if given is None or not examples.drawn:
             return None
-        keys = draw_keys(self.seed, len(said))
+        keys = draw_keys(self.seed, len(given))
         last = keys[list(examples.drawn)].max()
         bought = [(r, label) for r, label, choice in examples.bought if choice >= 0]
-        compared = [pair for pair in bought if keys[pair[0]] <= last and said[pair[0]] >= 0]
+        compared = [pair for pair in bought if keys[pair[0]] <= last and given[pair[0]] >= 0]
         if not compared:
             return None
         rows, gold = np.array(compared, dtype=np.int64).T
         assert isinstance(examples.block, SharedBlock)
-        return confusion_of(said[rows], gold, examples.block.classes)
+        return confusion_of(given[rows], gold, examples.block.classes)
 
 
 def draw_keys(seed: int, count: int) -> Array:

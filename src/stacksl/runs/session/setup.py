@@ -33,7 +33,7 @@ from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
 from stacksl.runs.loop.covering import Covering
 from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.final_model import GRAPH
+from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.loop.progress import Progress, Report, silent, throttled
@@ -109,8 +109,8 @@ def trainer_of(
         covering=covering,
         at_end=settings.refit,
         report=report,
-        kept=None if features is None else spec.folder.features / GRAPH,
-        said=said_by_model(spec),
+        graph_file=None if features is None else spec.folder.features / GRAPH,
+        model_labels=said_by_model(spec),
     )
 
 

@@ -1,11 +1,12 @@
-"""The final model of class heads: fitted on labels alone, with names, or with neighbours as well.
+"""Fits of class heads: what they are fitted on beside labels, and which kind the final model is.
 
-Which of the three is best depends on the data: labels spread over neighbours help where classes are
-topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the bought labels,
-which are the doubtful items: so each counts as often as it is the nearest label of an item. The
-most right answers win, the simpler kind wins a tie, and neighbours are to win over names by more
-than a standard error. Below 60 labels names always take part, since too few labels are held out to
-show that labels alone do better.
+A head is fitted on labels alone, with names, or with neighbours as well; one that only ranks a pool
+has names. Which of the three is best depends on the data: labels spread over neighbours help where
+classes are topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the
+bought labels, which are the doubtful items: so each counts as often as it is the nearest label of
+an item. The most right answers win, the simpler kind wins a tie, and neighbours are to win over
+names by more than a standard error. Below 60 labels names always take part, since too few labels
+are held out to show that labels alone do better.
 
 Classes with a label are not to take the items of those without. So a name counts as the labels that
 its class lacks, names are moved to where the items are, and what neighbours say of a class counts
@@ -65,7 +66,7 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class FittedHead:
     """The final model, what it was `made_by`, and the accuracy (0 to 1) of all that were tried.
 
     `tried` is on held-out bought labels, which are the hard ones, each counted by how many items it
@@ -87,7 +88,7 @@ class Source:
         names: the rows of the class names, (K, d); None where they take no part.
         apart: rows of the block that must not be in the graph: the audit's.
         seed: draws folds, and the items of a graph that cannot hold all.
-        kept: the file of the graph, which is read if it is of the same items, and else written.
+        graph_file: of the graph; it is read if it is of the same items, and else written.
         model: labels of a model, where they say something: the class of each item of the block,
             −1 for none, and their confusion.
     """
@@ -96,7 +97,7 @@ class Source:
     names: NDArray[Any] | None
     apart: frozenset[int]
     seed: int
-    kept: Path | None = None
+    graph_file: Path | None = None
     model: tuple[Rows, Confusion] | None = None
     _graph: tuple[Graph, Rows] | None = None
     _holding: tuple[Graph, Rows] | None = None
@@ -124,7 +125,7 @@ class Source:
             self._away = (items - self.names.mean(axis=0)).astype(np.float32)
         return self._away
 
-    def rest(
+    def spread_labels(
         self, rows: Rows, gold: Rows, without: Rows | None = None, *, final: bool = True
     ) -> Soft:
         """What the labels `gold` of `rows` say of the items never asked, those in `without` aside.
@@ -147,13 +148,13 @@ class Source:
         power, weight = SHARPER, SPREAD_WEIGHT
         if weak is not None and final:
             power, weight = MODEL_SHARPER, MODEL_WEIGHT
-        found = spread(graph, seeds, gold, self.block.classes, targets_at, weak)
+        shares = spread(graph, seeds, gold, self.block.classes, targets_at, weak)
         if weak is None:  # else every class has seeds
             counts = np.bincount(gold, minlength=self.block.classes)
-            found /= ((counts + NAME_SEED) ** LEVELLED).astype(np.float32)
-        found **= power
-        reached = found.sum(axis=1) > 0
-        targets = found[reached] / found[reached].sum(axis=1, keepdims=True)
+            shares /= ((counts + NAME_SEED) ** LEVELLED).astype(np.float32)
+        shares **= power
+        reached = shares.sum(axis=1) > 0
+        targets = shares[reached] / shares[reached].sum(axis=1, keepdims=True)
         h = self.block.h[members[targets_at[reached]]]
         return Soft(h, targets, np.full(len(targets), weight, dtype=np.float32))
 
@@ -161,11 +162,11 @@ class Source:
         """The model's labels of the graph's items as seeds; none of the items `without`."""
         if self.model is None:
             return None
-        said = self.model[0][members]
-        spoken = (said >= 0) & ~np.isin(members, () if without is None else without)
-        found = np.zeros((len(members), self.block.classes), dtype=np.float32)
-        found[spoken] = self.model[1].seeds(said[spoken])
-        return found
+        labels = self.model[0][members]
+        labelled = (labels >= 0) & ~np.isin(members, () if without is None else without)
+        seeds = np.zeros((len(members), self.block.classes), dtype=np.float32)
+        seeds[labelled] = self.model[1].seeds(labels[labelled])
+        return seeds
 
     def represented(self, rows: Rows) -> Array:
         """How many items each of the bought `rows` represents, of a sample of the items."""
@@ -180,8 +181,8 @@ class Source:
             self._graph = self._read()
         if self._graph is None:
             graph, members = self._graph = self._made(np.zeros(0, dtype=np.int64))
-            if self.kept is not None:
-                arrays.save(self.kept, {**graph.state(), "rows": members, "of": self._of()})
+            if self.graph_file is not None:
+                arrays.save(self.graph_file, {**graph.state(), "rows": members, "of": self._of()})
         return self._graph
 
     def kernel(self) -> tuple[Kernel, Rows]:
@@ -193,12 +194,12 @@ class Source:
 
     def _read(self) -> tuple[Graph, Rows] | None:
         """The graph in the file, if there is one of these items."""
-        if self.kept is None or not self.kept.exists():
+        if self.graph_file is None or not self.graph_file.exists():
             return None
-        found = arrays.load(self.kept, f"delete {self.kept.name} and it is made again")
-        if not np.array_equal(found["of"], self._of()):
+        stored = arrays.load(self.graph_file, f"delete {self.graph_file.name} and it is made again")
+        if not np.array_equal(stored["of"], self._of()):
             return None
-        return restored_graph(found), found["rows"]
+        return restored_graph(stored), stored["rows"]
 
     def _of(self) -> NDArray[np.uint8]:
         """A digest of which items and names the graph is of."""
@@ -230,7 +231,7 @@ def make_final(
     gold: Rows,
     made_by: Kind | None = None,
     without: Rows | None = None,
-) -> Made:
+) -> FittedHead:
     """The final model of the items `rows`, (n,), with bought labels `gold`.
 
     `made_by` says what of, where that was chosen before; such a model is fitted less closely.
@@ -246,10 +247,10 @@ def make_final(
     elif kind == "names":
         fit = Fit(soft=source.named(gold))
     else:
-        soft = together(source.named(gold), source.rest(rows, gold, without))
+        soft = together(source.named(gold), source.spread_labels(rows, gold, without))
         fit = Fit(soft=soft, tolerance=_NARROW if made_by is None else _TRIAL)
     head = scorer.refit(source.block.take(rows.tolist()), gold, fit=fit)
-    return Made(head, kind, tried)
+    return FittedHead(head, kind, tried)
 
 
 def _best(tried: Mapping[Kind, float], doubt: float = 0.0) -> Kind:
@@ -273,7 +274,7 @@ def _compare(source: Source, rows: Rows, gold: Rows) -> tuple[dict[Kind, float],
     """
     if len(rows) < FEWEST:
         return {}, 0.0
-    source.rest(rows, gold)  # the graph holds the items of every fold
+    source.spread_labels(rows, gold)  # the graph holds the items of every fold
     right = {kind: np.zeros(len(rows)) for kind in (KINDS if len(rows) >= ENOUGH else KINDS[1:])}
     weight = source.represented(rows)
     weight /= weight.sum()
@@ -281,17 +282,17 @@ def _compare(source: Source, rows: Rows, gold: Rows) -> tuple[dict[Kind, float],
     for train, held in folds_of(len(rows), source.seed):
         labels = rows[train], gold[train]
         names = source.named(gold)
-        rest = together(names, source.rest(*labels, rows[held]))
+        neighbours = together(names, source.spread_labels(*labels, rows[held]))
         fits = {
             "plain": Fit(strength, tolerance=_TRIAL),
             "names": Fit(soft=names, tolerance=_TRIAL),
-            "names and graph": Fit(soft=rest, tolerance=_TRIAL),
+            "names and graph": Fit(soft=neighbours, tolerance=_TRIAL),
         }
-        for kind, found in right.items():
+        for kind, hits in right.items():
             weights, intercepts = _logits(source, *labels, fits[kind])
             scores = np.asarray(source.block.h[rows[held]], dtype=np.float64) @ weights.T
-            found[held] = np.argmax(scores + intercepts, axis=1) == gold[held]
-    tried = {kind: float(weight @ found) for kind, found in right.items()}
+            hits[held] = np.argmax(scores + intercepts, axis=1) == gold[held]
+    tried = {kind: float(weight @ hits) for kind, hits in right.items()}
     more = right[KINDS[-1]] - right["names"]
     error = float(np.linalg.norm(weight * (more - weight @ more)))
     return tried, error if source.model is None else 0.0  # a model's labels are no chance
@@ -301,10 +302,10 @@ def _logits(source: Source, rows: Rows, gold: Rows, fit: Fit) -> tuple[Array, Ar
     """Coefficients, (K, d), and intercepts, (K,); a class unknown to the fit is never chosen."""
     coefficients = np.zeros((source.block.classes, source.block.dim))
     intercepts = np.full(source.block.classes, _NEVER)
-    found = fit_classes(source.block.h[rows], gold, source.seed, fit)
-    if found is None:  # one class alone: it is what there is to say
+    fitted = fit_classes(source.block.h[rows], gold, source.seed, fit)
+    if fitted is None:  # one class alone: it is what there is to say
         intercepts[gold] = 0.0
         return coefficients, intercepts
-    seen = found[0]
-    coefficients[seen], intercepts[seen] = found[1], found[2]
+    seen = fitted[0]
+    coefficients[seen], intercepts[seen] = fitted[1], fitted[2]
     return coefficients, intercepts

@@ -31,18 +31,18 @@ def training_examples(
         base: the features of epoch 0, whose offsets are the reference.
         scale: the temperature, as a multiple of theirs.
     """
-    found = []
+    lessons = []
     for row, label, _ in examples.bought:
         item = spec.dataset.items[row]
         everything = tuple(range(len(item.candidates)))
         candidates = loss_set(examples.shown.get(row, everything), label, len(everything))
-        found.append(Lesson(item, label, candidates, _reference(base, row, scale)))
+        lessons.append(Lesson(item, label, candidates, _reference(base, row, scale)))
     if spec.settings.kl_on_skips:
         for row in _skipped(examples, ledger):
             item = spec.dataset.items[row]
             everything = tuple(range(len(item.candidates)))
-            found.append(Lesson(item, None, everything, _reference(base, row, scale)))
-    return found
+            lessons.append(Lesson(item, None, everything, _reference(base, row, scale)))
+    return lessons
 
 
 def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:
