@@ -9,19 +9,22 @@ from hypothesis import strategies as st
 
 from stacksl.core import (
     Given,
-    LLFStackSL,
     PairFeatures,
     ScorerSettings,
-    adjusted_kl_weight,
     calibrate_gate_scale,
-    clip_at_median,
-    clip_at_quantile,
-    gate_scale_warning,
     make_scorer,
     warmup_length,
     warmup_spreads,
 )
+from stacksl.core.calibration import (
+    adjusted_kl_weight,
+    clip_at_median,
+    clip_at_quantile,
+    gate_scale_warning,
+)
 from stacksl.errors import SettingsError
+
+from ..learners import LLFStackSL
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)
 
@@ -111,8 +114,6 @@ def test_the_kl_weight_moves_the_right_way_and_is_bounded() -> None:
     assert adjusted_kl_weight(1.0, observed=0.0) < 1.0
     assert adjusted_kl_weight(1e6, observed=1.0) == 1e6
     assert adjusted_kl_weight(1e-6, observed=0.0) == 1e-6
-    with pytest.raises(SettingsError):
-        adjusted_kl_weight(0.0, observed=1.0)
 
 
 def test_clip_levels() -> None:
@@ -120,6 +121,3 @@ def test_clip_levels() -> None:
     assert clip_at_quantile(losses) == pytest.approx(96.0)
     assert clip_at_quantile(losses, 0.9) == pytest.approx(91.0)
     assert clip_at_median(losses, 2.0) == pytest.approx(102.0)
-    for wrong in (lambda: clip_at_quantile(losses, 0.0), lambda: clip_at_median(losses[:0])):
-        with pytest.raises(SettingsError):
-            wrong()

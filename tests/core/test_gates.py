@@ -10,21 +10,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from stacksl.core import (
-    ADPO,
-    GATES,
-    LLF,
-    ONE_HOT_PACE,
-    Bounds,
-    Clock,
-    Contested,
-    Margin,
-    contested_score,
-    make_gate,
-    require_ranking,
-    uniforms,
-)
+from stacksl.core import GATES, LLF, ONE_HOT_PACE, Bounds, Clock, Contested, Margin, make_gate
 from stacksl.core.gates import rules
+from stacksl.core.gates.adpo import ADPO
+from stacksl.core.gates.priced import contested_score
+from stacksl.core.gates.registry import require_ranking
+from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
 

@@ -18,19 +18,19 @@ from stacksl.core import (
     Given,
     Hard,
     Learner,
-    LLFStackSL,
     Margin,
     PairFeatures,
     ScorerSettings,
     SharedFeatures,
-    StackSL,
     make_gate,
     make_scorer,
-    uniforms,
 )
 from stacksl.core.gates.rules import Clock
+from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
 from stacksl.types import Label, Reward
+
+from ..learners import LLFStackSL, StackSL
 
 
 @dataclass

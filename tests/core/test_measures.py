@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from stacksl.core import Clock, Contested, Information, PairFeatures
+from stacksl.core import Clock, Contested, PairFeatures
 from stacksl.core.gates import rules
+from stacksl.core.gates.priced import Information
 
 from .scorer_cases import taught
 

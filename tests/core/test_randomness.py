@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.core import generator, uniforms
+from stacksl.core import generator
+from stacksl.core.rng import uniforms
 
 WORD = (1 << 64) - 1
 

@@ -16,12 +16,12 @@ from stacksl.core import (
     Clock,
     Learner,
     PairFeatures,
-    Reserve,
     ScorerSettings,
     SharedFeatures,
     make_scorer,
 )
 from stacksl.core.gates import rules
+from stacksl.core.gates.priced import Reserve
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Label, Reward
 from stacksl_lab.learner import StudyLearner

@@ -22,16 +22,16 @@ from stacksl.core import (
     Contested,
     Hard,
     Learner,
-    LLFStackSL,
     Margin,
     PairFeatures,
     ScorerSettings,
     SharedFeatures,
-    StackSL,
     make_gate,
     make_scorer,
 )
 from stacksl.types import Decision, Feedback, Label, Reward
+
+from ..learners import LLFStackSL, StackSL
 
 DIM, CANDIDATES = 5, 4
 

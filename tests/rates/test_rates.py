@@ -19,7 +19,6 @@ from stacksl.core import (
     Gate,
     Given,
     Learner,
-    LLFStackSL,
     PairFeatures,
     ScorerSettings,
     calibrate_gate_scale,
@@ -30,6 +29,7 @@ from stacksl.core import (
 from stacksl.types import Decision, Feedback, Label, Reward
 from stacksl_lab.statistics.estimates import holds
 
+from ..learners import LLFStackSL
 from ..theory_cases import rounds_of
 
 pytestmark = pytest.mark.slow

@@ -114,15 +114,6 @@ class Nearest:
         return Given().respond(block, scorer)
 
 
-def gold_outside(presented: tuple[int, ...], gold: int) -> bool:
-    """Whether the gold answer was not among the presented candidates.
-
-    >>> gold_outside((0, 2), 1)
-    True
-    """
-    return gold not in presented
-
-
 def loss_set(presented: tuple[int, ...], gold: int, size: int) -> tuple[int, ...]:
     """The part of all candidates that holds the gold: C_t, or the candidates outside of it.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from stacksl.core.followers import Follower, Given
 from stacksl.core.gates.priced import contested_score
 from stacksl.core.gates.registry import LLF, Gate
 from stacksl.core.gates.rules import Clock, GateState, forced
-from stacksl.core.gates.schedules import Always
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Feedback, Label
@@ -296,30 +295,3 @@ class Learner:
 def _four(state: tuple[float, ...]) -> GateState:
     first, second, third, fourth = state
     return (first, second, third, fourth)
-
-
-def StackSL(scorer: Scorer, *, horizon: int, budget: int | None = None, **options: Any) -> Learner:
-    """Algorithm 1, the Stackelberg supervised learner: a `Learner` with the gate `always`.
-
-    `budget` is T unless given; `options` are the learner's.
-    """
-    labels = horizon if budget is None else budget
-    return Learner(scorer, Always(), budget=labels, horizon=horizon, **options)
-
-
-def LLFStackSL(
-    scorer: Scorer,
-    *,
-    budget: int,
-    horizon: int,
-    gate_scale: float = 1.0,
-    reading: Literal["else", "literal"] = "else",
-    **options: Any,
-) -> Learner:
-    """Algorithm 2, the budgeted learner: a `Learner` with the gate `llf`.
-
-    `gate_scale` is c, `reading` the branch (D1); `options` are the learner's. As in the paper, set
-    `kl_on_skips=True` with a scorer that has a KL term.
-    """
-    gate = LLF(gate_scale, reading)
-    return Learner(scorer, gate, budget=budget, horizon=horizon, **options)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.followers import gold_outside
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.metrics import cohen_kappa
@@ -76,7 +75,7 @@ class Rounds:
                 elif row.event == "released" and row.purpose == "train":
                     released += 1
                 elif row.event == "learnt" and row.item in narrow:
-                    outside += gold_outside(narrow[row.item], row.label().index)
+                    outside += row.label().index not in narrow[row.item]
 
         table = np.fromiter(records(), dtype=_RECORD)
         return cls(table, released, outside, tuple(changes), tuple(added))

@@ -168,20 +168,19 @@ def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved
     settings, chosen = resolved.settings, resolved.origin["gate"] != "aim"
     if settings.gate != COVERAGE and (chosen or settings.gate != "margin"):
         return resolved
-    fault = ""
-    if settings.adapts or classes is None:
-        fault = "items that share fixed classes, and a linear model"
-    elif settings.follower != "given":
-        fault = "a follower that presents all classes"
-    elif settings.mode == "stream" and not (
-        settings.names
-        and settings.refit
-        and make_features(settings.features, classes=tuple(classes)).reads_text
-    ):
-        fault = "in a stream the names of classes, features of text and a refit"
-    if chosen and fault:
-        raise SettingsError(f"the query strategy 'coverage' needs {fault}: give --gate margin")
-    return resolved if fault else resolved.updated(gate=COVERAGE)
+    possible = classes is not None and not settings.adapts and settings.follower == "given"
+    if classes is not None and possible and settings.mode == "stream":
+        reads_text = make_features(settings.features, classes=tuple(classes)).reads_text
+        possible = settings.names and settings.refit and reads_text
+    if possible:
+        return resolved.updated(gate=COVERAGE)
+    if chosen:
+        raise SettingsError(
+            "the query strategy 'coverage' needs items that share fixed classes, all of them"
+            " presented, and a linear model; in a stream also features of text, the names of"
+            " classes and a refit: give --gate margin"
+        )
+    return resolved
 
 
 def without_threshold(resolved: Resolved) -> list[str]:

@@ -35,16 +35,17 @@ from stacksl.runs.loop.linear_trainer import (
     draw_keys,
     linear_trainer,
 )
+from stacksl.runs.settings.fields import Settings
 from stacksl.types import Decision
 
 DRAWN_FIRST, DRAWN_SHARE = 25, 0.1  # labels that show how often a model is right
 
 
-def make_chooser(
-    mode: str, *, seed: int, min_per_class: int = 0, coverage: bool = False
-) -> Stream | Pool:
-    """The chooser of a run's `mode`: `stream` or `pool`."""
-    return Stream() if mode == "stream" else Pool(seed, min_per_class, coverage)
+def chooser_of(settings: Settings) -> Stream | Pool:
+    """The chooser of a run."""
+    if settings.mode == "stream":
+        return Stream()
+    return Pool(settings.seed, settings.min_per_class, settings.gate == COVERAGE)
 
 
 class Stream:

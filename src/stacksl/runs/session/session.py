@@ -16,7 +16,6 @@ from typing import Any, Self
 import numpy as np
 
 from stacksl.core.blocks import Block
-from stacksl.core.gates.registry import COVERAGE
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
@@ -30,7 +29,7 @@ from stacksl.runs.changes.added_classes import learn_named
 from stacksl.runs.finish.finish import finish, refit_with_audit
 from stacksl.runs.finish.forecasting import Forecaster
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
-from stacksl.runs.loop.choosers import Pool, Stream, make_chooser
+from stacksl.runs.loop.choosers import chooser_of
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.progress import Report, Watch, silent
@@ -50,7 +49,6 @@ from stacksl.runs.session.setup import (
     trainer_of,
 )
 from stacksl.runs.settings.budget import time_limit
-from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.anchors import anchors
 from stacksl.runs.storage.folder import State
@@ -293,16 +291,6 @@ def _newest_arrays(spec: RunSpec, ledger: Ledger) -> tuple[Saved | None, list[st
             f" {spec.folder.database} has no whole ones: restore that file from a copy"
         )
     return saved, warnings
-
-
-def chooser_of(settings: Settings) -> Stream | Pool:
-    """The chooser of a run."""
-    return make_chooser(
-        settings.mode,
-        seed=settings.seed,
-        min_per_class=settings.min_per_class,
-        coverage=settings.gate == COVERAGE,
-    )
 
 
 def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
