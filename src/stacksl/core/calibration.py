@@ -59,17 +59,6 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> float:
     >>> calibrate_gate_scale(np.array([1.0, 2.0, 4.0]))
     0.9
     """
-    _check_warmup(spreads, kappa)
-    smallest, rule = float(np.min(spreads)), kappa * float(np.median(spreads))
-    if smallest <= 0.0:
-        raise SettingsError(
-            "the gate 'llf' needs a positive spread on every warm-up item, the smallest is "
-            f"{smallest:g}: no c would open it there; use another gate, such as 'first'"
-        )
-    return min(rule, CAP * smallest)
-
-
-def _check_warmup(spreads: Array, kappa: float) -> None:
     if len(spreads) == 0 or not np.all(np.isfinite(spreads)):
         raise SettingsError(
             f"calibrating the gate 'llf' needs at least one warm-up item and finite spreads, got "
@@ -79,6 +68,13 @@ def _check_warmup(spreads: Array, kappa: float) -> None:
         raise SettingsError(
             f"kappa must be a positive number, got {kappa}: the paper takes 0.5-1.5"
         )
+    smallest, rule = float(np.min(spreads)), kappa * float(np.median(spreads))
+    if smallest <= 0.0:
+        raise SettingsError(
+            "the gate 'llf' needs a positive spread on every warm-up item, the smallest is "
+            f"{smallest:g}: no c would open it there; use another gate, such as 'first'"
+        )
+    return min(rule, CAP * smallest)
 
 
 def gate_scale_warning(gate_scale: float, spreads: Array) -> str | None:

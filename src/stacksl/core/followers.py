@@ -22,10 +22,7 @@ class Follower(Protocol):
         name: its key in `FOLLOWERS`.
     """
 
-    @property
-    def name(self) -> str:
-        """Its key in `FOLLOWERS`."""
-        ...
+    name: ClassVar[str]
 
     def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
         """The presented candidates of each item, ascending indices into its full list."""

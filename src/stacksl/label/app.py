@@ -33,25 +33,19 @@ REPORT = (
 
 async def caller(request: Request) -> str:
     """The name of the session's owner; see `Site.caller`."""
-    return _site(request).caller(request)
+    return str(request.app.state.site.caller(request))
 
 
 async def annotator(request: Request) -> str:
     """The annotator who sends a request; see `Site.annotator`."""
-    return _site(request).annotator(request)
+    return str(request.app.state.site.annotator(request))
 
 
 async def owner(request: Request) -> None:
     """Refuse everybody but the owner of the run; see `Site.owner`."""
-    _site(request).owner(request)
+    request.app.state.site.owner(request)
 
 
-def _site(request: Request) -> Site:
-    site: Site = request.app.state.site
-    return site
-
-
-Caller = Annotated[str, Depends(caller)]
 Annotator = Annotated[str, Depends(annotator)]
 
 
@@ -103,7 +97,7 @@ def _looking(site: Site) -> APIRouter:
         return HTMLResponse(pages.page(site, name, csrf))
 
     @router.get("/rows", response_class=HTMLResponse)
-    async def rows(name: Caller) -> Response:
+    async def rows(name: Annotated[str, Depends(caller)]) -> Response:
         return HTMLResponse(pages.part(site, name))
 
     @router.get("/web/{name}", response_class=FileResponse)

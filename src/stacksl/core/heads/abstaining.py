@@ -110,7 +110,9 @@ def best_threshold(
     ones = np.ones_like(labelled) if labelled_weight is None else labelled_weight
     others = np.ones_like(none) if none_weight is None else none_weight
     area = auroc(labelled, none, ones, others)
-    if area < 0.5 + _CLEAR * _chance(_effective(ones), _effective(others)):
+    n, m = _effective(ones), _effective(others)
+    chance = math.sqrt((n + m + 1.0) / (12.0 * n * m))  # its standard error, Mann and Whitney
+    if area < 0.5 + _CLEAR * chance:
         return None
     values = np.unique(np.concatenate([labelled, none]))
     cuts = (values[1:] + values[:-1]) / 2
@@ -134,8 +136,3 @@ def _share_below(
 def _effective(weights: Array) -> float:
     """The effective sample size: items of equal weight with the same variance (Kish)."""
     return float(weights.sum() ** 2 / (weights**2).sum())
-
-
-def _chance(n: float, m: float) -> float:
-    """The standard error of the AUROC where both kinds are alike (Mann and Whitney)."""
-    return math.sqrt((n + m + 1.0) / (12.0 * n * m))

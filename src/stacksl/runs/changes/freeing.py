@@ -12,8 +12,8 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.ledger.store.settings import Setting
 from stacksl.report.wording import plural
-from stacksl.runs.session.answering import by_people, spec_of_people
-from stacksl.runs.session.assignment import AWAY, annotators_of, away_from, open_rows
+from stacksl.runs.session.answering import spec_of_people
+from stacksl.runs.session.assignment import AWAY, FILE, annotators_of, away_from, open_rows
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import reopen
@@ -104,7 +104,8 @@ def free_rows(
     named = [*away, *back, *aside, *keep, *([free] if isinstance(free, str) else [])]
     wanted = {clean_key(key) for key in keys}
     with folder.locked():
-        if free is True and not (named or wanted or anew) and not by_people(folder):
+        people_answer = folder.resolved().get("labeler") == FILE
+        if free is True and not (named or wanted or anew or people_answer):
             return _free_questions(folder, drop)
         spec = spec_of_people(folder)
         _expect_known(spec, named)

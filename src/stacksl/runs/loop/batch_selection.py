@@ -162,7 +162,9 @@ def rare_picks(
     Returns:
         Rows, each the most probable of its class; a class has a turn for each label it lacks.
     """
-    turns = _turns(Counter(labels), classes, wanted)[:count]
+    have = Counter(labels)
+    lacking = sorted((have[c] + n, c) for c in range(classes) for n in range(wanted - have[c]))
+    turns = [c for _, c in lacking][:count]
     if not turns or not rows:
         return []
     short = sorted(set(turns))
@@ -176,12 +178,6 @@ def rare_picks(
         picked.append(rows[place])
         chances[place] = -1.0
     return picked
-
-
-def _turns(have: Counter[int], classes: int, wanted: int) -> list[int]:
-    """The classes that lack labels, those with the fewest first, once for each that they lack."""
-    lacking = sorted((have[c] + n, c) for c in range(classes) for n in range(wanted - have[c]))
-    return [c for _, c in lacking]
 
 
 def _chances(

@@ -246,7 +246,9 @@ class LanguageTrainer:
 
     def _train(self, number: int, examples: Examples) -> tuple[Refitted, float]:
         """The adapter of refit `number` on the labels of `examples`, and its temperature."""
-        labels, scale = len(examples.bought), self._scale(examples)
+        labels, fixed = len(examples.bought), self.spec.settings.temperature is not None
+        # the base model's scores decide, since an adapter was trained on these labels
+        scale = 1.0 if fixed else scale_of(examples, self._base)
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
         learnt, report = labels_hash(examples), self._reporting("refit")
@@ -265,14 +267,6 @@ class LanguageTrainer:
             detail: dict[str, object] = {"tune": False, BEGINS: self.refits + 1}
             self.ledger.note_refit(len(self._begun.bought), detail)
         return self._begun
-
-    def _scale(self, examples: Examples) -> float:
-        """The temperature fitted on the labels learnt, as a multiple of the initial one.
-
-        The base model's scores decide, since an adapter was trained on these labels.
-        """
-        fixed = self.spec.settings.temperature is not None
-        return 1.0 if fixed else scale_of(examples, self._base)
 
     def _choose(self) -> None:
         """Choose normalisation and premise by the labels so far, and begin an epoch under them."""

@@ -94,13 +94,9 @@ def spec_of_people(folder: RunFolder) -> RunSpec:
 
 
 def _expect_people(folder: RunFolder) -> None:
-    if not by_people(folder):
+    table = folder.resolved()
+    if table.get("labeler") != FILE:
         raise RunError(
-            f"the labels of the run {folder.path} come from '{folder.resolved().get('labeler')}',"
-            " not from people: runs with --labeler file are answered by file"
+            f"the labels of the run {folder.path} come from '{table.get('labeler')}', not from"
+            " people: runs with --labeler file are answered by file"
         )
-
-
-def by_people(folder: RunFolder) -> bool:
-    """Whether people answer the run, by file."""
-    return folder.resolved().get("labeler") == FILE
