@@ -153,3 +153,12 @@ def test_a_header_of_another_type_is_not_read(saved) -> None:
     rows = again.h if isinstance(again, SharedBlock) else again.phi
     assert rows.dtype == np.float32
     assert rows.tobytes() == ROWS.tobytes()
+
+
+def test_features_of_other_items_or_in_another_order_are_refused(tmp_path: Path) -> None:
+    ids = [f"q{n}" for n in range(7)]
+    save_block(tmp_path, BLOCKS["classes"], "the map", ids)
+    assert len(load_block(tmp_path, "the map", ids)) == 7
+    for other in (ids[::-1], ids[:-1], [*ids[:-1], "another"]):
+        with pytest.raises(FeatureError, match="of the run's items, in the same order"):
+            load_block(tmp_path, "the map", other)
