@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import DataError
+from stacksl.models import evaluation
 from stacksl.models.metrics import wilson
 
 from .conftest import CLASSES, class_items, pair_items
@@ -74,19 +77,30 @@ def test_items_in_memory_are_evaluated_like_a_file(trained, tmp_path) -> None:
     names = trained.model.classes
     assert names is not None
     told = trained.evaluate(write(tmp_path / "t.csv", rows_of(40, 5)))
-    from stacksl import Item
-
     mine = [Item(item.id, item.prompt, names) for item in items]
     gold = {name: names.index(CLASSES[index]) for name, index in answers.items()}
     assert trained.evaluate(mine, gold) == told
+
+
+def class_items_of(trained: Run) -> tuple[list[Item], dict[str, int]]:
+    """Items with the classes in the order of the model."""
+    items, answers = class_items(4, 5)
+    names = trained.model.classes or ()
+    gold = {name: names.index(CLASSES[index]) for name, index in answers.items()}
+    return [Item(item.id, item.prompt, names) for item in items], gold
 
 
 def test_another_label_set_is_refused_and_never_scored(trained, classes) -> None:
     assert trained.model.classes != CLASSES, "files sort their classes"
     with pytest.raises(DataError, match="should be the 3 classes of the data"):
         trained.evaluate(*class_items(10))
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match="should be the 3 classes of the data"):
         trained.evaluate(*pair_items(10))
+    other = replace(trained.read(*class_items_of(trained)), classes=CLASSES)
+    with pytest.raises(DataError, match="should be the model's 3 classes in their order"):
+        evaluation.evaluate(trained.model, other)
+    with pytest.raises(DataError, match="'q' should be the 3 classes of the model"):
+        list(trained.model.predict([Item("q", "a text", CLASSES)]))
     assert classes.run.evaluate(*class_items(10))["n"] == 10
 
 
