@@ -347,6 +347,8 @@ def test_a_run_of_the_oracle_takes_no_file(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="come from 'oracle'"):
         done.answer(fill(sheets(waiting)[0]))
     with pytest.raises(RunError, match="come from 'oracle'"):
+        done.people(away="anna")
+    with pytest.raises(RunError, match="no question of the run .* is open"):
         done.people(free=True)
 
 
