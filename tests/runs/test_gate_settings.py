@@ -16,6 +16,8 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import resolve, settings_type
 from stacksl.runs.spec import RunSpec
 
+from .conftest import class_items, pair_items
+
 
 @dataclass(frozen=True, slots=True)
 class Unsure:
@@ -99,3 +101,50 @@ def test_a_gate_s_settings_are_its_fields_and_absent_by_default(gate: str) -> No
     own = {each.name for each in fields(GATES[gate])}
     assert added == own - Settings.model_fields.keys()
     assert all(getattr(resolve({"gate": gate}).settings, name) is None for name in added)
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "gate"),
+    [
+        (class_items, {"mode": "pool"}, "coverage"),
+        (class_items, {"mode": "stream"}, "coverage"),
+        (class_items, {"mode": "pool", "gate": "margin"}, "margin"),
+        (class_items, {"mode": "pool", "follower": "hard"}, "margin"),
+        (class_items, {"mode": "stream", "names": False}, "margin"),
+        (class_items, {"mode": "stream", "aim": "regret"}, "information"),
+        (pair_items, {"mode": "pool"}, "margin"),
+    ],
+)
+def test_what_selects_is_named(make, given: dict[str, Any], gate: str) -> None:
+    items, answers = make(20)
+    plan = prepare(items, answers, settings={**given, "budget": "5", "features": "hashing"})
+    assert plan.settings.gate == gate
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (pair_items, {"mode": "pool"}),
+        (class_items, {"mode": "pool", "follower": "hard"}),
+        (class_items, {"mode": "stream", "names": False}),
+        (class_items, {"mode": "stream", "refit": False}),
+    ],
+)
+def test_coverage_is_refused_where_it_cannot_be(make, given: dict[str, Any]) -> None:
+    items, answers = make(20)
+    with pytest.raises(SettingsError, match="'coverage' needs items that share fixed classes"):
+        prepare(items, answers, settings={**given, "gate": "coverage", "budget": "5"})
+
+
+def test_the_old_name_of_coverage_is_told() -> None:
+    with pytest.raises(SettingsError, match="it is a query strategy, given by --gate coverage"):
+        resolve({"coverage": False})
+
+
+@pytest.mark.parametrize("mode", ["pool", "stream"])
+def test_settings_that_move_a_threshold_are_warned_of_in_a_pool(unsure, mode: str) -> None:
+    items, answers = class_items(20)
+    wanted = {"mode": mode, "gate": "unsure", "level": 0.3, "budget": "5"}
+    warnings = prepare(items, answers, settings=wanted).warnings
+    told = "a pool is ranked by the statistic of 'unsure' and has no threshold: level has an effect"
+    assert any(told in each for each in warnings) == (mode == "pool")

@@ -192,7 +192,7 @@ def without_threshold(resolved: Resolved) -> list[str]:
         return []
     return [
         f"a pool is ranked by the statistic of '{settings.gate}' and has no threshold:"
-        f" {', '.join(given)} had an effect only where the statistic reads it"
+        f" {', '.join(given)} has an effect only where the statistic reads it"
     ]
 
 
