@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass
-from functools import cache
-from typing import Any, ClassVar
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from stacksl.files import formats
 from stacksl.report.language import LanguageModel
 from stacksl.report.quality import (
+    CONFIG,
     Asking,
     AuditResult,
     Calibration,
@@ -33,7 +36,7 @@ from stacksl.report.quality import (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class DataCard:
     """The data of a run.
 
@@ -65,7 +68,7 @@ class DataCard:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Budget:
     """The budget and what was spent of it.
 
@@ -116,7 +119,7 @@ class Budget:
         return self.asked + self.audit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Method:
     """The names of the parts that made the run; `preset` is empty where none was named."""
 
@@ -132,7 +135,7 @@ class Method:
     preset: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class RoundSeries:
     """The rounds, thinned to at most 1,500; all tuples have the same length.
 
@@ -153,7 +156,7 @@ class RoundSeries:
     total: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class BeforeLabel:
     """Accuracy of the learner's choice on asked items, before each one's label was seen.
 
@@ -166,7 +169,7 @@ class BeforeLabel:
     correct: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class GateScore:
     """The statistic of `contested`, max(0, g), summed over the rounds of a stream (D8).
 
@@ -183,7 +186,7 @@ class GateScore:
     width_scale: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Contested:
     """One of the items the run was least sure about: of a stream a round, of a pool an item left.
 
@@ -210,7 +213,7 @@ class Contested:
     said: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Refit:
     """How the final model was made.
 
@@ -235,7 +238,7 @@ class Refit:
     compared: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class SettingRow:
     """One setting with its value, and who set it: `default`, `aim`, `preset`, `config`, `flag`."""
 
@@ -244,7 +247,7 @@ class SettingRow:
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=CONFIG)
 class Facts:
     """Everything a run's report and model card show.
 
@@ -319,8 +322,6 @@ class Facts:
     stopped: str = ""
     language: LanguageModel | None = None
 
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "strict": True}
-
     def to_json(self) -> str:
         """These facts as JSON text in ASCII with its digest; equal facts give equal text.
 
@@ -336,33 +337,20 @@ class Facts:
             ValueError: the text does not match its digest, or a field is missing, unknown or of
                 the wrong type.
         """
-        from pydantic import ValidationError
-
-        content = json.dumps(formats.from_json(text))
         try:
-            found: Facts = _reader().validate_json(content)
+            content = json.dumps(formats.from_json(text))
+            return TypeAdapter(cls).validate_json(content, strict=True)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, ("facts", *first["loc"])))
             raise ValueError(f"{where}: {first['msg']}") from None
-        return found
-
-
-@cache
-def _reader() -> Any:
-    """What checks every field of facts that are read; it takes some time to make."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Facts)
 
 
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON can hold it: NumPy scalars as Python numbers, text without surrogates."""
-    if hasattr(value, "item"):
-        value = value.item()
+    """`value` as JSON can hold it."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

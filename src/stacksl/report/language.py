@@ -6,12 +6,12 @@ are in nats, memory in bytes, times in seconds, and a number that does not exist
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pydantic.dataclasses import dataclass
 
-from stacksl.report.quality import Named
+from stacksl.report.quality import CONFIG, Named
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class BaseModel:
     """The model that was adapted.
 
@@ -32,7 +32,7 @@ class BaseModel:
     licence: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Scoring:
     """How an item is presented to the model, and how log-likelihoods become scores.
 
@@ -54,7 +54,7 @@ class Scoring:
     pmi_context: str = "empty"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Cut:
     """What the limits cut from the items of one file.
 
@@ -73,7 +73,7 @@ class Cut:
     lost: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Computed:
     """On what the run was computed, and what it took.
 
@@ -96,7 +96,7 @@ class Computed:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class NormalisationRow:
     """The test file under one normalisation, by the final model and by the base.
 
@@ -118,7 +118,7 @@ class NormalisationRow:
     base_macro_f1: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class AdapterRefit:
     """One refit, from the initial weights on all labels learnt so far.
 
@@ -151,7 +151,7 @@ class AdapterRefit:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Epoch:
     """The decisions between two renewals of the features; they are never summed across.
 
@@ -168,7 +168,7 @@ class Epoch:
     gate_score_asked: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class LanguageModel:
     """The language model that a run adapted.
 

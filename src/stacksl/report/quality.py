@@ -6,10 +6,14 @@ is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+CONFIG = ConfigDict(extra="forbid", defer_build=True)
+"""Of all facts: they are checked when they are made, as when they are read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Named:
     """A name with a value (a version, a fingerprint, a count by reason)."""
 
@@ -17,7 +21,7 @@ class Named:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class TestResult:
     """The final model on a test file.
 
@@ -46,7 +50,7 @@ class TestResult:
     chance: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class AuditResult:
     """The final model on items drawn uniformly, paid for, and kept out of training.
 
@@ -90,7 +94,7 @@ class AuditResult:
     interval_now: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class CurvePoint:
     """Accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
 
@@ -100,7 +104,7 @@ class CurvePoint:
     high: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class ClassRow:
     """One class: labels bought, and how the final model does on the test file or the audit.
 
@@ -121,7 +125,7 @@ class ClassRow:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Confusion:
     """`count` items of class `gold` that the final model called `predicted`."""
 
@@ -130,7 +134,7 @@ class Confusion:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class CalibrationBin:
     """Items in one bin of confidence: mean confidence, accuracy, how many."""
 
@@ -139,7 +143,7 @@ class CalibrationBin:
     n: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Calibration:
     """How well the final model's probabilities agree with its accuracy.
 
@@ -156,7 +160,7 @@ class Calibration:
     source: str = "test"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class LabelledShare:
     """The share of the rest that the model can label at an accuracy of `wanted`.
 
@@ -176,7 +180,7 @@ class LabelledShare:
     correct: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class ClassTotal:
     """How many of the run's items a class has.
 
@@ -195,7 +199,7 @@ class ClassTotal:
     high: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class OwnItems:
     """What the final model's answers to the run's own items are worth.
 
@@ -214,7 +218,7 @@ class OwnItems:
     totals: tuple[ClassTotal, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Gain:
     """What `more` labels are estimated to add to the accuracy, as a share, with a 90 % interval.
 
@@ -228,7 +232,7 @@ class Gain:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Agreement:
     """Two annotators on the same rows, neither knowing the other's answer.
 
@@ -244,7 +248,7 @@ class Agreement:
     kappa: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Cost:
     """What one labeler answered, and for how much (micro-units; None where no price was given)."""
 
@@ -253,7 +257,7 @@ class Cost:
     money: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class BudgetChange:
     """A recorded change of the budget: after how many rounds, to how many labels and money."""
 
@@ -262,7 +266,7 @@ class BudgetChange:
     money: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Disagreement:
     """An item on which two annotators disagreed: its id, an excerpt, and (who, answer) of each."""
 
@@ -271,7 +275,7 @@ class Disagreement:
     answers: tuple[Named, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Differing:
     """An annotator who agrees with a prediction far less than the others do, on training rows.
 
@@ -298,7 +302,7 @@ class Differing:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Asking:
     """The answers, those of the audit included.
 
