@@ -18,24 +18,14 @@ from stacksl.lm.export.folder import merge, read_about, write_model
 from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item
 
+from ..report.adapted_cases import adapted, language
+
 ITEMS = [
     Item("a", "Once upon a time there was a", ("girl", "little dog named Tim", "big red car")),
     Item("b", "Lily was sad. She wanted to", ("play with her mom", "go", "eat")),
 ]
-FACTS: dict[str, Any] = {
-    "data": "stories | toy",
-    "budget": 1250,
-    "bought": 1240,
-    "gate": "contested",
-    "epochs": [
-        {"epoch": 0, "rounds": 4000, "asked": 625, "gate_score": 12.34567},
-        {"epoch": 1, "rounds": 6000, "asked": 615, "gate_score": None},
-    ],
-    "n": 500,
-    "accuracy": 0.61234567,
-    "accuracies": {"sum": 0.61234567, "pmi": 0.5},
-    "warnings": ["one *odd* thing"],
-}
+RUN = adapted()
+FACTS = replace(RUN, data=replace(RUN.data, name="stories | toy"), warnings=("one *odd* thing",))
 
 
 def about_of(base: Any, **changes: Any) -> About:
@@ -111,7 +101,7 @@ def test_what_was_written_is_read_again(handed: tuple[Path, About, Any]) -> None
 def test_weights_are_safetensors_and_nothing_else(handed: tuple[Path, About, Any]) -> None:
     names = {path.name for path in handed[0].iterdir()}
     assert names == {
-        "adapter_config.json", "adapter_model.safetensors", "README.md", "lm.json", "card.json",
+        "adapter_config.json", "adapter_model.safetensors", "README.md", "lm.json",
     }  # fmt: skip
 
 
@@ -141,7 +131,7 @@ def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_p
     from stacksl.lm.loading import open_base
 
     folder, about, ours = handed
-    out = merge(folder, tmp_path / "merged")
+    out = merge(folder, tmp_path / "merged", FACTS)
     alone = open_base(str(out), device="cpu", dtype="float32")
     rows = rows_of(alone.tokenizer, about)
     assert gap(sums_of(alone.model, rows), ours) <= 1e-5
@@ -152,7 +142,7 @@ def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_p
     assert not [path.name for path in out.iterdir() if path.suffix in (".bin", ".pt", ".pth")]
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "library_name: transformers" in card
-    assert "| 0 | 4,000 | 625 | 12.35 |" in card
+    assert "| 0 | 900 | 100 | 1112 | 222.2 |" in card
 
 
 def test_a_folder_that_holds_something_is_left_alone(
@@ -235,11 +225,13 @@ def test_the_card_of_a_hub_model() -> None:
     assert front[:3] == [
         'base_model: "Org/Base-1B"', "library_name: peft", 'license: "apache-2.0"',
     ]  # fmt: skip
-    assert "| Budget | 1,250 |" in card
-    assert "| Left | 10 |" in card
-    assert "| epoch | rounds | asked | gate score |" in card
-    assert "| 1 | 6,000 | 615 |  |" in card
-    assert "| Accuracy by sum | 0.6123 |\n| Accuracy by pmi | 0.5 |" in card
+    assert "| Budget | 200 |" in card
+    assert "| Left | 0 |" in card
+    assert "| epoch | rounds | asked | gate score | gate score asked |" in card
+    assert "| 2 | 100 | 5 |  |  |" in card
+    assert "| Accuracy by char\\_mean | 0.62 |\n| The same of the base | 0.38 |" in card
+    assert "| Accuracy by sum | 0.6 |\n| Accuracy by pmi | 0.64 |" in card
+    assert "| Refits | 2 |\n| LoRA rank | 16 |" in card
     assert "stories \\| toy" in card
     assert "one \\*odd\\* thing" in card
     assert "never summed across epochs" in card
@@ -249,7 +241,7 @@ def test_the_card_of_a_hub_model() -> None:
 
 
 def test_the_card_says_what_a_local_base_means() -> None:
-    card = card_text(LOCAL, {})
+    card = card_text(LOCAL, replace(FACTS, test=None, language=replace(language(), epochs=())))
     assert "absolute path, `/models/base`" in card
     assert 'base_model: "base"' in card
     assert "\nlicense:" not in card
@@ -259,11 +251,11 @@ def test_the_card_says_what_a_local_base_means() -> None:
 
 
 def test_a_fence_in_a_template_does_not_end_the_card_s_own() -> None:
-    assert "````````text\n```\n{prompt}" in card_text(TOY, {})
+    assert "````````text\n```\n{prompt}" in card_text(TOY, None)
 
 
 def test_the_card_holds_the_line_that_evaluates_it() -> None:
-    card = card_text(TOY, {"tasks": ["stacksl_toy", "stacksl_toy_token_mean"]})
+    card = card_text(TOY, None, ["stacksl_toy", "stacksl_toy_token_mean"])
     assert "--tasks stacksl_toy,stacksl_toy_token_mean --include_path lm_eval" in card
     assert "pretrained=Org/Base-1B,peft=.,revision=0123abc,dtype=bfloat16" in card
 

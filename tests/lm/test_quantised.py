@@ -103,12 +103,12 @@ def test_quantised_weights_are_not_quantised_again(
 
 def test_card_and_command_say_what_the_scores_are_of(open_model: Any) -> None:
     about = about_of(open_model(), dtype="nf4")
-    text = card_text(about, {})
+    text = card_text(about, None)
     assert "| Computed in | nf4 |" in text
     assert "over a base quantised to nf4 by bitsandbytes" in text
     assert 'dtype="bfloat16"' in text
     assert model_arguments(about, "x")["dtype"] == "bfloat16"
-    assert "quantised" not in card_text(replace(about, dtype="bfloat16"), {})
+    assert "quantised" not in card_text(replace(about, dtype="bfloat16"), None)
 
 
 @pytest.mark.parametrize("dtype", QUANTISED)

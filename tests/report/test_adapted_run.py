@@ -13,7 +13,8 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.report import Facts
-from stacksl.runs.finish.adapter import epochs_of
+from stacksl.report.wording import plain
+from stacksl.runs.finish.adapters import epochs_of
 
 from .test_html import read
 
@@ -185,10 +186,11 @@ def test_the_models_own_card_has_base_and_training(made: Run, facts: Facts) -> N
     assert "| LoRA rank | 2 |" in written
     assert "| Refits | 2 |" in written
     assert "apache-2.0" in written
-    told = json.loads((made.path / "model" / "card.json").read_text(encoding="utf-8"))
-    assert told["warnings"] == list(facts.warnings)
+    assert all(plain(warning) in written for warning in facts.warnings)
     with made.ledger as ledger:
-        assert told["epochs"] == epochs_of(ledger.rows())
+        assert facts.language.epochs == epochs_of(ledger.rows())
+    for epoch in facts.language.epochs:
+        assert f"| {epoch.epoch} | {epoch.rounds} | {epoch.asked} |" in written
 
 
 def test_the_commands_of_the_card_work(made: Run, tested: Path) -> None:

@@ -17,6 +17,7 @@ from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
 from stacksl.lm.export.card import About
 from stacksl.lm.export.folder import ABOUT, expect_whole, read_about, write_model
 from stacksl.models.linear import with_classes
+from stacksl.report.facts import Facts
 from stacksl.types import Item, copied
 
 CHUNK = 256  # items predicted at a time
@@ -101,7 +102,7 @@ class AdaptedModel:
             **{name: getattr(base, name) for name in of_base},
         )
 
-    def save(self, folder: Path, facts: Mapping[str, Any], test: Dataset | None = None) -> None:
+    def save(self, folder: Path, facts: Facts, test: Dataset | None = None) -> None:
         """Write the model to `folder`; `facts` go on its card, `test` becomes a task."""
         write_model(folder, self.model.worker.adapter, self.about(), facts, test)
 

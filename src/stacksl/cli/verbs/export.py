@@ -78,6 +78,7 @@ def export(
     from stacksl.api.exporting import write_labels, write_pairs
     from stacksl.lm.export.folder import expect_empty, read_about
     from stacksl.lm.export.folder import merge as merge_into
+    from stacksl.runs.storage.folder import shown_facts
 
     if merge is None and task is None and labels is None and pairs is None:
         raise SettingsError(
@@ -98,7 +99,7 @@ def export(
     if task is not None and about is not None:  # before the long work: a wrong file is found early
         result |= _task(opened, about, task, options.reading(context), merge)
     if merge is not None:
-        result["merged"] = merge_into(opened.folder.model, merge)
+        result["merged"] = merge_into(opened.folder.model, merge, shown_facts(opened.folder))
     print(as_json(result) if json else _shown(result))
 
 

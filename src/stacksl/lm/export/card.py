@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from stacksl.lm.prompt.format import PmiContext, PromptFormat, Protocol
 from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.quantised import QUANTISED, unquantised
 from stacksl.lm.scoring.normalise import Normalisation
+from stacksl.report.facts import Facts
 from stacksl.types import copied
 
 _MEANING = (
@@ -71,6 +72,11 @@ class About:
         return self.name if self.name == "sample" else self.source
 
     @property
+    def shown_name(self) -> str:
+        """What readers call the base: a folder by its own name, since hubs know no path."""
+        return Path(self.source).name if Path(self.source).is_absolute() else self.name
+
+    @property
     def weights(self) -> Weights:
         """What identifies the base's weights."""
         return Weights(self.fingerprint, self.stamp)
@@ -96,23 +102,15 @@ def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
     return found
 
 
-def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -> str:
+def card_text(
+    about: About, facts: Facts | None, tasks: Sequence[str] = (), *, merged: bool = False
+) -> str:
     """The card, in Markdown with front matter; equal for equal arguments.
 
     Args:
         about: what the weights were made from and for.
-        facts: facts of the run; what is absent or None is left out, but for `accuracy`, whose
-            absence is stated:
-
-            - `data`: what it was trained on, a name.
-            - `budget`, `bought`: labels; `gate`, `objective`: names.
-            - `epochs`: a mapping an epoch, all with the same keys: `epoch, rounds, asked,
-              gate_score` and what else there is to a column.
-            - `n`: test items; `accuracy`, `base_accuracy`: the model's and the base's on them, by
-              the run's normalisation; `accuracies`: by the name of each normalisation.
-            - `training`: names to values, such as rank and learning rate.
-            - `tasks`: the names of lm-eval's tasks in the folder `lm_eval` beside the card.
-            - `warnings`: sentences.
+        facts: of the run, if they are known.
+        tasks: the names of lm-eval's tasks in the folder `lm_eval` beside the card.
         merged: whether base and adapter are one model here.
     """
     parts = (
@@ -120,39 +118,33 @@ def card_text(about: About, facts: Mapping[str, Any], *, merged: bool = False) -
         _opening(about, facts, merged),
         _loading(about, merged),
         _scoring(about),
-        _table("Label budget", _labels(facts)),
-        _epochs(facts.get("epochs") or ()),
-        _result(about, facts),
-        _evaluating(about, facts.get("tasks") or (), merged),
-        _table("Training", facts.get("training")),
-        _limits(about, facts.get("warnings") or ()),
+        *(() if facts is None else _measured(facts)),
+        _evaluating(about, tasks, merged),
+        *(() if facts is None else (_table("Training", _training(facts)),)),
+        _limits(about, () if facts is None else facts.warnings),
     )
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
 def _front_matter(about: About, merged: bool) -> list[str]:
     library = "transformers" if merged else "peft"
-    lines = ["---", f"base_model: {json.dumps(_base(about))}", f"library_name: {library}"]
+    lines = ["---", f"base_model: {json.dumps(about.shown_name)}", f"library_name: {library}"]
     if about.licence is not None:
         lines.append(f"license: {json.dumps(about.licence)}")
     tags = ["lora", "label-budget", "active-learning", "multiple-choice", "stacksl"]
     return [*lines, "tags:", *(f"- {tag}" for tag in tags), "---"]
 
 
-def _base(about: About) -> str:
-    """What to call the base: a folder by its own name, since hubs and readers know no path."""
-    return Path(about.source).name if Path(about.source).is_absolute() else about.name
-
-
-def _opening(about: About, facts: Mapping[str, Any], merged: bool) -> list[str]:
+def _opening(about: About, facts: Facts | None, merged: bool) -> list[str]:
     what = "A LoRA adapter added into the weights of" if merged else "A LoRA adapter for"
-    base = f"{_code(_base(about))}, revision {_code(about.revision)}" if about.revision else None
-    data = facts.get("data")
+    base = _code(about.shown_name)
+    base += f", revision {_code(about.revision)}" if about.revision else ""
+    data = "" if facts is None else f" to {_plain(facts.data.name)}"
     lines = [
-        f"# {_plain(_base(about))}, adapted{f' to {_plain(data)}' if data else ''}",
+        f"# {_plain(about.shown_name)}, adapted{data}",
         "",
-        f"{what} {base or _code(_base(about))}, made by stacksl {about.stacksl} with a fixed number"
-        " of labels. It ranks the candidate answers of an item by their likelihood.",
+        f"{what} {base}, made by stacksl {about.stacksl} with a fixed number of labels."
+        " It ranks the candidate answers of an item by their likelihood.",
         "",
     ]
     licence = f"is {_plain(about.licence)}" if about.licence else "is not stated in its folder"
@@ -207,41 +199,40 @@ def _scoring(about: About) -> list[str]:
     return [*lines, "", "The template:", "", f"{fence}text", *about.template.split("\n"), fence]
 
 
-def _labels(facts: Mapping[str, Any]) -> dict[str, Any]:
-    budget, bought = facts.get("budget"), facts.get("bought")
-    left = None if budget is None or bought is None else budget - bought
-    rows = {"Budget": budget, "Bought": bought, "Left": left}
-    rows |= {"Gate": facts.get("gate"), "Objective": facts.get("objective")}
-    return {name: value for name, value in rows.items() if value is not None}
+def _measured(facts: Facts) -> Iterator[list[str]]:
+    """The labels, the epochs of a stream, and the result."""
+    budget, language, test = facts.budget, facts.language, facts.test
+    assert language is not None
+    labels = {"Budget": budget.labels, "Bought": budget.spent, "Left": budget.left}
+    objective = {row.name: row.value for row in language.training if row.name == "Objective"}
+    yield _table("Label budget", labels | {"Gate": facts.method.gate} | objective)
+    if language.epochs:
+        rows = [asdict(epoch) for epoch in language.epochs]
+        names = list(rows[0])
+        lines = [_row(name.replace("_", " ") for name in names), _row(["---"] * len(names))]
+        lines += [_row(row.values()) for row in rows]
+        yield ["## Decisions by epoch", "", *lines, "", _MEANING]
+    if test is None:
+        kept = f"{budget.audit} labels were kept to measure it: the run's report has its accuracy."
+        yield ["## Result", "", kept if budget.audit else "Its accuracy was not measured."]
+        return
+    own = next(row for row in language.normalisations if row.own)
+    found = {"Test items": test.n, f"Accuracy by {own.name}": own.accuracy}
+    found["The same of the base"] = own.base_accuracy
+    others = (row for row in language.normalisations if not row.own)
+    yield _table("Result", found | {f"Accuracy by {row.name}": row.accuracy for row in others})
 
 
-def _result(about: About, facts: Mapping[str, Any]) -> list[str]:
-    if facts.get("accuracy") is None:
-        audit = int(facts.get("audit") or 0)
-        kept = f"{audit} labels were kept to measure it: the run's report has its accuracy."
-        return ["## Result", "", kept if audit else "Its accuracy was not measured."]
-    rows: dict[str, Any] = {"Test items": facts.get("n")}
-    rows[f"Accuracy by {about.normalisation}"] = facts["accuracy"]
-    rows["The same of the base"] = facts.get("base_accuracy")
-    others = {k: v for k, v in (facts.get("accuracies") or {}).items() if k != about.normalisation}
-    rows |= {f"Accuracy by {name}": value for name, value in others.items()}
-    return _table("Result", {name: value for name, value in rows.items() if value is not None})
+def _training(facts: Facts) -> dict[str, Any]:
+    assert facts.language is not None
+    rows = {row.name: row.value for row in facts.language.training}
+    return {"Refits": len(facts.language.refits), **rows}
 
 
-def _epochs(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not rows:
-        return []
-    names = list(rows[0])
-    lines = [_row(name.replace("_", " ") for name in names), _row(["---"] * len(names))]
-    lines += [_row([row.get(name) for name in names]) for row in rows]
-    return ["## Decisions by epoch", "", *lines, "", _MEANING]
-
-
-def _evaluating(about: About, tasks: Iterable[str], merged: bool) -> list[str]:
+def _evaluating(about: About, tasks: Sequence[str], merged: bool) -> list[str]:
     lines = ["## Evaluate with lm-eval", ""]
-    names = ",".join(tasks)
-    if names and not merged:
-        line = command(model_arguments(about, "."), names.split(","), "lm_eval")
+    if tasks and not merged:
+        line = command(model_arguments(about, "."), tasks, "lm_eval")
         lines += ["In this folder:", "", "```sh", line, "```", ""]
     return [
         *lines,
@@ -270,9 +261,7 @@ def _limits(about: About, warnings: Iterable[str]) -> list[str]:
     ]
 
 
-def _table(title: str, rows: Mapping[str, Any] | None) -> list[str]:
-    if not rows:
-        return []
+def _table(title: str, rows: Mapping[str, Any]) -> list[str]:
     head = [f"## {title}", "", _row(["", ""]), _row(["---", "---"])]
     return [*head, *(_row([name, value]) for name, value in rows.items())]
 

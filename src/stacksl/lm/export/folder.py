@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from stacksl.lm.export.card import About, card_text
 from stacksl.lm.export.tasks import write_task
 from stacksl.lm.quantised import unquantised
 from stacksl.lm.reading import quiet
+from stacksl.report.facts import Facts
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 ABOUT = "lm.json"
 FILES = "files"  # of lm.json: the SHA-256 of each file that decides a score, by name
 _REMEDY = "restore the folder from a copy, or delete it and `stacksl resume` makes it again"
-FACTS = "card.json"  # what the card was made of, for the card of a merged model
 
 
 def write_model(
     folder: Path,
     adapter: Adapter,
     about: About,
-    facts: Mapping[str, Any] | None = None,
+    facts: Facts | None = None,
     test: Dataset | None = None,
 ) -> None:
     """Write weights, card and `lm.json` into `folder`; `lm.json` last.
@@ -45,17 +44,17 @@ def write_model(
         folder: absent, empty, or a model's, which is then replaced.
         adapter: what was trained.
         about: what it was made from and for.
-        facts: of the run, for the card; see `card_text`.
+        facts: of the run, for the card.
         test: items with answers to leave as a task of lm-eval in the folder's `lm_eval`.
 
     Raises:
         RunError: if the folder cannot be written.
     """
     adapter.save(folder)
-    facts = dict(facts or {})
+    tasks: tuple[str, ...] = ()
     if test is not None:
         tokenizer = adapter.base.tokenizer
-        facts["tasks"] = write_task(
+        tasks = write_task(
             folder / "lm_eval",
             test.name,
             test.items,
@@ -65,8 +64,7 @@ def write_model(
         ).names
     try:
         _name_base(folder / "adapter_config.json", about)
-        replace_file(folder / "README.md", card_text(about, facts).encode())
-        replace_file(folder / FACTS, _as_json(facts))
+        replace_file(folder / "README.md", card_text(about, facts, tasks).encode())
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
         described = formats.to_json({**table, FILES: _digests(folder)})
         replace_file(folder / ABOUT, described.encode())
@@ -123,13 +121,13 @@ def _digests(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file of `folder`, but for card and description."""
     found = {}
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name not in ("README.md", FACTS, ABOUT):
+        if path.is_file() and path.name not in ("README.md", ABOUT):
             with path.open("rb") as file:
                 found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found
 
 
-def merge(folder: Path, out: Path) -> Path:
+def merge(folder: Path, out: Path, facts: Facts | None = None) -> Path:
     """The adapted model of `folder` as one model in `out`: base and adapter added up; `out`.
 
     The portable form: it names no path of this machine. The sum W + (alpha / rank) B A is taken
@@ -139,6 +137,7 @@ def merge(folder: Path, out: Path) -> Path:
     Args:
         folder: what `write_model` wrote.
         out: absent or empty.
+        facts: of the run, for the card.
 
     Raises:
         RunError: `out` is not empty or cannot be written, or the base is another one by now.
@@ -148,7 +147,6 @@ def merge(folder: Path, out: Path) -> Path:
     expect_whole(folder)
     expect_empty(out)
     model, tokenizer = _whole(folder, about)
-    facts = _facts(folder)
     with whole_folder(out) as draft, quiet():
         model.save_pretrained(draft)
         tokenizer.save_pretrained(draft)
@@ -187,16 +185,7 @@ def _name_base(path: Path, about: About) -> None:
     """Let PEFT find the base where `about` says it is, at its revision."""
     config = json.loads(path.read_text(encoding="utf-8"))
     config |= {"base_model_name_or_path": about.source, "revision": about.revision}
-    replace_file(path, _as_json(config))
-
-
-def _facts(folder: Path) -> dict[str, Any]:
-    """The facts that the card in `folder` was made of; none where the file is missing."""
-    try:
-        found = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    replace_file(path, (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def expect_empty(out: Path) -> None:
@@ -208,7 +197,3 @@ def expect_empty(out: Path) -> None:
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         what = "is a file" if out.is_file() else "is not empty"
         raise RunError(f"a new or empty folder was expected at {out}, but it {what}: give another")
-
-
-def _as_json(table: Mapping[str, Any]) -> bytes:
-    return (json.dumps(table, indent=1, ensure_ascii=False, default=list) + "\n").encode()

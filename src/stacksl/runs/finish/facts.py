@@ -9,15 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core.heads.logistic import CHOICES
 from stacksl.data import Dataset
-from stacksl.features import FeatureMap
-from stacksl.lm import LanguageModel
 from stacksl.models.audit import Audited
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
 from stacksl.report import facts as f
-from stacksl.report.language import LanguageModel as LanguageFacts
 from stacksl.report.quality import (
     AuditResult,
     Calibration,
@@ -29,21 +25,20 @@ from stacksl.report.quality import (
     TestResult,
 )
 from stacksl.runs.finish.abstention import unnamed, words_on_threshold
-from stacksl.runs.finish.language import language_facts
+from stacksl.runs.finish.adapters import AdapterEnding
+from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.finish.rounds import (
-    HELD,
     Rounds,
     asking_of,
     before_label,
     contested,
     gate_score,
+    owned_labels,
     round_series,
 )
-from stacksl.runs.finish.worth import worth_of
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.spec import RunSpec, versions
@@ -56,18 +51,14 @@ CONFUSIONS = 20  # pairs of classes listed
 def facts_of(
     spec: RunSpec,
     game: Game,
-    features: FeatureMap,
+    ending: HeadEnding | AdapterEnding,
     tested: Tested,
     state: Mapping[str, Any],
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     seen, pooled = Rounds.read(game.ledger.rows(), game.corpus.row), spec.settings.mode == "pool"
     clipped, learnt = getattr(game.learner.scorer, "clipped", None), len(game.examples.bought)
-    language = (
-        language_facts(spec, game.ledger, features, tested, state)
-        if isinstance(features, LanguageModel)
-        else None
-    )
+    language = ending.language(tested, state)
     return f.Facts(
         title=spec.dataset.name,
         run=spec.folder.path.name,
@@ -76,7 +67,14 @@ def facts_of(
         finished=str(state.get("finished", "")),
         data=_data(spec, game),
         budget=_budget(spec, game, seen),
-        method=_method(spec, game, features),
+        method=copied(
+            f.Method,
+            spec.settings,
+            scorer=game.learner.scorer.name,
+            features=ending.features.spec,
+            labeler=game.labeler.name,
+            preset=spec.resolved.preset or "",
+        ),
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
         audit=audit_fact(tested.audited, tested.audited_now),
@@ -100,7 +98,7 @@ def facts_of(
         measured_on=source(tested),
         calibration=calibration(tested),
         contested=() if pooled else contested(spec.sources, game, seen),
-        refit=_refit_of_adapter(language) if language else _refit(spec, linear_trainer(game)),
+        refit=ending.refitted,
         clipped_share=clipped / learnt if learnt and clipped is not None else None,
         gold_outside=seen.outside if spec.settings.follower != "given" else None,
         settings=_settings(spec, game),
@@ -108,7 +106,7 @@ def facts_of(
             Named(name.removeprefix("version_"), value)
             for name, value in versions(spec.settings.plugins).items()
         ),
-        fingerprints=_fingerprints(game, features),
+        fingerprints=(*ending.fingerprints, Named("ledger", naming(game.ledger.head))),
         warnings=tuple(state["warnings"]),
         stopped=state.get("stopped", ""),
         language=language,
@@ -151,75 +149,11 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
         price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
         money=ledger.money,
         spent_money=ledger.spent_money if priced else None,
-        owned=_owned(game.examples),
+        owned=owned_labels(game.examples),
         audit=ledger.spent - ledger.asked,
         released=seen.released,
     )
     return replace(found, **uses(game))
-
-
-def _owned(examples: Examples) -> int:
-    """The owned labels, which had no choice before."""
-    return sum(choice == HELD for _, _, choice in examples.bought)
-
-
-def _method(spec: RunSpec, game: Game, features: FeatureMap) -> f.Method:
-    return copied(
-        f.Method,
-        spec.settings,
-        scorer=game.learner.scorer.name,
-        features=features.spec,
-        labeler=game.labeler.name,
-        preset=spec.resolved.preset or "",
-    )
-
-
-def _refit(spec: RunSpec, trainer: LinearTrainer) -> f.Refit:
-    if not spec.settings.refit:
-        return f.Refit("The last online state is the final model, as the preset asks.", False)
-    if trainer.head is None:
-        return f.Refit(
-            f"There was no refit: the {len(trainer.examples.bought)} labels name fewer than two"
-            " classes, so the online state is the final model.",
-            False,
-        )
-    chosen = trainer.head.strength
-    how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-    owned = _owned(trainer.examples)
-    learnt = f"all {len(trainer.examples.bought) - owned:,} labels bought"
-    learnt += f" and {owned:,} owned" if owned else ""
-    return f.Refit(
-        f"The final model was refitted on {learnt}, with C = {chosen.value:g}, {how}."
-        f"{worth_of(spec, trainer)}",
-        True,
-        c=chosen.value,
-        log_loss=min(chosen.tried, default=None),
-        tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
-        made_by="" if trainer.names is None else trainer.made_by,
-        compared=tuple(trainer.tried.items()),
-    )
-
-
-def _refit_of_adapter(language: LanguageFacts) -> f.Refit:
-    if not language.refits:
-        return f.Refit(
-            "There was no refit, since no label was learnt: the final model is the base.", False
-        )
-    last = language.refits[-1]
-    labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
-    return f.Refit(
-        f"The final model is the language model with the adapter of refit {last.number}, trained"
-        f" from the initial adapter on {labels}.",
-        True,
-    )
-
-
-def _fingerprints(game: Game, features: FeatureMap) -> tuple[Named, ...]:
-    ledger = Named("ledger", naming(game.ledger.head))
-    if not isinstance(features, LanguageModel):
-        return (Named("features", features.fingerprint), ledger)
-    base = Named("base model", features.base_fingerprint)
-    return (base, Named("model and features", features.fingerprint), ledger)
 
 
 def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:

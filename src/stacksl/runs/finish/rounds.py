@@ -20,6 +20,7 @@ from stacksl.models.metrics import cohen_kappa
 from stacksl.report import facts as f
 from stacksl.report.quality import Agreement, Asking, BudgetChange, Cost
 from stacksl.runs.items.sources import Sources
+from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.session.build_learner import width_scale
 from stacksl.runs.spec import RunSpec
@@ -114,6 +115,11 @@ def before_label(game: Game) -> f.BeforeLabel | None:
     """Accuracy before each label was seen; labels owned before the run are left out."""
     right = [label == choice for _, label, choice in game.examples.bought if choice != HELD]
     return f.BeforeLabel(n=len(right), correct=sum(right)) if right else None
+
+
+def owned_labels(examples: Examples) -> int:
+    """How many labels were owned before the run."""
+    return sum(choice == HELD for _, _, choice in examples.bought)
 
 
 def gate_score(spec: RunSpec, game: Game, seen: Rounds) -> f.GateScore | None:

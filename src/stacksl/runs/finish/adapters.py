@@ -1,0 +1,271 @@
+"""The end of a run that adapted a language model: every refit is tested, the last one saved."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, cast
+
+from stacksl.core.blocks import Array
+from stacksl.features import FeatureMap
+from stacksl.ledger.events import Row
+from stacksl.lm import Cuts, LanguageModel, ModelChoices, Tokenizing
+from stacksl.lm.export.card import About
+from stacksl.lm.quantised import numbers_of
+from stacksl.lm.scoring.paths import load_torch
+from stacksl.lm.training.adapters import REFERENCE, stacks
+from stacksl.models.adapted import AdaptedModel
+from stacksl.models.audit import Audit
+from stacksl.models.evaluation import Evaluation, Tested, judge_scores, point
+from stacksl.report import language as f
+from stacksl.report.facts import Facts, Refit
+from stacksl.report.quality import CurvePoint, Named
+from stacksl.runs.finish.own_items import least_sure, rest_of
+from stacksl.runs.loop.adapters import Refitted, history
+from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.language_trainer import LanguageTrainer
+from stacksl.runs.loop.progress import Progress, Report
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import TIMES
+from stacksl.types import copied
+
+REPORTED = (
+    "examples", "steps", "clipped", "kl_weight", "seconds", "tokens",
+    "loss", "loss_clipped", "largest", "largest_clipped", "kl",
+)  # fmt: skip
+"""What the record of a refit says of its training."""
+
+
+class AdapterEnding:
+    """The end of a run whose model is an adapter; the methods are those of `HeadEnding`."""
+
+    def __init__(self, spec: RunSpec, game: Game, features: FeatureMap, report: Report) -> None:
+        self.spec, self.game, self.features, self.report = spec, game, features, report
+        self.trainer = cast(LanguageTrainer, game.trainer)  # such a run has no other
+        self.lm = cast(LanguageModel, features)
+        self.model = AdaptedModel(self.lm, spec.dataset.classes, spec.dataset.columns)
+
+    def test(self) -> Tested:
+        """The base and the adapter of every refit on the test file, if there is one."""
+        test, trainer = self.spec.test, self.trainer
+        if test is None:
+            trainer.adapters.take(trainer.refits)
+            return Tested()
+        own = self.lm.choices.normalisation
+        labels = [0, *(each.labels for each in self._history())]
+        curve: list[CurvePoint] = []
+        before: dict[str, Evaluation] = {}
+        last: dict[str, Evaluation] = {}
+        for number, count in enumerate(labels):
+            trainer.adapters.take(number)
+            done = number * len(test.items)
+
+            def on_progress(n: int, _: int, done: int = done) -> None:
+                self.report(Progress("test", done + n, len(labels) * len(test.items)))
+
+            last = judge_scores(self.model, test, on_progress)
+            before = before or last
+            curve.append(point(count, last[own]))
+        return Tested(last[own], tuple(curve), last, before)
+
+    def policies(self, rows: Sequence[int]) -> list[Array]:
+        """The final model's (K,) probabilities of the items in `rows`."""
+        return self.model.policies([self.spec.dataset.items[row] for row in rows])
+
+    def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
+        """The results as they are: models of fewer labels are tested on a test file alone."""
+        del audit
+        return tested
+
+    def with_rest(self, facts: Facts, tested: Tested) -> Facts:
+        """The facts with the items left of a pool that are least certain.
+
+        The model would have to read them all again, so the scores that ranked them last decide.
+        """
+        del tested
+        head = self.trainer.head
+        if self.spec.settings.mode != "pool" or head is None:
+            return facts
+        block = self.game.examples.block
+        rest = rest_of(self.game, lambda rows: list(head.probabilities(block.take(list(rows)))))
+        return replace(facts, contested=least_sure(self.game, rest))
+
+    def language(self, tested: Tested, state: Mapping[str, Any]) -> f.LanguageModel:
+        """The facts of the language model."""
+        about = self.model.about()
+        adapter = self.lm.worker.adapter
+        trained = sum(int(p.numel()) for p in adapter.parameters())
+        total = sum(
+            numbers_of(weights)
+            for name, weights in adapter.model.named_parameters()
+            if f".{REFERENCE}." not in name  # the second adapter of `ema` and `previous`
+        )
+        uncovered = sum(int(each.numel()) for each in stacks(adapter.model))
+        epochs = self.game.ledger.rows() if self.spec.settings.mode == "stream" else ()
+        return f.LanguageModel(
+            base=copied(f.BaseModel, about, name=about.shown_name, parameters=total - trained),
+            trained=trained,
+            scoring=copied(f.Scoring, about, temperature=float(about.temperature)),
+            computed=self._computed(state),
+            training=training_of(self.lm.choices, uncovered),
+            cuts=self._cuts(about),
+            normalisations=_normalisations(about.normalisation, tested),
+            refits=_refits(self._history(), tested.curve),
+            epochs=epochs_of(epochs),
+        )
+
+    @property
+    def refitted(self) -> Refit:
+        """How the final model was made."""
+        made = self._history()
+        if not made:
+            return Refit(
+                "There was no refit, since no label was learnt: the final model is the base.", False
+            )
+        last = made[-1]
+        labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
+        return Refit(
+            f"The final model is the language model with the adapter of refit {last.number},"
+            f" trained from the initial adapter on {labels}.",
+            True,
+        )
+
+    @property
+    def fingerprints(self) -> tuple[Named, ...]:
+        """What the features were made by."""
+        base = Named("base model", self.lm.base_fingerprint)
+        return (base, Named("model and features", self.lm.fingerprint))
+
+    def save(self, tested: Tested, facts: Facts) -> None:
+        """Write the last adapter into `model/`; `facts` are for its card."""
+        del tested
+        self.model.save(self.spec.folder.model, facts, self.spec.test)
+
+    def _history(self) -> list[Refitted]:
+        """The refits, as their records have them."""
+        return history(self.spec.folder.adapters, self.trainer.refits)
+
+    def _computed(self, state: Mapping[str, Any]) -> f.Computed:
+        recorded, facts = self.spec.folder.resolved(), self.lm.facts()
+        peak, on_device = _peak_memory(str(facts["lm_device"]))
+        return f.Computed(
+            device=str(facts["lm_device"]),
+            dtype=str(facts["lm_dtype"]),
+            path=str(recorded.get("lm_path", self.lm.choices.path)),
+            threads=int(facts["lm_threads"]),
+            processes=int(facts["lm_processes"]),
+            peak_memory=peak,
+            on_device=on_device,
+            seconds=_seconds(state),
+        )
+
+    def _cuts(self, about: About) -> tuple[f.Cut, ...]:
+        """Counted over all items, since a resumed run has read only a part of them."""
+        tokenizer = self.lm.worker.base.tokenizer
+        form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
+        named, found = {"items to label": self.spec.dataset, "test items": self.spec.test}, []
+        for where, dataset in named.items():
+            if dataset is not None:
+                cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
+                found.append(f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost))
+        return tuple(found)
+
+
+def _peak_memory(device: str) -> tuple[int, bool]:
+    """Peak memory in bytes, and whether it is the GPU's."""
+    if device.startswith("cuda"):
+        return int(load_torch().cuda.max_memory_allocated(device)), True
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, False
+
+
+def _seconds(state: Mapping[str, Any]) -> float | None:
+    """From start to end; None after an interruption, since the pause is no part of the run."""
+    if state.get("interruptions") or not state.get("finished"):
+        return None
+    begun, done = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
+    return (done - begun).total_seconds()
+
+
+def _normalisations(own: str, tested: Tested) -> tuple[f.NormalisationRow, ...]:
+    def numbers(found: Evaluation) -> tuple[float, float, float, float]:
+        return found.accuracy, *found.interval, found.macro_f1
+
+    return tuple(
+        f.NormalisationRow(name, name == own, *numbers(after), *numbers(tested.before[name]))
+        for name, after in tested.by_normalisation.items()
+    )
+
+
+def _refits(history: list[Refitted], curve: tuple[CurvePoint, ...]) -> tuple[f.AdapterRefit, ...]:
+    """`curve` begins with the base model, then has a point a refit; it is empty without a test."""
+    found = []
+    for number, each in enumerate(history, start=1):
+        values: dict[str, Any] = {name: each.trained.get(name) for name in REPORTED}
+        if curve:
+            point = curve[number]
+            values |= {"accuracy": point.accuracy, "low": point.low, "high": point.high}
+        found.append(f.AdapterRefit(each.number, each.labels, **values))
+    return tuple(found)
+
+
+def training_of(choices: ModelChoices, without: int = 0) -> tuple[Named, ...]:
+    """The adapter's shape and the settings of a refit, under names to show.
+
+    Args:
+        choices: of the model.
+        without: numbers in stacks of matrices, which get no adapter.
+    """
+    lora, recipe = choices.lora, choices.training
+    shape: dict[str, object] = {
+        "LoRA rank": lora.rank,
+        "LoRA alpha": lora.alpha,
+        "LoRA dropout": lora.dropout,
+        "Adapted layers": ", ".join(lora.targets or ()) or "every linear layer but the output",
+    }
+    if without:
+        shape["Without an adapter"] = f"{without:,} numbers in stacks, such as experts"
+    pull: dict[str, object] = {
+        "KL weight at the start": recipe.kl_weight,
+        "KL target": "none" if recipe.kl_target is None else recipe.kl_target,
+        "Reference": recipe.reference,
+    }
+    rows = {
+        **shape,
+        "Objective": recipe.objective,
+        **(pull if recipe.pulls else {}),
+        "Clipping": recipe.clips,
+        "Epochs of a refit": recipe.epochs,
+        "Examples of a step": recipe.batch_size,
+        "Peak learning rate": recipe.learning_rate,
+        "Weight decay": recipe.weight_decay,
+    }
+    return tuple(
+        Named(name, f"{value:g}" if isinstance(value, float) else str(value))
+        for name, value in rows.items()
+    )
+
+
+def epochs_of(rows: Iterable[Row]) -> tuple[f.Epoch, ...]:
+    """The decisions by epoch, never summed across epochs, from the rows of a ledger."""
+    found: dict[int, f.Epoch] = {}
+    for row in rows:
+        if row.event != "round":
+            continue
+        decision, now = row.decision(), found.get(row.epoch, f.Epoch(row.epoch, 0, 0))
+        now = replace(now, rounds=now.rounds + 1, asked=now.asked + decision.asked)
+        if math.isfinite(decision.gate_score):
+            score = max(0.0, float(decision.gate_score))
+            asked = score if decision.asked else 0.0
+            now = replace(
+                now,
+                gate_score=(now.gate_score or 0.0) + score,
+                gate_score_asked=(now.gate_score_asked or 0.0) + asked,
+            )
+        found[row.epoch] = now
+    return tuple(found[number] for number in sorted(found))

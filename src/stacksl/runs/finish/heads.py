@@ -1,0 +1,228 @@
+"""The end of a run with a linear model: its test, its curve, and its answers to the run's items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stacksl.core.blocks import Array, Block
+from stacksl.core.heads.abstaining import Threshold
+from stacksl.core.heads.logistic import CHOICES
+from stacksl.core.scorers import Head
+from stacksl.errors import RunError
+from stacksl.features import FeatureMap
+from stacksl.models.audit import Audit, Audited, judge_audit
+from stacksl.models.confusion import information
+from stacksl.models.evaluation import Evaluation, Tested, judge, point
+from stacksl.models.linear import Model
+from stacksl.report.facts import Facts, Refit
+from stacksl.report.quality import CurvePoint, Named
+from stacksl.report.wording import money
+from stacksl.runs.finish.abstention import train_threshold
+from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, rest_of
+from stacksl.runs.finish.rounds import owned_labels
+from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
+from stacksl.runs.loop.progress import Progress, Report
+from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
+from stacksl.runs.spec import RunSpec
+
+CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
+FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
+MANY = 3000
+HELD_OUT = 20  # items that a curve is measured on at least
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadEnding:
+    """The end of a run whose model is a head, or without a refit the last online state.
+
+    The methods are those of `AdapterEnding`.
+    """
+
+    spec: RunSpec
+    game: Game
+    features: FeatureMap
+    report: Report
+
+    def test(self) -> Tested:
+        """The final model and models of fewer labels on the test file, if there is one."""
+        trainer, test = linear_trainer(self.game), self.spec.test
+        threshold = self._threshold(trainer)
+        self.report(Progress("refit", 1, 1))
+        if test is None:
+            return Tested(threshold=threshold)
+        block = self.features.transform(
+            test.items, lambda n, of: self.report(Progress("test", n, of))
+        )
+        evaluation = judge(self._model(trainer.head).probabilities(block), test)
+        bought = len(trainer.examples.bought)
+        points = self._curve(bought, block, lambda found: judge(found, test))
+        curve = (*points, point(bought, evaluation))
+        return Tested(evaluation, curve, threshold=threshold)
+
+    def policies(self, rows: Sequence[int]) -> list[Array]:
+        """The final model's (K,) probabilities of the items in `rows`."""
+        model = self._model(self.game.trainer.head)
+        return model.probabilities(self.game.examples.block.take(list(rows)))
+
+    def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
+        """The results with a curve where there is no test file.
+
+        It is measured on the audit, else on the last fifth of the labels bought, which are harder
+        than new items; the final model has learnt those, so the curve ends before them.
+        """
+        examples, corpus = self.game.examples, self.game.corpus
+        if tested.curve or not linear_trainer(self.game).final:
+            return tested
+        known, ids = len(examples.bought), corpus.ids
+        answers, audited = {} if audit is None else audit.answers, tested.audited
+        rows = () if audit is None else audit.rows
+        if audited is None:
+            known = round(0.8 * len(examples.bought))
+            answers = {ids[row]: ("label", label) for row, label, _ in examples.bought[known:]}
+            rows = tuple(row for row, _, _ in examples.bought[known:])
+        rows = tuple(row for row in rows if corpus.usable[row])
+        if len(rows) < HELD_OUT or (audited is not None and not audited.known):
+            return tested
+
+        def judged(policies: list[Array]) -> Audited:
+            return judge_audit(
+                dict(zip((ids[row] for row in rows), policies, strict=True)), answers
+            )
+
+        points = self._curve(known, examples.block.take(list(rows)), judged)
+        if audited is not None:
+            return replace(tested, curve=(*points, point(known, audited)), curve_on="audit")
+        return replace(tested, curve=tuple(points), curve_on="bought")
+
+    def with_rest(self, facts: Facts, tested: Tested) -> Facts:
+        """The facts with what the final model says of the items without an answer."""
+        rest = rest_of(self.game, self.policies)
+        if self.spec.settings.mode == "pool":
+            facts = replace(facts, contested=least_sure(self.game, rest))
+        own = own_items(self.game, tested, rest)
+        return replace(facts, own=own, more=more_labels(self.spec, self.game))
+
+    def language(self, tested: Tested, state: Mapping[str, Any]) -> None:
+        """No facts of a language model."""
+
+    @property
+    def refitted(self) -> Refit:
+        """How the final model was made."""
+        trainer = linear_trainer(self.game)
+        if not self.spec.settings.refit:
+            return Refit("The last online state is the final model, as the preset asks.", False)
+        if trainer.head is None:
+            return Refit(
+                f"There was no refit: the {len(trainer.examples.bought)} labels name fewer than two"
+                " classes, so the online state is the final model.",
+                False,
+            )
+        chosen, owned = trainer.head.strength, owned_labels(trainer.examples)
+        how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
+        learnt = f"all {len(trainer.examples.bought) - owned:,} labels bought"
+        learnt += f" and {owned:,} owned" if owned else ""
+        return Refit(
+            f"The final model was refitted on {learnt}, with C = {chosen.value:g}, {how}."
+            f"{_worth_of_model_labels(self.spec, trainer)}",
+            True,
+            c=chosen.value,
+            log_loss=min(chosen.tried, default=None),
+            tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
+            made_by="" if trainer.names is None else trainer.made_by,
+            compared=tuple(trainer.tried.items()),
+        )
+
+    @property
+    def fingerprints(self) -> tuple[Named, ...]:
+        """What the features were made by."""
+        return (Named("features", self.features.fingerprint),)
+
+    def save(self, tested: Tested, facts: Facts) -> None:
+        """Write the final model into `model/`; `facts` are for the card of a language model."""
+        del facts
+        self.save_model(self._model(self.game.trainer.head, tested.threshold))
+
+    def save_model(self, model: Model) -> None:
+        """Write a model into `model/`."""
+        model.save(self.spec.folder.model, asdict(scorer_settings(self.spec.settings)))
+
+    def model_of_audit(self, audit: Audit | None) -> tuple[Model, int]:
+        """The final model fitted on the labels of the audit as well, and how many these are.
+
+        Raises:
+            RunError: there is no final head, or the audit has no label.
+        """
+        game, folder = self.game, self.spec.folder.path
+        trainer = linear_trainer(game)
+        if not trainer.final or trainer.head is None:
+            raise RunError(
+                f"expected a run with a final head to train on the audit, got {folder} without one:"
+                " finish it first"
+            )
+        more = [] if audit is None else audit.labels(game.corpus.ids)
+        if not more:
+            raise RunError(
+                f"expected an audit with labels to train on, got none in {folder}: its model was"
+                " trained on all labels it has"
+            )
+        bought = [*game.examples.bought, *((row, index, index) for row, index in more)]
+        wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
+        wider.head = wider.as_if(len(bought), game.learner.scorer)
+        return self._model(wider.head, self._threshold(wider)), len(more)
+
+    def _model(self, head: Head | None, abstaining: Threshold | None = None) -> Model:
+        data, scorer = self.spec.dataset, self.game.learner.scorer
+        return Model(self.features, scorer, head, data.classes, data.columns, abstaining)
+
+    def _threshold(self, trainer: LinearTrainer) -> Threshold | None:
+        """The threshold below which the model abstains, from answers of none of these, if any."""
+        return train_threshold(trainer, fresh_scorer(self.spec.settings, trainer.examples.block))
+
+    def _curve(
+        self, upto: int, block: Block, measure: Callable[[list[Array]], Evaluation | Audited]
+    ) -> list[CurvePoint]:
+        """The points of final models fitted on the first labels only, fewer than `upto`.
+
+        Each is fitted as the last one is, with C chosen by folds, and measured on `block`.
+        """
+        trainer = linear_trainer(self.game)
+        counts = sorted({round(share * upto) for share in (CURVE if upto <= MANY else FEWER)})
+        untouched = fresh_scorer(self.spec.settings, trainer.examples.block)
+        points = []
+        for count in counts if trainer.final else []:
+            head = trainer.as_if(count, untouched) if 0 < count < upto else None
+            if head is not None:
+                found = [np.asarray(p) for p in head.probabilities(block)]
+                points.append(point(count, measure(found)))
+        return points
+
+
+def _worth_of_model_labels(spec: RunSpec, trainer: LinearTrainer) -> str:
+    """A sentence on what the labels of a model were worth, if the run has such."""
+    if trainer.model_labels is None:
+        return ""
+    if (found := trainer.confusion()) is None:
+        return " No label bought at random was compared with the model's, so they took no part."
+    rate, low, high = (f"{100 * each:.0f}" for each in found.accuracy)
+    compared = (
+        f" On {found.count} items drawn at random the model's label was people's in an estimated"
+        f" {rate} % (95 % interval {low} to {high})"
+    )
+    if not found.tells:
+        return f"{compared}, which may be chance: its labels took no part."
+    _, shares = found.soft(trainer.model_labels[trainer.model_labels >= 0])
+    model, people = (
+        float(information(shares[None], matrix)[0])
+        for matrix in (found.matrix, np.eye(len(shares)))
+    )
+    price = spec.budget.price if spec.budget.money is not None else 0
+    worth = f", as much as {money(int(round(price * model / people, -4)))} buys of people's"
+    return (
+        f"{compared}. Such a label says {model:.1f} of the {people:.1f} bits that a person's says"
+        f" of an item's class{worth * bool(price)}."
+    )
