@@ -100,6 +100,21 @@ def test_activations_are_those_of_one_row() -> None:
     assert again.training.activations == LAYERS * 4 * 64 * 10 + 2 * layer
 
 
+def test_int8_keeps_the_inputs_of_its_matrices_in_spite_of_checkpointing() -> None:
+    """Those of q, k and v are one tensor, as are those of gate and up; o and down have their own.
+
+    Their numbers are in half precision. In this shape o takes as many as q, k and v, beside them
+    in one module, and is counted with them.
+    """
+    item = TokenItem("a", (7,) * 6, ((1, 2), (3, 4)), (1, 1))
+    found = {
+        dtype: estimate(config(), [item], choices(dtype=dtype, training={"checkpointing": True}))
+        for dtype in ("nf4", "int8")
+    }
+    more = found["int8"].training.activations - found["nf4"].training.activations
+    assert more == LAYERS * 2 * (64 + 64 + 160) * 10
+
+
 def test_smaller_batches_and_checkpointing_need_less(needs: Size) -> None:
     again = estimate(config(), rows(), choices(training={"checkpointing": True}))
     small = estimate(config(), rows(), choices(batch_tokens=200))

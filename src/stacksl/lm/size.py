@@ -195,6 +195,8 @@ def estimate(
     kept, passing = layers * layer * tokens, layer * tokens
     if recipe.checkpointing:  # what goes into each layer; one layer's numbers are made again
         kept, passing = layers * number * hidden * tokens, 2 * layer * tokens
+        if choices.dtype == "int8":  # bitsandbytes keeps its inputs where no checkpoint drops them
+            kept += number * _inputs(model) * tokens
     second = recipe.pulls and recipe.reference != "frozen"
     training = replace(
         held,
@@ -246,6 +248,15 @@ def _outputs(model: Any, text: Any) -> int:
     given = sum(int(each.nf if hasattr(each, "nf") else each.out_features) for each in layers)
     experts = int(getattr(text, "num_experts_per_tok", None) or 1)
     return given + experts * sum(int(sum(each.shape[1:])) // 2 for each in stacks(model))
+
+
+def _inputs(model: Any) -> int:
+    """How many numbers go into all linear layers for a token; those of one module share theirs."""
+    shared = {
+        (name.rpartition(".")[0], int(layer.nx if hasattr(layer, "nx") else layer.in_features))
+        for name, layer in linear_layers(model).items()
+    }
+    return sum(count for _, count in shared)
 
 
 def forecast(
