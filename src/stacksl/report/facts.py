@@ -45,10 +45,8 @@ class DataCard:
         format: the format it was read as (`jsonl`, `csv`, `medqa`, ...).
         items: usable items, so the rounds there could be.
         classes: the number of fixed classes; None where items bring their own options.
-        options_min, options_max: the fewest and the most options of an item.
         columns: which column was read as what; empty where nothing was guessed.
         rejected: rows set aside, as (reason, count) with the count written out; empty if none.
-        rejected_total: how many rows were set aside.
         roles: (what for, count with the count written out) of the items; they add up to `items`.
         python: the Python version, which the built-in sample's text depends on.
         source: one sentence on the origin of the data; empty if unknown.
@@ -82,10 +80,9 @@ class Budget:
             labels - spent.
         rounds: items that a stream has seen, questions that a pool has asked.
         horizon: items there are to see, or to choose from.
-        price: the price of one label in micro-units; None where none was given.
-        money: the budget in micro-units; None where the budget counts labels.
-        spent_money: micro-units spent or reserved; None where no price was given.
-        currency: the sign put before money.
+        price: of one label; None where none was given.
+        money: the budget; None where the budget counts labels.
+        spent_money: spent or reserved; None where no price was given.
         owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
         released: labels that were asked and released unanswered.
@@ -160,9 +157,7 @@ class RoundSeries:
 class BeforeLabel:
     """Accuracy of the learner's choice on asked items, before each one's label was seen.
 
-    Attributes:
-        n: labels counted.
-        correct: how many of the choices were right.
+    `correct` of `n` choices were right.
     """
 
     n: int
@@ -173,11 +168,8 @@ class BeforeLabel:
 class GateScore:
     """The statistic of `contested`, max(0, g), summed over the rounds of a stream (D8).
 
-    Attributes:
-        total: the sum over all rounds, asked and skipped (score units).
-        asked: the part of the sum on asked rounds.
-        rounds: rounds that entered the sum.
-        width_scale: the α of the statistic.
+    `asked` is the part of the `total` on asked rounds, of all `rounds` that entered the sum;
+    `width_scale` is the α of the statistic.
     """
 
     total: float
@@ -191,13 +183,12 @@ class Contested:
     """One of the items the run was least sure about: of a stream a round, of a pool an item left.
 
     Attributes:
-        item: its id.
         prompt: an excerpt of the prompt (the page cuts it further if it is long).
         choice: the candidate the learner chose; in a pool the final model's.
         label: the candidate that was bought as the answer; None where none was.
         statistic: the gate score g of that round, or the gate's own where no matrix is kept; in a
             pool minus the difference of the two largest probabilities.
-        round: the round; None in a pool.
+        round: None in a pool.
         asked: whether its label was bought.
         said: what the answer was, a `label` or one of `none`, `ambiguous`, `broken`; None where it
             is not yet returned.
@@ -254,34 +245,28 @@ class Facts:
     Attributes:
         title: what the page is called, normally the data set's name.
         run: the name of the run's folder.
-        state: of the run, normally `finished`.
         created, finished: times as they are to be shown (UTC).
-        data, budget, method: what was read, what was spent, by which parts.
         no_test: one sentence on how to get a test result, shown where there is neither test nor
             audit.
         interruptions: one sentence for each time the run was stopped and taken up again.
-        test: the final model on the test file; None without one.
-        audit: the final model on the audit; None without one.
-        asking: the answers and their cost.
+        test, audit: of the final model.
         curve: accuracy against labels, in order of labels; may be empty.
         curve_on: what it was measured on: `test`, `audit`, or `bought`, the last labels bought.
         own: the model on the run's own items; None for an adapted language model.
         more: what more labels would add; None for an adapted language model.
-        rounds: statistic, threshold and spending of a stream; empty for a pool.
-        before_label: accuracy before each label was seen; None before the first label.
+        rounds: of a stream; empty for a pool.
+        before_label: None before the first label.
         gate_score: D8's summed score; None for a pool, where no matrix is kept, and for a run that
             adapted a language model, whose scores begin anew with each epoch (`language.epochs`).
         classes, confusions: empty where items bring their own options.
         measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
         contested: the least certain items, most contested first.
-        refit: how the final model was made.
         clipped_share: share of losses clipped (0..1); None for scorers that do not clip.
         gold_outside: labels outside the presented candidates; None where all are presented.
-        settings: all settings; versions: of Python and libraries; fingerprints: of data, features
-            and weights.
-        warnings: of the run, a sentence each.
-        language: what a run that adapted a language model has besides; None for others.
+        versions: of Python and libraries; fingerprints: of features, weights and the ledger's head.
+        warnings: a sentence each.
+        language: what a run that adapted a language model has besides.
     """
 
     title: str

@@ -19,7 +19,6 @@ class BaseModel:
         name: as it was asked for; a folder by its own name.
         source: where its weights were read from: an absolute folder or a hub name.
         fingerprint: of its configuration and weights, in hex.
-        parameters: how many numbers its weights are.
         revision: the commit on the hub; None for a folder.
         licence: as its README or configuration names it; None where neither does.
     """
@@ -39,7 +38,7 @@ class Scoring:
     Attributes:
         protocol: `option` or `letter`; template: its text; chat: whether the base tokenizer's chat
             form is put around it.
-        normalisation, temperature: of the scores; pmi_context: the premise of `pmi`.
+        pmi_context: the premise of `pmi`.
         max_len_prompt, max_len_choice, positions: the limits in tokens; None for none.
     """
 
@@ -60,7 +59,6 @@ class Cut:
 
     Attributes:
         where: which items, as it is to be shown.
-        items: how many there are.
         prompts: how many of them lost the start of their prompt.
         options: how many options of all items lost their end.
         lost: how many have a candidate whose text in the prompt is gone (protocol `letter`).
@@ -100,10 +98,7 @@ class Computed:
 class NormalisationRow:
     """The test file under one normalisation, by the final model and by the base.
 
-    Attributes:
-        name: of the normalisation; own: whether it is the run's.
-        accuracy, low, high, macro_f1: of the final model, the interval Wilson's at 95 %.
-        base_accuracy, base_low, base_high, base_macro_f1: of the base, without a label.
+    `own` says whether it is the run's; intervals are Wilson's at 95 %.
     """
 
     name: str
@@ -124,12 +119,11 @@ class AdapterRefit:
 
     Attributes:
         number: 1-based; labels: learnt so far; examples: that took part, those for the KL term
-            alone included; steps: of the optimiser.
+            alone included.
         loss, largest: mean and largest loss of a label in the last epoch, before clipping (nats).
         loss_clipped, largest_clipped: the same after clipping.
         kl: mean KL(π ‖ π_ref) in the last epoch (nats); None where none was computed.
         clipped: share of all losses above the clip level; kl_weight: λ at the end.
-        seconds, tokens: that training took.
         accuracy, low, high: of its weights on the test file; None without one.
     """
 
@@ -156,7 +150,7 @@ class Epoch:
     """The decisions between two renewals of the features; they are never summed across.
 
     Attributes:
-        epoch: 0 before the first renewal; rounds, asked: in it.
+        epoch: 0 before the first renewal.
         gate_score: Σ max(0, g) over its rounds (score units); None where no matrix is kept.
         gate_score_asked: the part of the sum on asked rounds.
     """

@@ -26,14 +26,10 @@ class TestResult:
     """The final model on a test file.
 
     Attributes:
-        file: the name of the test file.
         n: rows of the file; an unusable one counts as wrong.
-        correct: rows answered rightly.
-        accuracy: correct / n.
         low, high: the 95 % Wilson interval of the accuracy.
         macro_f1: the mean F1 over classes, or over the positions of the gold option where items
             bring their own options.
-        unusable: rows that could not be read.
         chance: the accuracy of guessing uniformly; None if unknown.
     """
 
@@ -55,10 +51,8 @@ class AuditResult:
     """The final model on items drawn uniformly, paid for, and kept out of training.
 
     Attributes:
-        n: items of the audit.
-        correct: those answered rightly.
-        none_of_these: those whose answer is none of the candidates; they count as wrong.
-        unknown: those answered as ambiguous or broken, or not at all.
+        none_of_these: items whose answer is none of the candidates; they count as wrong.
+        unknown: items answered as ambiguous or broken, or not at all.
         accuracy: correct / (n − unknown); None where nothing is known.
         low, high: the 95 % Wilson interval; where something is unknown, from the low end of `worst`
             to the high end of `best`.
@@ -109,7 +103,6 @@ class ClassRow:
     """One class: labels bought, and how the final model does on the test file or the audit.
 
     Attributes:
-        name: of the class.
         bought: labels learnt that name it.
         test_n: items of the test file, or of the audit, whose answer it is; None without either.
         precision, recall: on those; None where there is nothing to divide by.
@@ -148,9 +141,8 @@ class Calibration:
     """How well the final model's probabilities agree with its accuracy.
 
     Attributes:
-        bins: the non-empty bins in order of confidence.
+        bins: the non-empty ones, in order of confidence.
         ece: expected calibration error: Σ n/N · |accuracy − confidence| over the bins.
-        n: items that were binned.
         source: what they are of, `test` or `audit`.
     """
 
@@ -236,11 +228,8 @@ class Gain:
 class Agreement:
     """Two annotators on the same rows, neither knowing the other's answer.
 
-    Attributes:
-        n: rows that two annotators answered.
-        agreed: rows on which both said the same.
-        kappa: Cohen's kappa of the first and the second answers, over all that can be said; None
-            where both always gave one and the same answer, which leaves nothing to correct.
+    `kappa` is Cohen's, of the first and the second answers over all that can be said; None where
+    both always gave one and the same answer, which leaves nothing to correct.
     """
 
     n: int
@@ -279,12 +268,8 @@ class Disagreement:
 class Differing:
     """An annotator who agrees with a prediction far less than the others do, on training rows.
 
-    Attributes:
-        name: of the annotator.
-        rows: how many rows were compared.
-        agreed: on how many of them the answer was the prediction.
-        expected: on how many it would be at the others' rate on rows as hard.
-        p: the p-value of so few.
+    Of the `rows` compared the answer was the prediction on `agreed`, where `expected` are those at
+    the others' rate on rows as hard; `p` is the p-value of so few.
     """
 
     name: str
@@ -312,8 +297,7 @@ class Asking:
         disputes: answers that contradicted an accepted one, or were late; kept uncharged.
         agreement: of two annotators; None where no row went to two.
         disagreements: some of the rows on which they disagreed.
-        costs: by labeler, in order of their names.
-        changes: of the budget, in their order.
+        costs: in order of the labelers' names.
         added: (rounds before it, classes from then on) for each class added on the way.
         abstaining: a sentence on what the none-of-these trained; empty where there were none.
         differing: annotators who answer in another way than the others.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stacksl.errors import LedgerError, RunError, StackslError, kind_and_place
 from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
+from stacksl.report.quality import AuditResult, TestResult
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
@@ -24,32 +25,43 @@ if TYPE_CHECKING:
 def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str, Any]:
     """The contract of `stacksl status --json`; see `docs/cli.md`.
 
-    `ledger` is the run's, where it is open already.
+    A changed run keeps the accuracies of its previous model until it has finished again.
+
+    Args:
+        folder: of the run.
+        ledger: of the run, where it is open already.
     """
-    table = folder.resolved()
-    state = folder.read_state()
-    counts = _counts(folder) if ledger is None else _counted(ledger)
+    table, state, facts = folder.resolved(), folder.read_state(), shown_facts(folder)
+    done = facts if state["state"] == "finished" else None
+    before = None if done is None else done.before_label
     labels = int(table.get("labels_now", table["labels"]))
-    done = state["state"] == "finished"
-    learnt = counts["learnt"] if done else 0
+    with ExitStack() as held:
+        try:
+            if ledger is None:
+                ledger = held.enter_context(Ledger.open(folder.database, readonly=True))
+            answers = sum(ledger.said().values())
+        except LedgerError as fault:
+            raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
+        rounds, asked, spent = ledger.last_round, ledger.asked, ledger.spent
+        spent_money = ledger.spent_money
     return {
         "run": str(folder.path),
         "state": state["state"],
-        "rounds": counts["rounds"],
+        "rounds": rounds,
         "budget": labels,
-        "asked": counts["asked"],
+        "asked": asked,
         # Until the end of audit and training together: one answer's purpose would show otherwise.
-        "answered": counts["learnt" if done else "answered"],
-        "spent": counts["spent"],
-        "left": labels - counts["spent"],
+        "answered": answers if done is None else done.budget.answered,
+        "spent": spent,
+        "left": labels - spent,
         "money": {
             "price": int(table["price_micro"]) / MICRO,
             "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
-            "spent": counts["money"] / MICRO,
+            "spent": spent_money / MICRO,
         }
         if "money_micro" in table
         else None,
-        "accuracy_before": counts["right"] / learnt if learnt else None,
+        "accuracy_before": None if before is None else before.correct / before.n,
         "data": table.get("data"),
         "mode": table["mode"],
         "gate": table["gate"],
@@ -62,8 +74,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "warnings": [*state.get("warnings", []), *differing(table.get("files", {}))],
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
-        "test": _accuracy(folder, "test", "macro_f1"),
-        "audit": _accuracy(folder, "audit", "correct", "unknown", "number", "trained_on"),
+        "test": _accuracy(facts and facts.test, "macro_f1"),
+        "audit": _accuracy(facts and facts.audit, "correct", "unknown", "number", "trained_on"),
     }
 
 
@@ -76,45 +88,12 @@ def _next_step(folder: RunFolder, state: str, table: Mapping[str, Any]) -> str |
     return f"stacksl resume {folder.path}" if goes_on else None
 
 
-def _accuracy(folder: RunFolder, name: str, *more: str) -> dict[str, Any] | None:
-    """The accuracy on the `test` file or the `audit` in the newest report; None without one.
-
-    A changed run keeps the number of its previous model until it has finished again.
-    """
-    found = getattr(shown_facts(folder), name, None)
+def _accuracy(found: TestResult | AuditResult | None, *more: str) -> dict[str, Any] | None:
+    """An accuracy of the newest report with what else is shown of it; None without one."""
     if found is None or found.accuracy is None:
         return None
     shown = {key: getattr(found, key) for key in ("n", "accuracy", *more)}
     return {**shown, "interval": [found.low, found.high]}
-
-
-def _counts(folder: RunFolder) -> dict[str, Any]:
-    """Rounds, labels asked to learnt, right choices and money, from the ledger."""
-    try:
-        with Ledger.open(folder.database, readonly=True) as ledger:
-            return _counted(ledger)
-    except LedgerError as fault:
-        raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-
-
-def _counted(ledger: LedgerReader) -> dict[str, Any]:
-    choices: dict[str | None, int] = {}
-    learnt = right = 0
-    for row in ledger.rows():
-        if row.event == "round":
-            choices[row.item] = int(row.payload["choice"])
-        elif row.event == "learnt" and row.purpose == "train":
-            learnt += 1
-            right += choices.get(row.item) == row.label().index
-    return {
-        "rounds": len(choices),
-        "asked": ledger.asked,
-        "answered": sum(ledger.said().values()),
-        "spent": ledger.spent,
-        "learnt": learnt,
-        "right": right,
-        "money": ledger.spent_money,
-    }
 
 
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
