@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from stacksl.ledger.purchases import Head
@@ -30,31 +30,10 @@ _KIND = {"late": "not counted", "corrected": "correction"}
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """What one person said of an item: the content, what kind of row has it, and free texts."""
-
-    who: str
-    word: int | str
-    event: str
-    texts: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Asked:
-    """One item that was asked: its row in the data, why, the model's choice before, the answers."""
-
-    row: int
-    purpose: str
-    decision: Decision | None = None
-    words: list[Word] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
 class History:
-    """The items asked, in the order of asking."""
+    """The items asked, as the page shows them, in the order of asking."""
 
-    items: Sequence[Item] = ()
-    asked: Sequence[Asked] = ()
+    asked: Sequence[dict[str, Any]] = ()
     folder: RunFolder | None = None
     head: Head | None = None
 
@@ -73,35 +52,25 @@ class History:
 
     def page(self, number: int) -> list[dict[str, Any]]:
         """What a page shows, by its number from 1; nothing beyond the last."""
-        some = self.asked[(number - 1) * PAGE : number * PAGE]
-        first = (number - 1) * PAGE + 1
-        return [{"number": first + n, **self._shown(each)} for n, each in enumerate(some)]
-
-    def _shown(self, asked: Asked) -> dict[str, Any]:
-        item, decision = self.items[asked.row], asked.decision
-        long = len(item.prompt) > EXCERPT
-        return {
-            "item": item.id,
-            "prompt": item.prompt[:EXCERPT] + ("…" if long else ""),
-            "why": _why(asked),
-            "before": "" if decision is None else item.candidates[decision.choice],
-            "sure": None if decision is None else decision.probability,
-            "words": [
-                (
-                    each.who,
-                    item.candidates[each.word] if isinstance(each.word, int) else each.word,
-                    _KIND.get(each.event, ""),
-                    each.texts,
-                )
-                for each in asked.words
-            ],
-        }
+        first = (number - 1) * PAGE
+        some = self.asked[first : first + PAGE]
+        return [{"number": place, **each} for place, each in enumerate(some, first + 1)]
 
 
-def _why(asked: Asked) -> str:
-    decision = asked.decision
-    if decision is None:
-        return _WHY.get(asked.purpose, asked.purpose)
+def _asked(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
+    """An item that was asked: why, and the model's choice before; the answers follow in `words`."""
+    long = len(item.prompt) > EXCERPT
+    return {
+        "item": item.id,
+        "prompt": item.prompt[:EXCERPT] + ("…" if long else ""),
+        "why": _WHY.get(purpose, purpose) if decision is None else _why(decision),
+        "before": "" if decision is None else item.candidates[decision.choice],
+        "sure": None if decision is None else decision.probability,
+        "words": [],
+    }
+
+
+def _why(decision: Decision) -> str:
     why = _WHY.get(decision.reason, decision.reason)
     if math.isinf(decision.threshold):
         return why
@@ -115,21 +84,23 @@ def _why(asked: Asked) -> str:
 def history_of(session: Session) -> History:
     """All usable items that were asked in a run; owned labels were not asked."""
     corpus, ledger, usable = session.corpus, session.ledger, session.corpus.usable
-    found: dict[str, Asked] = {}
+    found: dict[str, dict[str, Any]] = {}
     for row in ledger.rows():
-        item = str(row.item)
-        if row.item is None or not usable[corpus.row[item]] or row.purpose == "owned":
+        id = str(row.item)
+        if row.item is None or not usable[corpus.row[id]] or row.purpose == "owned":
             continue
+        item = corpus.items[corpus.row[id]]
         if row.event == "round":
             decision = row.decision()
             if decision.asked:
-                found[item] = Asked(corpus.row[item], "train", decision)
+                found[id] = _asked(item, "train", decision)
         elif row.event == "reserved":
-            found.setdefault(item, Asked(corpus.row[item], str(row.purpose)))
+            found.setdefault(id, _asked(item, str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):
-            said = row.payload["index" if "index" in row.payload else "said"]
-            word = Word(str(row.labeler), said, row.event, ledger.remarks(row))
-            found[item].words.append(word)
+            word = row.payload["index" if "index" in row.payload else "said"]
+            said = item.candidates[word] if isinstance(word, int) else word
+            kind = _KIND.get(row.event, "")
+            found[id]["words"].append((str(row.labeler), said, kind, ledger.remarks(row)))
         elif row.event == "released" and (remarks := ledger.remarks(row)):
-            found[item].words.append(Word("", str(row.payload["reason"]), row.event, remarks))
-    return History(corpus.items, list(found.values()), session.spec.folder, ledger.head)
+            found[id]["words"].append(("", str(row.payload["reason"]), "", remarks))
+    return History(list(found.values()), session.spec.folder, ledger.head)

@@ -45,7 +45,6 @@ class Person:
     """An annotator as the owner sees them.
 
     Attributes:
-        name: of the annotator.
         open, answered, skipped: rows; `answered` counts all purposes together.
         cost: of the accepted answers, in micro-units.
         an_hour: answers an hour lately, if there are enough.
@@ -73,12 +72,8 @@ class View:
         rows: the open rows of each annotator, oldest sheet first, else by their random keys, so
             that the order says nothing of the reason for a row.
         people: the annotators, in the order of the settings.
-        answered: accepted answers, in all.
-        budget: the most labels.
         money: the most micro-units; None where labels have no price.
         agreed, compared: pairs of training answers to one item, and how many agree.
-        differing: annotators who answer in another way than the others.
-        classes: the fixed classes, if any.
         sentence: why the run failed.
     """
 
@@ -109,11 +104,7 @@ class View:
 
 
 class Pace:
-    """The pace of one annotator, and the time since anything was heard of them.
-
-    Args:
-        clock: gives seconds.
-    """
+    """The pace of one annotator, and the time since anything was heard of them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -157,10 +148,7 @@ class Skipped:
 class People:
     """What is known of the annotators, however often their run is opened again.
 
-    Attributes:
-        names: in the order of the settings.
-        pace: of each of them.
-        idle: who has been silent for longer than the limit.
+    `names` are in the order of the settings; `idle` is who has been silent for too long.
     """
 
     names: tuple[str, ...]
@@ -185,12 +173,9 @@ class PageSession(Session):
 
     Answers entered during a refit are learnt after it, and are in the next one: that is made before
     the next purchase, whenever the run is killed in between (`Game.ahead`).
-
-    Attributes:
-        refitted: whether a refit was made for the next purchase.
     """
 
-    refitted: bool = False
+    refitted: bool = False  # whether a refit was made for the next purchase
 
     def refit_if_due(self) -> None:
         """Refit the model before a purchase, and not after it."""

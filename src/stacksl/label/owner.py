@@ -36,10 +36,7 @@ def act_on(site: Site, act: Act) -> dict[str, Any]:
 def enter_sheet(site: Site, name: str, data: bytes) -> dict[str, Any]:
     """Enter the answers of a filled-in sheet, as `stacksl answer` does; a sentence on them.
 
-    Args:
-        site: the page.
-        name: of the file, as the owner knows it.
-        data: the bytes of the file, CSV or XLSX.
+    `name` is the file's, as the owner knows it; `data` is CSV or XLSX.
 
     Raises:
         Refused: it cannot be read as a sheet; no answer was entered.

@@ -45,7 +45,9 @@ def page(site: Site, name: str, csrf: str) -> str:
     values = {"run": site.player.folder.path.name, "csrf": csrf, **_values(site, name)}
     if name == OWNER:
         return rendered("owner", **values)
-    shared = whole_list(site.player.view.classes)
+    classes, shared = site.player.view.classes, []
+    if classes is not None and len(classes.names) > LETTERED:  # once, for all questions
+        shared = options(tuple(classes.names), classes)
     return rendered("label", who=name, shared=shared, guidelines=site.guidelines, **values)
 
 
@@ -116,13 +118,6 @@ def options(texts: tuple[str, ...], classes: Classes | None) -> list[tuple[str, 
         (sign(n, texts), text, (said[n] if n < len(said) else None) or "")
         for n, text in enumerate(texts)
     ]
-
-
-def whole_list(classes: Classes | None) -> list[tuple[str, str, str]]:
-    """The list of classes that all questions share; empty where each question has its own."""
-    if classes is None or len(classes.names) <= LETTERED:
-        return []
-    return options(tuple(classes.names), classes)
 
 
 @lru_cache(maxsize=1)

@@ -36,7 +36,7 @@ def serve(
         folder: of the run.
         ready: called with the links of the owner and of each annotator once the page can be opened.
         host: an address to listen on, or the name by which a proxy on this machine is reached.
-        port: to listen on; 0 for a free one.
+        port: 0 for a free one.
         linger: seconds for which the page is served after the run's end, or for longer while its
             owner looks at it.
         idle: seconds without an answer after which somebody's rows go to others; 0 for never.
@@ -45,8 +45,7 @@ def serve(
     Raises:
         MissingExtra: FastAPI or uvicorn is not installed.
         SettingsError: the address or the port cannot be used.
-        RunError: the run cannot be played.
-        StackslError: the run failed.
+        StackslError: the run cannot be played, or failed.
     """
     try:
         import uvicorn
