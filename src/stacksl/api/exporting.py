@@ -13,7 +13,7 @@ from stacksl.data.label_studio import CONFIG, task
 from stacksl.errors import MissingExtra, SettingsError
 from stacksl.files.atomic import replace_file
 from stacksl.lm.export.atomic import whole_folder
-from stacksl.models.metrics import cohen_kappa
+from stacksl.models.metrics import agreement_of
 from stacksl.report.html import data_card
 from stacksl.telemetry import refuse_telemetry
 
@@ -160,9 +160,8 @@ def card_facts(found: Answers) -> dict[str, Any]:
     agreement = {}
     for name in parts:
         pairs = [p for purpose, p in found.agreement if (purpose == "audit") == (name == "audit")]
-        if pairs:
-            agree = sum(one == other for one, other in pairs)
-            agreement[name] = (len(pairs), agree, cohen_kappa(pairs))
+        if (of_both := agreement_of(pairs)) is not None:
+            agreement[name] = of_both
     return {
         "splits": {name: len(part) for name, part in rows.items()},
         "items": {name: len({row["item"] for row in part}) for name, part in rows.items()},

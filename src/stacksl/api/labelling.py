@@ -102,7 +102,7 @@ class Answers:
 
 def bought_answers(run: Run, *, names: bool) -> Answers:
     """The answers of a run that may be shown, people by number or by `names`."""
-    from stacksl.runs.storage.anchors import sealed
+    from stacksl.runs.storage.folder import sealed
 
     spec = RunSpec.open(run.folder)
     items = spec.sources.usable

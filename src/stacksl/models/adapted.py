@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stacksl.core.blocks import Array
+from stacksl.core.losses import softmax
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
 from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
 from stacksl.lm.export.card import About
 from stacksl.lm.export.folder import ABOUT, expect_whole, read_about, write_model
+from stacksl.models.evaluation import Evaluation, judge
 from stacksl.models.linear import with_classes
 from stacksl.report.facts import Facts
 from stacksl.types import Item, copied
@@ -26,16 +28,6 @@ CHUNK = 256  # items predicted at a time
 def is_adapted(folder: Path) -> bool:
     """Whether the model in `folder` is an adapted language model."""
     return (folder / ABOUT).is_file()
-
-
-def _lora_of(folder: Path) -> LoraSettings:
-    """The shape of the adapter in `folder`, from its configuration, whose digest was checked."""
-    table = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-    return LoraSettings(
-        rank=int(table["r"]),
-        alpha=float(table["lora_alpha"]),
-        targets=tuple(sorted(table["target_modules"])),
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +78,26 @@ class AdaptedModel:
                     "probability": float(policy[index]),
                 }
 
+    def evaluations(
+        self, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, Evaluation]:
+        """The result on a data set under each of the four normalisations.
+
+        Confidence is the softmax at the run's temperature, which was fitted for its normalisation.
+        """
+        own = self.model.temperature
+        return {
+            kind: judge([softmax(each / own) for each in scores], dataset)
+            for kind, scores in self.model.scores(dataset.items, progress).items()
+        }
+
+    def evaluated(
+        self, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+    ) -> Evaluation:
+        """The result under the run's own normalisation, with all four."""
+        every = self.evaluations(dataset, progress)
+        return replace(every[self.model.choices.normalisation], normalisations=every)
+
     def about(self) -> About:
         """Its base, settings and classes, for its `lm.json`."""
         choices, base = self.model.choices, self.model.worker.base
@@ -115,9 +127,10 @@ class AdaptedModel:
         """
         about = read_about(folder)
         expect_whole(folder)
-        choices = copied(
-            ModelChoices, about, model=about.base, device=device, lora=_lora_of(folder)
-        )
+        shape = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+        targets = tuple(sorted(shape["target_modules"]))
+        lora = LoraSettings(int(shape["r"]), float(shape["lora_alpha"]), targets=targets)
+        choices = copied(ModelChoices, about, model=about.base, device=device, lora=lora)
         model = LanguageModel(choices, known=about.weights)
         if model.base_fingerprint != about.fingerprint:
             raise RunError(

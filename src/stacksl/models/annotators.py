@@ -33,13 +33,8 @@ SHARE = 0.5  # of the others' agreement, below which an annotator is accused
 class Finding:
     """An annotator against the others, on rows that both could have had.
 
-    Attributes:
-        annotator: the number of the annotator.
-        rows: how many of the annotator's rows were compared.
-        agreed: on how many of them the label was predicted.
-        expected: on how many it would be at the others' rate in each stratum.
-        p: the p-value of so few.
-        level: what it is compared with.
+    Of the `rows` compared the label was predicted on `agreed`; `expected` are those at the others'
+    rate in each stratum. The p-value `p` of so few is compared with `level`.
     """
 
     annotator: int
@@ -68,7 +63,6 @@ def compare_annotators(
         who: (N,) the annotator of each row with a label, in the order of rounds.
         agreed: (N,) whether that label was predicted.
         doubt: (N,) of the prediction; larger is harder.
-        tested: annotators to test.
         against: annotators whose rows are the others' level.
     """
     if len(who) < FIRST or not len(tested):

@@ -27,14 +27,10 @@ Verdict = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """An audit of a run: its items and their answers.
+    """An audit of a run: the rows of its items in the order drawn, and the answers by item id.
 
-    Attributes:
-        rows: the rows of its items, in the order drawn.
-        answers: the answers by item id; an item without one is unanswered.
-        passed_over: see `Audited`.
-        number: its number among the run's audits, from 1.
-        now: the answers with the corrections made since it was shown.
+    An item without an answer is unanswered; `now` has the corrections made since the audit was
+    shown. `number` counts the run's audits from 1; for `passed_over` see `Audited`.
     """
 
     rows: tuple[int, ...]
@@ -73,11 +69,10 @@ def audit_size(budget: int, *, asked_for: int | None, tested: bool, items: int) 
         budget: B, the labels of the whole run, audit included.
         asked_for: the number that the user set (0: no audit); None for the default.
         tested: whether there is a test file; then there is no audit by default.
-        items: the items that an audit may be drawn from.
+        items: those that an audit may be drawn from.
 
     Raises:
-        SettingsError: fewer than 0, or so many that no label is left to train on, or
-            more than there are items.
+        SettingsError: no label would be left to train on, or there are fewer items.
     """
     if asked_for is None:
         return 0 if tested else min(default_size(budget), max(0, items - 1))
@@ -104,9 +99,9 @@ def draw(
     """The rows of an audit: uniform without replacement, in the order drawn.
 
     Args:
-        items: the items of the pool, rows 0 to `items` − 1.
+        items: their number in the pool.
         size: the number of rows.
-        seed: the run's seed; the same arguments give the same rows.
+        seed: the run's; the same arguments give the same rows.
         exclude: rows that are not in the pool: owned labels, and for a later audit all bought
             rows. The rows left by a selection are no longer a uniform sample of the source;
             `Audited.passed_over` measures that.
@@ -158,10 +153,8 @@ class Audited:
     Wilson's without a finite-population correction.
 
     Attributes:
-        n: items of the audit.
-        correct: those that the model answered correctly.
-        none_of_these: those whose answer is none of the candidates; they count as wrong.
-        unknown: those answered as ambiguous or broken, or not at all.
+        none_of_these: items whose answer is none of the candidates; they count as wrong.
+        unknown: items answered as ambiguous or broken, or not at all.
         gold: (n − unknown,) candidates of the items with an answer, −1 for none of these.
         predicted: (n − unknown,) the model's choices for them.
         confidence: (n − unknown,) its probabilities of these choices.
@@ -214,12 +207,9 @@ class Audited:
 def judge_audit(
     policies: Mapping[str, Array], answers: Mapping[str, Verdict], *, passed_over: float = 0.0
 ) -> Audited:
-    """The result of an audit, from the model's probabilities and the answers.
+    """The result of an audit, from the model's (K,) probabilities and the answers by item id.
 
-    Args:
-        policies: the model's probabilities of every audit item, a (K,) array each, by item id.
-        answers: the answers by item id; an item without one is unanswered.
-        passed_over: see `Audited`.
+    An item without an answer is unanswered; for `passed_over` see `Audited`.
     """
     rows = []
     none = unknown = 0

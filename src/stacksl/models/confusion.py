@@ -35,7 +35,6 @@ class Confusion:
         matrix: (K, K), row y is the distribution of its answers to items of class y.
         accuracy: the share of right answers over all items, with the ends of its interval.
         classes: (K, 3), the same of each class, shrunk.
-        count: the items that this was estimated on.
     """
 
     matrix: Array

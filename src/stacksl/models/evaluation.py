@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.core.heads.abstaining import Threshold
-from stacksl.core.losses import softmax
 from stacksl.data import Dataset
 from stacksl.errors import DataError
-from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audited
-from stacksl.models.linear import Model
 from stacksl.models.metrics import calibration_bins, macro_f1, wilson
 from stacksl.report.quality import CurvePoint
+
+if TYPE_CHECKING:
+    from stacksl.models.adapted import AdaptedModel
+    from stacksl.models.linear import Model
 
 TOPS = (5, 10)
 UNKNOWN = -1  # the gold index of a label outside the model's classes
@@ -150,27 +151,7 @@ def evaluate(
             f" {dataset.unlabelled} of {dataset.total} have none{hint}: label them, leave them"
             " out, or use `stacksl predict`"
         )
-    if isinstance(model, AdaptedModel):
-        every = judge_scores(model, dataset, progress)
-        return replace(every[model.model.choices.normalisation], normalisations=every)
-    found = judge(model.policies(dataset.items, progress), dataset)
-    limit = model.abstaining
-    return found if limit is None else replace(found, threshold=limit.value)
-
-
-def judge_scores(
-    model: AdaptedModel, dataset: Dataset, progress: Callable[[int, int], None] | None = None
-) -> dict[str, Evaluation]:
-    """The `Evaluation` of a language model under each of the four normalisations.
-
-    Confidence is the softmax at the run's temperature, which was fitted for its normalisation.
-    """
-    every = model.model.scores(dataset.items, progress)
-    own = model.model.temperature
-    return {
-        kind: judge([softmax(each / own) for each in scores], dataset)
-        for kind, scores in every.items()
-    }
+    return model.evaluated(dataset, progress)
 
 
 def judge(policies: list[Array], dataset: Dataset) -> Evaluation:

@@ -29,7 +29,6 @@ from stacksl.core.heads.spreading import neighbour_graph, spread
 
 LOOKED_AT = 3000  # items whose names are compared
 FEWEST = 20  # labels from which they say something
-_UNNAMED = 0.0  # the level that takes the place of names' agreement
 _USUAL = 4  # sources that a prior of a deviation counts as
 _FIRST_SD, _SHIFT_SD, _SLOPE_SD = 1.0, 0.5, 0.2  # these priors, in logits
 _Z = 1.6448536269514722  # of the normal distribution: intervals hold 90 %
@@ -181,10 +180,11 @@ def fitted_growth(known: tuple[Scenario, ...]) -> Growth | None:
     shifts: list[_Observation] = []
     slopes: list[_Observation] = []
     for scenario in known:
-        source, levels = scenario.source, _levels(scenario)
+        source = scenario.source
+        levels = np.array([logit(accuracy) for _, accuracy, _ in scenario.points])
         counts = np.array([labels for labels, _, _ in scenario.points])
         at_100 = float(np.interp(0.0, np.log(counts / 100), levels))
-        beyond_names = at_100 - _names(scenario.agreement)
+        beyond_names = at_100 - logit(scenario.agreement)
         firsts.append(_Observation(source, _about(scenario.options), beyond_names))
         for at, (labels, _, carried) in enumerate(scenario.points):
             if labels >= FEWEST:
@@ -200,14 +200,6 @@ def fitted_growth(known: tuple[Scenario, ...]) -> Growth | None:
         Normal(float(shift[0]), deviation),
         _left_out(slopes, _SLOPE_SD),
     )
-
-
-def _levels(scenario: Scenario) -> Array:
-    return np.array([logit(accuracy) for _, accuracy, _ in scenario.points])
-
-
-def _names(agreed: float | None) -> float:
-    return _UNNAMED if agreed is None else logit(agreed)
 
 
 def _about(options: int) -> list[float]:
@@ -254,7 +246,8 @@ def _left_out(rows: Sequence[_Observation], usual: float) -> tuple[Array, float]
 def before(known: Growth, options: int, agreed: float | None) -> Normal:
     """The level at 100 labels, before one is bought."""
     coefficients, sd = known.first
-    return Normal(float(np.dot(_about(options), coefficients)) + _names(agreed), sd)
+    names = 0.0 if agreed is None else logit(agreed)
+    return Normal(float(np.dot(_about(options), coefficients)) + names, sd)
 
 
 def from_training(known: Growth, sure: Array, right: Array, pool: Array) -> Normal:

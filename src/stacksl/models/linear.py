@@ -16,10 +16,12 @@ import numpy as np
 from stacksl.core.blocks import Array, Block
 from stacksl.core.heads.abstaining import Threshold
 from stacksl.core.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
+from stacksl.data import Dataset
 from stacksl.errors import DataError, FeatureError, RunError
 from stacksl.features import FeatureMap, GivenFeatures, make_features
 from stacksl.files import arrays, formats
 from stacksl.files.atomic import make_private, write_atomic
+from stacksl.models.evaluation import Evaluation, judge
 from stacksl.types import Item
 from stacksl.version import __version__
 
@@ -55,6 +57,13 @@ class Model:
         """`probabilities` of `items`."""
         return self.probabilities(self.features.transform(items, progress))
 
+    def evaluated(
+        self, dataset: Dataset, progress: Callable[[int, int], None] | None = None
+    ) -> Evaluation:
+        """The result on a data set."""
+        limit = None if self.abstaining is None else self.abstaining.value
+        return replace(judge(self.policies(dataset.items, progress), dataset), threshold=limit)
+
     def with_rows(self, ids: Sequence[str], rows: Any) -> Model:
         """This model with the features `rows`, (n, d), of the items `ids`.
 
@@ -87,27 +96,22 @@ class Model:
             block = self.features.transform(chunk)
             if progress is not None:
                 progress(start + len(chunk), len(items))
-            rows = zip(chunk, block, self.probabilities(block), strict=True)
-            for item, inputs, policy in rows:
-                yield self._prediction(item, inputs, policy)
-
-    def _prediction(self, item: Item, inputs: Any, policy: Array) -> dict[str, Any]:
-        view = self.scorer.bounds(inputs, tuple(range(len(item.candidates))))
-        online = view.presented[view.choice]
-        choice = int(np.argmax(policy))
-        limit, probability = self.abstaining, float(policy[choice])
-        abstain = {} if limit is None else {"abstain": probability < limit.value}
-        return {
-            "id": item.id,
-            "choice": item.candidates[choice],
-            "index": choice,
-            "probability": probability,
-            "online_choice": item.candidates[online],
-            "score": float(view.scores[view.choice]),
-            "lower": _finite(view.lower[view.choice]),
-            "upper": _finite(view.upper[view.choice]),
-            **abstain,
-        }
+            for place, policy in enumerate(self.probabilities(block)):
+                item = chunk[place]
+                view = self.scorer.bounds(block[place], tuple(range(len(item.candidates))))
+                choice, limit = int(np.argmax(policy)), self.abstaining
+                probability = float(policy[choice])
+                yield {
+                    "id": item.id,
+                    "choice": item.candidates[choice],
+                    "index": choice,
+                    "probability": probability,
+                    "online_choice": item.candidates[view.presented[view.choice]],
+                    "score": float(view.scores[view.choice]),
+                    "lower": _finite(view.lower[view.choice]),
+                    "upper": _finite(view.upper[view.choice]),
+                    **({} if limit is None else {"abstain": probability < limit.value}),
+                }
 
     def save(self, folder: Path, scorer_settings: Mapping[str, Any]) -> None:
         """Write the model under `folder`.

@@ -9,6 +9,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.report.quality import Agreement
+
 
 def wilson(correct: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
     """The Wilson score interval of a share `correct`/`n`, 95 % by default.
@@ -63,6 +65,13 @@ def cohen_kappa(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
         return None
     share = sum(one == other for one, other in pairs) / n
     return (share - by_chance / n**2) / (1 - by_chance / n**2)
+
+
+def agreement_of(pairs: Sequence[tuple[Hashable, Hashable]]) -> Agreement | None:
+    """How far the (first, second) answers in `pairs` agree; None where there is no pair."""
+    if not pairs:
+        return None
+    return Agreement(len(pairs), sum(one == other for one, other in pairs), cohen_kappa(pairs))
 
 
 def calibration_bins(

@@ -55,7 +55,7 @@ def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -
         confidence: (n,) the probability of the model's choice for the measured items.
         right: (n,) bool, whether it was right.
         own: (m,) the probability of its choice for the run's own items.
-        wanted: the accuracy, in 0..1.
+        wanted: in 0..1.
     """
     needed, n = fewest(wanted), len(confidence)
     found = LabelledShare(wanted, needed)

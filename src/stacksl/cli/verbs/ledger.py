@@ -50,7 +50,7 @@ def verify(
     elsewhere, since whoever rewrites the whole folder is found by it alone. The weights of a base
     model are hashed again, which a run does only where size, time or header of a file has changed.
     """
-    from stacksl.runs.storage.anchors import anchors
+    from stacksl.runs.storage.folder import anchors
 
     opened = options.open_run(run)
     kept = anchors(opened.folder)
@@ -127,7 +127,7 @@ def export(
     would run as a formula has an apostrophe before it.
     """
     from stacksl.labelers.sheets.cells import inert
-    from stacksl.runs.storage.anchors import sealed
+    from stacksl.runs.storage.folder import sealed
 
     opened = options.open_run(run)
     with opened.ledger as ledger:

@@ -19,7 +19,7 @@ from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.adapters import REFERENCE, stacks
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audit
-from stacksl.models.evaluation import Evaluation, Tested, judge_scores, point
+from stacksl.models.evaluation import Evaluation, Tested, point
 from stacksl.report import language as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
@@ -66,7 +66,7 @@ class AdapterEnding:
             def on_progress(n: int, _: int, done: int = done) -> None:
                 self.report(Progress("test", done + n, len(labels) * len(test.items)))
 
-            last = judge_scores(self.model, test, on_progress)
+            last = self.model.evaluations(test, on_progress)
             before = before or last
             curve.append(point(count, last[own]))
         return Tested(last[own], tuple(curve), last, before)
@@ -77,7 +77,6 @@ class AdapterEnding:
 
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results as they are: models of fewer labels are tested on a test file alone."""
-        del audit
         return tested
 
     def with_rest(self, facts: Facts, tested: Tested) -> Facts:
@@ -85,7 +84,6 @@ class AdapterEnding:
 
         The model would have to read them all again, so the scores that ranked them last decide.
         """
-        del tested
         head = self.trainer.head
         if self.spec.settings.mode != "pool" or head is None:
             return facts
@@ -141,7 +139,6 @@ class AdapterEnding:
 
     def save(self, tested: Tested, facts: Facts) -> None:
         """Write the last adapter into `model/`; `facts` are for its card."""
-        del tested
         self.model.save(self.spec.folder.model, facts, self.spec.test)
 
     def _history(self) -> list[Refitted]:

@@ -24,9 +24,8 @@ from stacksl.report.quality import (
     Named,
     TestResult,
 )
-from stacksl.runs.finish.abstention import unnamed, words_on_threshold
 from stacksl.runs.finish.adapters import AdapterEnding
-from stacksl.runs.finish.heads import HeadEnding
+from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
 from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.finish.rounds import (
     Rounds,
@@ -42,7 +41,7 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.spec import RunSpec, versions
-from stacksl.runs.storage.anchors import naming
+from stacksl.runs.storage.folder import naming
 from stacksl.types import copied
 
 CONFUSIONS = 20  # pairs of classes listed
@@ -83,8 +82,8 @@ def facts_of(
             disagreements=disagreements(game),
             differing=tuple(Differing(**each) for each in state.get("differing", ())),
             abstaining=words_on_threshold(
+                game.ledger,
                 tested.threshold,
-                len(unnamed(game.ledger)),
                 possible=language is None and game.trainer.head is not None,
             ),
         ),

@@ -16,8 +16,7 @@ from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.anchors import anchors
-from stacksl.runs.storage.folder import FACTS, RunFolder, read_facts, shown_facts
+from stacksl.runs.storage.folder import FACTS, RunFolder, anchors, read_facts, shown_facts
 from stacksl.runs.storage.status import now
 
 NO_TEXT = "no-text"  # the folder of what may be forwarded
@@ -94,7 +93,7 @@ def _made_of(facts: Facts) -> tuple[object, ...]:
 
 
 def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Audit | None) -> int:
-    """Fit the final head on the training and the audit's labels, and save it as the run's model.
+    """Fit the final head on the audit's labels as well, save it, and return how many these are.
 
     It is fitted as the final model was (on labels alone, with names, or with neighbours as well).
     The report keeps the accuracy of the model before and says so, since no unseen label is left to
@@ -105,9 +104,6 @@ def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Aud
         game: with all learnt labels, and the final head.
         features: the fitted feature map of the run.
         audit: with its answers.
-
-    Returns:
-        The number of labels of the audit it was fitted on.
 
     Raises:
         RunError: there is no final head, or the audit has no label.

@@ -20,6 +20,7 @@ from stacksl.models.forecast import (
     gain,
     scenarios,
 )
+from stacksl.runs.finish.rounds import before_label
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import covering_of, linear_trainer
@@ -88,10 +89,8 @@ class Forecaster:
         """
         labels = len(self.game.examples.bought)
         labels -= 0 if ended else labels % EVERY
-        level = self.level(labels)
-        learnt = self.game.examples.bought[:labels]
-        pairs = [(label, choice) for _, label, choice in learnt if choice >= 0]
-        right = sum(a == b for a, b in pairs) / len(pairs) if pairs else None
+        level, before = self.level(labels), before_label(self.game, labels)
+        right = None if before is None else before.correct / before.n
         return {"labels": labels, "level": level and asdict(level), "right": right}
 
     def enough(self) -> bool:

@@ -90,10 +90,7 @@ def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:
 def own_items(game: Game, tested: Tested, rest: Rest) -> OwnItems:
     """The final model on the items without an answer, judged by the audit or the test file.
 
-    Args:
-        game: with the answers.
-        tested: the audit takes precedence, since its items are like the run's own.
-        rest: what the final model says of the items.
+    The audit takes precedence, since its items are like the run's own.
     """
     corpus, classes = game.corpus, game.corpus.items[0].candidates
     judged = tested.audited or tested.evaluation

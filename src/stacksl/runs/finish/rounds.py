@@ -6,7 +6,6 @@ these columns 45 bytes.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from numpy.typing import NDArray
 
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
-from stacksl.models.metrics import cohen_kappa
+from stacksl.models.metrics import agreement_of
 from stacksl.report import facts as f
-from stacksl.report.quality import Agreement, Asking, BudgetChange, Cost
+from stacksl.report.quality import Asking, BudgetChange, Cost
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
@@ -30,8 +29,6 @@ SHOWN = 8  # contested items listed
 EXCERPT = 400  # characters of a prompt
 HELD = -1  # the choice recorded with a label that was owned before the run
 
-Change = tuple[int, int, int | None]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rounds:
@@ -40,21 +37,21 @@ class Rounds:
     Attributes:
         table: (rounds,) records in order, with the columns of `_RECORD`.
         released: purchases given back unanswered; outside: labels that were not presented.
-        changes: of the budget, in order: (rounds before it, labels, micro-units of money or None).
+        changes: of the budget, in order.
         added: classes added during the run: (rounds before it, number of classes from then on).
     """
 
     table: NDArray[np.void]
     released: int
     outside: int
-    changes: tuple[Change, ...] = ()
+    changes: tuple[BudgetChange, ...] = ()
     added: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def read(cls, rows: Iterable[Row], place: Mapping[str, int]) -> Rounds:
         """The columns of a ledger's `rows`; `place` maps an item's id to its row in the data."""
         narrow: dict[str, tuple[int, ...]] = {}  # what was presented, of items not shown whole
-        changes: list[Change] = []
+        changes: list[BudgetChange] = []
         added: list[tuple[int, int]] = []
         released = outside = 0
 
@@ -70,7 +67,8 @@ class Rounds:
                     if d.asked and not isinstance(row.payload["presented"], int):
                         narrow[d.item] = d.presented
                 elif row.event == "budget":
-                    changes.append((rounds, int(row.payload["budget"]), row.payload["money"]))
+                    of = row.payload
+                    changes.append(BudgetChange(rounds, of["budget"], of["money"]))
                 elif row.event == "class_added":
                     added.append((rounds, int(row.payload["size"])))
                 elif row.event == "released" and row.purpose == "train":
@@ -99,21 +97,25 @@ _RECORD = np.dtype(
 
 def round_series(seen: Rounds) -> f.RoundSeries:
     """Statistic, threshold and spending, at most `POINTS` rounds of them."""
-    spent = np.cumsum(seen.table["asked"])
-    kept = _thin(len(seen.table), POINTS)
+    total = len(seen.table)
+    kept = list(range(total))
+    if total > POINTS:  # evenly spaced, the last one among them
+        kept = sorted({round(i * (total - 1) / (POINTS - 1)) for i in range(POINTS)})
+    rows = seen.table[kept]
     return f.RoundSeries(
         round=tuple(i + 1 for i in kept),
-        statistic=tuple(_finite(seen.table["statistic"][i]) for i in kept),
-        threshold=tuple(_finite(seen.table["threshold"][i]) for i in kept),
-        asked=tuple(bool(seen.table["asked"][i]) for i in kept),
-        spent=tuple(int(spent[i]) for i in kept),
-        total=len(seen.table),
+        statistic=tuple(rows["statistic"].tolist()),
+        threshold=tuple(rows["threshold"].tolist()),
+        asked=tuple(rows["asked"].tolist()),
+        spent=tuple(np.cumsum(seen.table["asked"])[kept].tolist()),
+        total=total,
     )
 
 
-def before_label(game: Game) -> f.BeforeLabel | None:
-    """Accuracy before each label was seen; labels owned before the run are left out."""
-    right = [label == choice for _, label, choice in game.examples.bought if choice != HELD]
+def before_label(game: Game, labels: int | None = None) -> f.BeforeLabel | None:
+    """Accuracy before each of the first `labels` was seen; owned ones are left out."""
+    bought = game.examples.bought[:labels]
+    right = [label == choice for _, label, choice in bought if choice != HELD]
     return f.BeforeLabel(n=len(right), correct=sum(right)) if right else None
 
 
@@ -160,24 +162,13 @@ def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, 
                 prompt=item.prompt[:EXCERPT],
                 choice=item.candidates[seen.table["choice"][at]],
                 label=None if label is None else item.candidates[label],
-                statistic=_finite(scores[at]),
+                statistic=scores[at],  # None in the file where it is not finite
                 round=int(at) + 1,
-                asked=bool(seen.table["asked"][at]),
+                asked=seen.table["asked"][at],
                 said=None if said.get(item.id) is None else str(said[item.id]),
             )
         )
     return tuple(found)
-
-
-def _thin(count: int, points: int) -> list[int]:
-    """At most `points` of `count` positions, evenly spaced, the last one among them."""
-    if count <= points:
-        return list(range(count))
-    return sorted({round(i * (count - 1) / (points - 1)) for i in range(points)})
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 # --- answers -----------------------------------------------------------------------------------
@@ -185,7 +176,7 @@ def _finite(value: float) -> float | None:
 
 def asking_of(
     ledger: Ledger,
-    changes: Iterable[Change] = (),
+    changes: Iterable[BudgetChange] = (),
     added: Iterable[tuple[int, int]] = (),
     *,
     priced: bool,
@@ -201,19 +192,11 @@ def asking_of(
         ambiguous=said["ambiguous"],
         broken=said["broken"],
         disputes=len(ledger.disputes()),
-        agreement=_agreement(ledger),
+        agreement=agreement_of([(one.word, other.word) for one, other in ledger.agreement()]),
         costs=_costs(ledger, priced),
-        changes=tuple(BudgetChange(*change) for change in changes),
+        changes=tuple(changes),
         added=tuple(added),
     )
-
-
-def _agreement(ledger: Ledger) -> Agreement | None:
-    pairs = [(one.word, other.word) for one, other in ledger.agreement()]
-    if not pairs:
-        return None
-    agreed = sum(one == other for one, other in pairs)
-    return Agreement(len(pairs), agreed, cohen_kappa(pairs))
 
 
 def _costs(ledger: Ledger, priced: bool) -> tuple[Cost, ...]:

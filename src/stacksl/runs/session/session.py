@@ -50,8 +50,7 @@ from stacksl.runs.session.setup import (
 )
 from stacksl.runs.settings.budget import time_limit
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.anchors import anchors
-from stacksl.runs.storage.folder import State
+from stacksl.runs.storage.folder import State, anchors
 from stacksl.runs.storage.status import Record, expect_begun
 
 

@@ -57,8 +57,7 @@ from stacksl.runs.session.model_labels import (
 )
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.anchors import anchors
-from stacksl.runs.storage.folder import class_rows
+from stacksl.runs.storage.folder import anchors, class_rows
 from stacksl.runs.storage.status import first_facts
 
 

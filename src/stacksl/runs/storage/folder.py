@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from stacksl.errors import RunError, RunLocked
 from stacksl.features.store import ABOUT
 from stacksl.files.atomic import DRAFT, keep_private, make_private
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Head
+from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import ERASING, TERMS
 from stacksl.ledger.store.settings import (
@@ -42,6 +45,9 @@ HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # b
 POLL = 0.05  # seconds between two tries
 DATABASE = "run.db"
 FACTS = "facts.json"
+RECORDS = (FACTS, "report.html", "README.md", "no-text/report.html", "no-text/README.md")
+"""The files that name the ledger's head: one that was cut, or rewritten, differs from them."""
+HEAD = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")
 STARTED = {LOCK, "features", "model"}
 """What a start that was cut off before `run.db` leaves, besides drafts."""
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
@@ -291,7 +297,10 @@ class RunFolder:
         """The classes that were given to the run, then those added since; None without any."""
         with opened(self.database, readonly=True) as store:
             rows = read_classes(store)
-        return _classes(rows) if rows else None
+        if not rows:
+            return None
+        names, descriptions, examples = zip(*rows, strict=True)
+        return Classes(names, descriptions, examples if any(examples) else ())
 
     def has_results(self) -> bool:
         """Whether report facts and a model are there; deleted ones are made again by a resume."""
@@ -305,11 +314,6 @@ def class_rows(classes: Classes) -> list[ClassRow]:
     more = ((),) * (len(classes.names) - len(examples))  # of classes that were added
     columns = (classes.names, classes.descriptions, (*examples, *more))
     return [ClassRow(*row) for row in zip(*columns, strict=True)]
-
-
-def _classes(rows: list[ClassRow]) -> Classes:
-    names, descriptions, examples = zip(*rows, strict=True)
-    return Classes(names, descriptions, examples if any(examples) else ())
 
 
 def new_folder_name(root: Path, day: str, name: str) -> Path:
@@ -360,3 +364,33 @@ def read_facts(folder: RunFolder) -> Facts:
             f"{FACTS} of the run {folder.path} cannot be read ({fault}): restore it from a copy, or"
             f" delete it and `stacksl resume {folder.path}`"
         ) from fault
+
+
+def naming(head: Head) -> str:
+    """A head in the form of facts, report and card."""
+    return f"{head.count} rows, last {head.hash}"
+
+
+def anchors(folder: RunFolder) -> dict[str, Head]:
+    """Every head that the run's folder has outside its database, by the name of its file.
+
+    Files that are missing or have no head are left out.
+    """
+    found: dict[str, Head] = {}
+    for name in RECORDS:
+        with suppress(OSError):
+            if said := HEAD.search((folder.path / name).read_bytes()):
+                found[name] = Head(int(said[1]), said[2].decode())
+    return found
+
+
+def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
+    """The items of an audit that no report has shown: those reserved since the run last finished.
+
+    No output has their answers before the run has finished.
+    """
+    shown = anchors(folder).get(FACTS, Head(0, "")).count
+    rows = ledger.rows(after=shown)
+    return frozenset(
+        str(row.item) for row in rows if row.event == "reserved" and row.purpose == "audit"
+    )

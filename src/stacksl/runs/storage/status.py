@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stacksl.errors import LedgerError, RunError, StackslError, kind_and_place
 from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
-from stacksl.report.quality import AuditResult, TestResult
+from stacksl.report.facts import Facts
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str, Any]:
     """The contract of `stacksl status --json`; see `docs/cli.md`.
 
-    A changed run keeps the accuracies of its previous model until it has finished again.
-
-    Args:
-        folder: of the run.
-        ledger: of the run, where it is open already.
+    A changed run keeps the accuracies of its previous model until it has finished again. `ledger`
+    is the run's, where it is open already.
     """
     table, state, facts = folder.resolved(), folder.read_state(), shown_facts(folder)
     done = facts if state["state"] == "finished" else None
     before = None if done is None else done.before_label
-    labels = int(table.get("labels_now", table["labels"]))
     with ExitStack() as held:
         try:
             if ledger is None:
@@ -42,18 +38,18 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             answers = sum(ledger.said().values())
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        rounds, asked, spent = ledger.last_round, ledger.asked, ledger.spent
+        rounds, asked, spent, left = ledger.last_round, ledger.asked, ledger.spent, ledger.left
         spent_money = ledger.spent_money
     return {
         "run": str(folder.path),
         "state": state["state"],
         "rounds": rounds,
-        "budget": labels,
+        "budget": int(table.get("labels_now", table["labels"])),
         "asked": asked,
         # Until the end of audit and training together: one answer's purpose would show otherwise.
         "answered": answers if done is None else done.budget.answered,
         "spent": spent,
-        "left": labels - spent,
+        "left": left,
         "money": {
             "price": int(table["price_micro"]) / MICRO,
             "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
@@ -74,8 +70,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "warnings": [*state.get("warnings", []), *differing(table.get("files", {}))],
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
-        "test": _accuracy(facts and facts.test, "macro_f1"),
-        "audit": _accuracy(facts and facts.audit, "correct", "unknown", "number", "trained_on"),
+        "test": _accuracy(facts, "test", "macro_f1"),
+        "audit": _accuracy(facts, "audit", "correct", "unknown", "number", "trained_on"),
     }
 
 
@@ -88,8 +84,9 @@ def _next_step(folder: RunFolder, state: str, table: Mapping[str, Any]) -> str |
     return f"stacksl resume {folder.path}" if goes_on else None
 
 
-def _accuracy(found: TestResult | AuditResult | None, *more: str) -> dict[str, Any] | None:
-    """An accuracy of the newest report with what else is shown of it; None without one."""
+def _accuracy(facts: Facts | None, name: str, *more: str) -> dict[str, Any] | None:
+    """The accuracy on the `test` file or the `audit`, with what else is shown of it."""
+    found = getattr(facts, name, None)
     if found is None or found.accuracy is None:
         return None
     shown = {key: getattr(found, key) for key in ("n", "accuracy", *more)}
@@ -156,12 +153,7 @@ def reopen(folder: RunFolder, ledger: Ledger) -> None:
 
 @dataclass(slots=True)
 class Record:
-    """The state of a run while it is open.
-
-    Attributes:
-        folder: of the run.
-        facts: what there is to say of it besides the state.
-    """
+    """The state of a run while it is open, and the facts that are to be kept with it."""
 
     folder: RunFolder
     facts: dict[str, Any]
