@@ -46,9 +46,7 @@ class Memory:
     """Bytes of tensors at the fullest moment, by what they are for.
 
     Attributes:
-        weights: of the base model.
         adapter: LoRA weights, with the copies that the run keeps of them.
-        gradients, optimiser: of what is trained.
         activations: what the passes hold besides.
         logits: tensors as wide as the vocabulary.
     """
@@ -98,17 +96,10 @@ class Size:
     """What a run needs.
 
     Attributes:
-        parameters: of the base model.
         moving: numbers that are trained.
-        path: how options are scored.
-        scoring, training: the memory of either.
-        items: to score.
         labels: to train on in the last refit.
         tokens: of one pass over the items.
         longest: tokens of the longest row.
-        dtype: what the base computes in.
-        batch_tokens, checkpointing: as chosen.
-        disk: the files.
         scoring_seconds: of one pass over the items; None where nothing was timed.
         training_seconds: of all refits together; None where nothing was timed.
     """
@@ -151,7 +142,7 @@ def estimate(
 
     Args:
         config: the model's configuration, of transformers.
-        rows: the token rows of everything that is to be scored, one at least.
+        rows: all that is to be scored, one at least.
         choices: the rest; `dtype` is not `auto`.
         due: the labels that each refit trains on.
         premise: tokens behind which `pmi` scores the options once more; 0 where it does not.
@@ -266,7 +257,7 @@ def forecast(
 
     Args:
         choices: the model, how it is asked and trained.
-        items: what is to be scored, one at least.
+        items: one at least.
         due: the labels that each refit trains on; the last is the budget.
         seconds: how long scoring and training may be tried out; None leaves the times out.
 
@@ -285,9 +276,7 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
     On a GPU it is a warning: no memory left there ends in a sentence, not in a machine that stands
     still.
 
-    Args:
-        choices, items, due: as `forecast` takes them.
-        free: bytes that are free on the device, before any weight was read.
+    The bytes are those `free` before any weight was read.
 
     Raises:
         SettingsError, DataError, MissingExtra: as `forecast`; the run needs more than 90 % of the
@@ -311,8 +300,7 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
 def free_bytes(device: str = "cpu") -> int:
     """Memory that this process could still take.
 
-    Args:
-        device: `cpu`, where the limit set on the process's group counts too, or `cuda:N`.
+    On the CPU the limit set on the process's group counts, too.
     """
     if device.startswith("cuda"):
         return int(load_torch().cuda.mem_get_info(device)[0])

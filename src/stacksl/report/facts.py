@@ -41,8 +41,8 @@ class DataCard:
     """The data of a run.
 
     Attributes:
-        name: the data set's name, as the reader gave it (a file's stem, `topics` for the sample).
-        format: the format it was read as (`jsonl`, `csv`, `medqa`, ...).
+        name: as the reader gave it (a file's stem, `topics` for the sample).
+        format: what it was read as (`jsonl`, `csv`, `medqa`, ...).
         items: usable items, so the rounds there could be.
         classes: the number of fixed classes; None where items bring their own options.
         columns: which column was read as what; empty where nothing was guessed.
@@ -138,8 +138,7 @@ class RoundSeries:
 
     Attributes:
         round: 1-based numbers of the rounds kept.
-        statistic: the gate's statistic g of each (score units); None where it is not finite.
-        threshold: the gate's threshold of each (score units); None where it is not finite.
+        statistic, threshold: of the gate (score units); None where one is not finite.
         asked: whether the round bought its label.
         spent: labels asked up to and including the round, over all rounds, thinned or not.
         total: how many rounds there were before thinning.
@@ -209,8 +208,7 @@ class Refit:
     """How the final model was made.
 
     Attributes:
-        sentence: one plain sentence: what was refitted on how many labels, or why nothing was.
-        done: whether there was a refit.
+        sentence: what was refitted on how many labels, or why nothing was.
         c: the inverse regularisation that was chosen; None without a refit.
         log_loss: its cross-validated log-loss on the bought labels; None where C was not chosen.
         tried: (C, log-loss) of every value tried.

@@ -61,10 +61,7 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
 def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
     """The model card of the run, in Markdown: the README.md of the run's folder.
 
-    Args:
-        facts: what to show.
-        text: False leaves out what the data's owner worded, class names included.
-        class_names: True keeps those in a card without text.
+    The arguments are those of `render`.
     """
     shown = facts if text else without_text(facts, class_names)
     found = (
@@ -81,11 +78,7 @@ def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
 
 
 def data_card(numbers: Mapping[str, Any]) -> str:
-    """The card of exported labels, with the front matter of the Hugging Face hub.
-
-    Args:
-        numbers: what the template `data.md.j2` shows.
-    """
+    """The card of exported labels, with the front matter of the Hugging Face hub."""
     found = environment().get_template("data.md.j2").render(numbers)
     return wording.clean(found.rstrip("\n")) + "\n"
 

@@ -77,7 +77,7 @@ class Computed:
 
     Attributes:
         device, dtype: as torch names them; path: how options were scored.
-        threads: of a process; processes: that shared the work.
+        threads: of a process.
         peak_memory: the most bytes that the process which finished the run ever held, all that
             ran in it before included; on a GPU, the most that its tensors held there.
         on_device: whether `peak_memory` is the GPU's.

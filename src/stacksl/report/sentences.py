@@ -5,7 +5,14 @@ from __future__ import annotations
 import shlex
 
 from stacksl.report.facts import Contested, Facts, Refit
-from stacksl.report.language import AdapterRefit, Cut, Epoch, LanguageModel, NormalisationRow
+from stacksl.report.language import (
+    AdapterRefit,
+    Cut,
+    Epoch,
+    LanguageModel,
+    NormalisationRow,
+    Scoring,
+)
 from stacksl.report.quality import (
     AuditResult,
     ClassTotal,
@@ -446,8 +453,7 @@ def change_of_base(facts: Facts) -> str:
 
 def model_rows(model: LanguageModel) -> tuple[Named, ...]:
     """The base, the adapter, how items are presented to it and on what it was computed."""
-    base, scoring, computed = model.base, model.scoring, model.computed
-    prompt, option, positions = scoring.max_len_prompt, scoring.max_len_choice, scoring.positions
+    base, computed = model.base, model.computed
     rows = (
         ("Base model", base.name),
         ("Read from", base.source),
@@ -455,20 +461,28 @@ def model_rows(model: LanguageModel) -> tuple[Named, ...]:
         ("Licence", base.licence or "not stated"),
         ("Parameters", count(base.parameters)),
         ("Trained by a refit", f"{count(model.trained)} (a LoRA adapter)"),
-        ("Protocol", scoring.protocol),
-        ("Chat form", "the base tokenizer's" if scoring.chat else "none"),
-        ("Normalisation", scoring.normalisation),
-        ("Premise of pmi", scoring.pmi_context),
-        ("Temperature", number(scoring.temperature, 4)),
-        ("Tokens of a prompt, at most", count(prompt) if prompt else "as many as the model takes"),
-        ("Tokens of an option, at most", count(option) if option else "no limit"),
-        ("Positions of the model", count(positions) if positions else "not stated"),
+        *scoring_rows(model.scoring).items(),
         *((f"Cut of the {cut.where}", _cut(cut)) for cut in model.cuts),
         ("Device and dtype", f"{computed.device}, {computed.dtype}"),
         ("Scoring path", computed.path),
         ("Processes and threads", f"{count(computed.processes)}, {count(computed.threads)} each"),
     )
     return tuple(Named(name, value) for name, value in rows)
+
+
+def scoring_rows(scoring: Scoring) -> dict[str, str]:
+    """How items are presented to a model, and how their likelihoods become scores."""
+    prompt, option, positions = scoring.max_len_prompt, scoring.max_len_choice, scoring.positions
+    return {
+        "Protocol": scoring.protocol,
+        "Chat form": "the base tokenizer's" if scoring.chat else "none",
+        "Normalisation": scoring.normalisation,
+        "Premise of pmi": scoring.pmi_context,
+        "Temperature": number(scoring.temperature, 4),
+        "Tokens of a prompt, at most": count(prompt) if prompt else "as many as the model takes",
+        "Tokens of an option, at most": count(option) if option else "no limit",
+        "Positions of the model": count(positions) if positions else "not stated",
+    }
 
 
 def _cut(cut: Cut) -> str:

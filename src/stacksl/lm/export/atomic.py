@@ -10,7 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from stacksl.errors import RunError
-from stacksl.files.atomic import sync_folder as sync
+from stacksl.files.atomic import sync_folder
 
 _MARKS = ("adapter_config.json", "config.json")  # a folder with one of them may be replaced
 
@@ -37,7 +37,10 @@ def whole_folder(
         draft.mkdir()
         try:
             yield draft
-            _sync(draft)
+            for root, _, files in os.walk(draft):
+                for name in files:
+                    sync_folder(Path(root) / name)
+                sync_folder(Path(root))
             _swap(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -68,14 +71,7 @@ def _swap(draft: Path, folder: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     else:
         os.replace(draft, folder)
-    sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    for root, _, files in os.walk(folder):
-        for name in files:
-            sync(Path(root) / name)
-        sync(Path(root))
+    sync_folder(folder.parent)
 
 
 def _beside(folder: Path) -> Path:

@@ -16,6 +16,8 @@ from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.quantised import QUANTISED, unquantised
 from stacksl.lm.scoring.normalise import Normalisation
 from stacksl.report.facts import Facts
+from stacksl.report.language import Scoring
+from stacksl.report.sentences import scoring_rows
 from stacksl.types import copied
 
 _MEANING = (
@@ -33,10 +35,8 @@ class About:
             hub name or an absolute folder.
         fingerprint, stamp: of the base's weights, in hex (`lm.loading.Weights`).
         licence: the base's, where it says one.
-        protocol, template, chat: how an item is put to the model; `template` is the text itself.
-        system, chat_arguments: of the chat form.
+        template: the text itself.
         pmi_context: the premise of `pmi`.
-        normalisation, temperature: how log-likelihoods become scores.
         max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
         dtype: the base's in the run.
         classes: the fixed label set; None where items bring their own options.
@@ -182,17 +182,7 @@ def _loading(about: About, merged: bool) -> list[str]:
 
 def _scoring(about: About) -> list[str]:
     fence = "`" * (3 if "```" not in about.template else 8)
-    rows = {
-        "Protocol": about.protocol,
-        "Chat form": "the base tokenizer's" if about.chat else "none",
-        "Normalisation": about.normalisation,
-        "Premise of pmi": about.pmi_context,
-        "Temperature": about.temperature,
-        "Tokens of a prompt, at most": about.max_len_prompt or "as many as the model takes",
-        "Tokens of an option, at most": about.max_len_choice or "no limit",
-        "Positions of the model": about.positions or "not stated",
-        "Computed in": about.dtype,
-    }
+    rows: dict[str, Any] = {**scoring_rows(copied(Scoring, about)), "Computed in": about.dtype}
     if about.classes is not None:
         rows["Classes"] = len(about.classes)
     lines = _table("Prompt and score", rows)

@@ -43,8 +43,7 @@ def write_model(
     Args:
         folder: absent, empty, or a model's, which is then replaced.
         adapter: what was trained.
-        about: what it was made from and for.
-        facts: of the run, for the card.
+        about, facts: for `lm.json` and the card.
         test: items with answers to leave as a task of lm-eval in the folder's `lm_eval`.
 
     Raises:
@@ -79,8 +78,7 @@ def read_about(folder: Path) -> About:
     """What `write_model` wrote down in `folder`.
 
     Raises:
-        RunError: no adapted language model is there, its description is damaged, or another
-            version of stacksl wrote it.
+        RunError: there is none, it is damaged, or another version of stacksl wrote it.
     """
     table = _described(folder)
     del table[FILES]

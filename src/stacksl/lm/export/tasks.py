@@ -72,8 +72,6 @@ class Task:
 
     Attributes:
         folder: what `--include_path` takes.
-        names: `stacksl_NAME` and `stacksl_NAME_token_mean`.
-        items: how many it has.
         unanswered: items left out because no answer is known.
         cuts: how many of them the run's limits cut; lm-eval reads those whole, so that its
             numbers for them are not ours.
@@ -102,10 +100,8 @@ def write_task(
     Args:
         folder: made where it is absent; files of the same names are written anew.
         name: becomes part of the tasks' names; what is no letter, digit or underscore becomes `_`.
-        items: what to ask.
+        items, form, tokenizer: what to ask, and how the run does.
         answers: item id to the index of its gold candidate.
-        form: how the run puts items to the model.
-        tokenizer: the model's.
         limits: the run's, only to count what they cut.
 
     Raises:
@@ -134,12 +130,9 @@ def write_task(
 
 
 def command(arguments: Mapping[str, str | bool], names: Sequence[str], folder: Path | str) -> str:
-    """The line that scores a model on tasks; a shell takes it as it is.
+    """The line that scores a model on the tasks `names`; a shell takes it as it is.
 
-    Args:
-        arguments: what `--model_args` takes, such as `pretrained`; see `card.model_arguments`.
-        names: of the tasks.
-        folder: with their files.
+    `arguments` are what `--model_args` takes; see `card.model_arguments`.
     """
     values = list(arguments.values())
     plain = all(isinstance(each, bool) or re.fullmatch(r"[\w./:@+-]+", each) for each in values)

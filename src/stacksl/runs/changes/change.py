@@ -72,14 +72,12 @@ class Outcome:
         audit: labels reserved for a new audit.
         measures: a sentence on the audit under the new budget; None without an audit.
         items, owned: how many items to choose from and how many owned items were added.
-        classes: how many classes there are then; None where items bring their own options.
         mapped: answers to train on whose right text names an added class: learnt, and free.
         measured: answers of an audit that was shown that name one: right where the model says so.
         again: the other items to train on that were answered with none of the classes. With
             `reopen` one more label of each is bought.
         price: micro-units of one label; None where the run has no price.
         left: labels that can be bought to train on under the new budget.
-        annotators: who answers then.
         outdated: who has an open sheet without the added classes, and its path.
     """
 
@@ -118,14 +116,9 @@ def preview(folder: RunFolder, change: Change) -> Outcome:
 def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None) -> Outcome:
     """Record a change of a run; it takes effect when the run is resumed.
 
-    Args:
-        folder: the run's.
-        change: checked whole before anything is written.
-        agreed: the effect that the user has agreed to, if asked.
-
     Raises:
         LabelerError: the answers are the file's own, and it has none for some items.
-        RunError: the run has taken answers since the user agreed.
+        RunError: the run has taken answers since the user `agreed` to its effect.
         StackslError: else see `Run.change`.
     """
     with _held(folder) as (spec, ledger):
@@ -433,10 +426,11 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
     hits = named(ledger, added_classes(spec))
     before = ledger.classes or len(spec.sources.began or ())
     again: list[str] = []
+    classes = () if spec.sources.began is None else spec.dataset.classes or ()
     if reopening:
-        again = answered_none(ledger, spec.sources.usable, adding=_classes(spec) > before)
-    for size in range(before + 1, _classes(spec) + 1):
-        ledger.add_class((spec.dataset.classes or ())[size - 1], size)
+        again = answered_none(ledger, spec.sources.usable, adding=len(classes) > before)
+    for size in range(before + 1, len(classes) + 1):
+        ledger.add_class(classes[size - 1], size)
     for each in (hit for hit in hits if hit.purpose != "audit"):
         ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
     if owned := new_owned(spec, ledger, audit_rows(corpus, ledger)):
@@ -445,7 +439,3 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
     mapped = {each.item for each in hits if each.purpose == "train"}
     if wanted := [item for item in again if item not in mapped]:
         ledger.reserve(wanted, "train")
-
-
-def _classes(spec: RunSpec) -> int:
-    return 0 if spec.sources.began is None else len(spec.dataset.classes or ())

@@ -21,11 +21,8 @@ from stacksl.runs.storage.status import reopen
 class Correction:
     """An accepted answer and another one that its annotator gives now.
 
-    Attributes:
-        key: of the row.
-        annotator: who answered it, both times.
-        before, after: the name of the class, else the option's letter or number on the sheet.
-        answer: the new one.
+    `before` and `after` are the name of the class, else the option's letter or number on the
+    sheet; `answer` is the new one.
     """
 
     key: str

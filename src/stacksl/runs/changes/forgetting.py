@@ -37,13 +37,7 @@ from stacksl.types import Item
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """The result of forgetting one item.
-
-    Attributes:
-        name: what its place is called from now on.
-        learnt: whether its label was learnt.
-        remains: a sentence for each place that still knows of it.
-    """
+    """The `name` of a forgotten item's place from now on, and a sentence for each that remains."""
 
     name: str
     learnt: bool
@@ -55,10 +49,6 @@ def forget(run: Path, item: str) -> Forgotten:
 
     The chain of the ledger keeps its numbers under a random name, and the item keeps its place, so
     that `verify` and `resume` still work. The same call again finishes one that was cut off.
-
-    Args:
-        run: the run's folder.
-        item: its id, as the data or the report gives it.
 
     Raises:
         RunLocked: another process holds the run.
