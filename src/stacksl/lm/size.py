@@ -360,60 +360,44 @@ def _gigabytes(count: float) -> str:
 def _timed(
     size: Size, rows: Sequence[TokenItem], choices: ModelChoices, due: Sequence[int], seconds: float
 ) -> Size:
-    """The size with the times that a few batches of the run took."""
+    """The size with the times of some passes, over items of middling length.
+
+    A pass has a cost of its own, so that of one item overstates a block: the number of items that
+    are scored doubles while there is time. A step of training includes the optimiser.
+    """
     worker = Worker()
     worker.open(choices, 0)
-    ordered = sorted(rows, key=row_tokens)
+    ordered: Sequence[TokenItem] = sorted(rows, key=row_tokens)
     worker.states(ordered[:1])  # reads the weights, is checked against the naive pass, warms up
+
+    def middle(count: int) -> Sequence[TokenItem]:
+        first = max(0, (len(ordered) - count) // 2)
+        return ordered[first : first + count]
+
     begun = monotonic()
-    pace = _scoring_pace(worker, ordered, begun + _SCORING * seconds)
-    steps = _training_pace(worker, ordered, choices, pace, begun + seconds)
-    trained = choices.training.epochs * sum(due) * size.tokens / size.items
-    return replace(size, scoring_seconds=pace * size.tokens, training_seconds=steps * trained)
-
-
-def _scoring_pace(worker: Worker, ordered: Sequence[TokenItem], end: float) -> float:
-    """Seconds a token of scoring, of items of middling length, as many as there is time for.
-
-    A pass has a cost of its own, so that of one item overstates a block: what is timed doubles.
-    """
     block, count, pace = ordered[:1], 1, 0.0
-    while count <= BLOCK and (count == 1 or monotonic() + pace * _tokens(block) <= end):
-        begun = monotonic()
+    scored = begun + _SCORING * seconds
+    while count <= BLOCK and (count == 1 or monotonic() + pace * _tokens(block) <= scored):
+        at = monotonic()
         worker.states(block)
-        pace = (monotonic() - begun) / _tokens(block)
+        pace = (monotonic() - at) / _tokens(block)
         count *= 2
-        block = _middle(ordered, count)
-    return pace
-
-
-def _training_pace(
-    worker: Worker,
-    ordered: Sequence[TokenItem],
-    choices: ModelChoices,
-    per_token: float,
-    end: float,
-) -> float:
-    """Seconds a token of training, the optimiser included: steps on items of middling length."""
-    group = _middle(ordered, choices.training.batch_size)
-    if monotonic() + _BACKWARD * per_token * _tokens(group) > end:
+        block = middle(count)
+    group = middle(choices.training.batch_size)
+    if monotonic() + _BACKWARD * pace * _tokens(group) > begun + seconds:
         group = ordered[:1]
-    examples = [
+    some = [
         Example(row, None, 0, tuple(range(len(row.options))), (0.0,) * len(row.options))
         for row in group
     ]
-    settings = replace(choices.training, epochs=1)
-    found: list[float] = []
-    while True:
-        begun = monotonic()
-        found.append(worker.train(examples, settings, 0, 0).seconds)
-        if monotonic() + 1.5 * (monotonic() - begun) > end:
-            return min(found) / _tokens(group)
-
-
-def _middle(ordered: Sequence[TokenItem], count: int) -> Sequence[TokenItem]:
-    first = max(0, (len(ordered) - count) // 2)
-    return ordered[first : first + count]
+    settings, steps, took = replace(choices.training, epochs=1), list[float](), 0.0
+    while not steps or monotonic() + 1.5 * took <= begun + seconds:
+        at = monotonic()
+        steps.append(worker.train(some, settings, 0, 0).seconds)
+        took = monotonic() - at
+    trained = choices.training.epochs * sum(due) * size.tokens / size.items
+    each = min(steps) / _tokens(group)
+    return replace(size, scoring_seconds=pace * size.tokens, training_seconds=each * trained)
 
 
 def _tokens(rows: Sequence[TokenItem]) -> int:
