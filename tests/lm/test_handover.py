@@ -240,6 +240,13 @@ def test_the_card_of_a_hub_model() -> None:
     assert card == card_text(TOY, FACTS)
 
 
+def test_labels_of_an_audit_are_bought_labels() -> None:
+    budget = replace(FACTS.budget, asked=150, answered=150, audit=40, left=10)
+    card = card_text(TOY, replace(FACTS, budget=budget, test=None))
+    assert "| Budget | 200 |\n| Bought | 190 |\n| Left | 10 |" in card
+    assert "40 labels were kept to measure it" in card
+
+
 def test_the_card_says_what_a_local_base_means() -> None:
     card = card_text(LOCAL, replace(FACTS, test=None, language=replace(language(), epochs=())))
     assert "absolute path, `/models/base`" in card
