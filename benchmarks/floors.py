@@ -1,6 +1,6 @@
 """Is a pool's default ever below class names alone, or below random labels?
 
-Sets of fixed classes, split and drawn as `stacksl compare` does: a fifth of the rows, drawn by
+Sets of fixed classes, split and drawn as `stacksl-lab compare` does: a fifth of the rows, drawn by
 seed 0, is tested on; each seed draws a pool of the others. `coverage` is the default of
 `stacksl run`, `random` the same final model on random labels, `names` that model without a label.
 
@@ -42,7 +42,7 @@ Row = dict[str, Any]
 
 
 def arena_of(source: str, features: str, data: Path) -> Arena:
-    """The set as `stacksl compare` would split it."""
+    """The set as `stacksl-lab compare` would split it."""
     rows = rows_of(source, data)
     whole = dataset(rows, np.arange(len(rows)), rows[0][1])
     size = min(POOL, round(0.8 * 0.8 * len(rows)))

@@ -15,6 +15,7 @@ from stacksl.cli.app import app
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.marks import Flag, marked
 from stacksl.runs.settings.resolve import known_settings, owners_of
+from stacksl_lab.verbs.app import app as laboratory
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 EVERYWHERE = ("json", "debug", "help")
@@ -29,9 +30,10 @@ def refreshed(page: str) -> str:
 
 def lines() -> Iterator[str]:
     """The tables of options, verb by verb, and the settings that `--set` alone reaches."""
-    for verb, command in verbs(typer.main.get_command(app)):
-        yield from table(f"`stacksl {verb}`", dict(options(command)))
-        yield ""
+    for each in (app, laboratory):
+        for verb, command in verbs(typer.main.get_command(each)):
+            yield from table(f"`{each.info.name} {verb}`", dict(options(command)))
+            yield ""
     rows = {f"`{name}`": about(name) for name in known_settings() if not has_flag(name)}
     yield from table("by `--set` alone", rows)
 

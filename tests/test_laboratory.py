@@ -23,9 +23,6 @@ def absent(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ["reproduce", "regret", "--quick"],
-        ["compare", "labelled.csv"],
-        ["ls", "studies"],
         ["run", "--adapt", "lora", "--dry-run"],
     ],
     ids=" ".join,

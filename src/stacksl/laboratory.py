@@ -1,7 +1,7 @@
 """The laboratory, a package of its own: found by its entry points, never imported by name.
 
-`stacksl-lab` holds the studies of the paper, the comparison of strategies and the sample language
-model with its questions. A release of `stacksl` works without it.
+`stacksl-lab` holds the sample language model with its questions, and a command of its own for the
+studies of the paper and the comparison of strategies. A release of `stacksl` works without it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,11 @@ from stacksl.errors import MissingExtra
 
 GROUP = "stacksl.laboratory"
 INSTALL = "install stacksl-lab, in a clone of the project with `pip install ./lab`"
-VERBS = ("compare", "reproduce")
 OFFERED = {
-    **{verb: f"the verb `{verb}`" for verb in VERBS},
-    "studies": "the list of studies",
     "model": "the sample language model",
     "questions": "the sample language model, which `--adapt` takes where no data are given,",
 }
 """The names of the entry points, each with what its absence leaves out."""
-
-
-def is_installed() -> bool:
-    """Whether the laboratory is installed."""
-    return bool(entry_points(group=GROUP))
 
 
 def of_laboratory(name: str) -> Any:

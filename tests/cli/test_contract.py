@@ -15,6 +15,7 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.cli.entry import call
+from stacksl_lab.verbs.app import EXAMPLES as LABORATORY
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 TOPICS = {
@@ -63,7 +64,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_verbs_of_the_contract_are_those_of_the_command_line() -> None:
     from stacksl.cli.examples import EXAMPLES
 
-    assert {"run --dry-run", "predict --out", *EXAMPLES} == {*KEYS, "resume"}
+    own = {f"stacksl-lab {verb}" for verb in LABORATORY}
+    assert {"run --dry-run", "predict --out", *EXAMPLES, *own} == {*KEYS, "resume"}
 
 
 def printed(stacksl, *words: object) -> object:
@@ -81,7 +83,6 @@ def printed(stacksl, *words: object) -> object:
         ("evaluate", ["evaluate", "runs/first", "test.csv"]),
         ("predict --out", ["predict", "runs/first", "test.csv", "--out", "answers.jsonl"]),
         ("run --dry-run", ["run", "data.csv", "--dry-run"]),
-        ("compare", ["compare", "data.csv", "--budgets", "9", "--seeds", "2", "--quiet"]),
         ("data check", ["data", "check", "data.csv", "--against", "test.csv"]),
         ("ledger path", ["ledger", "path", "runs/first"]),
         ("ledger verify", ["ledger", "verify", "runs/first"]),
@@ -93,6 +94,12 @@ def test_a_verb_prints_the_keys_of_its_contract(stacksl, folder, section, words)
     told = printed(stacksl, *words)
     assert isinstance(told, dict)
     assert set(told) == KEYS[section]
+
+
+def test_a_comparison_prints_the_keys_of_its_contract(folder, capfd) -> None:
+    words = ["compare", "data.csv", "--budgets", "9", "--seeds", "2", "--quiet", "--json"]
+    assert call(words, "stacksl-lab", "stacksl_lab.verbs.app") == 0
+    assert set(json.loads(capfd.readouterr().out)) == KEYS["stacksl-lab compare"]
 
 
 def test_run_and_resume_print_status_and_more(stacksl, folder) -> None:

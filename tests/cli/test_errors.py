@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from stacksl.cli.entry import GONE
 from stacksl.errors import RunError
 
 Type = Callable[..., object]
@@ -89,6 +90,13 @@ def test_a_mistyped_command_is_one_line_with_a_hint(stacksl, words, hint) -> Non
     assert said.err.startswith("stacksl: ")
     assert said.err.count("\n") == 1
     assert hint in said.err
+
+
+@pytest.mark.parametrize("words", GONE)
+def test_a_verb_that_is_gone_names_the_command_to_use(stacksl, words: str) -> None:
+    said = stacksl(*words.split(), "x")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"stacksl: `stacksl {words}` is gone: use `{GONE[words]}`\n"
 
 
 @pytest.mark.parametrize("words", [[], ["data"], ["ledger"]])

@@ -9,32 +9,40 @@ import shlex
 import pytest
 import typer
 
-from stacksl.cli.app import app
-from stacksl.cli.examples import EXAMPLES, prose
+from stacksl.cli import app as program
+from stacksl.cli.entry import call
+from stacksl.cli.examples import prose
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.marks import Flag, marked
 from stacksl.runs.settings.resolve import known_settings
+from stacksl_lab.verbs import app as laboratory
 
-ROOT = typer.main.get_command(app)
+PROGRAMS = {"stacksl": program, "stacksl-lab": laboratory}
+EXAMPLES = {
+    f"{name} {verb}": rows
+    for name, module in PROGRAMS.items()
+    for verb, rows in module.EXAMPLES.items()
+}
 
 
 def command_of(verb: str):
-    """The command behind `run` or `ledger verify`."""
-    command = ROOT
-    for word in verb.split():
+    """The command behind `stacksl run` or `stacksl ledger verify`."""
+    name, *words = verb.split()
+    command = typer.main.get_command(PROGRAMS[name].app)
+    for word in words:
         command = command.commands[word]
     return command
 
 
-def verbs(command=ROOT, before: str = "") -> list[str]:
+def verbs(command, before: str) -> list[str]:
     found: list[str] = []
     for name, inner in command.commands.items():
-        verb = f"{before} {name}".strip()
+        verb = f"{before} {name}"
         found += verbs(inner, verb) if hasattr(inner, "commands") else [verb]
     return found
 
 
-VERBS = verbs()
+VERBS = [verb for name in PROGRAMS for verb in verbs(command_of(name), name)]
 
 
 def test_every_verb_has_examples_and_every_example_a_verb() -> None:
@@ -45,23 +53,23 @@ def test_every_verb_has_examples_and_every_example_a_verb() -> None:
     ("verb", "words"), [(verb, words) for verb, rows in EXAMPLES.items() for _, words in rows]
 )
 def test_an_example_parses(verb: str, words: str) -> None:
-    program, *rest = shlex.split(words.partition(" < ")[0], comments=True)
-    assert program == "stacksl"
-    assert " ".join(rest).startswith(verb)
-    context = command_of(verb).make_context(verb, rest[len(verb.split()) :])
+    given = shlex.split(words.partition(" < ")[0], comments=True)
+    assert " ".join(given).startswith(verb)
+    context = command_of(verb).make_context(verb, given[len(verb.split()) :])
     assert not context.args, "nothing was left over"
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_help_of_a_verb_shows_its_examples_and_its_json(stacksl, verb: str) -> None:
-    said = stacksl(*verb.split(), "--help")
-    assert said.code == 0
-    assert "--json" in said.out
-    assert "--debug" in said.out
-    shown = " ".join(said.out.split()) + " "
-    for why, words in EXAMPLES[verb]:
+def test_the_help_of_a_verb_shows_its_examples_and_its_json(verb: str, capfd) -> None:
+    name, *words = verb.split()
+    assert call([*words, "--help"], name, PROGRAMS[name].__name__) == 0
+    said = capfd.readouterr().out
+    assert "--json" in said
+    assert "--debug" in said
+    shown = " ".join(said.split()) + " "
+    for why, example in EXAMPLES[verb]:
         assert " ".join(why.split()) in shown
-        assert f" {words} " in shown, "an example fits on its line"
+        assert f" {example} " in shown, "an example fits on its line"
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,4 +1,4 @@
-"""`stacksl reproduce` for a study without a model: what is typed, what is said."""
+"""`stacksl-lab reproduce` for a study without a model: what is typed, what is said."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_it_prints_the_table_and_the_time_left(type_: Any) -> None:
 
 def test_its_json_is_the_record(type_: Any) -> None:
     found = json.loads(type_("toy", "--seeds", "2", "--json").stdout)
-    assert found["command"] == "stacksl reproduce toy --seeds 2 --json"
+    assert found["command"] == "stacksl-lab reproduce toy --seeds 2 --json"
     [row] = found["rows"]
     assert tuple(row) == KEYS
     assert (row["value"], row["asked_fraction"], row["paper"]) == (0.105, 0.25, 0.2)

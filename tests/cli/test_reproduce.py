@@ -1,4 +1,4 @@
-"""`stacksl reproduce`: from the words typed to a table, and from a run's folder to a result."""
+"""`stacksl-lab reproduce`: from the words typed to a table, and from a run's folder to a result."""
 
 from __future__ import annotations
 

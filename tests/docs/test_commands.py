@@ -14,10 +14,14 @@ from stacksl.cli.app import app
 from stacksl.runs.session.assignment import FILE
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.resolve import known_settings
+from stacksl_lab.verbs.app import app as laboratory
 
 from .pages_cases import BLOCK, PAGES, REGISTRIES, ROOT, spans
 
-PROGRAM: Any = typer.main.get_command(app)
+PROGRAMS: dict[str, Any] = {
+    name: typer.main.get_command(each)
+    for name, each in (("stacksl", app), ("stacksl-lab", laboratory))
+}
 
 
 def commands(program: str) -> Iterator[tuple[str, list[str]]]:
@@ -41,7 +45,13 @@ def _before_shell(words: list[str]) -> list[str]:
     return words[: ends[0]] if ends else words
 
 
-STACKSL = sorted({(page, " ".join(map(shlex.quote, words))) for page, words in commands("stacksl")})
+STACKSL = sorted(
+    {
+        (page, " ".join(map(shlex.quote, words)))
+        for name in PROGRAMS
+        for page, words in commands(name)
+    }
+)
 
 
 def is_a_form(words: list[str]) -> bool:
@@ -53,21 +63,22 @@ def is_a_form(words: list[str]) -> bool:
 
 @pytest.mark.parametrize(("page", "line"), STACKSL)
 def test_a_command_is_one_that_the_command_line_takes(page: str, line: str) -> None:
-    words = shlex.split(line)[1:]
+    name, *words = shlex.split(line)
+    command = PROGRAMS[name]
     if is_a_form(words):
-        words = words[: 2 if words[0] in ("data", "ledger") else 1]
-        assert words[0] in (*PROGRAM.commands, "VERB")
+        assert words[0] in (*command.commands, "VERB")
         return
     if words[:1] == ["--version"] or words[-1:] in (["--help"], ["--help-all"]) or not words:
         return
-    command = PROGRAM
     while hasattr(command, "commands"):
         verb = words.pop(0)
         assert verb in command.commands, f"{page}: no verb {verb}"
         command = command.commands[verb]
         if not words:  # the name of a verb, or of a group of them
             return
-    short = command.name in ("run", "ls") or any(not word.startswith("-") for word in words)
+    short = command.name in ("run", "ls", "reproduce") or any(
+        not word.startswith("-") for word in words
+    )
     context = command.make_context(command.name, words if short else [*words, "RUN"])
     assert not context.args
     check_values(context.params)
@@ -115,7 +126,7 @@ OTHERS = ("pip", "pytest", "git", "python", "make", "torchrun", "accelerate")  #
 
 @pytest.mark.parametrize("page", list(PAGES))
 def test_a_flag_in_the_text_exists(page: str) -> None:
-    known = set(options(PROGRAM))
+    known = {word for each in PROGRAMS.values() for word in options(each)}
     scripts = "".join(p.read_text(encoding="utf-8") for p in ROOT.glob("benchmarks/*.py"))
     known |= {"help", *re.findall(r'"--([a-z-]+)"', scripts)}
     for span in spans(PAGES[page]):

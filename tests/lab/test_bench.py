@@ -201,7 +201,7 @@ def test_quick_is_said_in_every_row() -> None:
 def test_a_record_says_how_it_was_made() -> None:
     bench = Bench(Store())
     kept = record(TOY, bench, 3, TOY.reproduce(bench, range(3)))
-    assert kept["command"] == "stacksl reproduce toy --seeds 3 --json"
+    assert kept["command"] == "stacksl-lab reproduce toy --seeds 3 --json"
     assert kept["seeds"] == [0, 1, 2]
     assert kept["summary"] == [{"gate": "a", "worst": 12.0}]
     assert all(tuple(row) == KEYS for row in kept["rows"])

@@ -1,4 +1,4 @@
-"""`stacksl compare`: cells, what is made of their numbers, what is recommended, what is refused."""
+"""`stacksl-lab compare`: cells, what is made of their numbers, advice, and what is refused."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from stacksl_lab.pools.tables import shown
 from stacksl_lab.study.bench import Bench
 from stacksl_lab.study.rows import Row
 from stacksl_lab.study.store import Numbers, Store
+
+LABORATORY = ("stacksl-lab", "stacksl_lab.verbs.app")
 
 TOPICS = {
     "bread": "flour dough oven crust loaf yeast knead bake",
@@ -234,17 +236,22 @@ def test_it_is_typed_and_printed(
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "rows.csv", texts(90), once=True)
     words = ["compare", data, "--budgets", "24,12", "--seeds", "2", "--batch", "6"]
-    assert call(words) == 0
+    assert call(words, *LABORATORY) == 0
     said = capsys.readouterr()
     assert "1 of 4 classes have a single row (alone)" in said.err
     assert "margin, seed 1), 0 s left" in said.err or "all labels, seed 1), 0 s left" in said.err
     assert "| strategy (gain over random) | 12 labels | 24 labels |" in said.out
     assert said.out.count("At 12 labels: ") == 2  # once for each final model
     assert "rows held out by seed 0" in said.out
-    assert call([*words, "--json", "--figures", str(tmp_path / "figures"), "--quiet"]) == 0
+    assert (
+        call([*words, "--json", "--figures", str(tmp_path / "figures"), "--quiet"], *LABORATORY)
+        == 0
+    )
     record = json.loads(capsys.readouterr().out)
     assert record["failed"] == {}
-    assert record["command"].startswith("stacksl compare rows.csv --strategies random,coverage,")
+    assert record["command"].startswith(
+        "stacksl-lab compare rows.csv --strategies random,coverage,"
+    )
     assert str(tmp_path) not in record["command"]
     assert {row["metric"] for row in record["rows"]} >= {"gain", "saved", "labels_to"}
     assert (tmp_path / "figures" / "compare.svg").exists()
@@ -263,7 +270,7 @@ def test_what_cannot_be_compared_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], sentence: str
 ) -> None:
     data = write(tmp_path / "rows.csv", texts(90))
-    assert call(["compare", data, "--budgets", "12", "--quiet", *more]) == 2
+    assert call(["compare", data, "--budgets", "12", "--quiet", *more], *LABORATORY) == 2
     assert sentence in capsys.readouterr().err
 
 

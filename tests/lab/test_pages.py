@@ -27,7 +27,7 @@ def test_every_study_has_its_page() -> None:
     assert set(PAGES) == {"README", COMPARISON, *STUDIES}
     for name, study in STUDIES.items():
         said = " ".join(PAGES[name].split())
-        assert f"stacksl reproduce {name}" in said
+        assert f"stacksl-lab reproduce {name}" in said
         assert study.cost in said
         assert all(sentence in said for sentence in CANNOT.get(name, ()))
         assert f"[{name}]({name}.md)" in PAGES["README"]
@@ -133,5 +133,5 @@ def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_a_record_says_how_it_was_made(bench: LanguageBench) -> None:
     made = record(LANGUAGE["kl"], bench, 2, [])
-    assert made["command"] == "stacksl reproduce kl --seeds 2 --json"
+    assert made["command"] == "stacksl-lab reproduce kl --seeds 2 --json"
     assert set(made) == {"study", "version", "command", "model", "seeds", "rows"}

@@ -118,9 +118,10 @@ def test_processes_end_with_the_one_they_work_for_even_if_it_was_killed(tmp_path
 STUDY = """
     import sys, time
     from pathlib import Path
-    from stacksl.cli import app, entry
+    from stacksl.cli import entry
     from stacksl_lab.streams.trial import StreamStudy, Trial
     from stacksl_lab.study.study import Line
+    from stacksl_lab.verbs import app
 
     def trials(quick):
         return [Trial({"out": str(Path(sys.argv[1]))}, (Line("one"),))]
@@ -140,7 +141,7 @@ STUDY = """
         import stacksl_lab.studies
         stacksl_lab.studies.study_named = lambda name: TOY
         words = ["reproduce", "toy", "--jobs", "2", "--out", sys.argv[1]]
-        sys.exit(entry.call(words))
+        sys.exit(entry.call(words, "stacksl-lab", "stacksl_lab.verbs.app"))
 """
 
 

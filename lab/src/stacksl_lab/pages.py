@@ -1,14 +1,22 @@
-"""Tables on the pages of the documentation, and the results in a few lines, from records."""
+"""Tables on the pages of the documentation, and the results in a few lines, from records.
+
+`python -m stacksl_lab.pages DIR` writes the tables in DIR/*.md from the records in DIR/results. A
+record is what `stacksl-lab reproduce STUDY --json` prints, kept as `results/NAME.json`; its table
+is in a page between `<!-- study: NAME -->` and `<!-- end -->`.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from stacksl.errors import DataError
 from stacksl_lab.pools.tables import COMPARISON, shown
 from stacksl_lab.studies import STUDIES
+from stacksl_lab.study.records import read_records
 from stacksl_lab.study.rows import Row, half_width
 from stacksl_lab.study.tables import markdown
 
@@ -156,3 +164,18 @@ def _number(field: re.Match[str], records: Mapping[str, Sequence[Row]]) -> str:
                 return f"{shown} [{low:.{decimals or 4}f}, {high:.{decimals or 4}f}]"
             return shown if half is None else f"{shown} ± {half:.{decimals or 4}f}"
     raise DataError(f"the record of '{study}' has no number '{metric}' of the row '{name}'")
+
+
+def main(folder: Path) -> None:
+    """Write every page of `folder` that is not up to date."""
+    records = read_records(folder / "results")
+    for page in sorted(folder.glob("*.md")):
+        before = page.read_text(encoding="utf-8")
+        after = refreshed(before, records)
+        if after != before:
+            page.write_text(after, encoding="utf-8")
+            print(page)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

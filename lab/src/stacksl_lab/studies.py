@@ -32,10 +32,10 @@ LABORATORY: Mapping[str, StreamStudy] = {
         ADVICE, COMPLEXITY,
     )
 }  # fmt: skip
-"""Every study of the laboratory by the name that `stacksl reproduce` takes."""
+"""Every study of the laboratory by the name that `stacksl-lab reproduce` takes."""
 
 STUDIES: Mapping[str, Study] = {**LANGUAGE, **LABORATORY}
-"""Every study by the name that `stacksl reproduce` takes."""
+"""Every study by the name that `stacksl-lab reproduce` takes."""
 
 
 def study_named(name: str) -> Study:
@@ -50,5 +50,5 @@ def study_named(name: str) -> Study:
 
 
 def listing() -> dict[str, str]:
-    """Each study's name with its claim and its cost, as `stacksl ls studies` shows it."""
+    """Each study's name with its claim and its cost, as `stacksl-lab reproduce` shows it."""
     return {name: f"{study.claim}; {study.cost}" for name, study in STUDIES.items()}

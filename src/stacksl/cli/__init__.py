@@ -9,11 +9,16 @@ from __future__ import annotations
 __all__ = ["main"]
 
 
-def main() -> None:
-    """The entry point of the command `stacksl`: runs the words typed and exits with their code."""
+def main(program: str = "stacksl", app: str = "stacksl.cli.app") -> None:
+    """The entry point of the command `stacksl`: runs the words typed and exits with their code.
+
+    Args:
+        program: the name of the command.
+        app: the module of its verbs.
+    """
     import sys
 
     from stacksl.cli.entry import call, in_crew, settle_streams
 
     settle_streams()
-    sys.exit(in_crew(lambda: call(sys.argv[1:])))
+    sys.exit(in_crew(lambda: call(sys.argv[1:], program, app)))

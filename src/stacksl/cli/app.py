@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.examples import examples, prose
+from stacksl.cli.examples import EXAMPLES, examples, prose
 from stacksl.cli.verbs import change, export, label, ledger, ls, people, planning, results, run
-from stacksl.laboratory import VERBS, is_installed, of_laboratory
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
@@ -74,13 +73,6 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
 )
 
 
-def _research() -> Iterator[tuple[str, str, Callable[..., None]]]:
-    """The verbs of the laboratory, where it is installed."""
-    if is_installed():
-        for verb in VERBS:
-            yield verb, "Research", of_laboratory(verb)
-
-
 def _group(name: str, panel: str) -> typer.Typer:
     """The verbs that begin with the word `name`."""
     group = typer.Typer(no_args_is_help=True, help=_GROUPS[name], rich_markup_mode="rich")
@@ -89,20 +81,31 @@ def _group(name: str, panel: str) -> typer.Typer:
     return group
 
 
+def add_verb(
+    parent: typer.Typer,
+    name: str,
+    function: Callable[..., None],
+    shown: Sequence[tuple[str, str]],
+    panel: str | None = None,
+) -> None:
+    """Add the verb `name` with the examples `shown` at the end of its help."""
+    parent.command(
+        name,
+        cls=options.command_class(function),
+        help=prose(function.__doc__),
+        epilog=examples(shown),
+        rich_help_panel=panel,
+    )(function)
+
+
 def _assemble() -> None:
     groups: dict[str, typer.Typer] = {}
-    for verb, panel, function in (*_VERBS, *_research()):
+    for verb, panel, function in _VERBS:
         first, _, second = verb.partition(" ")
         if second and first not in groups:
             groups[first] = _group(first, panel)
         parent = groups[first] if second else app
-        parent.command(
-            second or first,
-            cls=options.command_class(function),
-            help=prose(function.__doc__),
-            epilog=examples(verb),
-            rich_help_panel=None if second else panel,
-        )(function)
+        add_verb(parent, second or first, function, EXAMPLES[verb], None if second else panel)
 
 
 _assemble()

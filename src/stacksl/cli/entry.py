@@ -21,12 +21,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
 
-from stacksl.errors import StackslError, kind_and_place
-from stacksl.laboratory import VERBS, is_installed, of_laboratory
+from stacksl.errors import SettingsError, StackslError, kind_and_place
 
 # the root of the usage errors, whether typer includes click or imports it
 _ClickException: type[Any] = typer.BadParameter.__mro__[2]
@@ -46,28 +46,41 @@ def settle_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def call(words: Sequence[str]) -> int:
+GONE = {
+    "compare": "stacksl-lab compare FILE",
+    "reproduce": "stacksl-lab reproduce STUDY",
+    "ls studies": "stacksl-lab reproduce",
+}
+"""Verbs of earlier versions, each with the command to use now."""
+
+
+def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli.app") -> int:
     """The exit code of `stacksl WORDS`; see the table above.
 
     Nothing is raised, and a traceback is printed only where the words hold ``--debug``.
+
+    Args:
+        words: what was typed.
+        program: the name of the command, for messages.
+        app: the module of its verbs.
     """
     try:
-        if words[:1] and words[0] in VERBS and not is_installed():
-            of_laboratory(words[0])
-        code = _invoke(_named(words))
+        for verb in {*words[:1], " ".join(words[:2])} & GONE.keys() if program == "stacksl" else ():
+            raise SettingsError(f"`stacksl {verb}` is gone: use `{GONE[verb]}`")
+        code = _invoke(_named(words), program, app)
         sys.stdout.flush()
-    except KeyboardInterrupt as stop:
-        return _say(str(stop) or "stopped; nothing was changed", 130)
+        return code
     except BrokenPipeError:
         # to the null device, so that the flush at exit cannot fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except _ClickException as error:
-        return _usage(error)
-    except typer.Abort:
-        return _say("stopped before anything was bought", 130)
-    except Exception as error:
-        return _failed(error, debug="--debug" in words)
+    except (KeyboardInterrupt, Exception) as error:
+        sentence, code = _told(error, program, debug="--debug" in words)
+    if sentence:
+        from stacksl.cli.printing import visible
+
+        sys.stdout.flush()
+        print(f"{program}: {visible(_one_line(sentence))}", file=sys.stderr)
     return code
 
 
@@ -80,38 +93,43 @@ def _named(words: Sequence[str]) -> list[str]:
     ]
 
 
-def _invoke(words: list[str]) -> int:
-    from stacksl.cli.app import app
-
-    command = typer.main.get_command(app)
+def _invoke(words: list[str], program: str, app: str) -> int:
+    command = typer.main.get_command(import_module(app).app)
     try:
-        with command.make_context("stacksl", words) as context:
+        with command.make_context(program, words) as context:
             command.invoke(context)
     except typer.Exit as exit_:
         return int(exit_.exit_code)
     return 0
 
 
-def _usage(error: BaseException) -> int:
-    """The code of a mistyped command; a bare `stacksl` or `stacksl ledger` shows the help."""
-    if type(error).__name__ == "NoArgsIsHelpError":  # typer has printed the help by now
-        return 0
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "stacksl"
-    message = _one_line(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
-    message = message[:1].lower() + message[1:].replace(". Did", ": did")
-    return _say(f"{message}{'' if message.endswith('?') else ';'} see `{path} --help`", 2)
-
-
-def _failed(error: Exception, *, debug: bool) -> int:
+def _told(error: BaseException, program: str, *, debug: bool) -> tuple[str, int]:
+    """What is said of an error, and the exit code."""
+    if isinstance(error, _ClickException):
+        return _usage(error, program)
+    if isinstance(error, KeyboardInterrupt):
+        return str(error) or "stopped; nothing was changed", 130
+    if isinstance(error, typer.Abort):
+        return "stopped before anything was bought", 130
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, StackslError):
-        return _say(str(error), 2)
+        return str(error), 2
     if isinstance(error, OSError):
-        return _say(_system_sentence(error), 2)
+        return _system_sentence(error), 2
     hint = "see above" if debug else "please report it with what the same command and --debug print"
-    return _say(f"unexpected {kind_and_place(error)} ({hint})", 1)
+    return f"unexpected {kind_and_place(error)} ({hint})", 1
+
+
+def _usage(error: BaseException, program: str) -> tuple[str, int]:
+    """What is said of a mistyped command; a bare `stacksl` or `stacksl ledger` shows the help."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # typer has printed the help by now
+        return "", 0
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else program
+    message = _one_line(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
+    message = message[:1].lower() + message[1:].replace(". Did", ": did")
+    return f"{message}{'' if message.endswith('?') else ';'} see `{path} --help`", 2
 
 
 def _system_sentence(error: OSError) -> str:
@@ -120,14 +138,6 @@ def _system_sentence(error: OSError) -> str:
     return (
         f"the system refused{where}: {error.strerror or error}; check the path and the free space"
     )
-
-
-def _say(sentence: str, code: int) -> int:
-    from stacksl.cli.printing import visible
-
-    sys.stdout.flush()
-    print(f"stacksl: {visible(_one_line(sentence))}", file=sys.stderr)
-    return code
 
 
 def _one_line(text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _TEXT = """\
 The built-in sample, a tenth of its labels:
     stacksl run
@@ -35,11 +37,6 @@ A page for the annotators of a run:
     stacksl label runs/first
 The same, and open it:
     stacksl label runs/first --open
-
-What would a strategy have bought on labels that are there?
-    stacksl compare labelled.csv --budgets 100,200,500
-Beside those of other libraries (pip install 'stacksl[bench]'):
-    stacksl compare labelled.csv --strategies coverage,typiclust,badge --seeds 10
 
 A hundred labels were not enough; what would 200 cost?
     stacksl change runs/first --budget 200 --dry-run
@@ -111,11 +108,6 @@ One model, base and adapter:
 A task of lm-eval:
     stacksl export runs/first --task test.jsonl task
 
-Does it work here? A few items of the sample:
-    stacksl reproduce kl --quick
-The paper's table on its own data and model:
-    stacksl reproduce medqa --model Qwen/Qwen3-4B-Base --data medqa
-
 The status of a run, also while it is running:
     stacksl status runs/first
 For a script:
@@ -172,10 +164,10 @@ For a script:
 """What each example is for, and the words to type; an empty line between two verbs."""
 
 
-def _by_verb() -> dict[str, tuple[tuple[str, str], ...]]:
+def by_verb(text: str) -> dict[str, tuple[tuple[str, str], ...]]:
     """Each verb's examples: what it is for, and the words to type."""
     found = {}
-    for part in _TEXT.strip().split("\n\n"):
+    for part in text.strip().split("\n\n"):
         lines = [line.strip() for line in part.splitlines()]
         _, first, second, *_ = (*lines[1].split(), "")
         verb = f"{first} {second}" if first in ("data", "ledger") else first
@@ -183,12 +175,12 @@ def _by_verb() -> dict[str, tuple[tuple[str, str], ...]]:
     return found
 
 
-EXAMPLES = _by_verb()
+EXAMPLES = by_verb(_TEXT)
 
 
-def examples(verb: str) -> str:
-    """The epilogue of the `verb`'s help."""
-    shown = (f"[dim]{escaped(why)}[/dim]\n{escaped(words)}" for why, words in EXAMPLES[verb])
+def examples(rows: Sequence[tuple[str, str]]) -> str:
+    """The epilogue of a verb's help, of its examples."""
+    shown = (f"[dim]{escaped(why)}[/dim]\n{escaped(words)}" for why, words in rows)
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(shown)
 
 

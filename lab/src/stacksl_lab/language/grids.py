@@ -292,4 +292,4 @@ LANGUAGE: Mapping[str, LanguageStudy] = {
     study.name: study
     for study in (LABEL_EFFICIENCY, KL, HARD_NEGATIVES, OBJECTIVES, MEDQA, MMLU, CLIPPING)
 }
-"""By the name that `stacksl reproduce` takes."""
+"""By the name that `stacksl-lab reproduce` takes."""

@@ -97,7 +97,7 @@ PEERS: Mapping[str, Peer] = {
     "embedding-kmeans": Peer(_SMALL, "EmbeddingKMeans"),
     "lightweight-coreset": Peer(_SMALL, "LightweightCoreset"),
 }
-"""The strategies by the names that `stacksl compare` takes."""
+"""The strategies by the names that `stacksl-lab compare` takes."""
 
 
 def _rows(pool: Pool) -> Array:

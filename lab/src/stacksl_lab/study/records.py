@@ -1,4 +1,4 @@
-"""Records: what `stacksl reproduce --json` prints, to and from a file."""
+"""Records: what `stacksl-lab reproduce --json` prints, to and from a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def record(study: Study, bench: Bench, seeds: int, rows: Sequence[Row]) -> dict[
     return {
         "study": study.name,
         "version": __version__,
-        "command": f"stacksl reproduce {study.name} --seeds {seeds}{quick} --json",
+        "command": f"stacksl-lab reproduce {study.name} --seeds {seeds}{quick} --json",
         "seeds": list(range(seeds)),
         **study.about(bench, range(seeds)),
         "rows": [row.to_json() for row in rows],
@@ -39,7 +39,8 @@ def read_records(folder: Path) -> dict[str, list[Row]]:
             lines = json.loads(file.read_text(encoding="utf-8"))["rows"]
         except (ValueError, KeyError, TypeError) as fault:
             raise DataError(
-                f"{file} should be what `stacksl reproduce --json` printed, and is not: {fault!r}"
+                f"{file} should be what `stacksl-lab reproduce --json` printed, and is not:"
+                f" {fault!r}"
             ) from fault
         found[file.stem] = [row_from(line) for line in lines]
     return found

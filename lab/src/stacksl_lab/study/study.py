@@ -49,7 +49,7 @@ class Study(ABC):
     """A table that one command makes again.
 
     Attributes:
-        name: what `stacksl reproduce` takes.
+        name: what `stacksl-lab reproduce` takes.
         title: of its table.
         claim: what is claimed, one sentence.
         cost: what it takes, one sentence.

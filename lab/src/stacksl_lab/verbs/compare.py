@@ -1,4 +1,4 @@
-"""`stacksl compare`: what strategies would have bought on a labelled file, beside random."""
+"""`stacksl-lab compare`: what strategies would have bought on a labelled file, beside random."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def compare(
             **{f"--{name.replace('_', '-')}": value for name, value in context.obj.items()},
         }
         words = [str(w) for pair in given.items() if pair[1] is not None for w in pair]
-        command = shlex.join(["stacksl", "compare", Path(data).name, *words])
+        command = shlex.join(["stacksl-lab", "compare", Path(data).name, *words])
         record = {"study": study.name, "version": __version__, "command": command}
         numbers = {"seeds": list(range(seeds)), "rows": [row.to_json() for row in rows]}
         print(as_json({**record, **about, **numbers}))

@@ -1,4 +1,4 @@
-"""`stacksl reproduce`: a table of the paper made again, theirs beside ours."""
+"""`stacksl-lab reproduce`: a table of the paper made again, theirs beside ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import Stopped
-from stacksl.cli.printing import as_json, warn
+from stacksl.cli.printing import as_json, table, warn
 from stacksl.errors import RunError, SettingsError
 
 if TYPE_CHECKING:
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 Name = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A study, as `stacksl ls studies` lists them.")
+    str | None,
+    typer.Argument(
+        metavar="STUDY", show_default=False, help="A study; without one, the list of them."
+    ),
 ]
 Model = Annotated[
     str | None,
@@ -74,7 +77,7 @@ OnTest = Annotated[
 
 
 def reproduce(
-    study: Name,
+    study: Name = None,
     model: Model = None,
     data: Data = None,
     test: options.Test = None,
@@ -96,14 +99,19 @@ def reproduce(
     Without --model and --data the sample model is measured on its own questions, in a table of
     its own. Measurements are kept, so a command that was stopped continues where it was. Numbers of
     the paper are shown only beside its own model on its own data. Studies of synthetic streams take
-    no model and no data.
+    no model and no data. Without STUDY all studies are listed, each with its claim and its cost.
     """
     from stacksl_lab.streams.trial import StreamStudy
-    from stacksl_lab.studies import study_named
+    from stacksl_lab.studies import listing, study_named
     from stacksl_lab.study.bench import Bench
     from stacksl_lab.study.records import record
     from stacksl_lab.study.store import Store
 
+    if study is None:
+        rows = [{"name": name, "about": about} for name, about in listing().items()]
+        cells = [(row["name"], row["about"]) for row in rows]
+        print(as_json(rows) if json else table(("name", "what it is"), cells))
+        return
     found = study_named(study)
     store = Store(out / found.kept_in())
     streams = isinstance(found, StreamStudy)
@@ -133,10 +141,11 @@ def reproduce(
     if figures is not None:
         check_figures(found, figures)
     count = seeds or ((2 if streams else 1) if quick else found.seeds)
-    rows = measured(found, bench, count, quiet)
-    print(as_json(record(found, bench, count, rows)) if json else _shown(found, rows), flush=True)
+    measures = measured(found, bench, count, quiet)
+    shown = as_json(record(found, bench, count, measures)) if json else _shown(found, measures)
+    print(shown, flush=True)
     if figures is not None:
-        draw(found, rows, figures)
+        draw(found, measures, figures)
 
 
 def measured(study: Study, bench: Bench, count: int, quiet: bool) -> list[Row]:

@@ -14,7 +14,6 @@ from stacksl.cli import options
 from stacksl.cli.printing import as_json, as_toml, facts, measured, spent, table
 from stacksl.cli.verbs.run import differing_lines, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.laboratory import of_laboratory
 from stacksl.report.wording import count
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ Kind = Annotated[
         metavar="KIND",
         show_default=False,
         help="runs (the default), settings, gates, scorers, followers, labelers, features, "
-        "presets, objectives or studies.",
+        "presets or objectives.",
     ),
 ]
 Folder = Annotated[
@@ -224,6 +223,5 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "features": partial(_first_lines, "stacksl.features", "FEATURES"),
     "presets": _presets,
     "objectives": lambda: dict(import_module("stacksl.lm").OBJECTIVES),
-    "studies": lambda: dict(of_laboratory("studies")()),
 }
 """What `ls` can list beside runs; each is read from its registry when it is asked for."""

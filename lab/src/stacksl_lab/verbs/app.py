@@ -1,0 +1,36 @@
+"""The verbs of `stacksl-lab`, put together."""
+
+from __future__ import annotations
+
+import typer
+
+from stacksl.cli.app import add_verb
+from stacksl.cli.examples import by_verb
+from stacksl_lab.verbs.compare import compare
+from stacksl_lab.verbs.reproduce import reproduce
+
+EXAMPLES = by_verb("""
+What would a strategy have bought on labels that are there?
+    stacksl-lab compare labelled.csv --budgets 100,200,500
+Beside those of other libraries (pip install 'stacksl[bench]'):
+    stacksl-lab compare labelled.csv --strategies coverage,typiclust,badge --seeds 10
+
+The studies there are, each with its claim and its cost:
+    stacksl-lab reproduce
+Does it work here? A few items of the sample:
+    stacksl-lab reproduce kl --quick
+The paper's table, on the paper's data:
+    stacksl-lab reproduce medqa --model Qwen/Qwen3-4B-Base --data medqa
+""")
+
+app = typer.Typer(
+    name="stacksl-lab",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="The laboratory of stacksl: what strategies would have bought, and the paper's studies.",
+)
+app.callback()(lambda: None)
+add_verb(app, "compare", compare, EXAMPLES["compare"])
+add_verb(app, "reproduce", reproduce, EXAMPLES["reproduce"])
