@@ -97,7 +97,7 @@ def _morning(desk: Desk, anna: Colleague, ben: Colleague) -> None:
 
 def _noon(desk: Desk, anna: Colleague, ben: Colleague) -> None:
     desk.says(WORDS["ill"])
-    sheets = _named(desk.types(f"stacksl people {RUN} --free ben"))
+    sheets = _named(desk.types(f"stacksl change {RUN} --free ben"))
     desk.says(WORDS["half"])
     hers = [sheet for sheet in sheets if "-anna" in sheet.name]
     for sheet in hers:
@@ -164,7 +164,7 @@ def _judged(desk: Desk) -> None:
     told = {"audited": audit["accuracy"], "low": low, "high": high}
     desk.says(WORDS["verdict"].format(**told, true=truth, verdict=verdict))
     desk.says(WORDS["refit"])
-    desk.types(f"stacksl refit {RUN} --with-audit")
+    desk.types(f"stacksl change {RUN} --train-on-audit")
     desk.says(WORDS["after"])
     desk.types(f"stacksl evaluate {RUN} hidden.csv")
 

@@ -75,7 +75,15 @@ class Play:
 
     def free(self, key: str, *more: str) -> None:
         """Free one row that was handed out."""
-        self.call("people", "run", "--key", key, *more, "--quiet")
+        options = ("run", "--key", key, *more, "--quiet")
+        self.call_either(("change", *options), ("people", *options))
+
+    def call_either(self, now: tuple[str, ...], before: tuple[str, ...]) -> None:
+        """A call as it is typed now, or as `before` in a tree that knows no such option."""
+        self.call(*now, name=before[0])
+        if self.calls[-1][1] == 2:
+            self.calls.pop()
+            self.call(*before)
 
     def status(self) -> dict[str, Any]:
         """The run's status, as JSON."""
@@ -204,7 +212,7 @@ def audit(play: Play) -> None:
     """An audit by a noisy labeler, whose labels then join the final model."""
     train, _ = files()
     play.run(train, "--budget", 24, "--batch", 8, "--audit", 8, "--labeler", "noisy:0.1")
-    play.call("refit", "run", "--with-audit")
+    play.call_either(("change", "run", "--train-on-audit"), ("refit", "run", "--with-audit"))
 
 
 def budget(play: Play) -> None:

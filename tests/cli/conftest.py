@@ -90,6 +90,7 @@ class FakeApi:
             status=self.status,
             resume=self.start,
             report=lambda: self.out / "report.html",
+            folder=SimpleNamespace(resolved=lambda: {"labeler": "oracle"}),
         )
 
     def list_runs(self, folder: Path) -> list[dict[str, Any]]:

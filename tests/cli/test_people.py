@@ -127,8 +127,9 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     assert "Accuracy by the audit" in shown
     for verb in ("verify", "replay"):
         assert stacksl("ledger", verb, "run").code == 0
-    refit = stacksl("refit", "run", "--with-audit", "--json")
+    refit = stacksl("change", "run", "--train-on-audit", "--json")
     assert refit.code == 0, refit.err
+    assert json.loads(refit.out)["trained_on_audit"] == 4
 
 
 def test_bad_cells_are_named_and_nothing_of_them_is_quoted(waiting: Run, stacksl: Shell) -> None:
@@ -161,7 +162,7 @@ def test_contradictions_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
 
 def test_answers_that_are_late_are_counted_apart(waiting: Run, stacksl: Shell) -> None:
     old = next(path for path in sheets(waiting) if "ben" in path.name)
-    stacksl("people", "run", "--free", "ben", "--quiet")
+    stacksl("change", "run", "--free", "ben", "--quiet")
     while rows := [p for p in sheets(waiting) if "anna" in p.name]:
         stacksl("answer", "run", *map(fill, rows), "--quiet")
     told = json.loads(stacksl("answer", "run", fill(old), "--json", "--quiet").out)
@@ -179,42 +180,63 @@ def test_answers_that_are_late_are_counted_apart(waiting: Run, stacksl: Shell) -
 
 
 def test_rows_are_freed(waiting: Run, stacksl: Shell) -> None:
-    said = stacksl("people", "run", "--free", "ben", "--json", "--quiet")
+    said = stacksl("change", "run", "--free", "ben", "--json", "--quiet")
     assert (said.code, json.loads(said.out)["released"]) == (0, 3)
-    said = stacksl("people", "run", "--free", "carl")
+    said = stacksl("change", "run", "--free", "carl")
     assert (said.code, said.out) == (2, "")
     assert "known are anna, ben" in said.err
     key = read_rows(sheets(waiting)[0])[0]["key"]
-    said = stacksl("people", "run", "--key", key, "--quiet")
+    said = stacksl("change", "run", "--key", key, "--quiet")
     assert said.out.startswith("1 row freed")
-    said = stacksl("people", "run", "--free", "--drop", "--json", "--quiet")
+    said = stacksl("change", "run", "--free", "--drop", "--json", "--quiet")
     assert json.loads(said.out)["released"] == 6, "without a name all rows are meant"
-    said = stacksl("people", "run", "--drop")
+    said = stacksl("change", "run", "--drop")
     assert said.code == 2
     assert "needs rows to drop" in said.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--away", "ben", "--budget", "20"],
+        ["--free", "--later"],
+        ["--drop", "--dry-run"],
+        ["--train-on-audit", "--keep", "ben"],
+    ],
+    ids=" ".join,
+)
+def test_one_kind_of_change_at_a_time(waiting: Run, stacksl: Shell, words: list[str]) -> None:
+    before = stacksl("status", "run", "--json").out
+    said = stacksl("change", "run", *words)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "give each in a command of its own" in said.err
+    assert stacksl("status", "run", "--json").out == before
 
 
 def test_people_are_listed(waiting: Run, stacksl: Shell) -> None:
     stacksl("answer", "run", fill(sheets(waiting)[0]), "--quiet")
     before = [path.read_bytes() for path in sorted(waiting.path.glob("*.toml"))]
-    told = json.loads(stacksl("people", "run", "--json").out)
-    assert told["released"] == 0
-    assert [(row["name"], row["answered"], row["away"]) for row in told["people"]] == [
+    told = json.loads(stacksl("status", "run", "--json").out)
+    assert [
+        (row["name"], row["answered"], row["away"]) for row in told["people"]["annotators"]
+    ] == [
         ("anna", 3, False),
         ("ben", 0, False),
     ]
-    assert sum(row["open"] for row in told["people"]) == sum(s["open"] for s in told["sheets"])
+    assert sum(row["open"] for row in told["people"]["annotators"]) == sum(
+        s["open"] for s in told["sheets"]
+    )
     assert [path.read_bytes() for path in sorted(waiting.path.glob("*.toml"))] == before
-    told = json.loads(stacksl("people", "run", "--away", "ben", "--json", "--quiet").out)
-    assert [(row["away"], row["open"] == 0) for row in told["people"]] == [
+    told = json.loads(stacksl("change", "run", "--away", "ben", "--json", "--quiet").out)
+    assert [(row["away"], row["open"] == 0) for row in told["people"]["annotators"]] == [
         (False, False),
         (True, True),
     ]
-    lines = [line.split() for line in stacksl("people", "run").out.splitlines()]
-    assert lines[0] == ["Who", "Open", "Answered"]
-    assert lines[2] == ["ben", "0", "0", "away"]
-    assert stacksl("people", "run", "--back", "ben").code == 0
-    assert "away" not in stacksl("people", "run").out
+    lines = [line.split() for line in stacksl("status", "run").out.splitlines()]
+    assert ["Who", "Open", "Answered"] in lines
+    assert ["ben", "0", "0", "away"] in lines
+    assert stacksl("change", "run", "--back", "ben").code == 0
+    assert "away" not in stacksl("status", "run").out
 
 
 def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: Path) -> None:
@@ -254,14 +276,15 @@ def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> 
         "run", str(tmp_path / "labelled.csv"), "--budget", "4", "--out", "own", "--quiet"
     )
     assert made.code == 0, made.err
-    for verb in (["answer", "own", str(tmp_path / "sheet.csv")], ["people", "own"]):
+    sheet = str(tmp_path / "sheet.csv")
+    for verb in (["answer", "own", sheet], ["change", "own", "--away", "ann"]):
         said = stacksl(*verb)
         assert (said.code, said.out) == (2, "")
         assert "come from 'oracle', not from people" in said.err
 
 
 def test_a_run_that_is_not_there_is_one_sentence(stacksl: Shell, tmp_path: Path) -> None:
-    for verb in (["answer", "gone", "x.csv"], ["people", "gone"], ["change", "gone"]):
+    for verb in (["answer", "gone", "x.csv"], ["change", "gone"]):
         said = stacksl(*verb)
         assert (said.code, said.err.count("\n"), said.out) == (2, 1, "")
 
@@ -290,27 +313,27 @@ def test_setting_somebody_aside_shows_the_price_of_buying_anew(
     waiting: Run, stacksl: Shell
 ) -> None:
     assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
-    said = stacksl("people", "run", "--set-aside", "anna", "--quiet")
+    said = stacksl("change", "run", "--set-aside", "anna", "--quiet")
     assert said.code == 0, said.err
     assert "left out, without another answer: 1 item; to buy them anew for $3.00" in said.out
-    told = json.loads(stacksl("people", "run", "--json").out)
-    assert [each["standing"] for each in told["people"]] == ["set_aside", ""]
-    assert told["left_out"] > 0
-    assert stacksl("people", "run", "--set-aside", "anna", "--buy-anew").code == 2
+    told = json.loads(stacksl("status", "run", "--json").out)
+    assert [each["standing"] for each in told["people"]["annotators"]] == ["set_aside", ""]
+    assert told["people"]["left_out"] > 0
+    assert stacksl("change", "run", "--set-aside", "anna", "--buy-anew").code == 2
     before = waiting.status()["spent"]
-    said = stacksl("people", "run", "--keep", "anna", "--quiet")
+    said = stacksl("change", "run", "--keep", "anna", "--quiet")
     assert said.code == 0, said.err
     assert waiting.left_out()[0] == 0
     spent = waiting.status()["spent"]
     assert spent >= before
-    assert "kept" in stacksl("people", "run").out
+    assert "kept" in stacksl("status", "run").out
     waiting.change(budget=spent)
-    said = stacksl("people", "run", "--set-aside", "anna", "--quiet")
+    said = stacksl("change", "run", "--set-aside", "anna", "--quiet")
     items, left = waiting.left_out()[0], waiting.status()["left"]
     raised = f"--buy-anew, after stacksl change run --budget {spent + items - left} --later"
     assert (raised in said.out) == (items > left)
     assert items > left
-    said = stacksl("people", "run", "--buy-anew", "--yes")
+    said = stacksl("change", "run", "--buy-anew", "--yes")
     assert (said.code, "to buy anew, but the budget has 0 left" in said.err) == (2, True)
 
 
@@ -319,9 +342,8 @@ def test_who_differs_from_the_others_is_named_with_what_to_do(
 ) -> None:
     found = Differing("anna", 20, 1, 9.5, 0.0001)
     monkeypatch.setattr(session, "differing", lambda *given: (found,))
-    for words in (("answer", *map(fill, sheets(waiting)), "--quiet"), ("status",), ("people",)):
+    for words in (("answer", *map(fill, sheets(waiting)), "--quiet"), ("status",)):
         said = stacksl(words[0], "run", *words[1:]).out
         assert "1 of 20 answers as predicted, where others have 9.5" in said
         assert "--set-aside anna or --keep anna" in said
-    for verb in ("status", "people"):
-        assert json.loads(stacksl(verb, "run", "--json").out)["differing"] == [asdict(found)]
+    assert json.loads(stacksl("status", "run", "--json").out)["differing"] == [asdict(found)]

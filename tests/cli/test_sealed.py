@@ -33,8 +33,6 @@ READING = (
     "status run --json",
     "ls",
     "ls --json",
-    "people run",
-    "people run --json",
     "ledger export run",
     "ledger export run --json",
     "ledger verify run --json",

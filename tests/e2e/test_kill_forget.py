@@ -200,7 +200,7 @@ def test_forgetting_killed_at_every_write(killed, request, kind) -> None:
         ["predict", "r", "c.csv"],
         ["evaluate", "r", "c.csv"],
         ["answer", "r", "c.csv"],
-        ["refit", "r", "--with-audit"],
+        ["change", "r", "--train-on-audit"],
         ["plan", "r"],
         ["run", "--config", "r", "--out", "again", "--quiet"],
         ["ledger", "verify", "r"],

@@ -48,7 +48,7 @@ def test_verbs_say_where_the_page_is_open(
     for words in (
         ["answer", run, sheet],
         ["answer", run, sheet, "--correct"],
-        ["people", run, "--away", "anna"],
+        ["change", run, "--away", "anna"],
         ["change", run, "--budget", "18", "--yes"],
         ["resume", run],
         ["label", run, "--port", "0"],
@@ -63,7 +63,6 @@ def test_verbs_say_where_the_page_is_open(
     said = capsys.readouterr().out
     assert re.search(f"Page open at +{re.escape(page)}", said)
     assert "Go on with" not in said
-    assert call(["people", run]) == 0
     assert call(["label", run, "--idle", "soon", "--wait", "0"]) == 2
     assert "--idle must be a time such as" in capsys.readouterr().err
     assert call(["label", run, "--guidelines", "nowhere.txt", "--wait", "0"]) == 2

@@ -9,7 +9,17 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.examples import EXAMPLES, examples, prose
-from stacksl.cli.verbs import change, export, label, ledger, ls, people, planning, results, run
+from stacksl.cli.verbs import (
+    answer,
+    change,
+    export,
+    label,
+    ledger,
+    ls,
+    planning,
+    results,
+    run,
+)
 
 _ABOUT = (
     "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
@@ -49,14 +59,12 @@ _GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledge
 
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("run", "Adapt a model", run.run),
-    ("answer", "Adapt a model", people.answer),
+    ("answer", "Adapt a model", answer.answer),
     ("label", "Adapt a model", label.label),
     ("resume", "Adapt a model", run.resume),
     ("plan", "Adapt a model", planning.plan),
     ("size", "Adapt a model", planning.size),
     ("change", "Change a run", change.change),
-    ("people", "Change a run", people.people),
-    ("refit", "Change a run", results.refit),
     ("forget", "Change a run", change.forget),
     ("evaluate", "Use the model", results.evaluate),
     ("predict", "Use the model", results.predict),

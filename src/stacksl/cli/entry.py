@@ -47,11 +47,13 @@ def settle_streams() -> None:
 
 
 GONE = {
-    "compare": "stacksl-lab compare FILE",
-    "reproduce": "stacksl-lab reproduce STUDY",
-    "ls studies": "stacksl-lab reproduce",
+    "compare": "use `stacksl-lab compare FILE`",
+    "people": "`stacksl status RUN` lists who answers, `stacksl change RUN --away NAME` changes it",
+    "refit": "use `stacksl change RUN --train-on-audit`",
+    "reproduce": "use `stacksl-lab reproduce STUDY`",
+    "ls studies": "use `stacksl-lab reproduce`",
 }
-"""Verbs of earlier versions, each with the command to use now."""
+"""Verbs of earlier versions, each with what to use now."""
 
 
 def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli.app") -> int:
@@ -66,7 +68,7 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
     """
     try:
         for verb in {*words[:1], " ".join(words[:2])} & GONE.keys() if program == "stacksl" else ():
-            raise SettingsError(f"`stacksl {verb}` is gone: use `{GONE[verb]}`")
+            raise SettingsError(f"`stacksl {verb}` is gone: {GONE[verb]}")
         code = _invoke(_named(words), program, app)
         sys.stdout.flush()
         return code

@@ -48,20 +48,14 @@ Ask once more where none of the old classes fitted:
     stacksl change runs/first --reopen
 A third colleague:
     stacksl change runs/first --add-annotator carl=2.50
-
-Who has how many rows:
-    stacksl people runs/first
 Ben is ill; his rows go to the others, and the next ones, too:
-    stacksl people runs/first --away ben
+    stacksl change runs/first --away ben
 Ben is back:
-    stacksl people runs/first --back ben
+    stacksl change runs/first --back ben
 Two rows nobody can answer; buy others:
-    stacksl people runs/first --key k7f3-q --key m2pw-d --drop
-
+    stacksl change runs/first --key k7f3-q --key m2pw-d --drop
 Train on the audit's labels after its result was shown:
-    stacksl refit runs/first --with-audit
-For a script:
-    stacksl refit runs/first --with-audit --json
+    stacksl change runs/first --train-on-audit
 
 A patient withdrew consent:
     stacksl forget runs/first --id q4711

@@ -60,7 +60,7 @@ class AuditResult:
         passed_over: the share of the source's items that it could not be drawn from, since they
             had been bought before; 0 for an audit drawn before the first purchase.
         trained_on: audit labels that the saved model was trained on afterwards
-            (`stacksl refit --with-audit`); the numbers here are of the model before.
+            (`stacksl change --train-on-audit`); the numbers here are of the model before.
         number: which of the run's audits it is, from 1.
         learnt: labels that the model had learnt which is measured.
         shown_before: whether this audit measured a model before, and `shown_at` how many labels

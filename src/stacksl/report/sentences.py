@@ -384,7 +384,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
     if facts.data.roles:
         found.append(("Buy 100 more", f"stacksl change {run} --budget {budget.labels + 100}"))
     if facts.audit and not facts.audit.trained_on and not facts.language:
-        found.append(("Train on the audit as well", f"stacksl refit {run} --with-audit"))
+        found.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     found.append(("Forward this page without texts", f"stacksl report {run} --no-text"))
     return found
 

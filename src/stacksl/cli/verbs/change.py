@@ -12,13 +12,18 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, dollars, facts
+from stacksl.cli.verbs.ls import by_file, left_out, listed, raised, status_facts
 from stacksl.cli.verbs.run import agree, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, count, plural
 
 if TYPE_CHECKING:
+    from stacksl.api import Run
     from stacksl.runs.changes.change import Outcome
     from stacksl.runs.changes.forgetting import Forgotten
+
+EVERYBODY = ""  # the value of --free without a name
+WHO = "Who answers"
 
 Budget = Annotated[
     str | None, typer.Option(metavar="B", help="Labels in all, a share of the items, or '$400'.")
@@ -53,6 +58,63 @@ NewLabeler = Annotated[
     str | None,
     typer.Option("--labeler", metavar="NAME", help="Another labeler: it gets the open questions."),
 ]
+Away = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=WHO,
+        help="Give NAME no rows until --back, and free those open.",
+    ),
+]
+Back = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", rich_help_panel=WHO, help="NAME gets rows again."),
+]
+Free = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[NAME]", rich_help_panel=WHO, help="Free all open rows, or those of NAME."
+    ),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY", rich_help_panel=WHO, help="Free only this row; may be repeated."),
+]
+Drop = Annotated[
+    bool,
+    typer.Option(
+        "--drop", rich_help_panel=WHO, help="Buy other items instead of assigning freed rows again."
+    ),
+]
+SetAside = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=WHO,
+        help="Leave the answers of NAME out of training, and refit.",
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=WHO,
+        help="The answers of NAME count, and are tested no more.",
+    ),
+]
+BuyAnew = Annotated[
+    bool,
+    typer.Option(
+        "--buy-anew", rich_help_panel=WHO, help="Buy the labels that --set-aside left out again."
+    ),
+]
+TrainOnAudit = Annotated[
+    bool,
+    typer.Option(
+        "--train-on-audit",
+        help="Fit the final model of a finished run again, on the labels that measured it, too.",
+    ),
+]
 Later = Annotated[
     bool,
     typer.Option("--later", help="Record the change only; `stacksl resume` continues the run."),
@@ -70,6 +132,15 @@ def change(
     reopen: Reopen = False,
     add_annotator: AddAnnotator = None,
     labeler: NewLabeler = None,
+    away: Away = None,
+    back: Back = None,
+    free: Free = None,
+    key: Key = None,
+    drop: Drop = False,
+    set_aside: SetAside = None,
+    keep: Keep = None,
+    buy_anew: BuyAnew = False,
+    train_on_audit: TrainOnAudit = False,
     later: Later = False,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
@@ -80,14 +151,24 @@ def change(
 ) -> None:
     """Change a run that has begun, and continue it.
 
-    The options may be combined. They are checked together, before anything is written, and
-    recorded in one transaction. A budget is never below what is spent; where the run had finished,
-    some of the labels added are a new audit, since the result of the first has been seen.
+    A change of the budget, items, labels, classes and annotators is checked as a whole before
+    anything is written, and recorded in one transaction. A budget is never below what is spent;
+    where the run had finished, some of the labels added are a new audit, since the result of the
+    first has been seen.
 
     Answers of none of these whose right text names an added class are learnt as it, and cost
     nothing. The others were given without it: with --reopen one more label of each of their items
     is bought. Sheets that are out do not list the class, and who has one is named; its name is an
     answer there, too.
+
+    Who answers is changed by a command of its own. Freed rows are assigned again. An answer that
+    still arrives on an old sheet counts, unless another one was given before. Rows that measure the
+    model are assigned again even with --drop. Who agrees with the prediction far less than the
+    others is named by `status`, until --set-aside or --keep. What --set-aside left out is bought
+    again only with --buy-anew, within the budget.
+
+    After --train-on-audit nothing is left to measure the model by: what the report and the card say
+    of its accuracy is that of the model before, and they say so.
     """
     opened = options.open_run(run)
     wanted: dict[str, Any] = {
@@ -99,6 +180,30 @@ def change(
         "annotators": dict(map(_annotator, add_annotator or [])),
         "labeler": labeler,
     }
+    who: dict[str, Any] = {
+        "away": away or (),
+        "back": back or (),
+        "free": free == EVERYBODY or free or False,
+        "keys": key or (),
+        "drop": drop,
+        "set_aside": set_aside or (),
+        "keep": keep or (),
+        "buy_anew": buy_anew,
+    }
+    kinds = [any(wanted.values()) or later or dry_run, any(who.values()), train_on_audit]
+    if sum(kinds) > 1:
+        raise SettingsError(
+            "expected one kind of change: what is bought (with --later and --dry-run), who answers"
+            " (--away to --buy-anew), or --train-on-audit; give each in a command of its own"
+        )
+    if any(who.values()):
+        _change_people(opened, who, yes=yes, json=json, quiet=quiet)
+        return
+    if train_on_audit:
+        labels = opened.refit_with_audit()
+        said = f"the model was fitted again, with the {count(labels)} labels of the audit"
+        print(as_json({**opened.status(), "trained_on_audit": labels}) if json else said)
+        return
     offered = opened.change(**wanted, dry_run=True)
     if dry_run:
         told = as_json({"run": run, **_facts(offered, reopen)})
@@ -114,6 +219,28 @@ def change(
         return
     said = f"continue with: stacksl resume {word(run)}" if later else shown_run(opened)
     print(f"{_described(found, wanted, run)}\n\n{said}")
+
+
+def _change_people(run: Run, who: dict[str, Any], *, yes: bool, json: bool, quiet: bool) -> None:
+    """Change who answers, and whose answers count."""
+    if who["buy_anew"] and who["set_aside"]:
+        raise SettingsError("give --buy-anew by itself, after --set-aside has shown the price")
+    if who["buy_anew"]:
+        items, cost = run.left_out()
+        if not raised(run, items):  # else it is refused
+            price = "" if cost is None else f" for {dollars(cost)} at most"
+            agree([f"{plural(items, 'more label')}{price}, within the budget"], yes)
+    with live(quiet=quiet) as show:
+        freed = run.people(**who, progress=show)
+    if json:
+        print(as_json({**status_facts(run), "released": freed}))
+    elif not by_file(run):
+        print(f"{plural(freed, 'question')} freed\n\n{shown_run(run)}")
+    elif freed or who["set_aside"] or who["keep"] or who["buy_anew"]:
+        said = [f"{plural(freed, 'row')} freed"] if freed else []
+        print("\n\n".join([*said, *left_out(run), shown_run(run)]))
+    else:
+        print("\n\n".join([listed(run), *left_out(run)]))
 
 
 def _classes(names: list[str], descriptions: list[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, as_toml, facts, measured, spent, table
-from stacksl.cli.verbs.run import differing_lines, sheet_lines
+from stacksl.cli.printing import as_json, as_toml, dollars, facts, measured, spent, table
+from stacksl.cli.verbs.run import differing_lines, sheet_lines, word
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.report.wording import count
+from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
+    from stacksl.api import Run
+    from stacksl.runs.changes.freeing import Annotator
     from stacksl.runs.storage.folder import RunFolder
 
 Kind = Annotated[
@@ -56,7 +59,7 @@ def status(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """The status of a run: its state, labels and money, and the rounds of a stream.
+    """The status of a run: its state, labels, money and annotators.
 
     It only reads, so it may be asked while the run is going on.
     """
@@ -66,8 +69,58 @@ def status(
     if settings:
         print(_settings_of(opened.folder, toml=toml, json=json))
         return
-    result = opened.status()
-    print(as_json(result) if json else _shown(result))
+    if json:
+        print(as_json(status_facts(opened)))
+        return
+    people = [listed(opened), *left_out(opened)] if by_file(opened) else []
+    print("\n\n".join([_shown(opened.status()), *people]))
+
+
+def by_file(run: Run) -> bool:
+    """Whether people answer the run by file."""
+    return bool(run.folder.resolved()["labeler"] == "file")
+
+
+def status_facts(run: Run) -> dict[str, Any]:
+    """The status of one run, as the JSON of `status`."""
+    people = None
+    if by_file(run):
+        annotators = [asdict(each) for each in run.annotators()]
+        people = {"annotators": annotators, "left_out": run.left_out()[0]}
+    return {**run.status(), "people": people}
+
+
+def listed(run: Run) -> str:
+    """The annotators of a run with their rows."""
+    cells = [(each.name, each.open, each.answered, _state(each)) for each in run.annotators()]
+    return table(("Who", "Open", "Answered", ""), cells)
+
+
+def _state(each: Annotator) -> str | None:
+    said = ["away"] if each.away else []
+    said += [each.standing.replace("_", " ")] if each.standing else []
+    return ", ".join(said) or None
+
+
+def left_out(run: Run) -> list[str]:
+    """The price of what is left out of training, if anything is."""
+    items, cost = run.left_out()
+    if not items:
+        return []
+    price = "" if cost is None else f" for {dollars(cost)} at most"
+    return [
+        f"left out, without another answer: {plural(items, 'item')}; to buy them anew{price}:"
+        f" stacksl change {word(run.path)} --buy-anew{raised(run, items)}"
+    ]
+
+
+def raised(run: Run, items: int) -> str:
+    """The change that comes first where the budget does not pay labels of so many `items`."""
+    status = run.status()
+    if items <= status["left"]:
+        return ""
+    budget = status["budget"] + items - status["left"]
+    return f", after stacksl change {word(run.path)} --budget {budget} --later"
 
 
 def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:

@@ -167,26 +167,3 @@ def _named(file: str) -> Iterator[str]:
         path = Path(folder) / "stdin"
         path.write_bytes(sys.stdin.buffer.read())
         yield str(path)
-
-
-def refit(
-    run: options.RunFolder,
-    with_audit: Annotated[
-        bool, typer.Option("--with-audit", help="Train on the labels that measured the model, too.")
-    ] = False,
-    wait: options.Wait = options.PATIENCE,
-    json: options.Json = False,
-    debug: options.Debug = False,
-) -> None:
-    """Fit the final model once more, with the audit's labels among its own.
-
-    Nothing is left to measure it by then: what the report and the card say of its accuracy is that
-    of the model before, and they say so.
-    """
-    if not with_audit:
-        raise SettingsError(
-            "what is there to refit with? --with-audit takes the labels that measured the model"
-        )
-    labels = options.open_run(run).refit_with_audit()
-    said = f"the model was fitted again, with the {count(labels)} labels of the audit"
-    print(as_json({"run": run, "labels": labels}) if json else said)

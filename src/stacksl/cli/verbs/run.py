@@ -320,7 +320,7 @@ def differing_lines(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (
             f"{each.name} differs",
-            f"{each.sentence}: stacksl people {run} --set-aside {each.name} or --keep {each.name}",
+            f"{each.sentence}: stacksl change {run} --set-aside {each.name} or --keep {each.name}",
         )
         for each in found
     ]

@@ -195,7 +195,7 @@ def _remains(
     if copies.get("refitted"):
         yield (
             "the model that `resume` makes learns no label of the audit:"
-            f" `stacksl refit {spec.folder.path} --with-audit` again"
+            f" `stacksl change {spec.folder.path} --train-on-audit` again"
         )
     yield "its row in your data is yours to delete: the run does not read it again"
     for sheet in unread:

@@ -12,7 +12,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.ledger.store.settings import Setting
 from stacksl.report.wording import plural
-from stacksl.runs.session.answering import spec_of_people
+from stacksl.runs.session.answering import expect_people, spec_of_people
 from stacksl.runs.session.assignment import AWAY, FILE, annotators_of, away_from, open_rows
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -37,9 +37,9 @@ def people(folder: RunFolder) -> list[Annotator]:
     """The annotators of a run, in the order of the settings.
 
     Raises:
-        RunError: the run is not one that people answer, or it has asked nothing yet.
+        RunError: the run is not one that people answer.
     """
-    spec = spec_of_people(folder)
+    table = expect_people(folder)
     with Ledger.open(folder.database, readonly=True) as ledger:
         waiting = Counter(row.annotator for row, _ in open_rows(ledger))
         bought, standing = ledger.export(), ledger.standing
@@ -53,16 +53,16 @@ def people(folder: RunFolder) -> list[Annotator]:
             name in away,
             standing.get(name, ""),
         )
-        for name in annotators_of(spec.settings.annotators)
+        for name in annotators_of(table["annotators"])
     ]
 
 
 def left_out(folder: RunFolder) -> tuple[int, int | None]:
     """Items with answers set aside alone, and micro-units of one more label of each, if priced."""
-    spec = spec_of_people(folder)
+    table = expect_people(folder)
     with Ledger.open(folder.database, readonly=True) as ledger:
         items = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
-    return items, None if spec.budget.money is None else items * spec.budget.price
+    return items, None if "money_micro" not in table else items * int(table["price_micro"])
 
 
 def _expect_left(folder: RunFolder, ledger: Ledger) -> None:

@@ -57,7 +57,7 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         RunError: the labels of the run are not from people, or a file is of another run.
         DataError: a file cannot be read; no answer of any file was entered.
     """
-    _expect_people(folder)  # before the lock is waited for
+    expect_people(folder)  # before the lock is waited for
     with folder.locked(), folder.as_held(), Session.open(RunSpec.open(folder), report) as session:
         assert isinstance(session.labeler, SheetLabeler)
         sheets = session.labeler.read(files)
@@ -89,14 +89,20 @@ def spec_of_people(folder: RunFolder) -> RunSpec:
     Raises:
         RunError: the run has not begun, or another labeler answers.
     """
-    _expect_people(folder)
+    expect_people(folder)
     return RunSpec.open(folder)
 
 
-def _expect_people(folder: RunFolder) -> None:
+def expect_people(folder: RunFolder) -> dict[str, Any]:
+    """What the run is made with, by name, where people answer it by file.
+
+    Raises:
+        RunError: another labeler answers.
+    """
     table = folder.resolved()
     if table.get("labeler") != FILE:
         raise RunError(
             f"the labels of the run {folder.path} come from '{table.get('labeler')}', not from"
             " people: runs with --labeler file are answered by file"
         )
+    return table

@@ -1,0 +1,115 @@
+"""`stacksl answer`: labels from people, by file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.live import live
+from stacksl.cli.printing import as_json, facts, visible
+from stacksl.cli.verbs.run import is_interactive, shown_run
+from stacksl.errors import SettingsError
+from stacksl.report.wording import count, plural
+
+if TYPE_CHECKING:
+    from stacksl.api import Run
+    from stacksl.runs.changes.correcting import Correction
+    from stacksl.runs.session.answering import Received
+
+WORDS = {
+    "label": "with an option",
+    "none": "none of these",
+    "ambiguous": "ambiguous",
+    "broken": "broken",
+}
+
+
+def answer(
+    run: options.RunFolder,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Sheets that were filled in, wholly or in part."),
+    ],
+    correct: Annotated[
+        bool,
+        typer.Option("--correct", help="Replace accepted answers that the sheets give otherwise."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before accepted answers are replaced.")
+    ] = False,
+    wait: options.Wait = options.PATIENCE,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Read answers from filled-in sheets, learn from them, and write the next sheet.
+
+    Sheets may come late, in part, twice, or contradict each other: every answer is paid for once,
+    and nothing that was accepted is lost. A cell that cannot be read is named with its file, row
+    and column, all other cells are entered, and the exit code is 2.
+
+    With --correct the accepted answers that differ are listed, old and new, and replaced after a
+    question. Nothing is paid for again. Each annotator corrects rows of their own alone.
+    """
+    opened = options.open_run(run)
+    agreed = _agreed(opened.corrections(*files), yes) if correct else None
+    with live(quiet=quiet) as show:
+        received = opened.answer(*files, correct=agreed, progress=show)
+    for line in received.faults:
+        print(visible(line), file=sys.stderr)
+    print(as_json(_answered(received)) if json else _shown(opened, received))
+    if received.faults:
+        raise typer.Exit(2)
+
+
+def _agreed(found: list[Correction], yes: bool) -> list[Correction]:
+    """The corrections, after they were listed and consented to.
+
+    Raises:
+        SettingsError: nobody can be asked.
+        typer.Abort: if the answer is no.
+    """
+    for each in found:
+        line = f"{each.key}, {each.annotator}: {each.before} -> {each.after}"
+        print(visible(line), file=sys.stderr)
+    if found and not yes:
+        if not is_interactive():
+            raise SettingsError(
+                f"{plural(len(found), 'accepted answer')} would be replaced, and there is no"
+                " terminal to ask on: add --yes, or leave --correct out"
+            )
+        typer.confirm("Replace them?", abort=True, err=True)
+    return found
+
+
+def _answered(received: Received) -> dict[str, Any]:
+    found = asdict(received)
+    return {**found.pop("status"), **found}
+
+
+def _shown(run: Run, received: Received) -> str:
+    said = [f"{count(n)} {WORDS[name]}" for name, n in received.accepted.items() if n]
+
+    def some(n: int, more: str = "") -> str | None:
+        return f"{count(n)}{more}" if n else None
+
+    late = ", kept but not paid: somebody else answered the row, or it was dropped"
+    after_shown = some(received.corrected_after_shown, ", its accuracy stays by the answers before")
+    lines = facts(
+        [
+            ("Accepted", ", ".join(said) or "none that is new"),
+            ("Corrected", some(received.corrected)),
+            ("Audit corrected after it was shown", after_shown),
+            ("Repeated", some(received.repeated)),
+            ("Contradict", some(received.disputed, ", kept but not paid (--correct replaces)")),
+            ("Late", some(received.late, late)),
+            ("Not readable", some(len(received.faults))),
+            ("Still empty", some(received.empty)),
+        ]
+    )
+    return f"{lines}\n\n{shown_run(run, received.status)}"
