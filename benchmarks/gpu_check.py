@@ -23,7 +23,7 @@ Each job has a process of its own, so that one that fails leaves the others be:
   gradients of a cross-entropy over two items, beside `naive` of the same dtype; of 2 items also
   beside `naive` in float32 on the CPU.
 - `passes`: 512 items scored with states, and a refit on 32 labels (12 steps of 8), after a shorter
-  one of each; peaks are of torch's tensors, the estimates are those of `stacksl size`.
+  one of each; peaks are of torch's tensors, the estimates are those of `stacksl run --dry-run`.
 
 Every row is printed as soon as it is measured, and tables at the end. Exits with 1 if a job
 failed or a resumed run bought other labels.

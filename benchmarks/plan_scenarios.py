@@ -1,4 +1,4 @@
-"""What `stacksl plan` promises before and during a run: its scenarios, and how often they hold.
+"""What the forecast promises before and during a run: its scenarios, and how often they hold.
 
 Runs of `stacksl run` on parts of public sets, with frozen features, are measured at several numbers
 of labels on rows that were held out. No test file is read but those of MMLU, which has no other

@@ -63,8 +63,6 @@ def _begins(desk: Desk, terms: Scale) -> None:
     desk.says(WORDS["opening"].format(old=terms.old, labels=int(terms.money / 2.5)))
     desk.says(WORDS["files"].format(intents=intents))
     desk.types("head -3 questions.csv old.csv intents.txt")
-    desk.types("stacksl data check questions.csv --classes intents.txt")
-    desk.types("stacksl data check old.csv")
     desk.says(WORDS["plan"].format(overlap=terms.overlap, batch=terms.batch, first=terms.first))
     asked = (
         "stacksl run questions.csv --classes intents.txt --owned old.csv --labeler file"

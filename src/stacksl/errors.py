@@ -21,7 +21,7 @@ command line prints it on stderr and exits with code 2.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,15 @@ class MissingExtra(StackslError, ImportError):
 
 
 class DataError(StackslError, ValueError):
-    """A file of items, or a row of it, cannot be used."""
+    """A file of items, or a row of it, cannot be used.
+
+    Attributes:
+        dataset: what was read of the file, where too many of its rows cannot be used.
+    """
+
+    def __init__(self, sentence: str, dataset: Any = None) -> None:
+        super().__init__(sentence)
+        self.dataset = dataset
 
 
 class FeatureError(StackslError, ValueError):

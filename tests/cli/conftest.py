@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from stacksl.cli.entry import call
+from stacksl.data import Dataset
+from stacksl.types import Item
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,9 @@ class Said:
     err: str
 
 
+ITEMS = tuple(Item(f"i{n}", f"text {n}", ("a", "b")) for n in range(50))
+NO_FORECAST = {"labels": 0, "rests_on": "", "now": None, "expected": [], "reason": "a toy"}
+SOURCES = SimpleNamespace(owned={})
 PRICED = SimpleNamespace(price=2_500_000)
 
 
@@ -59,15 +64,23 @@ class FakeApi:
         self.asked.append(("prepare", {"data": data, **options}))
         settings = options["settings"].settings
         plan = SimpleNamespace(
-            dataset=SimpleNamespace(name="toy", format="jsonl", items=range(50), rejected=()),
+            dataset=Dataset("toy", "jsonl:native", ITEMS, {}),
             settings=settings,
             labels=5,
-            spec=SimpleNamespace(audit=0, test=None, budget=PRICED, settings=settings),
+            spec=SimpleNamespace(
+                audit=0,
+                test=None,
+                budget=PRICED,
+                settings=settings,
+                sources=SimpleNamespace(owned={}),
+            ),
             rounds=50,
             money=self.money,
             out=self.out,
             warnings=["two prompts are the same"],
             start=self.start,
+            forecast=lambda: NO_FORECAST,
+            size=lambda: None,
         )
         plan.claimed = lambda: plan
         return plan
@@ -91,6 +104,7 @@ class FakeApi:
             resume=self.start,
             report=lambda: self.out / "report.html",
             folder=SimpleNamespace(resolved=lambda: {"labeler": "oracle"}),
+            forecast=lambda: NO_FORECAST,
         )
 
     def list_runs(self, folder: Path) -> list[dict[str, Any]]:

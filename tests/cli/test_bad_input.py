@@ -67,7 +67,7 @@ def test_a_file_that_no_run_can_be_of(stacksl, home, name: str) -> None:
 @pytest.mark.parametrize("name", sorted(files(Path())))
 def test_a_file_that_cannot_be_checked(stacksl, home, name: str) -> None:
     (home / name).write_bytes(files(home)[name])
-    said = stacksl("data", "check", name)
+    said = stacksl("run", name, "--dry-run")
     assert said.code == 2, said
     assert "Traceback" not in said.err
     assert not (home / "runs").exists()
@@ -164,7 +164,7 @@ def test_plans_made_at_once_play_in_folders_of_their_own(home) -> None:
 
 def test_one_item_is_not_one_items(stacksl, home) -> None:
     (home / "few.csv").write_text("text,label\na b,x\nc d,y\n", encoding="utf-8")
-    assert "'x' (1 item)" in stacksl("data", "check", "few.csv").out
+    assert "'x' (1 item)" in stacksl("run", "few.csv", "--budget", "all", "--dry-run").out
 
 
 def test_a_long_prompt_only_warns(stacksl, home) -> None:
@@ -209,7 +209,7 @@ def test_an_example_of_a_class_that_is_an_item(stacksl, home) -> None:
     (home / "classes.csv").write_text("name,examples\na,Word0  and 0\nb,\n", encoding="utf-8")
     hint = "1 items of the data have the text of one"
     refused(stacksl("run", "good.csv", "--classes", "classes.csv", "--quiet"), hint)
-    said = stacksl("data", "check", "good.csv", "--classes", "classes.csv")
+    said = stacksl("run", "good.csv", "--classes", "classes.csv", "--dry-run")
     assert said.code == 2
     assert hint in said.err
     assert not (home / "runs").exists()

@@ -111,7 +111,7 @@ def said(
 @pytest.mark.parametrize("name", sorted(DATA))
 def test_a_file_that_cannot_be_used(said, tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(DATA[name], encoding="utf-8")
-    for words in (["run", name], ["run", name, "--strict"], ["data", "check", name]):
+    for words in (["run", name], ["run", name, "--strict"], ["run", name, "--dry-run"]):
         result = said(*words)
         assert result.code == 2, (words, result)
         assert "stacksl: " in result.err
@@ -122,7 +122,7 @@ def test_a_file_that_cannot_be_used(said, tmp_path: Path, name: str) -> None:
 def test_a_row_is_named_by_its_number_and_its_fault(said, tmp_path: Path, change) -> None:
     (tmp_path / "data.jsonl").write_text(lines(*[change] * 3), encoding="utf-8")
     assert "row 11" in said("run", "data.jsonl").err
-    listed = said("data", "check", "data.jsonl").out
+    listed = said("run", "data.jsonl", "--dry-run").out
     expect_silence(listed)
     assert all(f"row {n}" in listed for n in (11, 12, 13))
 
@@ -283,6 +283,6 @@ def test_many_columns_make_a_short_sentence(said, tmp_path: Path) -> None:
 def test_a_class_name_commands_no_terminal(said, tmp_path: Path) -> None:
     body = [[f"word {n}", f"\x1b]0;gone\x07a\u202e{n % 2}"] for n in range(20)]
     (tmp_path / "data.csv").write_text(table(("text", "topic"), body), encoding="utf-8")
-    shown = said("data", "check", "data.csv").out
+    shown = said("run", "data.csv", "--dry-run").out
     assert "\\x1b]0;gone\\x07a\\u202e0" in shown
     assert "\x1b" not in shown

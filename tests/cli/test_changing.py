@@ -76,7 +76,7 @@ def test_one_class_more_and_what_it_would_cost_to_ask_again(stacksl, waiting: Pa
 def test_the_contract_of_its_json(stacksl, waiting: Path) -> None:
     said = stacksl("change", RUN, "--add-class", "dawn", "--description", "first light", "--json")
     told = json.loads(said.out)
-    assert set(told) == KEYS["status"] - {"people"} | KEYS["change"]
+    assert set(told) == KEYS["status"] - {"forecast", "people"} | KEYS["change"]
     assert (told["classes"], told["mapped"], told["again"], told["reopened"]) == (4, 0, 2, 0)
     old = str(Path(RUN, "ask", "0002.csv"))
     assert told["outdated_sheets"] == [{"annotator": "anna", "file": old}]

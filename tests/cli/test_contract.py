@@ -35,7 +35,7 @@ def documented() -> dict[str, set[str]]:
 
 
 KEYS = documented()
-STATE = KEYS["status"] - {"people"}
+STATE = KEYS["status"] - {"forecast", "people"}
 """What other verbs print of the status, too."""
 
 
@@ -67,7 +67,8 @@ def test_the_verbs_of_the_contract_are_those_of_the_command_line() -> None:
     from stacksl.cli.examples import EXAMPLES
 
     own = {f"stacksl-lab {verb}" for verb in LABORATORY}
-    assert {"run --dry-run", "predict --out", *EXAMPLES, *own} == {*KEYS, "resume"}
+    groups = {f"Group {name}" for name in ("data", "forecast", "size")}
+    assert {"run --dry-run", "predict --out", *EXAMPLES, *own, *groups} == {*KEYS, "resume"}
 
 
 def printed(stacksl, *words: object) -> object:
@@ -81,11 +82,9 @@ def printed(stacksl, *words: object) -> object:
     [
         ("status", ["status", "runs/first"]),
         ("report", ["report", "runs/first"]),
-        ("plan", ["plan", "runs/first"]),
         ("evaluate", ["evaluate", "runs/first", "test.csv"]),
         ("predict --out", ["predict", "runs/first", "test.csv", "--out", "answers.jsonl"]),
-        ("run --dry-run", ["run", "data.csv", "--dry-run"]),
-        ("data check", ["data", "check", "data.csv", "--against", "test.csv"]),
+        ("run --dry-run", ["run", "data.csv", "--test", "test.csv", "--dry-run"]),
         ("ledger path", ["ledger", "path", "runs/first"]),
         ("ledger verify", ["ledger", "verify", "runs/first"]),
         ("ledger replay", ["ledger", "replay", "runs/first"]),
@@ -243,12 +242,33 @@ def test_a_row_that_cannot_be_read_is_wrong_and_reported(stacksl, folder) -> Non
     assert "row 31 has no prediction" in said.err
 
 
-def test_a_file_that_a_run_would_refuse_is_refused_by_the_check(stacksl, folder) -> None:
+def test_a_dry_run_says_what_was_understood_and_what_would_be_bought(stacksl, folder) -> None:
+    words = ("run", "data.csv", "--test", "test.csv", "--budget", "30", "--price", "0.5")
+    told = printed(stacksl, *words, "--features", "hashing", "--dry-run")
+    assert isinstance(told, dict)
+    assert set(told["data"]) == KEYS["Group data"]
+    assert (told["data"]["items"], told["data"]["rejected"]) == (120, [])
+    assert told["test"] == {"name": "test", "items": 30, "shared": 0}
+    assert (told["labels"], told["money"], told["size"]) == (30, {"price": 0.5, "most": 15.0}, None)
+    assert set(told["forecast"]) == KEYS["Group forecast"]
+    [row] = told["forecast"]["expected"]
+    assert (row["labels"], row["cost"]) == (100, 50.0)
+    shown = stacksl(*words, "--features", "hashing", "--dry-run").out
+    for part in ("120 rows read as csv", "30 items of test, none of them in", "$15.00", "$50.00"):
+        assert part in shown
+    assert not list(folder.glob("runs/*-data"))
+
+
+def test_a_file_that_a_run_would_refuse_is_refused_with_all_its_rows(stacksl, folder) -> None:
     (folder / "bad.csv").write_text("text,topic\na,x\nb,y\n,x\n,y\n,x\n", encoding="utf-8")
-    said = stacksl("data", "check", "bad.csv", "--json")
+    said = stacksl("run", "bad.csv", "--dry-run", "--json")
     assert said.code == 2
-    assert len(json.loads(said.out)["rejected"]) == 3
-    assert said.err.startswith("stacksl: ")
+    assert [row["row"] for row in json.loads(said.out)["data"]["rejected"]] == [3, 4, 5]
+    assert said.err.startswith("stacksl: 3 of 5 rows")
+    shown = stacksl("run", "bad.csv", "--dry-run")
+    assert (shown.code, shown.err) == (2, said.err)
+    assert "row 4 set aside: empty prompt" in shown.out
+    assert stacksl("run", "bad.csv").out == ""
 
 
 def bought(stacksl, run: str) -> list[list[str]]:

@@ -99,7 +99,7 @@ def test_a_verb_that_is_gone_names_the_command_to_use(stacksl, words: str) -> No
     assert said.err == f"stacksl: `stacksl {words}` is gone: {GONE[words]}\n"
 
 
-@pytest.mark.parametrize("words", [[], ["data"], ["ledger"]])
+@pytest.mark.parametrize("words", [[], ["ledger"]])
 def test_no_verb_shows_the_help_once(stacksl, words) -> None:
     said = stacksl(*words)
     assert said.code == 0
@@ -155,14 +155,14 @@ def test_closed_streams_are_no_error(foreign: Path, stacksl) -> None:
     ("closed", "printed"), [(">&-", False), (">&- 2>&-", False), ("2>&-", True)]
 )
 def test_a_closed_stream_leaves_the_others_alone(foreign: Path, closed: str, printed: bool) -> None:
-    done = shell(f"stacksl data check foreign.csv {closed}", foreign)
+    done = shell(f"stacksl run foreign.csv --features hashing --dry-run {closed}", foreign)
     assert (done.returncode, bool(done.stdout), done.stderr) == (0, printed, b"")
 
 
 def test_a_narrow_encoding_escapes_what_it_cannot_write(foreign: Path, stacksl) -> None:
     """An old terminal or a bare cron job: sentences are escaped, JSON stays JSON."""
     narrow = {"PYTHONIOENCODING": "ascii"}
-    said = shell("stacksl data check foreign.csv", foreign, **narrow)
+    said = shell("stacksl run foreign.csv --features hashing --dry-run", foreign, **narrow)
     assert (said.returncode, said.stderr) == (0, b"")
     assert b"the largest '" in said.stdout
     assert b"\\u062c" in said.stdout

@@ -49,6 +49,10 @@ def test_every_verb_has_examples_and_every_example_a_verb() -> None:
     assert sorted(VERBS) == sorted(EXAMPLES)
 
 
+def test_there_are_few_verbs() -> None:
+    assert len({verb.split()[1] for verb in VERBS if verb.startswith("stacksl ")}) <= 14
+
+
 @pytest.mark.parametrize(
     ("verb", "words"), [(verb, words) for verb, rows in EXAMPLES.items() for _, words in rows]
 )

@@ -99,7 +99,7 @@ def test_another_column_is_named(stacksl, here: Path) -> None:
     assert again.code == 0, again
     names = [items(stacksl("ledger", "export", run).out) for run in "rs"]
     assert names[0] == names[1]
-    checked = stacksl("data", "check", "numbered.csv", "--id-column", "nr", "--against", "test.csv")
+    checked = stacksl("run", "numbered.csv", "--id-column", "nr", "--test", "test.csv", "--dry-run")
     assert "id from 'nr'" in checked.out
     named = ["--label-column", "label", "--prompt-column", "text", "--out", "t"]
     for wrong in ("label", "nrr"):

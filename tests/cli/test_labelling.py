@@ -137,7 +137,7 @@ def test_bought_labels_for_other_programs(stacksl, folder) -> None:
     assert said.code == 0, said.err
     assert len(json.loads((folder / "tasks.json").read_text())) == 30
     assert "<Choices" in (folder / "tasks.xml").read_text()
-    told = stacksl("data", "check", "tasks.json").out
+    told = stacksl("run", "tasks.json", "--dry-run").out
     assert "answers: 30 of 30" in told
     said = stacksl("export", "runs/first", "--pairs", "pairs.jsonl")
     assert said.code == 2
@@ -166,10 +166,11 @@ def test_answers_of_the_audit_wait_for_the_end(stacksl, folder) -> None:
 
 def test_what_the_check_says_of_columns_and_answers(stacksl, folder, new) -> None:
     (folder / "classes.csv").write_text("name\nbeach\nforest\n")
-    said = stacksl("data", "check", "new.csv", "--classes", "classes.csv").out
+    words = ("--classes", "classes.csv", "--labeler", "file", "--budget", "2", "--dry-run")
+    said = stacksl("run", "new.csv", *words).out
     assert "columns not used: n, colour" in said
     assert "answers: no item has one" in said
     assert "(0)" not in said
     own = [{"prompt": f"p{n}", "candidates": ["a", f"c{n}"], "label": n % 2} for n in range(9)]
     (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
-    assert "answers: 9 of 9" in stacksl("data", "check", "own.jsonl").out
+    assert "answers: 9 of 9" in stacksl("run", "own.jsonl", "--budget", "all", "--dry-run").out

@@ -78,7 +78,7 @@ def test_a_dry_run_says_labels_and_cost_and_starts_nothing(stacksl, api) -> None
     said = stacksl("run", "toy.csv", "--price", "2.50", "--dry-run", "--json")
     assert said.code == 0
     told = json.loads(said.out)
-    assert (told["labels"], told["items"]) == (5, 50)
+    assert (told["labels"], told["data"]["items"]) == (5, 50)
     assert told["money"] == {"price": 2.5, "most": 12.5}
     assert [name for name, _ in api.asked] == ["prepare"]
     assert not api.out.exists()

@@ -1,4 +1,4 @@
-"""`stacksl size` on a small pretrained model, with weights and without."""
+"""The size that a dry run tells of a small pretrained model, with weights and without."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from time import monotonic
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from stacksl.cli.options import command_class
-from stacksl.cli.verbs.planning import _time, size
-from stacksl.errors import SettingsError
-from stacksl.lm import ModelChoices, TokenItem, TrainSettings
+from stacksl.cli.verbs.dry_run import _time
+from stacksl.lm import ModelChoices, TokenItem, TrainSettings, loading
 from stacksl.lm.size import forecast
 from stacksl.lm.worker import Worker
 
@@ -23,6 +19,7 @@ for name in ("torch", "transformers", "peft"):
     pytest.importorskip(name, reason=f"{name} is not installed (the extra lm)")
 
 ITEMS = 24
+FREE = 10**12
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +34,36 @@ def stories(root: Path) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """Items without answers: a size needs none."""
+    """Items with answers."""
     file = tmp_path / "items.jsonl"
     lines = [
-        {"prompt": f"Tom has {n} cats" + " and a big dog" * (n % 7), "candidates": ["he", "she"]}
+        {
+            "prompt": f"Tom has {n} cats" + " and a big dog" * (n % 7),
+            "candidates": ["he", "she"],
+            "answer": 0,
+        }
         for n in range(ITEMS)
     ]
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     return file
 
 
-def said(*words: str | Path) -> Result:
-    app = typer.Typer()
-    app.command(cls=command_class(size))(size)
-    return CliRunner().invoke(app, [str(word) for word in words])
+def dry(stacksl, data: Path, *words: str | Path) -> Any:
+    """The size that a dry run prints as JSON."""
+    done = stacksl("run", data, "--adapt", "lora", "--budget", "10", *words, "--dry-run", "--json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)["size"]
 
 
-def test_a_size_without_weights_as_json(stories: Path, data: Path) -> None:
-    done = said(data, "--model", stories, "--budget", "10", "--no-time", "--json")
-    found: dict[str, Any] = json.loads(done.stdout)
+@pytest.fixture
+def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that has a model's configuration and not its weights."""
+    monkeypatch.setattr(loading, "weight_files", lambda folder: [])
+
+
+@pytest.mark.usefixtures("untimed")
+def test_a_size_without_weights(stacksl, stories: Path, data: Path) -> None:
+    found = dry(stacksl, data, "--model", stories)
     assert (found["items"], found["labels"], found["parameters"]) == (ITEMS, 10, 260_032)
     assert found["training"]["total"] > found["training"]["weights"] == 4 * 260_032
     file = (stories / "model.safetensors").stat().st_size  # which begins with a table of names
@@ -63,15 +71,18 @@ def test_a_size_without_weights_as_json(stories: Path, data: Path) -> None:
     assert found["scoring_seconds"] is None
     assert found["training_seconds"] is None
     assert sorted(data.parent.iterdir()) == [data]
+    words = ("--model", stories, "--budget", "10", "--labeler", "file", "--dry-run")
+    shown = stacksl("run", data, *words).out
+    assert "Memory to train" in shown
+    assert "Time to train    not measured: the weights are not on this machine" in shown
 
 
-def test_options_reach_the_plan(stories: Path, data: Path) -> None:
-    words: list[str | Path] = [data, "--model", stories, "--budget", "10", "--no-time", "--json"]
-    plain = json.loads(said(*words).stdout)
-    again = json.loads(said(*words, "--adapt", "lora", "--checkpointing").stdout)
-    other = json.loads(
-        said(*words, "--lora-rank", "4", "--dtype", "bfloat16", "--batch-tokens", "64").stdout
-    )
+@pytest.mark.usefixtures("untimed")
+def test_settings_reach_the_size(stacksl, stories: Path, data: Path) -> None:
+    plain = dry(stacksl, data, "--model", stories)
+    again = dry(stacksl, data, "--model", stories, "--set", "checkpointing=true")
+    more = ("--set", "lora_rank=4", "--dtype", "bfloat16", "--set", "batch_tokens=64")
+    other = dry(stacksl, data, "--model", stories, *more)
     assert again["checkpointing"] is True
     assert again["training"]["activations"] < plain["training"]["activations"]
     assert other["moving"] * 4 == plain["moving"]
@@ -79,22 +90,27 @@ def test_options_reach_the_plan(stories: Path, data: Path) -> None:
     assert other["training"]["weights"] == 2 * other["parameters"]
 
 
-def test_a_size_for_people(stories: Path, data: Path) -> None:
-    done = said(data, "--model", stories, "--budget", "10", "--no-time")
-    assert "Memory to train" in done.stdout
-    assert "Time to" not in done.stdout
-
-
-def test_mistakes_are_sentences(data: Path, stories: Path) -> None:
-    cases: list[tuple[list[str | Path], str]] = [
-        ([], "--model"),
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
         (["--model", "/nowhere"], "not a folder that there is"),
-        (["--model", stories, "--set", "lora_targets=nothing"], "no linear layer"),
-    ]
-    for words, sentence in cases:
-        fault = said(data, *words, "--no-time").exception
-        assert isinstance(fault, SettingsError)
-        assert sentence in str(fault)
+        (["--model", "STORIES", "--set", "lora_targets=nothing"], "no linear layer"),
+    ],
+)
+@pytest.mark.usefixtures("untimed")
+def test_a_model_that_a_run_would_refuse(stacksl, data, stories, words, sentence) -> None:
+    typed = [stories if word == "STORIES" else word for word in words]
+    done = stacksl("run", data, *typed, "--adapt", "lora", "--labeler", "file", "--dry-run")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert sentence in done.err
+
+
+def test_nothing_is_timed_where_it_would_not_fit(stories: Path, data: Path) -> None:
+    from stacksl.data import read
+
+    found = forecast(ModelChoices(str(stories)), read(str(data)).items, (4,), free=1000)
+    assert found.memory > 1000
+    assert found.scoring_seconds is None
 
 
 def test_times_are_found_within_the_calibration(
@@ -105,7 +121,7 @@ def test_times_are_found_within_the_calibration(
 
     items = read(str(data)).items
     choices = ModelChoices(str(stories), training=TrainSettings(epochs=3, batch_size=4))
-    found = forecast(choices, items, (2, 4), seconds=0.5)
+    found = forecast(choices, items, (2, 4), FREE, seconds=0.5)
     assert found.scoring_seconds is not None
     assert found.training_seconds is not None
 
@@ -117,7 +133,7 @@ def test_times_are_found_within_the_calibration(
         return states(self, rows)
 
     monkeypatch.setattr(Worker, "states", counting)
-    least = forecast(choices, items, (2, 4), seconds=0.0)
+    least = forecast(choices, items, (2, 4), FREE, seconds=0.0)
     assert passes == [1, 1]  # no time for more than the shortest item
     assert least.scoring_seconds is not None
     assert least.scoring_seconds > 0
@@ -132,7 +148,7 @@ def test_the_time_to_score_is_about_right(stories: Path, data: Path) -> None:
 
     items = read(str(data)).items * 10
     choices = ModelChoices(str(stories))
-    found = forecast(choices, items, (4,), seconds=10.0)
+    found = forecast(choices, items, (4,), FREE, seconds=10.0)
     model = LanguageModel(choices)
     model.fit(items)
     begun = monotonic()

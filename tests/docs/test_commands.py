@@ -55,7 +55,7 @@ STACKSL = sorted(
 
 
 def is_a_form(words: list[str]) -> bool:
-    """Whether these words are a form to fill in, such as `stacksl data check FILE [...]`."""
+    """Whether these words are a form to fill in, such as `stacksl export RUN [...]`."""
     text = " ".join(words)
     blanks = re.search(r"[\[|]|\$[a-z]", text)  # a form's marks, or a variable of the shell
     return blanks is not None or not {"VERB", "NAME", "STUDY"}.isdisjoint(words)

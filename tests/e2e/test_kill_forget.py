@@ -201,7 +201,6 @@ def test_forgetting_killed_at_every_write(killed, request, kind) -> None:
         ["evaluate", "r", "c.csv"],
         ["answer", "r", "c.csv"],
         ["change", "r", "--train-on-audit"],
-        ["plan", "r"],
         ["run", "--config", "r", "--out", "again", "--quiet"],
         ["ledger", "verify", "r"],
         ["ledger", "export", "r"],

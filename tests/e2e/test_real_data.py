@@ -63,7 +63,7 @@ def test_some_rows_of_an_official_file(shared_data, tmp_path, capfd, name) -> No
     streamed = told["mode"] == "stream"
     assert told["rounds"] >= rows - 5 if streamed else told["rounds"] == 12
     planned = ran(capfd, "run", few, "--dry-run")
-    assert planned["format"] == form
+    assert planned["data"]["format"] == form
     evaluated = ran(capfd, "evaluate", out, held)
     for measure in ("n", "accuracy", "interval"):
         assert evaluated[measure] == told["test"][measure]

@@ -175,7 +175,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def size(folder: str) -> Size:
-    return forecast(choices(model=folder), questions(8)[0], DUE)
+    return forecast(choices(model=folder), questions(8)[0], DUE, 0)
 
 
 def test_disk_is_that_of_the_tensors(size: Size) -> None:
@@ -190,8 +190,8 @@ def test_disk_is_that_of_the_tensors(size: Size) -> None:
 
 def test_a_premise_is_as_long_as_its_text(folder: str, size: Size) -> None:
     items = questions(8)[0]
-    pmi = forecast(choices(model=folder, normalisation="pmi", pmi_context="empty"), items, DUE)
-    auto = forecast(choices(model=folder, normalisation="auto"), items, DUE)
+    pmi = forecast(choices(model=folder, normalisation="pmi", pmi_context="empty"), items, DUE, 0)
+    auto = forecast(choices(model=folder, normalisation="auto"), items, DUE, 0)
     sizes = [each.training.activations + each.training.logits for each in (size, pmi, auto)]
     assert sizes[0] < sizes[1] < sizes[2] <= 2 * sizes[0]
 
@@ -213,7 +213,7 @@ def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
         "lower batch_tokens from 1024 to 512 and turn checkpointing on"
     )
     tight = {"batch_tokens": 512, "training": {"checkpointing": True}}
-    least = forecast(choices(model=folder, **tight), questions(8)[0], DUE).memory
+    least = forecast(choices(model=folder, **tight), questions(8)[0], DUE, 0).memory
     said = refused(folder, 1.05 * least, **tight)
     assert said.endswith("set max_len_prompt, or take a smaller model")
     said = refused(folder, 10_000)
@@ -226,7 +226,7 @@ def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
 
 def test_no_items(folder: str) -> None:
     with pytest.raises(SettingsError, match="got none"):
-        forecast(choices(model=folder), [], DUE)
+        forecast(choices(model=folder), [], DUE, 0)
 
 
 def test_free_memory_is_a_plausible_number() -> None:

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from stacksl.api import Run, resolve, run
-from stacksl.api.forecasting import plan
-from stacksl.errors import DataError, SettingsError
+from stacksl.api import Run, prepare, run
+from stacksl.errors import SettingsError
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Request
 from stacksl.ledger.purchases import Answer
@@ -143,7 +142,7 @@ def test_a_time_that_is_none_is_refused(text: str) -> None:
 def test_options_of_their_own_have_no_forecast(tmp_path: Path) -> None:
     items, answers = pair_items(120)
     found = run(items, answers, budget=60, out=tmp_path / "run")
-    told = plan(found.path)
+    told = found.forecast()
     assert (told["now"], told["expected"]) == (None, [])
     assert "nothing is forecast" in told["reason"]
     with pytest.raises(SettingsError, match="until needs a forecast"):
@@ -154,10 +153,10 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
     file = tmp_path / "texts.csv"
     rows = (f"{item.prompt},{item.candidates[ANSWERS[item.id]]}" for item in ITEMS)
     file.write_text("\n".join(["text,label", *rows]))
-    first = plan(file, resolve({"budget": "all", "price": "2.50"}))
+    first = prepare(file, settings={"budget": "all", "price": "2.50"}).forecast()
     assert [(row["labels"], row["cost"]) for row in first["expected"]] == [(100, 250), (200, 500)]
     assert (first["labels"], first["now"]) == (0, None)
-    second = plan(done.path)
+    second = done.forecast()
     assert [(row["more"], row["cost"]) for row in second["expected"]] == [(10, 20), (110, 220)]
     assert "harder than the rest" in second["rests_on"]
     for row in (*first["expected"], *second["expected"], second["now"]):
@@ -167,8 +166,9 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
 def test_too_few_items_have_no_plan(tmp_path: Path) -> None:
     file = tmp_path / "texts.csv"
     file.write_text("text,label\n" + "a sea,x\nb sky,y\n" * 20)
-    with pytest.raises(DataError, match="begins at 100 labels, got"):
-        plan(file)
+    told = prepare(file).forecast()
+    assert (told["now"], told["expected"]) == (None, [])
+    assert told["reason"] == "a forecast begins at 100 labels, and there are 40 items"
 
 
 @pytest.mark.parametrize("text", ["0.01/100", "gain=0.01", "gain=1/9", "gain=x/100", "gain=0.1/0"])

@@ -1,100 +1,89 @@
-"""How many labels are needed: what a file or a run lets one expect, as `stacksl plan` prints it."""
+"""What a run is to bring and to need: accuracy by labels; memory and time of a language model."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.planning import prepare
-from stacksl.api.stored import Run
-from stacksl.errors import DataError
-from stacksl.labelers.oracle import OracleLabeler
 from stacksl.report.wording import MICRO
-from stacksl.runs.settings.budget import parse_prices
-from stacksl.runs.settings.resolve import Resolved
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import RunFolder
 
 if TYPE_CHECKING:
-    from stacksl.models.forecast import Growth, Normal
+    from stacksl.models.forecast import Normal
 
 LABELS = (100, 200, 500, 1000)
+LOOKED_AT = 1000  # texts that are encoded, at most, before a run
 UNKNOWN = (
     "nothing is forecast for language models and for items with options of their own: no scenario"
     " of them was measured"
 )
 
 
-def plan(source: str | Path | None = None, settings: Resolved | None = None) -> dict[str, Any]:
-    """The accuracy to expect at 100, 200, 500 and 1,000 training labels, with 90 % intervals.
+def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
+    """The forecast of a run that has not begun, of runs on public sets.
 
-    Args:
-        source: a file of items, or the folder of a run; None for the built-in sample.
-        settings: features, price and how the file is read; a run has its own.
+    A thousand texts are encoded at most, to see whether class names say what the items are.
 
     Returns:
-        `labels` learnt so far, `rests_on` (a sentence), `expected` (a row each: `labels`, `more`
-        to buy, `cost` of these in money, `accuracy`, `low`, `high`), `now` (the accuracy now), None
-        where unknown, and `reason` where nothing can be estimated.
-
-    Raises:
-        StackslError: one sentence on what is wrong.
+        As `Run.forecast`.
     """
-    if source is not None and Path(source).is_dir():
-        return _of_run(Run.open(source).folder)
-    return _of_data(source, settings)
-
-
-def _of_data(source: str | Path | None, settings: Resolved | None) -> dict[str, Any]:
-    """Before a label is bought: from scenarios alone."""
-    from stacksl.core.blocks import SharedBlock
-    from stacksl.features import make_features
-    from stacksl.models.forecast import LOOKED_AT, agreement, before, scenarios
+    from stacksl.models.forecast import before, scenarios
     from stacksl.runs.finish.forecasting import known_of, options_of
-    from stacksl.runs.loop.class_names import name_rows, name_texts
 
-    spec = prepare(source, settings=settings, labeler=OracleLabeler({}, {})).spec
-    data = spec.sources.pool
-    known = known_of(spec.settings, data)
-    if known is None:
-        return _table(spec, 0, None, None, UNKNOWN)
-    if len(data.items) <= LABELS[0]:
-        raise DataError(
-            f"a forecast begins at {LABELS[0]} labels, got {len(data.items)} items: with so few,"
-            " label them all"
-        )
-    agreed = None
-    classes = spec.sources.classes
-    if classes is not None and spec.settings.names:
-        made = make_features(spec.settings.features, classes=data.classes)
-        some = data.items[:: -(-len(data.items) // LOOKED_AT)]
-        made.fit(some)
-        block = made.transform(some)
-        if made.reads_text and isinstance(block, SharedBlock):
-            texts = name_texts(classes.names, classes.descriptions)
-            named = name_rows(made, texts, examples=classes.examples)
-            agreed = agreement(block.h, named)
-    found = _table(spec, 0, known, before(known, options_of(spec), agreed))
+    items = spec.sources.pool.items
+    most, options = len(items) - len(spec.sources.aside), options_of(spec)
+    known = known_of(spec.settings, spec.sources.pool)
+    reason = UNKNOWN if known is None else ""
+    if known is not None and len(items) <= LABELS[0]:
+        reason = f"a forecast begins at {LABELS[0]} labels, and there are {len(items)} items"
+    if known is None or reason:
+        return _forecast(0, options, most, None, None, reason)
+    agreed = _agreement(spec)
+    price = None if spec.budget.money is None else spec.budget.price
+    found = _forecast(0, options, most, price, before(known, options, agreed))
     sets = len({each.source for each in scenarios()})
     found["rests_on"] = f"runs on {sets} public sets, measured beforehand; no label of yours"
     if agreed is not None:
-        share = f"{100 * agreed:.0f}% of the items"
-        found["rests_on"] += f"; class names and neighbours agree on {share}"
+        found["rests_on"] += f"; class names and neighbours agree on {100 * agreed:.0f}% of items"
     return found
 
 
-def _of_run(folder: Any) -> dict[str, Any]:
-    """During and after a run: from what it noted when it last waited or ended."""
-    from stacksl.models.forecast import Normal
-    from stacksl.runs.finish.forecasting import known_of
+def _agreement(spec: RunSpec) -> float | None:
+    """How often class names and neighbours agree; None where names take no part in the model."""
+    from stacksl.core.blocks import SharedBlock
+    from stacksl.features import make_features
+    from stacksl.features.given import GIVEN
+    from stacksl.models.forecast import agreement
+    from stacksl.runs.loop.class_names import name_rows, name_texts
 
-    spec, noted = RunSpec.open(folder), folder.read_state().get("plan")
-    if noted is None:
+    classes, items = spec.sources.classes, spec.sources.pool.items
+    if classes is None or not spec.settings.names or spec.settings.features == GIVEN:
+        return None
+    made = make_features(spec.settings.features, classes=classes.names)
+    some = items[:: -(-len(items) // LOOKED_AT)]
+    made.fit(some)
+    block = made.transform(some)
+    if not made.reads_text or not isinstance(block, SharedBlock):
+        return None
+    texts = name_texts(classes.names, classes.descriptions)
+    return agreement(block.h, name_rows(made, texts, examples=classes.examples))
+
+
+def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
+    """The forecast of a run, from what it noted when it last waited or ended."""
+    from stacksl.models.forecast import Normal
+
+    noted, table = folder.read_state().get("plan"), folder.resolved()
+    if noted is None or "options" not in noted:
         reason = "the run has not waited or ended yet: ask again then"
-        return _table(spec, 0, None, None, reason)
+        return _forecast(0, 0, 0, None, None, reason)
     level = None if noted["level"] is None else Normal(**noted["level"])
-    known = known_of(spec.settings, spec.dataset)
-    reason = "" if level else UNKNOWN if known is None else "too few labels are learnt yet"
-    found = _table(spec, noted["labels"], known, level, reason)
+    known = not {"model", "adapt"} & table.keys() and folder.classes() is not None
+    reason = "" if level else "too few labels are learnt yet" if known else UNKNOWN
+    price = int(table["price_micro"]) if "money_micro" in table else None
+    size = noted["options"], noted["most"]
+    found = _forecast(noted["labels"], *size, price, level, reason)
     right = noted["right"]
     if right is not None and level is not None:
         found["rests_on"] = (
@@ -105,19 +94,25 @@ def _of_run(folder: Any) -> dict[str, Any]:
     return found
 
 
-def _table(
-    spec: RunSpec, labels: int, known: Growth | None, level: Normal | None, reason: str = ""
+def _forecast(
+    labels: int, options: int, most: int, price: int | None, level: Normal | None, reason: str = ""
 ) -> dict[str, Any]:
-    """The forecast from a level at `labels`; before the first, the level is that at 100."""
-    from stacksl.models.forecast import ahead
-    from stacksl.runs.finish.forecasting import options_of
+    """The forecast from a level at `labels`; before the first, the level is that at 100.
 
-    price = None if spec.settings.price is None else parse_prices(spec.settings.price).most
+    Args:
+        labels: learnt so far.
+        options: K.
+        most: items that can be bought.
+        price: of a label, in micro-units.
+        level: the logit of the accuracy; None where nothing can be estimated.
+        reason: why.
+    """
+    from stacksl.models.forecast import ahead, growth, scenarios
+
     rows: list[dict[str, Any]] = []
-    now = None
+    now, known = None, growth(scenarios())
     if known is not None and level is not None:
-        options, at = options_of(spec), labels or LABELS[0]
-        most = len(spec.dataset.items) - len(spec.sources.aside)
+        at = labels or LABELS[0]
         for wanted in LABELS:
             if labels < wanted <= most:
                 found = ahead(known, level, at, wanted, options)
@@ -127,10 +122,36 @@ def _table(
         if labels:
             found = ahead(known, level, at, at, options)
             now = {"accuracy": found.value, "low": found.low, "high": found.high}
+    return {"labels": labels, "rests_on": "", "now": now, "expected": rows, "reason": reason}
+
+
+def size_of(spec: RunSpec) -> dict[str, Any] | None:
+    """Memory, disk and time of a run that adapts a language model; None of another run.
+
+    Memory and disk are computed without reading a weight. Times are measured on a few batches, ten
+    seconds at most, where the weights are on this machine and fit into its free memory.
+
+    Raises:
+        SettingsError, DataError, MissingExtra: there is no such model, or it cannot be used.
+    """
+    from stacksl.lm.loading import place_of
+    from stacksl.lm.size import forecast, free_bytes
+    from stacksl.runs.settings.conflicts import due_at
+    from stacksl.runs.settings.language import choices_of
+
+    if not spec.settings.adapts:
+        return None
+    labels = spec.budget.labels + len(spec.sources.owned)
+    due = sorted({*due_at(spec.settings.refit_at, labels), labels})  # the end has one
+    choices = choices_of(spec.settings, {})
+    free = free_bytes(place_of(choices.device))
+    found = forecast(choices, spec.sources.pool.items, due, free)
     return {
-        "labels": labels,
-        "rests_on": "",
-        "now": now,
-        "expected": rows,
-        "reason": reason,
+        **asdict(found),
+        "scoring": {**asdict(found.scoring), "total": found.scoring.total},
+        "training": {**asdict(found.training), "total": found.training.total},
+        "disk": {**asdict(found.disk), "run": found.disk.run},
+        "refits": len(due),
+        "memory": found.memory,
+        "free": free,
     }

@@ -80,6 +80,18 @@ class Plan:
         """What the labels cost at most, in micro-units."""
         return self.spec.budget.cost
 
+    def forecast(self) -> dict[str, Any]:
+        """The accuracy to expect at 100, 200, 500 and 1,000 labels; see `Run.forecast`."""
+        from stacksl.api.forecasting import forecast_of_data
+
+        return forecast_of_data(self.spec)
+
+    def size(self) -> dict[str, Any] | None:
+        """Memory, disk and time where a language model is adapted, as `run --dry-run` has them."""
+        from stacksl.api.forecasting import size_of
+
+        return size_of(self.spec)
+
     def claimed(self) -> Plan:
         """This plan after a check of the memory, with a folder that no other run uses.
 

@@ -90,6 +90,21 @@ class Run:
         """The status of the run, as `stacksl status --json` prints it."""
         return status_of(self.folder)
 
+    def forecast(self) -> dict[str, Any]:
+        """The accuracy to expect at 100, 200, 500 and 1,000 training labels.
+
+        It rests on what the run noted when it last waited or ended, and never on its audit.
+
+        Returns:
+            `labels` learnt so far, `rests_on` (a sentence), `expected` (a row each: `labels`,
+            `more` to buy, `cost` of these in money, `accuracy`, `low`, `high`), `now` (the accuracy
+            now), None where unknown, and `reason` where nothing can be estimated. Intervals are of
+            90 %.
+        """
+        from stacksl.api.forecasting import forecast_of_run
+
+        return forecast_of_run(self.folder)
+
     def predict(
         self, data: Any, progress: Callable[[int, int], None] | None = None, *, features: Any = None
     ) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,6 @@ from stacksl.cli.verbs import (
     label,
     ledger,
     ls,
-    planning,
     results,
     run,
 )
@@ -55,15 +54,11 @@ def _stacksl(
     """What comes before any verb."""
 
 
-_GROUPS = {"data": "Look at files of items.", "ledger": "Look into a run's ledger."}
-
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("run", "Adapt a model", run.run),
     ("answer", "Adapt a model", answer.answer),
     ("label", "Adapt a model", label.label),
     ("resume", "Adapt a model", run.resume),
-    ("plan", "Adapt a model", planning.plan),
-    ("size", "Adapt a model", planning.size),
     ("change", "Change a run", change.change),
     ("forget", "Change a run", change.forget),
     ("evaluate", "Use the model", results.evaluate),
@@ -72,21 +67,12 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("status", "Look", ls.status),
     ("report", "Look", ls.report),
     ("ls", "Look", ls.ls),
-    ("data check", "Look", planning.check),
     ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),
     ("ledger export", "Look", ledger.export),
     ("ledger requests", "Look", ledger.requests),
     ("ledger replay", "Look", ledger.replay),
 )
-
-
-def _group(name: str, panel: str) -> typer.Typer:
-    """The verbs that begin with the word `name`."""
-    group = typer.Typer(no_args_is_help=True, help=_GROUPS[name], rich_markup_mode="rich")
-    group.callback()(lambda: None)  # keeps a group of one verb a group
-    app.add_typer(group, name=name, rich_help_panel=panel)
-    return group
 
 
 def add_verb(
@@ -106,14 +92,13 @@ def add_verb(
     )(function)
 
 
-def _assemble() -> None:
-    groups: dict[str, typer.Typer] = {}
-    for verb, panel, function in _VERBS:
-        first, _, second = verb.partition(" ")
-        if second and first not in groups:
-            groups[first] = _group(first, panel)
-        parent = groups[first] if second else app
-        add_verb(parent, second or first, function, EXAMPLES[verb], None if second else panel)
-
-
-_assemble()
+_ledger = typer.Typer(
+    no_args_is_help=True, help="Look into a run's ledger.", rich_markup_mode="rich"
+)
+for _verb, _panel, _function in _VERBS:
+    _first, _, _second = _verb.partition(" ")
+    if _second:
+        add_verb(_ledger, _second, _function, EXAMPLES[_verb])
+    else:
+        add_verb(app, _verb, _function, EXAMPLES[_verb], _panel)
+app.add_typer(_ledger, name="ledger", rich_help_panel="Look")

@@ -48,9 +48,12 @@ def settle_streams() -> None:
 
 GONE = {
     "compare": "use `stacksl-lab compare FILE`",
+    "data": "use `stacksl run FILE --dry-run`",
     "people": "`stacksl status RUN` lists who answers, `stacksl change RUN --away NAME` changes it",
+    "plan": "`stacksl run FILE --dry-run` forecasts a file, `stacksl status RUN` a run",
     "refit": "use `stacksl change RUN --train-on-audit`",
     "reproduce": "use `stacksl-lab reproduce STUDY`",
+    "size": "use `stacksl run DATA --model NAME --adapt lora --dry-run`",
     "ls studies": "use `stacksl-lab reproduce`",
 }
 """Verbs of earlier versions, each with what to use now."""

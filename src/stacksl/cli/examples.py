@@ -9,8 +9,10 @@ The built-in sample, a tenth of its labels:
     stacksl run
 Your file, 500 labels, tested on another file:
     stacksl run train.csv --budget 500 --test test.csv
-What would it cost? Nothing is bought or written:
-    stacksl run train.csv --budget 10% --price 2.50 --dry-run
+What is in the file, what would it cost and bring? Nothing is bought or written:
+    stacksl run train.csv --test test.csv --budget 10% --price 2.50 --dry-run
+What would a language model need in memory, disk and time?
+    stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --dry-run
 Spend at most 40 dollars, without being asked:
     stacksl run train.csv --budget '$40' --price 0.05 --yes
 Without the sentence encoder, as for text that is not English:
@@ -83,16 +85,6 @@ From and to other programs:
 The run's own items; people's answers are kept:
     stacksl predict runs/first --own --out labelled.csv
 
-How many labels, for which accuracy and money? Nothing is bought:
-    stacksl plan texts.csv --classes classes.txt --price 2.50
-The same of a run, after its last answers:
-    stacksl plan runs/first
-
-What an adaptation needs in memory and time:
-    stacksl size train.jsonl --model Qwen/Qwen3-4B-Base
-From the configuration alone, as JSON:
-    stacksl size train.jsonl --model ./model --no-time --json
-
 What people answered, with time and price:
     stacksl export runs/first --labels a.csv
 For Label Studio:
@@ -120,13 +112,6 @@ The runs of another folder:
     stacksl ls runs --folder ~/experiments
 The gates there are:
     stacksl ls gates
-
-What was understood, and every fault:
-    stacksl data check train.csv
-A file without labels:
-    stacksl data check questions.csv --classes classes.txt
-Is the test set really unseen?
-    stacksl data check train.csv --against test.csv
 
 Where the database of a run is:
     stacksl ledger path runs/first
@@ -164,7 +149,7 @@ def by_verb(text: str) -> dict[str, tuple[tuple[str, str], ...]]:
     for part in text.strip().split("\n\n"):
         lines = [line.strip() for line in part.splitlines()]
         _, first, second, *_ = (*lines[1].split(), "")
-        verb = f"{first} {second}" if first in ("data", "ledger") else first
+        verb = f"{first} {second}" if first == "ledger" else first
         found[verb] = tuple(zip(lines[::2], lines[1::2], strict=True))
     return found
 

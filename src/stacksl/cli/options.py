@@ -180,7 +180,9 @@ Yes = Annotated[
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", rich_help_panel=SPEND, help="Print labels and cost and stop; write nothing."
+        "--dry-run",
+        rich_help_panel=SPEND,
+        help="Print what would be read, bought and needed, with its cost; write nothing.",
     ),
 ]
 Preset = Annotated[

@@ -1,4 +1,4 @@
-"""`check`: what was understood of a file and what is odd about it, in sentences."""
+"""`check`: what was understood of a file, in sentences; and what is odd about it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,9 @@ LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
 _SHOWN = 20  # rejected rows that are listed one by one
 
 
-def check(dataset: Dataset, against: Dataset | None = None) -> list[str]:
-    """What was understood of a file and what is wrong with it, as sentences.
-
-    Args:
-        dataset: the file as read.
-        against: a test set, whose prompts must not be among the dataset's.
-    """
-    sentences = list(_understood(dataset))
-    sentences.extend(f"warning: {warning}" for warning in dataset.warnings)
-    sentences.extend(_rejected(dataset))
-    if against is not None:
-        sentences.extend(_against(dataset, against))
-    return [one_line(sentence) for sentence in sentences]
+def check(dataset: Dataset) -> list[str]:
+    """What was understood of a file, and each row that was set aside, as sentences."""
+    return [one_line(sentence) for sentence in (*_understood(dataset), *_rejected(dataset))]
 
 
 def _understood(dataset: Dataset) -> Iterator[str]:
@@ -72,24 +62,6 @@ def _rejected(dataset: Dataset) -> Iterator[str]:
     more = len(dataset.rejected) - _SHOWN
     if more > 0:
         yield f"and {more:,} more rows set aside"
-
-
-def _against(dataset: Dataset, against: Dataset) -> Iterator[str]:
-    shared = overlap(dataset.items, against.items)
-    if shared:
-        yield (
-            f"warning: {shared:,} of {len(against.items):,} prompts of {against.name} are also in "
-            f"{dataset.name}: accuracy on them says little"
-        )
-    else:
-        yield f"no prompt of {against.name} is in {dataset.name}"
-    if dataset.classes is not None and against.classes is not None:
-        strange = sorted({*against.classes, *against.unknown.values()} - {*dataset.classes})
-        if strange:
-            yield (
-                f"warning: {len(strange)} classes of {against.name} are not in {dataset.name}: "
-                f"{', '.join(strange[:6])}"
-            )
 
 
 # --- what is odd but can be used -------------------------------------------------------------

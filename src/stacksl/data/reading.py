@@ -93,7 +93,6 @@ def read(
             )
             found.read(table.rows, known, guessed="label" not in given)
             if id is None or not found.without_id:
-                found.check_enough("the data" if isinstance(path, Table) else f"'{path}'")
                 break
             if "id" in chosen:
                 raise DataError(_no_id(named(id, table.columns), found.without_id))
@@ -111,8 +110,37 @@ def read(
         unused=tuple(column for column in table.columns if column not in read_columns),
         unknown=found.unknown,
     )
+    if not lenient or not dataset.items:
+        _expect_enough(dataset, "the data" if isinstance(path, Table) else f"'{path}'")
     warnings = warnings_of(dataset, table, shape, given)
     return replace(dataset, warnings=tuple(map(one_line, warnings)))
+
+
+def _expect_enough(dataset: Dataset, what: str) -> None:
+    """Check that enough rows of `what` could be used.
+
+    Raises:
+        DataError: too many were set aside, or none is left.
+    """
+    bad, total = len(dataset.rejected), dataset.total
+    if not total:
+        raise DataError(one_line(f"{what} has a header but no rows: items were expected"))
+    if dataset.items and (bad <= 2 or bad <= 0.05 * total):
+        return
+    kinds = Counter(r.kind for r in dataset.rejected)
+    if not dataset.items and set(kinds) == {"under two options"}:
+        wrong = f"every item in {what} has fewer than two candidates: two are needed"
+        raise DataError(one_line(wrong))
+    [(commonest, _)] = kinds.most_common(1)
+    worst = next(r for r in dataset.rejected if r.kind == commonest)
+    counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
+    left = "none is left" if not dataset.items else "more than 5 % are too many"
+    way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
+    sentence = (
+        f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
+        f"the first is row {worst.row}: {worst.reason}{way}"
+    )
+    raise DataError(one_line(sentence), dataset)
 
 
 def as_written(dataset: Dataset) -> Dataset:
@@ -362,27 +390,3 @@ class _Items:
             who = f" (id '{id}')" if id else ""
             raise DataError(f"row {row}{who} cannot be used: {rejected.reason}")
         self.rejected.append(rejected)
-
-    def check_enough(self, what: str) -> None:
-        """Check that enough rows of `what` could be used.
-
-        Raises:
-            DataError: too many were set aside, or none is left.
-        """
-        bad, total = len(self.rejected), len(self.rejected) + len(self.items)
-        if not total:
-            raise DataError(f"{what} has a header but no rows: items were expected")
-        if self.items and (self.lenient or bad <= 2 or bad <= 0.05 * total):
-            return
-        kinds = Counter(r.kind for r in self.rejected)
-        if not self.items and set(kinds) == {"under two options"}:
-            raise DataError(f"every item in {what} has fewer than two candidates: two are needed")
-        [(commonest, _)] = kinds.most_common(1)
-        worst = next(r for r in self.rejected if r.kind == commonest)
-        counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
-        left = "none is left" if not self.items else "more than 5 % are too many"
-        way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
-        raise DataError(
-            f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "
-            f"the first is row {worst.row}: {worst.reason}{way}"
-        )

@@ -109,11 +109,16 @@ class Base:
         _check_causal(torch, name, model)
         return model
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the weights are on this machine."""
+        return bool(weight_files(_folder(self.source)))
+
     @cached_property
     def weights(self) -> Weights:
         """The hash of the weights, and their stamp."""
         folder = _folder(self.source)
-        if not weight_files(folder):
+        if not self.has_weights:
             _ = self.model  # reading it brings the files from the hub
             folder = _folder(self.source)
         return identify(folder, self.config, self.known)

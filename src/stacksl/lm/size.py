@@ -251,23 +251,30 @@ def _inputs(model: Any) -> int:
 
 
 def forecast(
-    choices: ModelChoices, items: Sequence[Item], due: Sequence[int], seconds: float | None = None
+    choices: ModelChoices,
+    items: Sequence[Item],
+    due: Sequence[int],
+    free: int,
+    seconds: float = CALIBRATION,
 ) -> Size:
-    """The size of a run over `items`; no weights are read unless it is timed.
+    """The size of a run over `items`, timed where the weights are here and fit into memory.
 
     Args:
         choices: the model, how it is asked and trained.
         items: one at least.
         due: the labels that each refit trains on; the last is the budget.
-        seconds: how long scoring and training may be tried out; None leaves the times out.
+        free: bytes that are free on the device.
+        seconds: how long scoring and training may be tried out.
 
     Raises:
         SettingsError: there is no such model, device or dtype, or no items.
         DataError: an item cannot be made into tokens.
         MissingExtra: torch, transformers or peft is not installed.
     """
-    size, rows, _ = _planned(choices, items, due)
-    return size if seconds is None else _timed(size, rows, choices, due, seconds)
+    size, rows, base = _planned(choices, items, due)
+    if not base.has_weights or size.memory > SHARE * free:
+        return size
+    return _timed(size, rows, choices, due, seconds)
 
 
 def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int], free: int) -> None:

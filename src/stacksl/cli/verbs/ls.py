@@ -13,6 +13,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, as_toml, dollars, facts, measured, spent, table
+from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.cli.verbs.run import differing_lines, sheet_lines, word
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import count, plural
@@ -59,7 +60,7 @@ def status(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """The status of a run: its state, labels, money and annotators.
+    """The status of a run: its state, labels, money, annotators and forecast.
 
     It only reads, so it may be asked while the run is going on.
     """
@@ -73,7 +74,9 @@ def status(
         print(as_json(status_facts(opened)))
         return
     people = [listed(opened), *left_out(opened)] if by_file(opened) else []
-    print("\n\n".join([_shown(opened.status()), *people]))
+    forecast = opened.forecast()
+    ahead = [shown_forecast(forecast)] if forecast["now"] else []
+    print("\n\n".join([_shown(opened.status()), *people, *ahead]))
 
 
 def by_file(run: Run) -> bool:
@@ -87,7 +90,7 @@ def status_facts(run: Run) -> dict[str, Any]:
     if by_file(run):
         annotators = [asdict(each) for each in run.annotators()]
         people = {"annotators": annotators, "left_out": run.left_out()[0]}
-    return {**run.status(), "people": people}
+    return {**run.status(), "forecast": run.forecast(), "people": people}
 
 
 def listed(run: Run) -> str:

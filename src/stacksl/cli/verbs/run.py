@@ -12,7 +12,8 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import Stopped, live
 from stacksl.cli.printing import as_json, dollars, facts, measured, spent, warn
-from stacksl.errors import SettingsError
+from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
+from stacksl.errors import DataError, SettingsError
 from stacksl.report.wording import MICRO, count, plural
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ def run(
     Reads items with their candidate answers, decides one by one which labels are worth buying,
     never buys more than the budget, and leaves a folder with the trained model, the ledger of
     every purchase, and a report.
+
+    With --dry-run nothing is bought or written. It prints what was understood of the file with
+    every row that cannot be used, the labels and their cost, the accuracy to expect at 100, 200,
+    500 and 1,000 labels, and for a language model the memory, disk and time that it takes.
     """
     from stacksl.api import prepare
     from stacksl.runs.settings.resolve import resolve
@@ -57,18 +62,24 @@ def run(
     table, copied = _config(config)
     named = table.pop("data", None), table.pop("test", None)
     resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
-    plan = prepare(
-        data or copied or named[0],
-        test=test or (None if copied else named[1]),
-        out=out,
-        settings=resolved,
-    )
+    try:
+        plan = prepare(
+            data or copied or named[0],
+            test=test or (None if copied else named[1]),
+            out=out,
+            settings=resolved,
+        )
+    except DataError as fault:
+        if dry_run and fault.dataset is not None:  # every row, before the sentence on them all
+            read = {"data": data_facts(fault.dataset)}
+            print(as_json(read) if json else understood(fault.dataset))
+        raise
     warn(plan.warnings)
     if dry_run:
-        print(as_json(plan_facts(plan)) if json else _shown_plan(plan))
+        print_plan(plan, json=json)
         return
     if not quiet and plan.spec.test is None:
-        print(_expected(plan), file=sys.stderr)
+        print(expected_audit(plan), file=sys.stderr)
     if plan.money is not None:
         agree([f"{count(plan.labels)} labels for {dollars(plan.money)} at most"], yes)
     plan = _with_consent(plan).claimed()
@@ -153,16 +164,6 @@ def _config(path: Path | None) -> tuple[dict[str, Any], RunSpec | None]:
         raise SettingsError(f"the config {path} must be TOML (name = value): {fault}") from fault
 
 
-def _expected(plan: Plan) -> str:
-    """The expected precision of the audit, and its share of the budget."""
-    from stacksl.models.audit import expected_width
-    from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
-
-    if asks_model(plan.settings) or asks_local(plan.settings):
-        return NO_AUDIT
-    return expected_width(plan.spec.audit, plan.labels)
-
-
 def agree(bought: Sequence[str], yes: bool) -> None:
     """Print what will be `bought` at which cost and, on a terminal, ask for consent.
 
@@ -194,53 +195,6 @@ def _with_consent(plan: Plan) -> Plan:
 def is_interactive() -> bool:
     """Whether standard input and standard error are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def plan_facts(plan: Plan) -> dict[str, Any]:
-    """What a run would do, as the JSON of `run --dry-run`."""
-    return {
-        "data": plan.dataset.name,
-        "format": plan.dataset.format,
-        "items": len(plan.dataset.items),
-        "rejected": len(plan.dataset.rejected),
-        "labels": plan.labels,
-        "audit": plan.spec.audit,
-        "rounds": plan.rounds,
-        "money": None
-        if plan.money is None
-        else {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO},
-        "run": plan.out,
-        "settings": plan.settings.model_dump(),
-        "request": _request(plan),
-        "warnings": list(plan.warnings),
-    }
-
-
-def _request(plan: Plan) -> dict[str, Any] | None:
-    """One request as it would leave the machine; None where no model answers."""
-    from stacksl.runs.session.model_labels import asks_model, example_request
-
-    if not asks_model(plan.settings):
-        return None
-    return example_request(plan.settings, plan.dataset.items)
-
-
-def _shown_plan(plan: Plan) -> str:
-    request = _request(plan)
-    sent = f"\n\nOne request (nothing was sent):\n{as_json(request)}" if request else ""
-    lines = facts(
-        [
-            ("Items", f"{count(len(plan.dataset.items))} from {plan.dataset.name}"),
-            ("Labels", f"{count(plan.labels)} at most"),
-            ("Audit", _expected(plan) if plan.spec.test is None else None),
-            ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
-            ("Gate", plan.settings.gate),
-            ("Model", plan.settings.model),
-            ("Features", None if plan.settings.adapts else plan.settings.features),
-            ("Folder", f"{plan.out} (nothing was written)"),
-        ]
-    )
-    return lines + sent
 
 
 def _stopped(folder: Path) -> Stopped:

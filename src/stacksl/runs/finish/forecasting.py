@@ -82,7 +82,7 @@ class Forecaster:
         return from_training(known, *found)
 
     def facts(self, *, ended: bool) -> dict[str, Any]:
-        """What `stacksl plan RUN` reads: labels learnt, level, and the share that was right before.
+        """What `stacksl status` forecasts from: labels learnt, level, share right before, sizes.
 
         Before the run has `ended` in steps of 25 labels, since a count after each answer would show
         which of them are of the audit.
@@ -91,7 +91,9 @@ class Forecaster:
         labels -= 0 if ended else labels % EVERY
         level, before = self.level(labels), before_label(self.game, labels)
         right = None if before is None else before.correct / before.n
-        return {"labels": labels, "level": level and asdict(level), "right": right}
+        most = len(self.spec.dataset.items) - len(self.spec.sources.aside)
+        found = {"labels": labels, "level": level and asdict(level), "right": right}
+        return {**found, "options": options_of(self.spec), "most": most}
 
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--until` asks for.

@@ -1,0 +1,188 @@
+"""What is known before a run begins, as `stacksl run --dry-run` prints it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stacksl.cli.printing import as_json, dollars, facts, rejected, share, table, visible
+from stacksl.report.wording import MICRO, count, plural
+
+if TYPE_CHECKING:
+    from stacksl.api import Plan
+    from stacksl.data import Dataset
+
+_GIGA, _MEGA = 1e9, 1e6
+
+
+def print_plan(plan: Plan, *, json: bool) -> None:
+    """Print what a run would read, buy, cost and need.
+
+    What takes long comes last: a forecast encodes texts, and a language model is timed.
+    """
+    if json:
+        print(as_json(_facts(plan)))
+        return
+    print(f"{understood(plan.dataset)}\n\n{_bought(plan)}", flush=True)
+    if request := _request(plan):
+        print(f"\nOne request (nothing was sent):\n{as_json(request)}", flush=True)
+    size = plan.size()
+    print(f"\n{shown_forecast(plan.forecast()) if size is None else _shown_size(size)}")
+
+
+def _facts(plan: Plan) -> dict[str, Any]:
+    return {
+        "run": plan.out,
+        "data": data_facts(plan.dataset),
+        "test": _test(plan),
+        "owned": len(plan.spec.sources.owned),
+        "labels": plan.labels,
+        "audit": plan.spec.audit,
+        "rounds": plan.rounds,
+        "money": None
+        if plan.money is None
+        else {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO},
+        "forecast": plan.forecast(),
+        "size": plan.size(),
+        "settings": plan.settings.model_dump(),
+        "request": _request(plan),
+        "warnings": list(plan.warnings),
+    }
+
+
+def data_facts(dataset: Dataset) -> dict[str, Any]:
+    """What was understood of the data."""
+    sizes = [len(item.candidates) for item in dataset.items]
+    return {
+        "name": dataset.name,
+        "format": dataset.format,
+        "columns": dict(dataset.columns),
+        "unused": list(dataset.unused),
+        "items": len(dataset.items),
+        "answers": len(dataset.answers),
+        "classes": None if dataset.classes is None else len(dataset.classes),
+        "candidates": [min(sizes), max(sizes)] if sizes else [0, 0],
+        "rejected": rejected(dataset),
+    }
+
+
+def understood(dataset: Dataset) -> str:
+    """The same in sentences, with every row that is set aside."""
+    from stacksl.data import check
+
+    return visible("\n".join(check(dataset)))
+
+
+def _test(plan: Plan) -> dict[str, Any] | None:
+    from stacksl.data import overlap
+
+    test = plan.spec.test
+    if test is None:
+        return None
+    shared = overlap(plan.dataset.items, test.items)
+    return {"name": test.name, "items": len(test.items), "shared": shared}
+
+
+def expected_audit(plan: Plan) -> str:
+    """The expected precision of the audit, and its share of the budget."""
+    from stacksl.models.audit import expected_width
+    from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
+
+    if asks_model(plan.settings) or asks_local(plan.settings):
+        return NO_AUDIT
+    return expected_width(plan.spec.audit, plan.labels)
+
+
+def _request(plan: Plan) -> dict[str, Any] | None:
+    """One request to a model that answers; None where none does."""
+    from stacksl.runs.session.model_labels import asks_model, example_request
+
+    if not asks_model(plan.settings):
+        return None
+    return example_request(plan.settings, plan.dataset.items)
+
+
+def _bought(plan: Plan) -> str:
+    test, owned = _test(plan), len(plan.spec.sources.owned)
+    return facts(
+        [
+            ("Owned", f"{plural(owned, 'label')} that you hold" if owned else None),
+            ("Labels", f"{count(plan.labels)} at most"),
+            ("Audit", expected_audit(plan) if test is None else None),
+            (
+                "Test",
+                test
+                and f"{count(test['items'])} items of {test['name']},"
+                f" {count(test['shared']) if test['shared'] else 'none'} of them in the data",
+            ),
+            ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
+            ("Gate", plan.settings.gate),
+            ("Model", plan.settings.model),
+            ("Features", None if plan.settings.adapts else plan.settings.features),
+            ("Folder", f"{plan.out} (nothing was written)"),
+        ]
+    )
+
+
+def shown_forecast(found: dict[str, Any]) -> str:
+    """The accuracy to expect from more labels: a table, and what it rests on."""
+    lines = []
+    if found["expected"]:
+        header = ["Labels", "To buy", "Accuracy", "90 % interval"]
+        priced = found["expected"][0]["cost"] is not None
+        rows = [
+            [count(row["labels"]), count(row["more"]), share(row["accuracy"]), _between(row)]
+            + ([dollars(round(row["cost"] * MICRO))] if priced else [])
+            for row in found["expected"]
+        ]
+        lines.append(table(header + (["Cost"] if priced else []), rows))
+    now = found["now"]
+    about: list[tuple[str, object]] = [
+        ("Labels learnt", count(found["labels"]) if found["labels"] else None),
+        ("Accuracy now", now and f"{share(now['accuracy'])} ({_between(now)})"),
+        ("Rests on", found["rests_on"] or None),
+        ("No forecast", found["reason"] or None),
+    ]
+    return "\n\n".join(each for each in (*lines, facts(about)) if each)
+
+
+def _between(row: dict[str, Any]) -> str:
+    return f"{row['low']:.2f} to {row['high']:.2f}"
+
+
+def _shown_size(found: dict[str, Any]) -> str:
+    disk, training = found["disk"], dict(found["training"])
+    total = training.pop("total")
+    parts = (f"{name} {_bytes(n)}" for name, n in training.items() if n)
+    return facts(
+        [
+            ("Parameters", f"{count(found['parameters'])}, {found['dtype']}"),
+            ("Trained", f"{count(found['moving'])} of them (a LoRA adapter)"),
+            ("Tokens a pass", f"{count(found['tokens'])} ({found['path']})"),
+            ("Refits", f"{found['refits']}, the last on {count(found['labels'])} labels"),
+            ("Memory to score", _bytes(found["scoring"]["total"])),
+            ("Memory to train", f"{_bytes(total)} ({', '.join(parts)})"),
+            ("Free memory", _bytes(found["free"])),
+            ("Disk, weights", _bytes(disk["weights"])),
+            ("Disk, run", _bytes(disk["run"])),
+            ("Time to score", _time(found["scoring_seconds"], "one pass over the items")),
+            ("Time to train", _time(found["training_seconds"], "all refits together")),
+        ]
+    )
+
+
+def _bytes(number: int) -> str:
+    return f"{number / _GIGA:.2f} GB" if number >= _GIGA else f"{number / _MEGA:.1f} MB"
+
+
+def _time(seconds: float | None, what: str) -> str:
+    """A length of time to two digits, as the measurement is no more precise.
+
+    >>> _time(5400.0, "all of it")
+    'about 1.5 hours (all of it)'
+    """
+    if seconds is None:
+        return "not measured: the weights are not on this machine, or do not fit into its memory"
+    for unit, length in (("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= length:
+            return f"about {seconds / length:.2g} {unit} ({what})"
+    return f"about {seconds:.2g} seconds ({what})"
