@@ -20,7 +20,7 @@ from stacksl.runs.items.reading import given_classes, load_owned, load_test, nam
 from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
 from stacksl.runs.items.spool import STDIN, as_stream, spooled
 from stacksl.runs.items.stored import stamps_of
-from stacksl.runs.settings.budget import parse_budget, parse_until, time_limit
+from stacksl.runs.settings.budget import Budget, parse_budget, parse_until, time_limit
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.spec import RunSpec
@@ -159,63 +159,63 @@ def prepare(
     Raises:
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
-    from stacksl.features import make_features
-    from stacksl.runs.session.model_labels import with_model_labels
-    from stacksl.runs.session.setup import check_labeler
-
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     resolved = intake.with_features(resolved, without_data=data is None)
     resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
-    source, test_source = _sources(data, test, resolved.settings)
-    if copied := isinstance(data, RunSpec):
-        _expect_same_reading(resolved, data)
-    _expect_source(
-        resolved.settings, stdin=_is(data, STDIN), file=copied or _path(data) is not None
-    )
+    copied = data if isinstance(data, RunSpec) else None
+    place, test_place = _places(data, test, resolved.settings)
+    _expect_source(resolved, data)
     sources = _read_sources(data, answers, test, resolved.settings, classes)
-    dataset, rounds = sources.pool, _rounds(sources)
     _expect_rows(resolved.settings, rows, sources)
-    if not resolved.settings.adapts:  # refused early
-        wanted = resolved.settings
-        make_features(wanted.features, classes=dataset.classes)
-    resolved = with_model_labels(resolved, sources.dataset.items)
-    budget = parse_budget(resolved.settings.budget, rounds, resolved.settings.price)
-    filed = source is not None or copied or dataset.format == intake.TEXTS
-    if filed and (data is not None or resolved.settings.adapts):
-        resolved = intake.for_file(resolved, dataset, budget.labels)
-    resolved = intake.with_coverage(resolved, dataset.classes)
-    if labeler is None:
-        check_labeler(resolved.settings, sources)
-    _expect_playable(resolved.settings, dataset, budget.labels)
+    filed = copied is not None or place is not None or sources.pool.format == intake.TEXTS
+    filed = filed and (data is not None or resolved.settings.adapts)
+    resolved, budget = _settled(resolved, sources, filed=filed)
+    _expect_playable(resolved.settings, sources, budget.labels, labeler)
     sources = replace(sources, said=_model_labels(resolved.settings, sources))
     audit = audit_size(
         budget.labels,
         asked_for=resolved.settings.audit,
         tested=sources.test is not None,
-        items=rounds,
+        items=_rounds(sources),
     )
-    _expect_forecast(resolved.settings, dataset)
-    folder = Path(out) if out is not None else _default_folder(dataset.name, new_folder_name)
-    place, test_data = _absolute(source) or "", _absolute(test_source)
-    spec = RunSpec(RunFolder(folder), resolved, sources, budget, place, test_data, audit)
-    if copied:  # as they were when that run read them
-        known = {} if test is None else stamps_of([test_data or ""])
-        spec = replace(spec, stamps={**data.folder.resolved().get("files", {}), **known})
+    name = sources.pool.name
+    folder = Path(out) if out is not None else _default_folder(name, new_folder_name)
+    spec = RunSpec(
+        RunFolder(folder), resolved, sources, budget, _absolute(place) or "",
+        _absolute(test_place), audit,
+    )  # fmt: skip
+    if copied is not None:  # as they were when that run read them
+        known = {} if test is None else stamps_of([spec.test_source or ""])
+        spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
     warnings = (
-        *dataset.warnings,
-        *intake.warnings_of_test(dataset, sources.test),
+        *sources.pool.warnings,
+        *intake.warnings_of_test(sources.pool, sources.test),
         *intake.no_encoder(resolved),
         *intake.without_threshold(resolved),
     )
     return Plan(spec, labeler, warnings, named=out is not None, rows=rows)
 
 
+def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Resolved, Budget]:
+    """The settings that depend on the items, and the budget; `filed`: all items are there."""
+    from stacksl.features import make_features
+    from stacksl.runs.session.model_labels import with_model_labels
+
+    if not resolved.settings.adapts:  # refused early
+        make_features(resolved.settings.features, classes=sources.pool.classes)
+    resolved = with_model_labels(resolved, sources.dataset.items)
+    budget = parse_budget(resolved.settings.budget, _rounds(sources), resolved.settings.price)
+    if filed:
+        resolved = intake.for_file(resolved, sources.pool, budget.labels)
+    return intake.with_coverage(resolved, sources.pool.classes), budget
+
+
 def _rounds(sources: Sources) -> int:
     return len(sources.dataset.items) - len(sources.aside)
 
 
-def _sources(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:
-    """The sources of the items and the test set; None for objects and standard input."""
+def _places(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:
+    """Where the items and the test set come from; None for objects and standard input."""
     if isinstance(data, RunSpec):
         return data.data or None, _path(test) or data.test_source
     own = QUESTIONS if settings.adapts else SAMPLE
@@ -227,7 +227,7 @@ def _read_sources(
     data: Any, answers: Any, test: Any, settings: Settings, names: Sequence[str] | None
 ) -> Sources:
     """The items of `prepare`'s arguments, those to test on, and those whose labels are held."""
-    source, held = _sources(data, test, settings)
+    source, held = _places(data, test, settings)
     if isinstance(data, RunSpec):
         sources, held = data.sources.as_begun(), _path(test)
         if held is None:
@@ -327,31 +327,26 @@ READING = (
 """Settings that say which files are read, and how."""
 
 
-def _expect_source(settings: Settings, *, stdin: bool, file: bool) -> None:
-    """Refuse settings that need items of another source.
+def _expect_source(resolved: Resolved, data: Any) -> None:
+    """Refuse settings that need items of another source, or reading them in another way.
 
     Raises:
-        SettingsError: a bank without a file of questions, or rounds without standard input.
+        SettingsError: a bank without a file of questions, rounds without standard input, or flags
+            that say how files are read where the items of a run are taken.
     """
-    if settings.bank is not None and (stdin or not file):
+    settings, stdin = resolved.settings, _is(data, STDIN)
+    if isinstance(data, RunSpec):
+        for name in READING:
+            changed = getattr(settings, name) != getattr(data.settings, name)
+            if resolved.origin.get(name) == "flag" and changed:
+                raise SettingsError(
+                    f"the items of the run {data.folder.path} are taken as they were read, without"
+                    f" another {name}: leave that out, or name the file to read it again"
+                )
+    elif settings.bank is not None and (stdin or _path(data) is None):
         raise SettingsError("--bank needs the questions in a file: give its path as DATA")
     if settings.rounds is not None and not stdin:
         raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
-
-
-def _expect_same_reading(resolved: Resolved, spec: RunSpec) -> None:
-    """Refuse flags that say how files are read, where the items of the run `spec` are taken.
-
-    Raises:
-        SettingsError: one differs from that run's.
-    """
-    now, before = resolved.settings, spec.settings
-    for name in READING:
-        if resolved.origin.get(name) == "flag" and getattr(now, name) != getattr(before, name):
-            raise SettingsError(
-                f"the items of the run {spec.folder.path} are taken as they were read, without"
-                f" another {name}: leave that out, or name the file to read it again"
-            )
 
 
 def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
@@ -375,37 +370,22 @@ def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
         )
 
 
-def _expect_forecast(settings: Settings, dataset: Dataset) -> None:
-    """Refuse a rule of stopping that cannot be followed.
+def _expect_playable(
+    settings: Settings, sources: Sources, labels: int, labeler: Labeler | None
+) -> None:
+    """Refuse what a pool cannot play, what only a pool can, and a rule that stops nothing.
 
     Raises:
-        SettingsError: it is no rule, there is no forecast for these items, or people answer.
+        SettingsError: a gate without a ranking, `kl_on_skips` in a pool, `min_per_class` in a
+            stream or too large, or a rule that is none, of other items, or of people.
+        DataError, LabelerError: the labeler cannot answer these items.
     """
-    if settings.until is None:
-        return
-    if time_limit(settings.until) is not None:
-        if settings.labeler == "file":
-            raise SettingsError(
-                "until with a time is for the file's own answers or a model's, since a run of"
-                " people waits between commands: give a budget"
-            )
-        return
     from stacksl.runs.finish.forecasting import known_of
+    from stacksl.runs.session.setup import check_labeler
 
-    parse_until(settings.until)
-    if known_of(settings, dataset) is None:
-        raise SettingsError(
-            "until needs a forecast, and there is one for files of classes alone: give a budget"
-        )
-
-
-def _expect_playable(settings: Settings, dataset: Dataset, labels: int) -> None:
-    """Refuse what a pool cannot play, and what only a pool can.
-
-    Raises:
-        SettingsError: a gate without a ranking, `kl_on_skips` in a pool, or `min_per_class` in a
-            stream or too large.
-    """
+    if labeler is None:
+        check_labeler(settings, sources)
+    dataset = sources.pool
     if settings.min_per_class and settings.mode != "pool":
         raise SettingsError(
             "min_per_class looks for rare classes among all items: give --mode pool with it"
@@ -433,6 +413,20 @@ def _expect_playable(settings: Settings, dataset: Dataset, labels: int) -> None:
         raise SettingsError(
             "the normalisation 'auto' is chosen by the first labels of a pool or by labels that you"
             " have, got a stream: give --mode pool, --owned FILE, or a normalisation"
+        )
+    if settings.until is None:
+        return
+    if time_limit(settings.until) is not None:
+        if settings.labeler == "file":
+            raise SettingsError(
+                "until with a time is for the file's own answers or a model's, since a run of"
+                " people waits between commands: give a budget"
+            )
+        return
+    parse_until(settings.until)
+    if known_of(settings, dataset) is None:
+        raise SettingsError(
+            "until needs a forecast, and there is one for files of classes alone: give a budget"
         )
 
 
@@ -477,7 +471,6 @@ def _path(data: Any) -> str | None:
 
 
 def _absolute(source: str | None) -> str | None:
-
     if source is None or source in (SAMPLE, QUESTIONS) or source.startswith("hf:"):
         return source
     return str(Path(source).resolve())

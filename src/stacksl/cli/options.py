@@ -182,7 +182,7 @@ DryRun = Annotated[
     typer.Option(
         "--dry-run",
         rich_help_panel=SPEND,
-        help="Print what would be read, bought and needed, with its cost; write nothing.",
+        help="Print what the command would do, bring and cost, and write nothing.",
     ),
 ]
 Preset = Annotated[

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from stacksl.runs.changes.forgetting import Forgotten
 
 EVERYBODY = ""  # the value of --free without a name
-WHO = "Who answers"
 
 Budget = Annotated[
     str | None, typer.Option(metavar="B", help="Labels in all, a share of the items, or '$400'.")
@@ -58,55 +57,25 @@ NewLabeler = Annotated[
     str | None,
     typer.Option("--labeler", metavar="NAME", help="Another labeler: it gets the open questions."),
 ]
-Away = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=WHO,
-        help="Give NAME no rows until --back, and free those open.",
-    ),
-]
-Back = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", rich_help_panel=WHO, help="NAME gets rows again."),
-]
-Free = Annotated[
-    str | None,
-    typer.Option(
-        metavar="[NAME]", rich_help_panel=WHO, help="Free all open rows, or those of NAME."
-    ),
-]
-Key = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY", rich_help_panel=WHO, help="Free only this row; may be repeated."),
-]
+
+
+def _who(*words: str, name: str | None = "NAME", help: str) -> Any:
+    """An option of who answers; `name` stands for its value."""
+    return typer.Option(*words, metavar=name, rich_help_panel="Who answers", help=help)
+
+
+Names = list[str] | None
+Away = Annotated[Names, _who(help="Give NAME no rows until --back, and free those open.")]
+Back = Annotated[Names, _who(help="NAME gets rows again.")]
+Free = Annotated[str | None, _who(name="[NAME]", help="Free all open rows, or those of NAME.")]
+Key = Annotated[Names, _who(name="KEY", help="Free only this row; may be repeated.")]
 Drop = Annotated[
-    bool,
-    typer.Option(
-        "--drop", rich_help_panel=WHO, help="Buy other items instead of assigning freed rows again."
-    ),
+    bool, _who("--drop", name=None, help="Buy other items instead of assigning freed rows again.")
 ]
-SetAside = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=WHO,
-        help="Leave the answers of NAME out of training, and refit.",
-    ),
-]
-Keep = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        rich_help_panel=WHO,
-        help="The answers of NAME count, and are tested no more.",
-    ),
-]
+SetAside = Annotated[Names, _who(help="Leave the answers of NAME out of training, and refit.")]
+Keep = Annotated[Names, _who(help="The answers of NAME count, and are tested no more.")]
 BuyAnew = Annotated[
-    bool,
-    typer.Option(
-        "--buy-anew", rich_help_panel=WHO, help="Buy the labels that --set-aside left out again."
-    ),
+    bool, _who("--buy-anew", name=None, help="Buy the labels that --set-aside left out again.")
 ]
 TrainOnAudit = Annotated[
     bool,
