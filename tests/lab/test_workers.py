@@ -179,7 +179,7 @@ def test_ctrl_c_ends_everything_at_once_and_keeps_what_is_measured(tmp_path: Pat
     assert time.monotonic() - start < 300
     assert (process.returncode, printed) == (130, "")
     *progress, last = said.splitlines()
-    assert last.startswith("stacksl: stopped; 2 new measurements are kept in ")
+    assert last.startswith("stacksl-lab: stopped; 2 new measurements are kept in ")
     assert len(progress) == 2, said
     assert all("of 9 (seed " in line for line in progress)
     assert len((tmp_path / "toy.jsonl").read_text().splitlines()) == 2
