@@ -155,8 +155,8 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change == Change():
         raise SettingsError(
             "expected something to change, got nothing: give --budget, --items, --owned,"
-            " --add-class, --reopen, --add-annotator or --labeler, or an option of who answers, such"
-            " as --away"
+            " --add-class, --reopen, --add-annotator or --labeler, or an option of who answers,"
+            " such as --away"
         )
     wanted = _with_annotators(_with_labeler(spec, change.labeler), change.annotators)
     wanted = _with_classes(wanted, change.classes)
