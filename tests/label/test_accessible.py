@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,15 @@ OWNER = "(owner)"
 
 
 @pytest.fixture
-def look(browser: Any) -> Iterator[Callable[[str], Any]]:
+def look(context_of: Callable[..., Any]) -> Callable[[str], Any]:
     """Opens a link in a browser of its own."""
-    contexts = []
 
     def open_link(link: str) -> Any:
-        contexts.append(browser.new_context())
-        page = contexts[-1].new_page()
+        page = context_of().new_page()
         page.goto(link)
         return page
 
-    yield open_link
-    for context in contexts:
-        context.close()
+    return open_link
 
 
 def faults(page: Any, looks: Sequence[tuple[int, str]] = LOOKS) -> list[str]:

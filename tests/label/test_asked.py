@@ -129,7 +129,7 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
 
 @pytest.mark.browser
 def test_the_rows_in_a_browser(visit: Callable[..., Any], tmp_path: Path) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=6, batch=6, audit=2))
+    served = Served(begin(tmp_path, annotators="anna", budget=6, batch=6, audit=2), linger=1.0)
     page = visit(served.links["anna"])
     owner = visit(served.links["(owner)"], ready=".numbers", viewport={"width": 390, "height": 800})
     page.keyboard.press("+")
@@ -152,7 +152,7 @@ def test_the_rows_in_a_browser(visit: Callable[..., Any], tmp_path: Path) -> Non
     assert (
         owner.locator("td", has_text="skipped: unfamiliar").locator("text=beyond me").count() == 1
     )
-    owner.wait_for_timeout(3000)
+    owner.wait_for_timeout(2000)  # longer than the server lingers where nobody reads
     assert served.thread.is_alive(), "the page is served while its owner reads"
     owner.click("text=Owner's page")
     owner.wait_for_selector(".numbers")

@@ -179,7 +179,6 @@ def test_a_sheet_is_chosen_and_entered_in_the_browser(
             time.sleep(0.05)
         assert "accepted" in owner.inner_text("#said")
         assert owner.input_value("#sheet") == ""
-    owner.close()
-    served.thread.join(60)
+    served.finish()
     status = Run.open(made.path).status()
     assert (status["state"], status["spent"]) == ("finished", 8)
