@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -240,29 +241,59 @@ SHEETS = {
 }
 
 
-@pytest.mark.parametrize("both", [True, False], ids=["both sheets", "one of two sheets"])
+BOTH = pytest.mark.parametrize("both", [True, False], ids=["both sheets", "one of two sheets"])
+
+
+@dataclass
+class Sheets:
+    """A run of two people with filled-in sheets, and how it ends where nobody is killed."""
+
+    path: Path
+    given: list[Path]
+    waits: tuple[dict[str, int], list[str]]
+    bought: list[dict[str, object]]
+    model: dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Sheets]:
+    """By whether the sheets of both are handed in."""
+    found = {}
+    for both in (True, False):
+        folder = tmp_path_factory.mktemp("asked")
+        made = begin(folder, annotators="anna,ben", budget=16, batch=8, audit=4, overlap=3)
+        out = [fill(path) for path in sheets(made)]
+        assert [path.name for path in out] == ["0001-anna.csv", "0001-ben.csv"]
+        given = [path.relative_to(made.path) for path in (out if both else out[:1])]
+        shutil.copytree(made.path, folder / "twin")
+        twin = Run(folder / "twin")
+        twin.answer(*[twin.path / path for path in given])
+        expect_sound_of_people(twin)
+        waits = what_waits(twin)
+        end = what_was_bought(play(twin))
+        found[both] = Sheets(made.path, given, waits, end, files(twin.path / "model"))
+    return found
+
+
+@BOTH
 @pytest.mark.parametrize("moment", SHEETS)
-def test_answers_of_two_people_killed_on_their_way(worker, tmp_path, moment, both) -> None:
-    made = begin(tmp_path, annotators="anna,ben", budget=16, batch=8, audit=4, overlap=3)
-    out = [fill(path) for path in sheets(made)]
-    assert [path.name for path in out] == ["0001-anna.csv", "0001-ben.csv"]
-    shutil.copytree(made.path, tmp_path / "twin")
-    given = out if both else out[:1]
-    order = {"out": str(made.path), "sheets": [str(path) for path in given]}
+def test_answers_of_two_people_killed_on_their_way(worker, asked, tmp_path, moment, both) -> None:
+    twin = asked[both]
+    shutil.copytree(twin.path, tmp_path / "run")
+    made = Run(tmp_path / "run")
+    order = {"out": str(made.path), "sheets": [str(made.path / path) for path in twin.given]}
     where, number, when = SHEETS[moment]
-    assert worker.play(**order, kill=(where, number or len(given), when))["killed"]
+    assert worker.play(**order, kill=(where, number or len(twin.given), when))["killed"]
     expect_sound_of_people(made)
     assert not worker.play(**order)["killed"]
-    twin = Run(tmp_path / "twin")
-    twin.answer(*[twin.path / path.relative_to(made.path) for path in given])
-    for run in (made, twin):
-        expect_sound_of_people(run)
-    assert open_rows(made) == open_rows(twin)
-    texts = [[path.read_text() for path in sheets(run)] for run in (made, twin)]
-    assert texts[0] == texts[1], "the same rows wait, with the same keys"
-    ends = [play(run) for run in (made, twin)]
-    assert what_was_bought(ends[0]) == what_was_bought(ends[1])
-    assert files(made.path / "model") == files(twin.path / "model")
+    expect_sound_of_people(made)
+    assert what_waits(made) == twin.waits, "the same rows wait, with the same keys"
+    assert what_was_bought(play(made)) == twin.bought
+    assert files(made.path / "model") == twin.model
+
+
+def what_waits(made: Run) -> tuple[dict[str, int], list[str]]:
+    return open_rows(made), [path.read_text() for path in sheets(made)]
 
 
 def expect_sound_of_people(made: Run) -> None:

@@ -90,6 +90,7 @@ def test_a_run_on_it_keeps_its_budget_and_hands_over_an_adapter(
     assert "apache-2.0" in (run.path / "model" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_kl_term_holds_the_policy_near_its_reference(
     data: tuple[Dataset, Dataset], loaded: LanguageModel
 ) -> None:
@@ -101,6 +102,7 @@ def test_the_kl_term_holds_the_policy_near_its_reference(
     assert drift[10.0] < 0.5 * drift[0.0]
 
 
+@pytest.mark.slow
 def test_objectives_train_different_adapters(
     data: tuple[Dataset, Dataset], loaded: LanguageModel
 ) -> None:

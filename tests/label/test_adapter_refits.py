@@ -98,17 +98,23 @@ def test_answers_that_teach_nothing_train_and_renew_nothing(
     assert sum(renewed) == ITEMS * len(trained), "features are renewed after a refit alone"
 
 
-@pytest.mark.parametrize("renewed", [False, True])
-@pytest.mark.parametrize("none", [False, True])
-@pytest.mark.parametrize(("mode", "gate"), [("pool", "margin"), ("stream", "always")])
+@pytest.mark.parametrize(
+    ("mode", "gate", "none", "renewed"),
+    [  # every two of the three choices together
+        ("pool", "margin", False, False),
+        ("pool", "margin", True, True),
+        ("stream", "always", False, True),
+        ("stream", "always", True, False),
+    ],
+)
 def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
     opened: Opened,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    renewed: bool,
-    none: bool,
     mode: str,
     gate: str,
+    none: bool,
+    renewed: bool,
 ) -> None:
     """An answer was entered during the refit, which makes the next one due.
 
