@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,16 @@ def _subspaces_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         folder = shared_folder(tmp_path_factory) / "subspaces"
         folder.mkdir(exist_ok=True)
         patch.setattr(hashing, "leading_subspace", remember_subspaces(folder))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cards_once() -> Iterator[None]:
+    """PEFT compiles the template of a card, which is deleted, whenever it writes an adapter."""
+    import jinja2
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jinja2, "Template", cache(jinja2.Template))
         yield
 
 
