@@ -20,7 +20,7 @@ os.environ["HF_DATASETS_OFFLINE"] = "1"
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-from .once import remember_subspaces, shared_folder  # noqa: E402
+from .once import remember_commands, remember_subspaces, shared_folder  # noqa: E402
 
 # A machine under load must not make a slow example a failed law; a failure must come again.
 settings.register_profile(
@@ -131,6 +131,14 @@ def _subspaces_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         folder = shared_folder(tmp_path_factory) / "subspaces"
         folder.mkdir(exist_ok=True)
         patch.setattr(hashing, "leading_subspace", remember_subspaces(folder))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_once() -> Iterator[None]:
+    """The command line is called in this process a few thousand times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.main.get_command", remember_commands())
         yield
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typer.main import get_command
 
 from stacksl.features.hashing import leading_subspace
 
@@ -51,3 +52,16 @@ def remember_subspaces(folder: Path) -> Any:
         return np.load(kept)
 
     return found
+
+
+def remember_commands() -> Any:
+    """Typer's `get_command` that builds the parser of an app once: 50 ms of each call."""
+    made: dict[tuple[Any, ...], Any] = {}
+
+    def kept(app: Any) -> Any:
+        key = app, *app.registered_commands, *app.registered_groups
+        if key not in made:
+            made[key] = get_command(app)
+        return made[key]
+
+    return kept

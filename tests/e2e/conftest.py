@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,18 +34,31 @@ class Worker:
     process: subprocess.Popen[str]
 
     def play(self, **order: Any) -> dict[str, Any]:
-        reply = self._reply(order)
+        reply = self._reply({**order, "env": {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}})
         assert reply["killed"] or reply["code"] == 0, reply["fault"]
         return reply
 
-    def command(self, words: list[str], cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-        """`stacksl WORDS`, without colours."""
-        outputs = cwd / ".stdout", cwd / ".stderr"
-        order = {"words": words, "cwd": str(cwd), "env": {"NO_COLOR": "1", **env}}
-        reply = self._reply({**order, "outputs": [str(path) for path in outputs]})
+    def command(
+        self, words: list[str], cwd: Path, first: str = "", **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        """`stacksl WORDS`, without colours, after a script."""
+        order = _command(words, cwd, first, env)
+        reply = self._reply(order)
         assert not reply["fault"], reply["fault"]
-        said = [path.read_text(encoding="utf-8") for path in outputs]
+        said = [Path(path).read_text(encoding="utf-8") for path in order["outputs"]]
         return subprocess.CompletedProcess(words, reply["code"], *said)
+
+    def apart(self, words: list[str], cwd: Path, first: str = "", **env: str) -> Apart:
+        """The same, which goes on."""
+        order = _command(words, cwd, first, env)
+        for path in order["outputs"]:
+            Path(path).write_bytes(b"")  # else what the one before has said may be read
+        return Apart(self, self._reply({**order, "apart": True})["pid"], *order["outputs"])
+
+    def ended(self, pid: int) -> int | None:
+        """How a command that was to go on has ended; None while it goes on."""
+        code = self._reply({"ended": pid})["code"]
+        return None if code is None else int(code)
 
     def _reply(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None
@@ -54,25 +70,81 @@ class Worker:
         return dict(json.loads(line))
 
 
+def _command(words: list[str], cwd: Path, first: str, env: dict[str, str]) -> dict[str, Any]:
+    outputs = [str(cwd / name) for name in (".stdout", ".stderr")]
+    environment = {"NO_COLOR": "1", **env}
+    return {
+        "words": words, "cwd": str(cwd), "env": environment, "first": first, "outputs": outputs
+    }  # fmt: skip
+
+
+@dataclass
+class Apart:
+    """A command that goes on in a process of its own."""
+
+    worker: Worker
+    pid: int
+    stdout: str
+    stderr: str
+    code: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, or the number of the signal that killed it below zero."""
+        if self.code is None:
+            self.code = self.worker.ended(self.pid)
+        return self.code
+
+    def wait(self, seconds: float) -> int:
+        until = time.monotonic() + seconds
+        while (code := self.poll()) is None:
+            assert time.monotonic() < until, self.told()
+            time.sleep(0.01)
+        return code
+
+    def told(self) -> str:
+        """What it has said on stderr."""
+        return Path(self.stderr).read_text(encoding="utf-8")
+
+    def end(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait(60)
+
+
+@pytest.fixture(scope="session")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, ...], Worker]]:
+    """The processes that play and kill runs, by the libraries that they have loaded."""
+    started: dict[tuple[str, ...], Worker] = {}
+    yield started
+    for each in started.values():
+        process = each.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        process.wait(30)
+        process.stdout.close()
+
+
 @pytest.fixture(scope="module")
 def worker(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Worker]:
-    """The process that plays and kills runs; the libraries in a module's `HEAVY` are its own."""
-    fault = tmp_path_factory.mktemp("worker") / "fault"
-    process = subprocess.Popen(
-        [sys.executable, str(WORKER), str(fault), *getattr(request.module, "HEAVY", ())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield Worker(process)
-    assert process.stdin is not None
-    process.stdin.close()
-    process.wait(30)
-    process.stdout.close()
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    workers: dict[tuple[str, ...], Worker],
+) -> Worker:
+    """The process that plays and kills runs; it has loaded the libraries in a module's `HEAVY`."""
+    heavy = tuple(getattr(request.module, "HEAVY", ()))
+    if heavy not in workers:
+        fault = tmp_path_factory.mktemp("worker") / "fault"
+        process = subprocess.Popen(
+            [sys.executable, str(WORKER), str(fault), *heavy],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        workers[heavy] = Worker(process)
+    return workers[heavy]
 
 
 def _words(rng: random.Random, topic: str, purity: float) -> str:

@@ -23,11 +23,12 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.storage.folder import RunFolder
 
 from ..runs.lm_cases import questions, tiny_model
-from .conftest import chain, expect_sound
+from .conftest import Worker, chain, expect_sound
 
 for _name in ("accelerate", "peft", "tokenizers"):
     pytest.importorskip(_name, reason=f"{_name} is not installed (the extra lm)")
 
+HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 LIMIT = 600  # seconds; processes that hang are a failure
 ITEMS, TESTED, BUDGET = 40, 36, 10  # more than a block of 32, or one process scores them all
 SECOND_REFIT = 6  # the step to end at: 4 are the first refit's (5 labels, 2 epochs, 3 a step)
@@ -126,11 +127,15 @@ class Jobs:
         self._played = 0
 
     def run(self, name: str, processes: int, end: str = "", **changes: Any) -> Played:
-        """`stacksl run`, with other settings where they are given."""
+        """`stacksl run` by so many processes, with other settings where they are given."""
+        return self.play(processes, *self.words(name, **changes), end=end)
+
+    @staticmethod
+    def words(name: str, **changes: Any) -> list[str]:
         options = [str(word) for key, v in OPTIONS.items() for word in (f"--{key}", v)]
         settings = [f"--set={key}={v}" for key, v in (SETTINGS | changes).items()]
         files = ["train.jsonl", "--test", "test.jsonl", "--model", "model", "--out", name]
-        return self.play(processes, "run", *files, *options, *settings, "--quiet", end=end)
+        return ["run", *files, *options, *settings, "--quiet"]
 
     def play(self, processes: int, *words: str, end: str = "") -> Played:
         """`stacksl WORDS` by so many processes, all of which must have ended."""
@@ -232,8 +237,13 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
 
 
 @pytest.fixture(scope="module")
-def one(jobs: Jobs) -> Played:
-    return jobs.run("one", processes=1)
+def one(jobs: Jobs, worker: Worker) -> Played:
+    """By one process, which has loaded the libraries already."""
+    log = jobs.folder / "log-one"
+    log.mkdir()
+    watched = {"first": f"{WITNESS}\nwatch()", "WITNESS": str(log), "OMP_NUM_THREADS": "1"}
+    done = worker.command(jobs.words("one"), jobs.folder, **watched)
+    return Played(done.returncode, done.stdout, done.stderr, log)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,8 @@
 """A process that plays runs in forked children, and kills them where it is told to.
 
 It imports everything once, the modules named as its further arguments too, and then reads one order
-a line from stdin: a command's words, or a job, and perhaps a moment. The moment is either `after`
+a line from stdin: a command's words, or a job, and perhaps a moment. A command may go on `apart`,
+until another order asks how it ended. The moment is either `after`
 so many seconds, or the n-th call of a function, or of any of several, `before` or `after` it. The
 child dies by SIGKILL: nothing of the package gets to clean up. One reply a line.
 """
@@ -109,7 +110,8 @@ def command(order: dict[str, Any]) -> None:
         with open(path, "wb") as file:
             os.dup2(file.fileno(), stream.fileno())
     os.chdir(order["cwd"])
-    os.environ.update(order["env"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+    exec(order["first"], {"__name__": "first"})
     sys.argv = ["stacksl", *order["words"]]
     try:
         cli.main()
@@ -122,6 +124,7 @@ def command(order: dict[str, Any]) -> None:
 def child(order: dict[str, Any], fault: Path) -> None:
     """The forked process; never returns."""
     code = 3
+    os.environ.update(order.get("env", {}))
     try:
         warnings.simplefilter("error")
         if "words" in order:
@@ -173,17 +176,29 @@ def main() -> None:
     hashing = importlib.import_module("stacksl.features.hashing")
     once = importlib.import_module("once")
     hashing.leading_subspace = once.remember_subspaces(fault.parent)
+    import typer.main
+
+    typer.main.get_command = once.remember_commands()
+    typer.main.get_command(importlib.import_module("stacksl.cli.app").app)
     for name in sys.argv[2:]:
         importlib.import_module(name)
     warm(fault.parent / "warm")
     print("ready", flush=True)
     for line in sys.stdin:
         order = json.loads(line)
+        if "ended" in order:
+            done, status = os.waitpid(order["ended"], os.WNOHANG)
+            code = os.waitstatus_to_exitcode(status) if done else None
+            print(json.dumps({"code": code}), flush=True)
+            continue
         fault.unlink(missing_ok=True)
         begun = time.monotonic()
         pid = os.fork()
         if not pid:
             child(order, fault)
+        if order.get("apart"):
+            print(json.dumps({"pid": pid}), flush=True)
+            continue
         status = wait(pid, order.get("after"))
         reply = {
             "killed": os.WIFSIGNALED(status),

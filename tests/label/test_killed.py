@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,70 +18,71 @@ import pytest
 from stacksl.api import Run
 from stacksl.runs.changes.forgetting import forget
 
+from ..e2e.conftest import Worker, worker, workers  # noqa: F401
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, fill, gold, open_rows, sheets
 from .test_browser import PROMPT, kept_in, wait_until
 
-# A server whose n-th call of a function is its last; without a function it lives.
-SERVER = """
-import os, signal, sys
-from stacksl.cli.entry import call
-run, where, number, port = sys.argv[1:]
-if where:
-    import stacksl.label.player as player, stacksl.ledger.ledger as ledger
-    import stacksl.label.open_run as open_run, stacksl.runs.changes.change as change
-    import stacksl.runs.loop.linear_trainer as trainer, time
-    owner, name = {"take": (ledger.Ledger, "take"), "reply": (player.Player, "_reply"),
-                   "play": (player.PageSession, "play"), "received": (open_run, "received"),
-                   "record": (change, "_record"),
-                   "refit": (trainer.LinearTrainer, "_on_the_way")}[where]
-    original, calls, take = getattr(owner, name), 0, ledger.Ledger.take
-    entered = []
-    def noted(*words, **named):
-        found = take(*words, **named)
-        entered.extend(found)
-        return found
-    if where == "refit":
-        ledger.Ledger.take = noted
-    def deadly(*words, **named):
-        global calls
-        calls += 1
-        if calls == int(number):
-            before = len(entered)
-            while where == "refit" and len(entered) < before + 2:
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGKILL)
-        return original(*words, **named)
-    setattr(owner, name, deadly)
-sys.exit(call(["label", run, "--port", port, "--json"]))
+# The n-th call of a function is the last of a server.
+KILLED = """
+import os, signal, time
+import stacksl.label.player as player, stacksl.ledger.ledger as ledger
+import stacksl.label.open_run as open_run, stacksl.runs.changes.change as change
+import stacksl.runs.loop.linear_trainer as trainer
+owner, name = {"take": (ledger.Ledger, "take"), "reply": (player.Player, "_reply"),
+               "play": (player.PageSession, "play"), "received": (open_run, "received"),
+               "record": (change, "_record"),
+               "refit": (trainer.LinearTrainer, "_on_the_way")}[where]
+original, calls, take = getattr(owner, name), 0, ledger.Ledger.take
+entered = []
+def noted(*words, **named):
+    found = take(*words, **named)
+    entered.extend(found)
+    return found
+if where == "refit":
+    ledger.Ledger.take = noted
+def deadly(*words, **named):
+    global calls
+    calls += 1
+    if calls == number:
+        before = len(entered)
+        while where == "refit" and len(entered) < before + 2:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(*words, **named)
+setattr(owner, name, deadly)
 """
+LINK = re.compile(r"^\(?(\w+)\)?\s+http://127\.0\.0\.1:(\d+)/#(\S+)\n", re.M)
+HEAVY = ("uvicorn", "uvicorn.loops.auto", "uvicorn.protocols.http.auto", "stacksl.label.serve",
+         "stacksl.label.app", "stacksl.cli.verbs.label")  # fmt: skip
 
 
 class Client:
     """A browser's queue: an answer is sent again, to any server there is, until it is taken."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, starter: Worker) -> None:
+        self.run, self.starter = run, starter
         self.process: Any = None
         self.cookies: dict[str, str] = {}
         self.links: dict[str, str] = {}
 
     def start(self, where: str = "", number: int = 0, port: int = 0) -> None:
         if self.process is not None:
-            self.process.communicate()
-        words = [sys.executable, "-W", "error", "-c", SERVER, str(self.run.path), where]
-        self.process = subprocess.Popen(
-            [*words, str(number), str(port)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+            self.process.wait(120)
+        words = ["label", str(self.run.path), "--port", str(port), "--json"]
+        first = f"where, number = {where!r}, {number}\n{KILLED}" if where else ""
+        self.process = self.starter.apart(words, self.run.path.parent, first)
         self.links = {}
-        while len(self.links) < 3 and (line := self.process.stderr.readline()):
-            if found := re.match(r"\(?(\w+)\)?\s+http://127\.0\.0\.1:(\d+)/#(\S+)", line):
-                self.links[found[1]], self.port = found[3], int(found[2])
-            elif line.strip():
-                assert "works once" in line, line + self.process.stderr.read()
+        until = time.monotonic() + 120
+        while len(self.links) < 3:
+            told = self.process.told()
+            for name, at, secret in re.findall(LINK, told):
+                self.links[name], self.port = secret, int(at)
+            assert self.process.poll() is None, told
+            assert time.monotonic() < until, told
+            time.sleep(0.01)
+        rest = [line for line in re.sub(LINK, "", told).splitlines() if line.strip()]
+        assert all("works once" in line for line in rest), told
 
     def call(self, method: str, path: str, who: str, body: Any = None, **more: str) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -126,7 +126,7 @@ class Client:
             try:
                 status, text, _ = self.call("POST", "/answer", who, body, **self.csrf(who))
             except (OSError, http.client.HTTPException):
-                assert self.process.wait(120) == -signal.SIGKILL, self.process.stderr.read()
+                assert self.process.wait(120) == -signal.SIGKILL, self.process.told()
                 self.start()
                 continue
             if status == 200:
@@ -135,12 +135,12 @@ class Client:
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    client = Client(begin(tmp_path, annotators="anna,ben", budget=14, batch=6, audit=2))
+def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
+    waiting = begin(tmp_path, annotators="anna,ben", budget=14, batch=6, audit=2)
+    client = Client(waiting, request.getfixturevalue("worker"))
     yield client
     if client.process is not None:
-        client.process.kill()
-        client.process.communicate()
+        client.process.end()
 
 
 @pytest.mark.parametrize(
@@ -265,9 +265,10 @@ def test_ctrl_c_closes_the_page_in_a_sentence_and_the_end_of_the_run_in_a_result
     client.enter("anna")
     key, prompt = next(iter(client.rows("anna").items()))
     assert client.answer("anna", key, prompt) == "taken"
-    client.process.send_signal(signal.SIGINT)
-    out, err = client.process.communicate(timeout=120)
-    assert (client.process.returncode, out) == (130, "")
+    os.kill(client.process.pid, signal.SIGINT)
+    assert client.process.wait(120) == 130
+    out, err = Path(client.process.stdout).read_text(), client.process.told()
+    assert out == ""
     assert err.strip().endswith(
         f"the page is closed, and answers are kept: `stacksl label {client.run.path}` continues"
     )
@@ -283,7 +284,7 @@ def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
     client.start()
     page = visit(f"http://127.0.0.1:{client.port}/#{client.links['anna']}")
     prompt, key = page.inner_text(PROMPT), page.inner_text("#key")
-    client.process.send_signal(signal.SIGINT)
+    os.kill(client.process.pid, signal.SIGINT)
     assert client.process.wait(120) == 130
     page.keyboard.press("+")
     page.keyboard.type("a note on it")

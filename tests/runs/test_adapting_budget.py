@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,14 +23,31 @@ pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 
-def left(model: Path, folder: Path, *, after: int, **settings: Any) -> Run:
-    """A run of 12 labels whose labeler left after so many."""
-    corpus = questions(40)
-    given = {"budget": 12, "gate": "margin", **QUICK, "epochs": 1, **settings}
-    with pytest.raises(LabelerError, match="gone home"):
-        run(*corpus, out=folder, model=str(model), adapt="lora", labeler=Refusing(corpus, after),
-            **given)  # fmt: skip
-    return Run.open(folder)
+Left = Callable[..., Run]
+
+
+@pytest.fixture(scope="module")
+def started(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of 12 labels in each mode, whose labeler left after 4."""
+    corpus, found = questions(40), {}
+    for mode in ("stream", "pool"):
+        found[mode] = tmp_path_factory.mktemp("left") / mode
+        given = {"budget": 12, "gate": "margin", **QUICK, "epochs": 1, "mode": mode, "batch": 4}
+        with pytest.raises(LabelerError, match="gone home"):
+            run(*corpus, out=found[mode], model=str(model), adapt="lora",
+                labeler=Refusing(corpus, 4), **given)  # fmt: skip
+    return found
+
+
+@pytest.fixture
+def left(started: dict[str, Path], tmp_path: Path) -> Left:
+    """Copies the one in a mode."""
+
+    def copied(mode: str = "stream", name: str = "run") -> Run:
+        shutil.copytree(started[mode], tmp_path / name)
+        return Run.open(tmp_path / name)
+
+    return copied
 
 
 def refits(made: Run) -> list[int]:
@@ -76,8 +94,8 @@ def expect_whole(made: Run, labels: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["stream", "pool"])
-def test_refits_follow_a_budget_raised_on_the_way(model: Path, tmp_path: Path, mode: str) -> None:
-    made = left(model, tmp_path / "run", after=4, mode=mode, batch=4)
+def test_refits_follow_a_budget_raised_on_the_way(left: Left, tmp_path: Path, mode: str) -> None:
+    made = left(mode)
     before = refits(made)
     made.change(budget=20, later=True)
     resumed(made)
@@ -86,15 +104,15 @@ def test_refits_follow_a_budget_raised_on_the_way(model: Path, tmp_path: Path, m
     assert refits(made) == [*before, 5, 10, 20] if mode == "stream" else [4, 8, 12, 20]
 
 
-def test_refits_follow_a_budget_lowered_on_the_way(model: Path, tmp_path: Path) -> None:
-    made = left(model, tmp_path / "run", after=4)
+def test_refits_follow_a_budget_lowered_on_the_way(left: Left, tmp_path: Path) -> None:
+    made = left()
     made.change(budget=8, later=True)
     expect_whole(resumed(made), 8)
     assert refits(made) == [1, 2, 3, 5, 8], "the fifth was promised before the change"
 
 
-def test_a_finished_run_goes_on_in_a_new_epoch(model: Path, tmp_path: Path) -> None:
-    made = resumed(left(model, tmp_path / "run", after=4, mode="pool", batch=4))
+def test_a_finished_run_goes_on_in_a_new_epoch(left: Left, tmp_path: Path) -> None:
+    made = resumed(left("pool"))
     expect_whole(made, 12)
     weights = (made.folder.model / "adapter_model.safetensors").read_bytes()
     with made.ledger as ledger:
@@ -107,11 +125,11 @@ def test_a_finished_run_goes_on_in_a_new_epoch(model: Path, tmp_path: Path) -> N
 
 
 def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(
-    model: Path, tmp_path: Path
+    left: Left, tmp_path: Path
 ) -> None:
     ends = []
     for name, cuts in (("whole", ()), ("cut", (2, 5))):
-        made = left(model, tmp_path / name, after=4)
+        made = left(name=name)
         made.change(budget=20, later=True)
         for good in cuts:
             with pytest.raises(LabelerError, match="gone home"):
@@ -129,9 +147,9 @@ def write_more(path: Path, count: int = 12) -> Path:
 
 @pytest.mark.parametrize("mode", ["stream", "pool"])
 def test_items_that_come_in_an_epoch_have_its_features(
-    model: Path, tmp_path: Path, mode: str
+    left: Left, tmp_path: Path, mode: str
 ) -> None:
-    made = left(model, tmp_path / "run", after=4, mode=mode, batch=4)
+    made = left(mode)
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     made.change(budget=24, later=True)
     make_it(made)
@@ -148,8 +166,8 @@ def test_items_that_come_in_an_epoch_have_its_features(
     assert not np.array_equal(part.base, initial.base), "the adapter of the epoch made them"
 
 
-def test_a_finished_pool_buys_on_by_what_its_model_says(model: Path, tmp_path: Path) -> None:
-    made = resumed(left(model, tmp_path / "run", after=4, mode="pool", batch=4))
+def test_a_finished_pool_buys_on_by_what_its_model_says(left: Left, tmp_path: Path) -> None:
+    made = resumed(left("pool"))
     with made.ledger as ledger:
         before = sum(row.event == "round" for row in ledger.rows())
     made.change(budget=20, later=True)
@@ -162,8 +180,8 @@ def test_a_finished_pool_buys_on_by_what_its_model_says(model: Path, tmp_path: P
     expect_whole(made, 20)
 
 
-def test_labels_held_elsewhere_join_the_next_refit(model: Path, tmp_path: Path) -> None:
-    made = left(model, tmp_path / "run", after=4)
+def test_labels_held_elsewhere_join_the_next_refit(left: Left, tmp_path: Path) -> None:
+    made = left()
     assert made.change(owned=write_more(tmp_path / "more.jsonl"), later=True).owned == 12
     make_it(made)
     status = made.status()
@@ -172,10 +190,8 @@ def test_labels_held_elsewhere_join_the_next_refit(model: Path, tmp_path: Path) 
     assert made.replay()["labels"] == 24
 
 
-def test_a_finished_run_goes_on_with_more_items_and_forgets_one(
-    model: Path, tmp_path: Path
-) -> None:
-    made = resumed(left(model, tmp_path / "run", after=4))
+def test_a_finished_run_goes_on_with_more_items_and_forgets_one(left: Left, tmp_path: Path) -> None:
+    made = resumed(left())
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     made.change(budget=18, later=True)
     make_it(made)
@@ -187,8 +203,8 @@ def test_a_finished_run_goes_on_with_more_items_and_forgets_one(
     assert made.status()["state"] == "finished"
 
 
-def test_what_came_in_an_epoch_is_erased_from_it(model: Path, tmp_path: Path) -> None:
-    made = left(model, tmp_path / "run", after=4, mode="pool", batch=4)
+def test_what_came_in_an_epoch_is_erased_from_it(left: Left, tmp_path: Path) -> None:
+    made = left("pool")
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     with pytest.raises(LabelerError, match="gone home"):
         resumed_with_more(made, 3)

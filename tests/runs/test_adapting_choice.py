@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,14 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 FIRST, CORPUS = 6, questions(24)
 
 
-@pytest.fixture(autouse=True)
-def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def _few() -> Iterator[None]:
     """Fewer labels choose, in less time."""
     assert CHOOSE_BY == 25
-    monkeypatch.setattr("stacksl.runs.session.language.CHOOSE_BY", FIRST)
-    monkeypatch.setattr("stacksl.runs.loop.language_trainer.CHOOSE_BY", FIRST)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stacksl.runs.session.language.CHOOSE_BY", FIRST)
+        patch.setattr("stacksl.runs.loop.language_trainer.CHOOSE_BY", FIRST)
+        yield
 
 
 def begun(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Run:
@@ -209,12 +212,15 @@ MOMENTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory, _few: None) -> Run:
+    return begun(model, tmp_path_factory.mktemp("undisturbed"), refit_at="0.3,1")
+
+
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    model: Path, undisturbed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    settings = {"refit_at": "0.3,1"}
-    undisturbed = begun(model, tmp_path / "one", **settings)
     (path, wanted, after), calls = MOMENTS[moment], []
     module, owner, name = path.rsplit(".", 2)
     place = f"stacksl.{module}.{owner}.{name}"
@@ -233,8 +239,8 @@ def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
     with monkeypatch.context() as patched:
         patched.setattr(place, cut)
         with pytest.raises(KeyboardInterrupt):
-            begun(model, tmp_path / "two", **settings)
-    made = Run.open(tmp_path / "two" / "run")
+            begun(model, tmp_path, refit_at="0.3,1")
+    made = Run.open(tmp_path / "run")
     drop(made.path)
     made.resume()
     expect_same(made, undisturbed)
