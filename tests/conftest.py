@@ -39,11 +39,13 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 FIRST = (
     "lab/test_drift_guard.py",  # it compiles the engines for all
     "e2e/test_kill.py",
+    "label/test_browser.py",
     "e2e/test_processes.py",
-    "label/test_killed.py",
-    "e2e/test_sample_model.py",
-    "e2e/test_language_model.py",
     "label/test_accessible.py",
+    "e2e/test_language_model.py",
+    "e2e/test_sample_model.py",
+    "label/test_killed.py",
+    "e2e/test_private.py",
     "e2e/test_examples.py",
 )
 LEFT_OUT = pytest.StashKey[int]()

@@ -114,7 +114,7 @@ def test_a_folder_is_never_two_runs_and_never_a_file(stacksl, home) -> None:
     refused(stacksl("run", "good.csv", "--out", "good.csv", "--quiet"), "good.csv")
     (home / "mine").mkdir()
     (home / "mine" / "thesis.txt").write_text("years of work")
-    refused(stacksl("run", "good.csv", "--out", "mine", "--quiet"), "not empty")
+    refused(stacksl("run", "good.csv", "--out", "mine", "--quiet"), "not empty and is no run")
     assert [path.name for path in (home / "mine").iterdir()] == ["thesis.txt"]
 
 

@@ -91,31 +91,6 @@ def test_a_run_on_it_keeps_its_budget_and_hands_over_an_adapter(
 
 
 @pytest.mark.slow
-def test_the_kl_term_holds_the_policy_near_its_reference(
-    data: tuple[Dataset, Dataset], loaded: LanguageModel
-) -> None:
-    drift, lessons = {}, bought(trained_by(loaded), data[0], 12)
-    for weight in (0.0, 10.0):
-        pulled = {"objective": "stacksl", "kl_weight": weight, "clip": "none"}
-        model = trained_by(loaded, epochs=3, **pulled)
-        drift[weight] = model.refit(lessons, 12, None).kl
-    assert drift[10.0] < 0.5 * drift[0.0]
-
-
-@pytest.mark.slow
-def test_objectives_train_different_adapters(
-    data: tuple[Dataset, Dataset], loaded: LanguageModel
-) -> None:
-    prints, losses, lessons = set(), [], bought(trained_by(loaded), data[0], 8)
-    for objective in ("stacksl", "ce", "sft"):
-        model = trained_by(loaded, objective=objective, epochs=2)
-        losses.append(model.refit(lessons, 8, None).loss)
-        prints.add(model.worker.adapter.fingerprint())
-    assert len(prints) == 3
-    assert np.isfinite(losses).all()
-
-
-@pytest.mark.slow
 def test_accuracy_rises_with_labels(data: tuple[Dataset, Dataset], loaded: LanguageModel) -> None:
     """With 500 labels more questions are won than lost against the base.
 
