@@ -29,6 +29,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+@pytest.mark.slow
 def test_the_jobs_of_a_tiny_model_give_their_rows(script: Any, tmp_path: Path) -> None:
     with torch.random.fork_rng():
         case = script.case_of("tiny", tmp_path / "tiny", hub=False)
