@@ -55,7 +55,7 @@ def unsure(monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_run_with_a_new_gate_s_setting_is_played_and_read_again(unsure, tmp_path) -> None:
     given = {"gate": unsure, "level": "0.25", "ridge": 0.5, "budget": 4, "features": "hashing"}
-    plan = prepare(settings=given, out=tmp_path / "run")
+    plan = prepare(*class_items(40), settings=given, out=tmp_path / "run")
     learner, _ = build_learner(plan.settings, _block(), list(range(10)), 4)
     assert learner.gate == Unsure(level=0.25, ridge=0.5)
     run = plan.start()

@@ -17,6 +17,8 @@ from stacksl.ledger.purchases import ItemRecord
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage.folder import RunFolder, claim_folder
 
+from .conftest import class_items
+
 pytestmark = pytest.mark.usefixtures("generous")
 
 
@@ -50,7 +52,7 @@ class Stopped(Exception):
     """What cuts the run off."""
 
 
-def test_a_run_of_the_sample_and_its_resume(tmp_path: Path) -> None:
+def test_a_run_and_its_resume(tmp_path: Path) -> None:
     out, seen = tmp_path / "run", set()
 
     def watch(step) -> None:
@@ -60,7 +62,7 @@ def test_a_run_of_the_sample_and_its_resume(tmp_path: Path) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        run(None, budget=30, out=out, progress=watch, checkpoint_every=100)
+        run(*class_items(80), budget=30, out=out, progress=watch, checkpoint_every=100)
     assert {"run.db", "run.db-wal", "run.db-shm", "features"} <= seen
     expect_private(out)
     Run.open(out).resume()
