@@ -12,7 +12,7 @@ PIP := $(RUN) -m pip --disable-pip-version-check
 # A dot for each package that pip fetches or installs, and its errors.
 DOTS := awk '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ { printf "."; fflush() } /^ *(ERROR|error|WARNING: Retrying)/ { print "\n" $$0; fflush() } END { print "" }'
 # One more than the cores: tests wait for browsers, servers and processes.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN || echo 2) + 1)
 TORCH := torch==2.13.0
 # The CPU build, some gigabytes smaller; for a GPU: make TORCH_INDEX=https://pypi.org/simple
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
