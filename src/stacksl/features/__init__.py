@@ -13,7 +13,9 @@ from stacksl.features.encoders import Encoder
 from stacksl.features.given import GivenFeatures
 from stacksl.features.hashing import HashingEncoder
 from stacksl.features.maps import FeatureMap, TextMap
+from stacksl.features.minilm import MiniLM
 from stacksl.features.sentences import SentenceEncoder
+from stacksl.features.weights import MINILM
 
 __all__ = ["FEATURES", "Encoder", "FeatureMap", "GivenFeatures", "TextMap", "make_features"]
 
@@ -28,12 +30,14 @@ def _hashing(name: str, classes: Classes) -> FeatureMap:
 
 
 def _sentences(name: str, classes: Classes) -> FeatureMap:
-    """`sentences:NAME_OR_DIR`: any encoder that sentence-transformers loads, with its pooling."""
+    """`sentences:minilm`, or `sentences:NAME_OR_DIR`: any that sentence-transformers loads."""
     if not name:
         raise FeatureError(
             "features 'sentences' need a name: write sentences:minilm, sentences:FOLDER or a name "
             "on the hub after the colon"
         )
+    if name == MINILM:
+        return TextMap(MiniLM(), classes)
     return TextMap(SentenceEncoder(name, role="query" if classes is None else "class"), classes)
 
 

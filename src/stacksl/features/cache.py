@@ -1,4 +1,4 @@
-"""A cache of vectors on disk, so that a text is encoded once on a machine.
+"""A cache of vectors on disk, so that a text is encoded once on a machine, and encoders with it.
 
 A text is stored under its SHA-256, never as text. SQLite makes the file safe for several processes
 at once; a digest per entry makes sure that a damaged one is not read. Deleting the folder is always
@@ -11,15 +11,18 @@ import hashlib
 import os
 import sqlite3
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stacksl.errors import FeatureError
-from stacksl.features.encoders import Vectors
+from stacksl.features.encoders import Progress, Vectors, readable
 
 Entry: TypeAlias = tuple[Vectors, bool]
 """A text's vector (d,) and whether the encoder cut the text."""
@@ -27,6 +30,7 @@ Entry: TypeAlias = tuple[Vectors, bool]
 FOLDER = "vectors-1"  # within the cache folder; another number when the files change meaning
 
 _Result = TypeVar("_Result")
+_KEPT_AT_ONCE = 512  # texts between two writes to the cache
 _KEYS_AT_ONCE = 500  # below SQLite's oldest limit on the variables of a statement
 _PATIENCE = 30.0  # seconds to wait for another process that writes
 _TABLE = """CREATE TABLE IF NOT EXISTS vectors (
@@ -174,3 +178,89 @@ def _read(rows: Iterable[tuple[bytes, bytes, int, bytes]]) -> dict[bytes, Entry]
 
 def _digest(key: bytes, vector: bytes, cut: int) -> bytes:
     return hashlib.sha256(key + bytes([cut & 255]) + vector).digest()[:16]
+
+
+class CachedEncoder(ABC):
+    """An encoder with fixed weights, whose vectors are kept on disk.
+
+    Args:
+        spec: what a user writes to get it.
+
+    Attributes:
+        encoded: how many texts went through the model, not the cache.
+    """
+
+    bias = 0.0  # a vector of norm 1 is never zero, and the refit has an intercept of its own
+
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
+        self.encoded = 0
+        self._cut: set[bytes] = set()
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """The hash of all that decides a vector."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """The columns of a vector."""
+
+    @abstractmethod
+    def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
+        """Yield the place of each text with its vector and whether it was cut, batch by batch."""
+
+    @property
+    def truncated(self) -> int:
+        """How many distinct texts were longer than the encoder reads."""
+        return len(self._cut)
+
+    def fit(self, texts: Sequence[str]) -> None:  # noqa: B027 - concrete, and does nothing
+        """Do nothing: the encoder is not trained."""
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """No arrays: nothing is fitted."""
+        return {}
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:  # noqa: B027 - see above
+        """Do nothing: nothing is fitted."""
+
+    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """The vectors (n, d) of `texts`, from the cache where they are known."""
+        clean = [readable(text) for text in texts]
+        keys = [text_key(text) for text in clean]
+        known = self._cache.get(list(dict.fromkeys(keys)))
+        todo = {key: text for key, text in zip(keys, clean, strict=True) if key not in known}
+        done = len(texts) - len(todo)
+        if progress is not None:
+            progress(done, len(texts))
+        for fresh in self._encode_new(todo) if todo else ():  # without it no model is loaded
+            known.update(fresh)
+            done += len(fresh)
+            if progress is not None:
+                progress(done, len(texts))
+        self._cut.update(key for key, (_, cut) in known.items() if cut)
+        if not texts:
+            return np.zeros((0, self.dim), np.float32)
+        return np.stack([known[key][0] for key in keys])
+
+    def _encode_new(self, todo: dict[bytes, str]) -> Iterator[dict[bytes, Entry]]:
+        """Encode `todo` batch by batch, writing to the cache from time to time."""
+        keys, unkept = list(todo), dict[bytes, Entry]()
+        try:
+            for batch in self.vectors(list(todo.values())):
+                fresh = {keys[place]: entry for place, entry in batch}
+                self.encoded += len(fresh)
+                unkept.update((k, e) for k, e in fresh.items() if np.isfinite(e[0]).all())
+                if len(unkept) >= _KEPT_AT_ONCE:
+                    self._cache.put(unkept.items())
+                    unkept.clear()
+                yield fresh
+        finally:  # keep what was computed, also when the user interrupts
+            if unkept:
+                self._cache.put(unkept.items())
+
+    @cached_property
+    def _cache(self) -> VectorCache:
+        return VectorCache(self.identity)

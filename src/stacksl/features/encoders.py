@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stacksl.errors import FeatureError
+
+_Length = TypeVar("_Length", int, "int | None")
 
 Progress: TypeAlias = Callable[[int, int], None]
 Vectors: TypeAlias = NDArray[np.float32]
@@ -57,3 +62,53 @@ class Encoder(Protocol):
 def readable(text: str) -> str:
     """`text` with lone surrogates, which no tokenizer takes, replaced by question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def unit(rows: NDArray[np.float64]) -> Vectors:
+    """The rows (n, d) divided by their norms, which are at most 1 after rounding to float32."""
+    length = np.sqrt(np.sum(rows * rows, axis=1, keepdims=True))
+    scale = np.where(length > 0.0, length, 1.0) * (1.0 + 2.0**-22)  # rounding stays below 1
+    vectors: Vectors = (rows / scale).astype(np.float32)
+    return vectors
+
+
+def in_batches(
+    lengths: Sequence[_Length], rows: Callable[[_Length], int]
+) -> list[tuple[_Length, list[int]]]:
+    """Batches of texts of one length, as the places of their texts.
+
+    Lengths alternate in their proportion, so that the pace so far is the pace to expect.
+
+    Args:
+        lengths: of each text.
+        rows: how many texts of a length make a batch; below 1 is 1.
+
+    >>> in_batches([5, 9, 5, 5], lambda length: 2)
+    [(5, [0, 2]), (9, [1]), (5, [3])]
+    """
+    by_length: dict[_Length, list[int]] = {}
+    for place, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(place)
+    batches = []
+    for length, places in by_length.items():
+        size = max(1, rows(length))
+        for start in range(0, len(places), size):
+            batches.append((start / len(places), length, places[start : start + size]))
+    batches.sort(key=lambda each: (each[0], each[1] or 0))
+    return [(length, places) for _, length, places in batches]
+
+
+def encoder_threads() -> int | None:
+    """The threads that `$STACKSL_ENCODER_THREADS` names; None where it names none.
+
+    Raises:
+        FeatureError: it names no number of threads.
+    """
+    text = os.environ.get("STACKSL_ENCODER_THREADS")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise FeatureError(
+            f"STACKSL_ENCODER_THREADS should be an integer >= 1, got '{text}': correct it"
+        )
+    return int(text)

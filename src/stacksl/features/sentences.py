@@ -6,27 +6,24 @@ The one module of the package that imports torch, and only when a text has to be
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.core.threads import waits_asleep
 from stacksl.errors import FeatureError
-from stacksl.features.cache import Entry, VectorCache, text_key
-from stacksl.features.encoders import Progress, Vectors, readable
+from stacksl.features.cache import CachedEncoder, Entry
+from stacksl.features.encoders import Vectors, encoder_threads, in_batches, unit
 from stacksl.features.weights import Role, find_weights, folder_hash, role_prompt
 
 _ROWS = 16  # of every batch; the first is the filler that sets its length
 _LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 2**15)
-_KEPT_AT_ONCE = 512  # texts between two writes to the cache
 
 
-class SentenceEncoder:
+class SentenceEncoder(CachedEncoder):
     """A sentence encoder with fixed weights: v(text) / ‖v(text)‖ in float32.
 
     The bits of a matrix product depend on its shape, so every text is encoded in a shape that
@@ -34,7 +31,7 @@ class SentenceEncoder:
     first row is a filler of exactly that length, and rows without a text are fillers too.
 
     Args:
-        name: `minilm`, a folder, or a name on the Hugging Face hub.
+        name: a folder, or a name on the Hugging Face hub.
         role: what the texts are, for a model that declares prompts; "" for its default prompt.
         threads: of torch while it encodes; default `$STACKSL_ENCODER_THREADS`, else 2, or 1 where
             torch was loaded before with threads that spin. Another number may change last bits.
@@ -46,15 +43,11 @@ class SentenceEncoder:
     Source: Reimers and Gurevych (2019), "Sentence-BERT".
     """
 
-    bias = 0.0  # a vector of norm 1 is never zero, and the refit has an intercept of its own
-
     def __init__(self, name: str, *, role: Role = "", threads: int | None = None) -> None:
-        self.spec = f"sentences:{name}"
+        super().__init__(f"sentences:{name}")
         self.role = role
         self.threads = threads or _threads()
-        self.encoded = 0  # texts that went through the model, not the cache
         self._folder = find_weights(name)
-        self._cut: set[bytes] = set()
         self._fillers: dict[int, str] = {}
         self._first: SentenceEncoder | None = None  # which has the model
 
@@ -79,76 +72,19 @@ class SentenceEncoder:
         """The columns of a vector; from the cache if it is there, so that nothing is loaded."""
         return self._cache.dim() or len(self._run([""], self._padded(*self._lengths([""])))[0])
 
-    @property
-    def truncated(self) -> int:
-        """How many distinct texts were longer than the encoder reads."""
-        return len(self._cut)
+    def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
+        """The place of each text with its vector and whether it was cut, batch by batch."""
+        lengths = self._lengths(list(texts))
 
-    def fit(self, texts: Sequence[str]) -> None:
-        """Do nothing: the encoder is not trained."""
+        def rows(padded: int | None) -> int:
+            return 1 if padded is None else _ROWS - 1
 
-    def state(self) -> dict[str, NDArray[Any]]:
-        """No arrays: nothing is fitted."""
-        return {}
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Do nothing: nothing is fitted."""
-
-    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
-        """The vectors (n, d) of `texts`, from the cache where they are known."""
-        clean = [readable(text) for text in texts]
-        keys = [text_key(text) for text in clean]
-        known = self._cache.get(list(dict.fromkeys(keys)))
-        todo = {key: text for key, text in zip(keys, clean, strict=True) if key not in known}
-        done = len(texts) - len(todo)
-        if progress is not None:
-            progress(done, len(texts))
-        for fresh in self._encode_new(todo) if todo else ():  # without it no model is loaded
-            known.update(fresh)
-            done += len(fresh)
-            if progress is not None:
-                progress(done, len(texts))
-        self._cut.update(key for key, (_, cut) in known.items() if cut)
-        if not texts:
-            return np.zeros((0, self.dim), np.float32)
-        return np.stack([known[key][0] for key in keys])
-
-    def _encode_new(self, todo: dict[bytes, str]) -> Iterator[dict[bytes, Entry]]:
-        """Encode `todo` batch by batch, writing to the cache from time to time."""
-        unkept: dict[bytes, Entry] = {}
-        try:
-            for batch, length in self._batches(todo):
-                keys = [key for key, _ in batch]
-                vectors = self._run([todo[key] for key in keys], length)
-                self.encoded += len(keys)
-                fresh = {k: (v, cut) for (k, cut), v in zip(batch, vectors, strict=True)}
-                unkept.update((k, e) for k, e in fresh.items() if np.isfinite(e[0]).all())
-                if len(unkept) >= _KEPT_AT_ONCE:
-                    self._cache.put(unkept.items())
-                    unkept.clear()
-                yield fresh
-        finally:  # keep what was computed, also when the user interrupts
-            if unkept:
-                self._cache.put(unkept.items())
-
-    def _batches(
-        self, todo: dict[bytes, str]
-    ) -> Iterator[tuple[list[tuple[bytes, bool]], int | None]]:
-        """Batches of (key, cut) that share a padded length.
-
-        Lengths alternate in their proportion, so that the pace so far is the pace to expect.
-        """
-        by_length: dict[int | None, list[tuple[bytes, bool]]] = {}
-        for key, length in zip(todo, self._lengths(list(todo.values())), strict=True):
-            cut = self._longest is not None and length is not None and length > self._longest
-            by_length.setdefault(self._padded(length), []).append((key, cut))
-        batches = []
-        for padded, queue in by_length.items():
-            rows = 1 if padded is None else _ROWS - 1
-            for start in range(0, len(queue), rows):
-                batches.append((start / len(queue), queue[start : start + rows], padded))
-        for _, batch, padded in sorted(batches, key=lambda each: (each[0], each[2] or 0)):
-            yield batch, padded
+        for padded, places in in_batches([self._padded(n) for n in lengths], rows):
+            found = self._run([texts[place] for place in places], padded)
+            yield [
+                (place, (row, (lengths[place] or 0) > (self._longest or np.inf)))
+                for place, row in zip(places, found, strict=True)
+            ]
 
     def _padded(self, length: int | None) -> int | None:
         """The padded length of a text of `length` tokens."""
@@ -173,7 +109,7 @@ class SentenceEncoder:
                 convert_to_numpy=True,
             )
         wanted = raw[1 : 1 + len(texts)] if padded is not None else raw
-        return _normalised(np.asarray(wanted, np.float64))
+        return unit(np.asarray(wanted, np.float64))
 
     def _filler(self, padded: int) -> str:
         """The shortest run of one word that has at least `padded` tokens, found by bisection."""
@@ -222,10 +158,6 @@ class SentenceEncoder:
         return tokenizer if isinstance(tokenizer, PreTrainedTokenizerBase) else None
 
     @cached_property
-    def _cache(self) -> VectorCache:
-        return VectorCache(self.identity)
-
-    @cached_property
     def _model(self) -> Any:
         if self._first is not None:
             return self._first._model
@@ -248,12 +180,7 @@ def _threads() -> int:
     300 questions on two busy cores took 68 s with two spinning threads, 13.5 s with one, and 9.2 s
     with two that sleep while they wait; the bits are the same.
     """
-    text = os.environ.get("STACKSL_ENCODER_THREADS") or ("2" if waits_asleep() else "1")
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise FeatureError(
-            f"STACKSL_ENCODER_THREADS should be an integer >= 1, got '{text}': correct it"
-        )
-    return int(text)
+    return encoder_threads() or (2 if waits_asleep() else 1)
 
 
 @contextmanager
@@ -280,10 +207,3 @@ def _quiet() -> Iterator[None]:
     finally:
         if shown:
             logging.enable_progress_bar()
-
-
-def _normalised(rows: NDArray[np.float64]) -> Vectors:
-    length = np.sqrt(np.sum(rows * rows, axis=1, keepdims=True))
-    scale = np.where(length > 0.0, length, 1.0) * (1.0 + 2.0**-22)  # rounding stays below 1
-    unit: Vectors = (rows / scale).astype(np.float32)
-    return unit

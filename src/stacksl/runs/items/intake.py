@@ -38,7 +38,7 @@ Chosen on a quarter of the questions to label, held out, never on the test quest
 """
 WITHOUT_ENCODER = (
     "a sentence encoder makes more of each label (with 150 labels of 64 intents, accuracy 0.716"
-    " against 0.557 with hashing): pip install 'stacksl[minilm]'"
+    " against 0.557 with hashing):"
 )
 
 
@@ -76,28 +76,33 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
 def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
     """The settings with this machine's features where none were chosen, or with a language model's.
 
-    They are `$STACKSL_FEATURES`, else the packaged sentence encoder where it is installed, which is
-    never downloaded; and they are recorded, so that a run keeps them on every machine. The built-in
-    sample keeps `hashing`.
+    They are `$STACKSL_FEATURES`, else the packaged sentence encoder where it is installed with its
+    weights (nothing is downloaded for a default); and they are recorded, so that a run keeps them
+    on every machine. The built-in sample keeps `hashing`.
 
     Raises:
         SettingsError: see `for_model`.
     """
-    from stacksl.features.weights import MINILM, packaged
+    from stacksl.features.weights import MINILM, minilm_is_here
 
     if resolved.settings.adapts:
         return for_model(resolved, without_data=without_data)
     if without_data:
         return resolved
     named = os.environ.get("STACKSL_FEATURES")
-    found = named or (f"sentences:{MINILM}" if packaged() else "hashing")
+    found = named or (f"sentences:{MINILM}" if minilm_is_here() else "hashing")
     return resolved.with_defaults({"features": found}, "environment" if named else "installed")
 
 
 def no_encoder(resolved: Resolved) -> tuple[str, ...]:
     """What the packaged encoder would bring, where `hashing` was taken since it is missing."""
+    from stacksl.features.weights import BRINGS_WEIGHTS, minilm_runs
+
     settings, origin = resolved.settings, resolved.origin["features"]
-    return (WITHOUT_ENCODER,) if (settings.features, origin) == ("hashing", "installed") else ()
+    if (settings.features, origin) != ("hashing", "installed"):
+        return ()
+    install = "" if minilm_runs() else "pip install 'stacksl[minilm]' && "
+    return (f"{WITHOUT_ENCODER} {install}{BRINGS_WEIGHTS}",)
 
 
 def within(dataset: Dataset, most: int) -> Dataset:

@@ -1,0 +1,105 @@
+"""How fast is the packaged encoder, and are its vectors those of sentence-transformers?
+
+The same texts are encoded in turn by `sentences:minilm` on ONNX Runtime, by the same weights as
+`sentences:FOLDER` (sentence-transformers, in the fixed shapes of this package), and by
+sentence-transformers alone in its own batches of 32, sorted by length. Each on one thread, no
+cache, seconds of CPU. With --equal as many texts of all lengths are compared: questions and
+abstracts, each cut at a random place.
+
+    python benchmarks/encoder.py --data $STACKSL_DATA --json encoder.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stacksl.data import read
+from stacksl.features.minilm import MiniLM
+from stacksl.features.sentences import SentenceEncoder
+from stacksl.features.weights import find_minilm
+
+
+def ways() -> dict[str, Callable[[list[str]], Any]]:
+    """The three encoders, loaded, each on one thread."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(1)
+    folder = str(find_minilm())
+    ours, theirs = MiniLM(threads=1), SentenceEncoder(folder, threads=1)
+    plain = SentenceTransformer(folder, local_files_only=True)
+    found = {
+        "onnx": ours.encode,
+        "torch": theirs.encode,
+        "sentence-transformers": lambda texts: plain.encode(texts, show_progress_bar=False),
+    }
+    for encode in found.values():
+        encode(["a first text, so that all is loaded"])
+    return found
+
+
+def speeds(texts: list[str], turns: int) -> dict[str, list[float]]:
+    """Texts a second of CPU of each encoder, in turn."""
+    found: dict[str, list[float]] = {}
+    for _ in range(turns):
+        for name, encode in WAYS.items():
+            start = time.process_time()
+            encode(texts)
+            found.setdefault(name, []).append(len(texts) / (time.process_time() - start))
+    return found
+
+
+def of_all_lengths(root: Path, count: int) -> list[str]:
+    """`count` questions and abstracts, each cut at a random place."""
+    draw = random.Random(0)
+    texts = [
+        item.prompt
+        for name in ("banking77", "medical_abstracts")
+        for item in read(root / name / "train.csv").items
+    ]
+    some = draw.sample(texts, min(count, len(texts)))
+    return [text[: draw.randint(1, len(text))] for text in some]
+
+
+def main() -> None:
+    """Measure and print, or write with --json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of data sets")
+    parser.add_argument("--texts", type=int, default=1000, help="Banking77's first training texts")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--equal", type=int, default=10_000, help="texts that are compared")
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    items = read(asked.data / "banking77" / "train.csv").items[: asked.texts]
+    measured = speeds([item.prompt for item in items], asked.turns)
+    ratios = np.array(measured["onnx"]) / np.array(measured["torch"])
+    plain = np.array(measured["onnx"]) / np.array(measured["sentence-transformers"])
+    result: dict[str, Any] = {
+        "texts_a_cpu_second": {name: np.median(rows).round(1) for name, rows in measured.items()},
+        "onnx_to_torch": {"median": np.median(ratios).round(2), "all": ratios.round(2).tolist()},
+        "onnx_to_sentence_transformers": np.median(plain).round(2),
+    }
+    if asked.equal:
+        texts = of_all_lengths(asked.data, asked.equal)
+        one, other = (WAYS[name](texts) for name in ("onnx", "sentence-transformers"))
+        result["compared"] = len(texts)
+        result["largest_difference"] = float(np.abs(one - other).max())
+    text = json.dumps(result, indent=1, default=float)
+    print(text)
+    if asked.json is not None:
+        asked.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    os.environ["STACKSL_NO_CACHE"] = "1"
+    WAYS = ways()
+    main()

@@ -1,0 +1,140 @@
+"""The packaged encoder on ONNX Runtime, beside torch and sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+import pydoc_data.topics
+import shutil
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stacksl.errors import FeatureError
+from stacksl.features import minilm, weights
+from stacksl.features.minilm import MiniLM, bert_graph
+
+TEXTS = (
+    "How do I pay with my card?",
+    "",
+    "hallo " * 300,
+    "日本語 und ein Satz",
+    "lone \ud800 surrogate",
+    *(text[: 40 * number] for number, text in enumerate(pydoc_data.topics.topics.values(), 1)),
+)
+
+if not weights.minilm_is_here():
+    pytest.skip("the extra 'minilm' or its weights are not installed", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> MiniLM:
+    """One loaded encoder for the tests that only look at vectors."""
+    return MiniLM()
+
+
+def test_vectors_are_those_of_sentence_transformers(encoder) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = sentence_transformers.SentenceTransformer(str(encoder._folder), local_files_only=True)
+    texts = [text.replace("\ud800", "?") for text in TEXTS]
+    expected = model.encode(texts, batch_size=1, show_progress_bar=False)
+    vectors = encoder.encode(TEXTS)
+    assert vectors.shape == (len(TEXTS), 384)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_a_vector_has_the_same_bits_alone_and_in_company(monkeypatch) -> None:
+    monkeypatch.setenv("STACKSL_NO_CACHE", "1")
+    texts = [f"{text[:60]} {number}" for number in range(6) for text in TEXTS[:8]]
+    whole = MiniLM(threads=2).encode(texts)
+    one = MiniLM(threads=1)
+    np.testing.assert_array_equal(one.encode(texts[::-1])[::-1], whole)
+    for text, vector in zip(texts[:16], whole, strict=False):
+        np.testing.assert_array_equal(one.encode([text])[0], vector)
+
+
+def test_no_batch_is_padded_or_too_large(encoder, monkeypatch) -> None:
+    shapes = []
+    run = MiniLM._run
+
+    def spy(self, ids):
+        shapes.append(ids.shape)
+        assert (ids != 0).all()  # 0 is the padding
+        return run(self, ids)
+
+    monkeypatch.setattr(MiniLM, "_run", spy)
+    monkeypatch.setenv("STACKSL_NO_CACHE", "1")
+    MiniLM().encode([f"card {number}" for number in range(200)] + ["long " * 400])
+    assert max(rows * tokens for rows, tokens in shapes) <= 512
+    assert (1, 256) in shapes
+    assert len(shapes) < 10
+
+
+def test_texts_that_were_cut_are_counted_once(encoder) -> None:
+    encoder.encode(["hallo " * 300, "hallo", "hallo " * 300])
+    assert encoder.truncated >= 1
+    fresh = MiniLM()
+    fresh.encode(["hallo " * 300] * 2)
+    assert fresh.truncated == 1
+
+
+class Refuses(MiniLM):
+    """An encoder that must do without its model."""
+
+    @cached_property
+    def _session(self):
+        raise AssertionError("the model was loaded though every text is in the cache")
+
+
+def test_a_second_run_encodes_nothing_and_loads_no_model() -> None:
+    first = MiniLM()
+    vectors = first.encode(TEXTS[:5])
+    assert first.encoded == 5
+    second = Refuses()
+    np.testing.assert_array_equal(second.encode(TEXTS[:5]), vectors)
+    assert second.encoded == 0
+
+
+def test_other_files_are_refused_in_a_sentence(tmp_path: Path, encoder, monkeypatch) -> None:
+    for name in ("model.safetensors", "tokenizer.json"):
+        shutil.copy(encoder._folder / name, tmp_path / name)
+    monkeypatch.setattr(minilm, "find_minilm", lambda: tmp_path)
+    with (tmp_path / "model.safetensors").open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"x")
+    with pytest.raises(FeatureError, match=r"SHA-256 53aa51172d14.*remove that copy"):
+        MiniLM().encode(["a text"])
+    before = MiniLM().identity
+    (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
+    assert MiniLM().identity != before
+    with pytest.raises(FeatureError, match=r"tokenizer.*cannot be read"):
+        MiniLM().encode(["a text"])
+
+
+def test_the_graph_is_a_bert(encoder_folder: Path) -> None:
+    """A second implementation: the random BERT of the other tests, by transformers."""
+    import torch
+    from onnxruntime import InferenceSession, OrtValue, SessionOptions
+    from safetensors.numpy import load_file
+    from transformers import AutoModel
+
+    tensors = load_file(encoder_folder / "model.safetensors")
+    shapes = {name: array.shape for name, array in tensors.items()}
+    config = json.loads((encoder_folder / "config.json").read_text())
+    graph = bert_graph(shapes, config["num_hidden_layers"], config["num_attention_heads"])
+    used = [each.name for each in graph.graph.initializer]
+    options = SessionOptions()
+    values = [OrtValue.ortvalue_from_numpy(tensors[name]) for name in used]
+    options.add_external_initializers(used, values)
+    session = InferenceSession(graph.SerializeToString(), options)
+    ids = np.random.default_rng(0).integers(
+        1, len(tensors["embeddings.word_embeddings.weight"]), (3, 9)
+    )
+    ids = ids.astype(np.int32)
+    (states,) = session.run(None, {"ids": ids, "segments": np.zeros_like(ids)})
+    with torch.no_grad():
+        model = AutoModel.from_pretrained(encoder_folder).eval()
+        expected = model(input_ids=torch.tensor(ids.astype(np.int64))).last_hidden_state.numpy()
+    np.testing.assert_allclose(states, expected, atol=2e-6)
