@@ -107,10 +107,10 @@ def _forecast(
         level: the logit of the accuracy; None where nothing can be estimated.
         reason: why.
     """
-    from stacksl.models.forecast import ahead, growth, scenarios
+    from stacksl.models.forecast import ahead, fitted_growth, scenarios
 
     rows: list[dict[str, Any]] = []
-    now, known = None, growth(scenarios())
+    now, known = None, fitted_growth(scenarios())
     if known is not None and level is not None:
         at = labels or LABELS[0]
         for wanted in LABELS:
