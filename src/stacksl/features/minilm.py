@@ -23,6 +23,7 @@ from stacksl.features.encoders import Vectors, encoder_threads, in_batches, unit
 from stacksl.features.weights import MINILM, MINILM_SHA256, file_hash, find_minilm
 
 LAYERS, HEADS, DIM, LONGEST = 6, 12, 384, 256
+PARTS = 16  # of a text that are read: 4,064 tokens
 _EPSILON = 1e-12  # of the layer normalisations
 _TOKENS = 512  # of a batch: more is no faster, and needs more memory
 _FUSED = "com.microsoft"  # the domain of ONNX Runtime's own operators
@@ -32,6 +33,9 @@ _TOKENIZED_AT_ONCE = 4096  # texts
 
 class MiniLM(CachedEncoder):
     """all-MiniLM-L6-v2: the mean of the last layer's token states, of norm 1, in float32.
+
+    A text longer than the model reads is encoded in parts: its vector is the mean of theirs, each
+    weighted by its number of tokens (`docs/features.md`).
 
     A text is encoded together with texts of as many tokens, so that none is padded, and each batch
     runs on one thread. Its vector then has the same bits in any batch and on any number of
@@ -64,28 +68,39 @@ class MiniLM(CachedEncoder):
     def identity(self) -> str:
         """The hash of weights, tokenizer and the way of encoding, independent of the path."""
         tokenizer = file_hash(self._folder / "tokenizer.json")
-        return hashlib.sha256(f"minilm 1: {MINILM_SHA256} {tokenizer}".encode()).hexdigest()
+        return hashlib.sha256(f"minilm 2: {MINILM_SHA256} {tokenizer}".encode()).hexdigest()
 
     def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
         """The place of each text with its vector and whether it was cut, batch by batch."""
-        tokens, cut = self._tokens(texts)
+        parts, cut = self._parts(texts)
 
         def run(places: list[int]) -> list[tuple[int, Entry]]:
-            found = self._run(np.stack([tokens[place] for place in places]))
+            if len(parts[places[0]]) > 1:  # a long text, which has a batch of its own
+                found = self._long(parts[places[0]])
+            else:
+                found = self._run(np.stack([parts[place][0] for place in places]))
             return [(p, (row, cut[p])) for p, row in zip(places, found, strict=True)]
 
-        batches = in_batches([len(ids) for ids in tokens], lambda length: _TOKENS // length)
+        lengths = [sum(map(len, each)) for each in parts]
+        batches = in_batches(lengths, lambda length: _TOKENS // length if length <= LONGEST else 1)
         with ThreadPoolExecutor(self.threads) as pool:
             yield from pool.map(run, [places for _, places in batches])
 
-    def _tokens(self, texts: Sequence[str]) -> tuple[list[NDArray[np.int32]], list[bool]]:
-        """The tokens that are read of each text, and whether more were left out."""
-        tokens, cut = list[NDArray[np.int32]](), list[bool]()
+    def _parts(self, texts: Sequence[str]) -> tuple[list[list[NDArray[np.int32]]], list[bool]]:
+        """The tokens of each text in parts, and whether some were left out."""
+        parts, cut = list[list[NDArray[np.int32]]](), list[bool]()
         for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
             for each in self._tokenizer.encode_batch(texts[start : start + _TOKENIZED_AT_ONCE]):
-                tokens.append(np.array(each.ids, np.int32))
-                cut.append(bool(each.overflowing))
-        return tokens, cut
+                whole = [each, *each.overflowing]
+                parts.append([np.array(part.ids, np.int32) for part in whole[:PARTS]])
+                cut.append(len(whole) > PARTS)
+        return parts, cut
+
+    def _long(self, parts: list[NDArray[np.int32]]) -> Vectors:
+        """The unit vector (1, d) of a text in parts, all of one length but the last."""
+        vectors = np.concatenate([self._run(np.stack(parts[:-1])), self._run(parts[-1][None])])
+        weights = np.array([len(part) - 2.0 for part in parts])  # without the two special tokens
+        return unit((weights @ vectors.astype(np.float64))[None])
 
     def _run(self, ids: NDArray[np.int32]) -> Vectors:
         """The unit vectors (n, d) of n texts of as many tokens, `ids` (n, tokens)."""
