@@ -196,7 +196,7 @@ def test_names_and_words_are_those_of_the_registry(stacksl, monkeypatch, kind) -
 
 def test_a_maker_is_described_by_what_it_makes(stacksl) -> None:
     features = {row["name"]: row["about"] for row in printed(stacksl, "ls", "features")}
-    assert features["sentences"].startswith("`sentences:NAME_OR_DIR`: any encoder")
+    assert features["sentences"].startswith("`sentences:minilm`, or `sentences:NAME_OR_DIR`")
     labelers = {row["name"]: row["about"] for row in printed(stacksl, "ls", "labelers")}
     assert labelers["noisy"].startswith("`noisy:P`: the file's own answers")
 
