@@ -272,12 +272,11 @@ def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> 
     rows = "".join(f"word{n} and {n % 5},{'ab'[n % 2]}\n" for n in range(30))
     (tmp_path / "labelled.csv").write_text(f"text,topic\n{rows}", encoding="utf-8")
     (tmp_path / "sheet.csv").write_text("key,prompt,answer\n", encoding="utf-8")
-    made = stacksl(
-        "run", str(tmp_path / "labelled.csv"), "--budget", "4", "--out", "own", "--quiet"
-    )
+    own = str(tmp_path / "own")
+    made = stacksl("run", str(tmp_path / "labelled.csv"), "--budget", "4", "--out", own, "--quiet")
     assert made.code == 0, made.err
     sheet = str(tmp_path / "sheet.csv")
-    for verb in (["answer", "own", sheet], ["change", "own", "--away", "ann"]):
+    for verb in (["answer", own, sheet], ["change", own, "--away", "ann"]):
         said = stacksl(*verb)
         assert (said.code, said.out) == (2, "")
         assert "come from 'oracle', not from people" in said.err
