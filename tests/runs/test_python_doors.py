@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,49 @@ def test_people_take_the_place_of_a_labeler_that_never_answers() -> None:
     assert [sheet["open"] for sheet in told["sheets"]] == [4]
     assert played.people(free=True) == 4
     assert played.status()["state"] == "waiting"
+
+
+def test_another_labeler_and_a_larger_budget_continue_a_finished_run() -> None:
+    played = run(TEXTS, LABELS, labeler=right)
+    played.change(labeler="oracle", budget=26)
+    told = played.status()
+    assert (told["state"], told["labeler"], told["answered"]) == ("finished", "oracle", 26)
+
+
+def test_a_program_takes_the_place_of_people_whatever_they_were_given() -> None:
+    people = {"annotators": "anna,ben", "overlap": 3, "sheets": "csv", "classes": list(WORDS)}
+    played = run(TEXTS, LABELS, labeler="file", batch=4, **people)
+    assert played.status()["state"] == "waiting"
+    played.change(labeler="oracle")
+    told = played.status()
+    assert (told["state"], told["labeler"], told["answered"]) == ("finished", "oracle", 20)
+
+
+def test_a_sheet_that_comes_after_a_python_labeler_is_late() -> None:
+    played = run(TEXTS, LABELS, labeler="file", batch=4, sheets="csv", classes=list(WORDS))
+    (sheet,) = (played.folder.path / "ask").glob("*.csv")
+    text = sheet.read_text(encoding="utf-8-sig")
+    played.resume(labeler=right)
+    assert played.status()["state"] == "finished"
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert text.count("\n") > len(rows) == 4
+    for row in rows:
+        row["answer"] = "1"
+    with (played.folder.path / "filled.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    received = played.answer(played.folder.path / "filled.csv")
+    assert (received.accepted, received.late + received.repeated) == ({}, 4)
+    assert played.status()["answered"] == 20
+
+
+def test_a_waiting_run_says_how_another_labeler_goes_on() -> None:
+    played = run(TEXTS, LABELS, labeler=silent, batch=4)
+    assert played.status()["resume"].startswith(f"stacksl change {played.folder.path} --labeler")
+    played.change(labeler="file", later=True)
+    assert played.status()["resume"].startswith("stacksl answer")
 
 
 @pytest.mark.parametrize("drop", [False, True])

@@ -183,6 +183,8 @@ class RunSpec:
             )
         if settings and not self.settings.adapts:
             raise SettingsError("this run trains no language model: resume it without --set")
+        if not settings:
+            return self.settings
         resolved = resolve(dict(settings), self.resolved.explicit()).settings
         return self.settings.model_copy(update={name: getattr(resolved, name) for name in settings})
 

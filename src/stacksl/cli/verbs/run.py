@@ -253,7 +253,7 @@ def _waiting(run: Run, result: dict[str, Any]) -> str:
     if run.folder.resolved()["labeler"] == "file":
         lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
         return f"{lines}\nOr answer in the browser:\n  stacksl label {path}"
-    return f"{lines}\n\nNext, when answers have arrived:\n  stacksl resume {path}"
+    return f"{lines}\n\nNext, when answers have arrived:\n  {result['resume']}"
 
 
 def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:

@@ -232,7 +232,7 @@ def require_ranking(gate: Gate) -> None:
         SettingsError: the gate gives no ranking.
     """
     if not gate.ranks:
-        able = ", ".join(name for name, kind in GATES.items() if kind.ranks)
+        able = ", ".join([COVERAGE, *(name for name, kind in GATES.items() if kind.ranks)])
         raise SettingsError(
             f"a pool needs a gate that ranks its items and '{gate.name}' does not: "
             f"choose one of {able}, or the mode 'stream'"

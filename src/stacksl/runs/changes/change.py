@@ -133,12 +133,9 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
             _set(spec, wanted, change, ledger)
             first = len(spec.sources.parts)
             _record(wanted, ledger, first=first, reopening=change.reopen)
-            reopen(folder, ledger)
             if change.labeler is not None:
-                ledger.free(ledger.open_purchases())
-                state = folder.read_state()
-                state.pop("labeler", None)  # a Python object
-                ledger.write_state(state.pop("state"), state)
+                _hand_over(ledger, change.labeler)
+            reopen(folder, ledger, other_labeler=change.labeler is not None)
     return found
 
 
@@ -312,6 +309,13 @@ def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
 
 
 # Who answers ---------------------------------------------------------------------------------
+
+
+def _hand_over(ledger: Ledger, name: str) -> None:
+    """Free the open questions for another labeler; a program is not asked an item twice."""
+    leases = ledger.open_purchases()
+    second = {each for each in leases if each.slot and each.purpose == "train"}
+    ledger.free(leases, () if name == FILE else second)
 
 
 def _with_labeler(spec: RunSpec, name: str | None) -> RunSpec:

@@ -79,7 +79,7 @@ def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
     share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
     known, away = annotators_of(spec.settings.annotators), without_rows(spec.folder, ledger)
-    several = len(known) - len(away) > 1  # a row needs two annotators who are present
+    several = spec.settings.labeler == FILE and len(known) - len(away) > 1  # who are present
     return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
 
 

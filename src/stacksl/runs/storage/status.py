@@ -66,7 +66,9 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "finished": state.get("finished"),
         "sentence": state.get("sentence"),
         "page": (page := folder.page() or None),
-        "resume": None if page else _next_step(folder, state["state"], table),
+        "resume": None
+        if page
+        else _next_step(folder, state["state"], table, python="labeler" in state),
         "warnings": [*state.get("warnings", []), *differing(table.get("files", {}))],
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
@@ -75,11 +77,18 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     }
 
 
-def _next_step(folder: RunFolder, state: str, table: Mapping[str, Any]) -> str | None:
-    """The command that continues a run; None where none is needed."""
+def _next_step(
+    folder: RunFolder, state: str, table: Mapping[str, Any], *, python: bool
+) -> str | None:
+    """The command that continues a run; None where none is needed.
+
+    `python`: an object made in Python answers.
+    """
     if state == "waiting" and table["labeler"] == "file":
         return f"stacksl answer {folder.path} FILE..."
     goes_on = state in ("interrupted", "stopped", "failed", "waiting")
+    if goes_on and python and table["labeler"] != "file":
+        return f"stacksl change {folder.path} --labeler NAME, or in Python Run.resume(labeler=...)"
     goes_on |= state == "finished" and not folder.has_results()  # its model was deleted
     return f"stacksl resume {folder.path}" if goes_on else None
 
@@ -143,12 +152,20 @@ def expect_begun(folder: RunFolder, ledger: LedgerReader) -> None:
         )
 
 
-def reopen(folder: RunFolder, ledger: Ledger) -> None:
-    """Mark a finished run as stopped, so that it can be resumed; its other facts are kept."""
-    state = folder.read_state()
-    if state.pop("state") == "finished":
+def reopen(folder: RunFolder, ledger: Ledger, *, other_labeler: bool = False) -> None:
+    """Mark a finished run as stopped, so that it can be resumed; its other facts are kept.
+
+    With `other_labeler` no Python object answers any more.
+    """
+    facts = folder.read_state()
+    state, known = facts.pop("state"), facts.get("labeler")
+    if other_labeler:
+        facts.pop("labeler", None)
+    if state == "finished":
         sentence = f"the run was changed: `stacksl resume {folder.path}` continues it"
-        ledger.write_state("stopped", {**state, "sentence": sentence, "reopened": True})
+        ledger.write_state("stopped", {**facts, "sentence": sentence, "reopened": True})
+    elif other_labeler and known is not None:
+        ledger.write_state(state, facts)
 
 
 @dataclass(slots=True)
@@ -167,7 +184,9 @@ class Record:
             RunError: a Python object answered before, and none is given now.
         """
         before = spec.folder.read_state()
-        if before.get("state") == "finished":  # nobody is asked any more
+        if labeler is None and spec.settings.labeler == "file":  # people go on
+            own = None
+        elif before.get("state") == "finished":  # nobody is asked any more
             own = before.get("labeler")
         else:
             own = expect_labeler(spec.folder, labeler)
