@@ -232,7 +232,7 @@ def _bought(offered: Outcome, reopen: bool) -> list[str]:
     """What may be bought at which cost."""
     bought = []
     if offered.cost:
-        more = f"{count(offered.more)} more labels, {count(offered.labels)}"
+        more = f"{plural(offered.more, 'more label')}, {count(offered.labels)}"
         labels = f"{more if offered.more else plural(offered.labels, 'label')} in all"
         bought.append(f"{labels}, for {dollars(offered.cost)} more at most")
     if reopen and offered.again:
