@@ -3,8 +3,8 @@
 The same texts are encoded in turn by `sentences:minilm` on ONNX Runtime, by the same weights as
 `sentences:FOLDER` (sentence-transformers, in the fixed shapes of this package), and by
 sentence-transformers alone in its own batches of 32, sorted by length. Each on one thread, no
-cache, seconds of CPU. With --equal as many texts of all lengths are compared: questions and
-abstracts, each cut at a random place.
+cache, seconds of CPU. With --equal as many texts of all lengths up to 256 tokens are compared:
+questions and abstracts, each cut at a random place. (Longer texts are encoded in parts.)
 
     python benchmarks/encoder.py --data $STACKSL_DATA --json encoder.json
 """
@@ -17,13 +17,15 @@ import os
 import random
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from stacksl.data import read
-from stacksl.features.minilm import MiniLM
+from stacksl.features.minilm import LONGEST, MiniLM
 from stacksl.features.sentences import SentenceEncoder
 from stacksl.features.weights import find_minilm
 
@@ -59,15 +61,17 @@ def speeds(texts: list[str], turns: int) -> dict[str, list[float]]:
 
 
 def of_all_lengths(root: Path, count: int) -> list[str]:
-    """`count` questions and abstracts, each cut at a random place."""
-    draw = random.Random(0)
+    """`count` questions and abstracts of up to 256 tokens, each cut at a random place."""
+    draw, tokenizer = random.Random(0), Tokenizer.from_file(str(find_minilm() / "tokenizer.json"))
+    tokenizer.no_truncation()
     texts = [
         item.prompt
         for name in ("banking77", "medical_abstracts")
         for item in read(root / name / "train.csv").items
     ]
-    some = draw.sample(texts, min(count, len(texts)))
-    return [text[: draw.randint(1, len(text))] for text in some]
+    draw.shuffle(texts)
+    some = (text[: draw.randint(1, len(text))] for text in texts)
+    return list(islice((t for t in some if len(tokenizer.encode(t).ids) <= LONGEST), count))
 
 
 def main() -> None:
