@@ -74,9 +74,11 @@ def status(
         print(as_json(status_facts(opened)))
         return
     people = [listed(opened), *left_out(opened)] if by_file(opened) else []
-    forecast = opened.forecast()
-    ahead = [shown_forecast(forecast)] if forecast["now"] else []
-    print("\n\n".join([_shown(opened.status()), *people, *ahead]))
+    status, forecast = opened.status(), opened.forecast()
+    # where the accuracy was measured, an estimate of it beside would contradict
+    measured_now = status["test"] or status["audit"]
+    ahead = [shown_forecast(forecast)] if forecast["now"] and not measured_now else []
+    print("\n\n".join([_shown(status), *people, *ahead]))
 
 
 def by_file(run: Run) -> bool:
