@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import stacksl
-from stacksl.errors import DataError, FeatureError, LabelerError, RunError, SettingsError
+from stacksl.errors import (
+    DataError,
+    FeatureError,
+    LabelerError,
+    RunError,
+    SettingsError,
+    StackslError,
+)
 
 WORDS = {"beach": "sand wave shell tide", "forest": "moss fern pine root", "sky": "cloud sun star"}
 TEXTS, LABELS = [], []
@@ -41,6 +48,20 @@ def test_texts_and_labels_are_a_pool_with_the_names_of_the_classes() -> None:
     ]
     assert played.evaluate(TEXTS, LABELS)["accuracy"] > 0.9
     assert played.replay()["labels"] == 20
+
+
+def test_a_model_is_read_again_only_when_its_files_have_changed() -> None:
+    played = run(TEXTS, LABELS)
+    first = played.model
+    assert stacksl.Run.open("run").model is first
+    before = [row["choice"] for row in played.predict(TEXTS)]
+    played.change(budget=30)
+    assert played.model is not first
+    assert [row["choice"] for row in played.predict(TEXTS[:3])] == LABELS[:3]
+    (played.folder.model / "head.safetensors").write_bytes(b"cut")
+    with pytest.raises(StackslError):
+        played.predict(TEXTS)
+    assert len(before) == len(TEXTS)
 
 
 def test_indices_of_given_classes_mean_the_same() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
     from stacksl.runs.session.answering import Received
 
 _Text = TypeVar("_Text", str, str | Path)
+
+
+@lru_cache(maxsize=2)
+def _linear_model(folder: Path, files: tuple[tuple[Path, int, int], ...]) -> Model:
+    """The model in a folder, kept while its `files` have the same sizes and times of change."""
+    from stacksl.models.linear import Model
+
+    return Model.load(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +75,21 @@ class Run:
 
     @property
     def model(self) -> Model | AdaptedModel:
-        """The final model.
+        """The final model; a linear one is read again only when its files have changed.
 
         Raises:
             RunError: there is none yet, or it is damaged.
             SettingsError: a plugin of the run cannot be imported.
         """
         from stacksl.models.adapted import AdaptedModel, is_adapted
-        from stacksl.models.linear import Model
 
         folder = self.folder.model
         load_plugins(self.folder.resolved().get("plugins"))
-        return AdaptedModel.load(folder) if is_adapted(folder) else Model.load(folder)
+        if is_adapted(folder):
+            return AdaptedModel.load(folder)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        stats = [(path, path.stat()) for path in files]
+        return _linear_model(folder, tuple((p, s.st_size, s.st_mtime_ns) for p, s in stats))
 
     @property
     def ledger(self) -> Ledger:
