@@ -227,7 +227,7 @@ def test_a_run_waits_for_answers_and_goes_on_when_they_come(tmp_path, mode, make
     done = run(items, answers, labeler=slow, **settings)
     asked = 2  # no more are open at a time
     assert status(done, "state", "asked", "answered") == ["waiting", asked, 0]
-    assert done.status()["resume"] == f"stacksl resume {out}"
+    assert done.status()["resume"].startswith(f"stacksl change {out} --labeler NAME, or in Python")
     assert not (out / "report.html").exists()
     with pytest.raises(RunError, match=r"come from the labeler 'slow'.*resume\(labeler="):
         done.resume()  # the oracle would mix its answers with those of another
