@@ -83,6 +83,7 @@ class MiniLM(CachedEncoder):
 
         lengths = [sum(map(len, each)) for each in parts]
         batches = in_batches(lengths, lambda length: _TOKENS // length if length <= LONGEST else 1)
+        _ = self._session  # made once, before several threads ask for it
         with ThreadPoolExecutor(self.threads) as pool:
             yield from pool.map(run, [places for _, places in batches])
 

@@ -103,7 +103,7 @@ def minilm_is_here() -> bool:
 
 
 def _minilm_here() -> Path | None:
-    """The folder of a package, however it came, or of the hub's cache."""
+    """The folder of the package, installed in any way, or of the hub's cache."""
     spec = find_spec(_MINILM_PACKAGE)
     for place in (spec.submodule_search_locations or ()) if spec else ():
         if all((Path(place) / "model" / name).is_file() for name in _MINILM_READ):
