@@ -24,7 +24,7 @@ from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound,
 RUNS, LABELS = "stacksl.runs", "stacksl.ledger"
 FOLDER, COMMIT = f"{RUNS}.storage.folder", f"{LABELS}.store.database:Store.commit"
 PURCHASE = {
-    "before its reservation is on disk": (COMMIT, 8, "before"),
+    "before its reservation is on disk": (COMMIT, 9, "before"),
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),
     "before it is asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "before"),
     "when it was asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "after"),
@@ -51,6 +51,7 @@ START = {
     "when the run counts as running": (f"{FOLDER}:RunFolder.write_state", 1, "after"),
     "between the files of the features": ("stacksl.features.store:write_atomic", 1, "after"),
     "before the features count as frozen": ("stacksl.features.store:write_atomic", 2, "after"),
+    "between the feature map and its row": (f"{RUNS}.session.session:note_derived", 1, "before"),
 }
 END = {
     "before the refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 1, "before"),
@@ -58,15 +59,19 @@ END = {
     "in the middle of the model": ("stacksl.files.arrays:save", 3, "before"),
     "before the model counts": ("stacksl.models.linear:write_atomic", 1, "before"),
     "when the model was written": ("stacksl.models.linear:Model.save", 1, "after"),
+    "between the model and its row": (f"{RUNS}.finish.finish:note_derived", 1, "before"),
     "between model and facts": (f"{RUNS}.finish.finish:write_atomic", 1, "before"),
+    "between the facts and their row": (f"{RUNS}.finish.finish:note_derived", 2, "before"),
     "before the report": (f"{RUNS}.finish.finish:write_pages", 1, "before"),
     "between report and card": (f"{RUNS}.finish.finish:write_atomic", 2, "after"),
+    "between the pages and their rows": (f"{RUNS}.finish.finish:note_derived", 3, "before"),
     "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 3, "before"),
     "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 3, "after"),
 }
 ALIKE = (  # to the one before it: between the same two files, or of the same row
     "before the refit is noted",
     "before the model counts",
+    "between model and facts",
     "before the report",
     "between report and card",
     "when the state is 'finished'",

@@ -16,7 +16,8 @@ from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.stored import read_like_run
 from stacksl.runs.settings.resolve import load_plugins
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.derived import MODEL, expect_derived
+from stacksl.runs.storage.folder import FACTS, RunFolder
 from stacksl.runs.storage.status import expect_labeler, status_of
 from stacksl.types import Item
 
@@ -35,11 +36,13 @@ _Text = TypeVar("_Text", str, str | Path)
 
 
 @lru_cache(maxsize=2)
-def _linear_model(folder: Path, files: tuple[tuple[Path, int, int], ...]) -> Model:
-    """The model in a folder, kept while its `files` have the same sizes and times of change."""
+def _linear_model(folder: RunFolder, files: tuple[tuple[Path, int, int], ...]) -> Model:
+    """The model of a run, kept while its `files` have the same sizes and times of change."""
     from stacksl.models.linear import Model
 
-    return Model.load(folder)
+    model = Model.load(folder.model)  # first: where it is damaged, the file is named
+    expect_derived(folder, MODEL)
+    return model
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,12 @@ class Run:
         """
         from stacksl.models.adapted import AdaptedModel, is_adapted
 
-        folder = self.folder.model
-        load_plugins(self.folder.resolved().get("plugins"))
-        if is_adapted(folder):
-            return AdaptedModel.load(folder)
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        folder = self.folder
+        load_plugins(folder.resolved().get("plugins"))
+        if is_adapted(folder.model):
+            expect_derived(folder, MODEL)
+            return AdaptedModel.load(folder.model)
+        files = sorted(path for path in folder.model.rglob("*") if path.is_file())
         stats = [(path, path.stat()) for path in files]
         return _linear_model(folder, tuple((p, s.st_size, s.st_mtime_ns) for p, s in stats))
 
@@ -214,6 +218,7 @@ class Run:
                 f"the report of {self.path} is written when the run has finished, and it is"
                 f" {status['state']}: `{step}`"
             )
+        expect_derived(self.folder, MODEL, FACTS)
         return write_pages(self.folder, text=text, class_names=class_names)
 
     # Operations ----------------------------------------------------------------------------------
@@ -260,7 +265,10 @@ class Run:
         finished = self.folder.read_state()["state"] == "finished"
         if finished and settings:
             raise RunError(f"the run {self.path} has finished: no setting of it can change")
-        return bool(finished) and self.folder.has_results()
+        if not finished or not self.folder.has_results():
+            return False
+        expect_derived(self.folder, MODEL, FACTS)
+        return True
 
     def answer(
         self,

@@ -35,6 +35,7 @@ EVENTS: Final = (
     "class_added",
     "budget",
     "settings",
+    "derived",
     "forgotten",
 )
 PURPOSES: Final = ("train", "audit", "owned")

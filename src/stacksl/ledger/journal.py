@@ -43,6 +43,7 @@ from stacksl.ledger.store.settings import (
     expect_digest,
     expect_sealed,
     make_salt,
+    other_derived,
     seal_rows,
     write_classes,
     write_settings,
@@ -336,6 +337,19 @@ class Journal(LedgerReader):
         """Replace the state of the run, with the `facts` beside it (JSON values)."""
         with self.together():
             write_state(self._store, state, facts)
+
+    def change_salt(self) -> None:
+        """Draw another salt for the digests of settings and files; the old one is erased."""
+        with self.together():
+            self._expect_digest()
+            make_salt(self._store)
+            self._record_digest()
+
+    def note_derived(self, digests: Mapping[str, str]) -> None:
+        """Record the SHA-256 of files that were made from the run, by name, where it is new."""
+        with self.together():
+            for name, digest in other_derived(self._store, digests).items():
+                self.record("derived", {"name": name, "digest": digest})
 
     # What is learnt ----------------------------------------------------------------------------
 

@@ -119,6 +119,11 @@ class LedgerReader:
             )
         return tail
 
+    @property
+    def made_from(self) -> Head:
+        """The last row that is no `derived` one: what is made again of it names it again."""
+        return self._store.tail(derived=False) or Head(0, self.terms.genesis)
+
     # What is left ------------------------------------------------------------------------------
 
     run: str = _forward("terms.run")

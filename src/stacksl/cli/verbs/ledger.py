@@ -50,6 +50,7 @@ def verify(
     elsewhere, since whoever rewrites the whole folder is found by it alone. The weights of a base
     model are hashed again, which a run does only where size, time or header of a file has changed.
     """
+    from stacksl.runs.storage.derived import expect_all_derived
     from stacksl.runs.storage.folder import anchors
 
     opened = options.open_run(run)
@@ -61,6 +62,7 @@ def verify(
         ledger.verify(kept)
         rows, tip = ledger.head
         saved = sorted(each.head.count for each in ledger.arrays() if each.whole)
+    expect_all_derived(opened.folder)
     weights, why = _weights(opened)
     result = {"run": run, "rows": rows, "tip": tip, "arrays": saved, "records": records}
     arrays = " and ".join(map(count, saved))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.atomic import sync_folder
@@ -154,9 +154,10 @@ class Store:
         """Append rows to the chain, in the open transaction."""
         self.insert(EVENTS, ((r.seq, *values_of(r), r.previous, r.hash) for r in rows))
 
-    def tail(self) -> Head | None:
-        """The last row's place and hash, or None for an empty chain."""
-        last = self.select(EVENTS, ("seq", "hash"), "ORDER BY seq DESC LIMIT 1")
+    def tail(self, *, derived: bool = True) -> Head | None:
+        """The last row's place and hash; without `derived` that of the last other row, if any."""
+        which = "" if derived else "WHERE event != 'derived'"
+        last = self.select(EVENTS, ("seq", "hash"), f"{which} ORDER BY seq DESC LIMIT 1")
         return next((Head(*row) for row in last), None)
 
     def pages(
@@ -180,10 +181,10 @@ class Store:
         found = self.chosen(EVENTS, _OF_ROW, "event = 'round' AND round", rounds)
         return [Row(*row) for row in found]
 
-    def changed_settings(self) -> Row | None:
-        """The newest `settings` row."""
-        newest = "WHERE event = 'settings' ORDER BY seq DESC LIMIT 1"
-        return next((Row(*row) for row in self.select(EVENTS, _OF_ROW, newest)), None)
+    def rows_of(self, event: Literal["settings", "derived"]) -> list[Row]:
+        """The rows of an event that has an index, the oldest first."""
+        rows = self.select(EVENTS, _OF_ROW, f"WHERE event = '{event}' ORDER BY seq")
+        return [Row(*row) for row in rows]
 
     def wipe(self) -> None:
         """Remove the bytes of erased rows from the file and those that SQLite keeps beside it.

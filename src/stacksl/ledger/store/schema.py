@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -180,6 +180,7 @@ _ONCE: Final = (
     "events (item) WHERE event = 'learnt'",
     "events (item, slot, number) WHERE event = 'corrected'",
     "events (seq) WHERE event = 'settings'",  # to find the newest
+    "events (seq) WHERE event = 'derived'",
 )
 """Columns in which no two rows may be equal."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stacksl.errors import LedgerCorrupt
 from stacksl.files import formats
 from stacksl.ledger.events import canonical
-from stacksl.ledger.store.rows import digest_of_rows, expect_rows
+from stacksl.ledger.store.rows import digest_of_rows, expect_rows, salted
 from stacksl.ledger.store.schema import CLASSES, SETTINGS, STATE, TERMS
 
 if TYPE_CHECKING:
@@ -117,15 +117,26 @@ def expect_digest(store: Store) -> None:
         LedgerCorrupt: they were edited.
     """
     with store.reading():  # a change by another process is seen whole
-        last = store.changed_settings()
+        changes = store.rows_of("settings")
         first = next(iter(store.select(TERMS, ("settings",))), None)
-        known = first and first[0] if last is None else last.payload.get("digest")
+        known = changes[-1].payload.get("digest") if changes else first and first[0]
         found = digest_of(store)
     if found != known:
         raise LedgerCorrupt(
             f"the settings or classes in {store.name} were edited or damaged (their digest in the"
             " chain is another): restore the file from a copy; for other settings start a new run"
         )
+
+
+def other_derived(store: Store, digests: Mapping[str, str]) -> dict[str, str]:
+    """The salted `digests` of files, by name, that are not in the newest `derived` row of each.
+
+    They are salted with the settings: a file may quote texts, which the chain must not tell.
+    """
+    ((salt,),) = store.select(SETTINGS, ("value",), "WHERE name = ?", SALT)
+    known = {row.payload.get("name"): row.payload.get("digest") for row in store.rows_of("derived")}
+    found = {name: salted(json.loads(salt), digest) for name, digest in digests.items()}
+    return {name: digest for name, digest in found.items() if known.get(name) != digest}
 
 
 def read_state(store: Store) -> dict[str, Any]:

@@ -24,12 +24,12 @@ from stacksl.labelers.sheets.erasing import erase_rows
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.ledger.store.settings import Setting
-from stacksl.runs.finish.finish import DERIVED
 from stacksl.runs.items.stored import ASIDE, ASIDE_AT_FIRST
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folder
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.derived import DERIVED, MAP, expect_derived, note_derived
 from stacksl.runs.storage.folder import RunFolder, shown_facts
 from stacksl.runs.storage.status import expect_begun
 from stacksl.types import Item
@@ -118,6 +118,7 @@ def _erase_item(spec: RunSpec, ledger: Ledger, id: str) -> tuple[str, dict[str, 
         "alike": sum((each.prompt, each.candidates) == same for each in items) - 1,
         "refitted": facts is not None and facts.audit is not None and facts.audit.trained_on > 0,
     }
+    expect_derived(spec.folder, MAP)
     bring_arrays(spec, ledger)  # saves the learner while the item's features are there
     known = {ASIDE: sorted(spec.sources.aside), ASIDE_AT_FIRST: sorted(spec.sources.aside_at_first)}
     state = _without(spec.folder.read_state(), item)
@@ -125,6 +126,8 @@ def _erase_item(spec: RunSpec, ledger: Ledger, id: str) -> tuple[str, dict[str, 
         ledger.keep_last_arrays()  # two would reveal what was learnt between
         _charge_calls(spec, ledger, id)
         ledger.change_settings({name: Setting(value) for name, value in known.items()})
+        ledger.change_salt()  # with the old one a digest of the report might confirm a guessed text
+        note_derived(spec.folder, ledger, MAP)
         ledger.write_state(state.pop("state"), state)
         return ledger.forget(id, copies), copies
 

@@ -105,7 +105,7 @@ def facts_of(
             Named(name.removeprefix("version_"), value)
             for name, value in versions(spec.settings.plugins).items()
         ),
-        fingerprints=(*ending.fingerprints, Named("ledger", naming(game.ledger.head))),
+        fingerprints=(*ending.fingerprints, Named("ledger", naming(game.ledger.made_from))),
         warnings=tuple(state["warnings"]),
         stopped=state.get("stopped", ""),
         language=language,

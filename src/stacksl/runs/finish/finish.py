@@ -8,6 +8,7 @@ from typing import Any
 
 from stacksl.features import FeatureMap
 from stacksl.files.atomic import make_private, write_atomic
+from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit, judge_audit
 from stacksl.report.facts import Facts
 from stacksl.runs.finish.adapters import AdapterEnding
@@ -16,12 +17,16 @@ from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import FACTS, RunFolder, anchors, read_facts, shown_facts
+from stacksl.runs.storage.derived import MODEL, note_derived
+from stacksl.runs.storage.folder import (
+    FACTS,
+    NO_TEXT,
+    RunFolder,
+    anchors,
+    read_facts,
+    shown_facts,
+)
 from stacksl.runs.storage.status import now
-
-NO_TEXT = "no-text"  # the folder of what may be forwarded
-DERIVED = ("model", FACTS, "report.html", "README.md", NO_TEXT)
-"""What a finished run has beside its database, made again by a resume when it is deleted."""
 
 
 def finish(
@@ -50,17 +55,17 @@ def finish(
         tested = replace(tested, audited=judged[0], audited_now=since)
     tested = ending.with_curve(tested, audit)
     report(Progress("report", 0, 1))
-    state["finished"] = now()
+    state.setdefault("finished", now())
     facts = ending.with_rest(facts_of(spec, game, ending, tested, state), tested)
     ending.save(tested, facts)
+    note_derived(spec.folder, game.ledger, MODEL)
     if audit is not None:
         learnt = len(game.examples.bought)
         said = anchors(spec.folder).get(FACTS)
         later = () if said is None else game.ledger.rows(said.count)
         revised = any(row.event == "relabelled" for row in later)
         facts = _continued(facts, shown_facts(spec.folder), audit.number, learnt, revised=revised)
-    write_atomic(spec.folder.path / FACTS, facts.to_json())
-    write_pages(spec.folder)
+    _write_facts(spec.folder, game.ledger, facts)
     if facts.audit is not None and facts.audit.trained_on:
         refit_with_audit(spec, game, features, audit)
     report(Progress("report", 1, 1))
@@ -114,13 +119,26 @@ def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Aud
     assert facts.audit is not None  # its labels were trained on
     marked = replace(facts, audit=replace(facts.audit, trained_on=count))
     # first, so that no model is saved whose report says that it is the one that was measured
-    write_atomic(spec.folder.path / FACTS, marked.to_json())
-    write_pages(spec.folder)
+    _write_facts(spec.folder, game.ledger, marked)
     ending.save_model(model)
+    note_derived(spec.folder, game.ledger, MODEL)
     return count
 
 
-def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = False) -> Path:
+def _write_facts(folder: RunFolder, ledger: Ledger, facts: Facts) -> None:
+    """Write the facts, the report and the model card."""
+    write_atomic(folder.path / FACTS, facts.to_json())
+    note_derived(folder, ledger, FACTS)
+    write_pages(folder, ledger)
+
+
+def write_pages(
+    folder: RunFolder,
+    ledger: Ledger | None = None,
+    *,
+    text: bool = True,
+    class_names: bool = False,
+) -> Path:
     """The report and the model card, from the facts on disk; the path of the report.
 
     Pages without text are in a folder of their own, so that the others are not sent by mistake.
@@ -133,4 +151,6 @@ def write_pages(folder: RunFolder, *, text: bool = True, class_names: bool = Fal
         make_private(place)
     write_atomic(place / "report.html", render(facts, text=text, class_names=class_names))
     write_atomic(place / "README.md", card(facts, text=text, class_names=class_names))
+    names = ("report.html", "README.md")
+    note_derived(folder, ledger, *(names if text else (f"{NO_TEXT}/{name}" for name in names)))
     return place / "report.html"

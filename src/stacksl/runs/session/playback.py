@@ -22,7 +22,7 @@ from stacksl.types import Decision
 _COMPUTED = ("refit", "refreshed")
 _TERMS = ("budget", "class_added")
 # Rows that may stand between a refit beside which answers are entered and the purchase it is for.
-_MEANWHILE = ("answered", "learnt", "relabelled", "late", "released", "reserved")
+_MEANWHILE = ("answered", "learnt", "relabelled", "late", "released", "reserved", "derived")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -50,6 +50,7 @@ from stacksl.runs.session.setup import (
 )
 from stacksl.runs.settings.budget import time_limit
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.derived import MAP, expect_derived, note_derived
 from stacksl.runs.storage.folder import State, anchors
 from stacksl.runs.storage.status import Record, expect_begun
 
@@ -136,6 +137,10 @@ class Session(Game):
         ledger = parts.enter_context(ledger_of(spec))
         features = feature_map(spec)
         block = features_of(spec, features, report)
+        if ledger.last_round or ledger.bought():
+            expect_derived(spec.folder, MAP)
+        else:
+            note_derived(spec.folder, ledger, MAP)
         record.warn(note_model(spec, features))
         saved, damaged = _newest_arrays(spec, ledger)
         if features.truncated:

@@ -169,14 +169,17 @@ def _stored(
     if has_block(folder):
         features.restore(arrays.load(map_file))
         return load_block(folder, features.fingerprint, ids)
-    if part.start == 0:
+    fitted = map_file.exists()  # on all texts, also those that were erased since
+    if fitted:
+        features.restore(arrays.load(map_file))
+    else:
         features.fit(items)
     throttled_report = throttled(report)
     block = features.transform(
         items, lambda done, n: throttled_report(Progress("features", done, n), done == n)
     )
     report(Progress("features", len(items), len(items)))
-    if part.start == 0:
+    if not fitted:
         arrays.save(map_file, features.state())
     make_private(folder)
     save_block(folder, block, features.fingerprint, ids)

@@ -45,7 +45,8 @@ HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # b
 POLL = 0.05  # seconds between two tries
 DATABASE = "run.db"
 FACTS = "facts.json"
-RECORDS = (FACTS, "report.html", "README.md", "no-text/report.html", "no-text/README.md")
+NO_TEXT = "no-text"  # the folder of what may be forwarded
+RECORDS = (FACTS, "report.html", "README.md", f"{NO_TEXT}/report.html", f"{NO_TEXT}/README.md")
 """The files that name the ledger's head: one that was cut, or rewritten, differs from them."""
 HEAD = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")
 STARTED = {LOCK, "features", "model"}

@@ -16,7 +16,8 @@ from stacksl.report.facts import Facts
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import DATABASE, TIMES, RunFolder, State, shown_facts
+from stacksl.runs.storage.derived import MODEL, expect_derived
+from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
 
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader
@@ -30,6 +31,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     """
     table, state, facts = folder.resolved(), folder.read_state(), shown_facts(folder)
     done = facts if state["state"] == "finished" else None
+    if done is not None:
+        expect_derived(folder, MODEL, FACTS)
     before = None if done is None else done.before_label
     with ExitStack() as held:
         try:
@@ -197,6 +200,8 @@ class Record:
         }
         if own is not None:
             facts["labeler"] = own
+        if before["state"] == "finished":  # its results are made again, as they were
+            facts["finished"] = before["finished"]
         record = cls(spec.folder, facts, before)
         cut = before["state"] in ("interrupted", "stopped", "failed", "running")
         if "created" in before and cut and not before.get("reopened"):

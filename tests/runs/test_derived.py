@@ -1,0 +1,196 @@
+"""What is made from a run has its digest in the chain: another run's is refused and named."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.cli.entry import call
+from stacksl.errors import RunError
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.schema import SETTINGS
+from stacksl.ledger.store.settings import SALT
+from stacksl.runs.changes.forgetting import forget
+
+from .conftest import Finished, class_items
+
+PAGES = ["facts.json", "report.html", "README.md"]
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of the same classes and settings with other items."""
+    folder = tmp_path_factory.mktemp("other")
+    return run(*class_items(60, seed=1), budget=12, out=folder / "run", checkpoint_every=10)
+
+
+@pytest.fixture
+def copied(classes: Finished, tmp_path: Path) -> Run:
+    """A copy of a finished run, to be spoilt."""
+    return Run(Path(shutil.copytree(classes.run.path, tmp_path / "run")))
+
+
+def derived(of: Run) -> list[str]:
+    with of.ledger as ledger:
+        return [row.payload["name"] for row in ledger.rows() if row.event == "derived"]
+
+
+def made(of: Run) -> dict[str, bytes]:
+    places = [*(of.path / "model").iterdir(), *(of.path / name for name in PAGES)]
+    return {place.name: place.read_bytes() for place in places}
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one sentence with which a command refuses."""
+    capsys.readouterr()
+    assert call(words) == 2, words
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_each_file_is_named_once_and_the_map_before_all_others(classes: Finished) -> None:
+    assert derived(classes.run) == ["features/map.safetensors", "model", *PAGES]
+    with classes.run.ledger as ledger:
+        rows = list(ledger.rows())
+    assert rows[0].event == "derived", "the map decides every number"
+
+
+@pytest.mark.parametrize("what", ["model", "model/head.safetensors"])
+def test_the_model_of_another_run_is_refused_until_it_is_deleted(
+    copied: Run, other: Run, what: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    before, names, place = made(copied), derived(copied), copied.path / what
+    file = tmp_path / "items.csv"
+    file.write_text("text,label\nflour dough,bread\nsalt tide,sea\n", encoding="utf-8")
+    if place.is_dir():
+        shutil.rmtree(place)
+        shutil.copytree(other.path / what, place)
+    else:
+        shutil.copy(other.path / what, place)
+    path = str(copied.path)
+    for words in (
+        ["predict", path, str(file)],
+        ["evaluate", path, str(file)],
+        ["status", path],
+        ["report", path],
+        ["ledger", "verify", path],
+        ["resume", path],
+    ):
+        line = refused(words, capsys)
+        assert f"{path}/model is not the one" in line
+        assert f"delete it, and `stacksl resume {path}` makes it again" in line
+    shutil.rmtree(copied.path / "model")
+    copied.resume()
+    assert made(copied) == before
+    assert derived(copied) == names, "equal bytes need no row"
+    assert call(["ledger", "verify", path]) == 0
+
+
+def test_a_model_that_was_kept_in_memory_is_compared_again(copied: Run, other: Run) -> None:
+    assert copied.model is copied.model
+    shutil.copy(other.path / "model/head.safetensors", copied.path / "model")
+    with pytest.raises(RunError, match="not the one that the ledger"):
+        _ = copied.model
+
+
+def edit_number(place: Path) -> None:
+    text = place.read_text(encoding="utf-8")
+    found = re.search(r"\d\d of \d\d|0\.\d\d|\d\d", text)
+    assert found is not None
+    shown = found[0].translate(str.maketrans("0123456789", "9876543210"))
+    place.write_text(text.replace(found[0], shown, 1), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("report.html", []),
+        ("README.md", []),
+        ("no-text/report.html", ["--no-text"]),
+    ],
+)
+def test_an_edited_number_is_found_until_the_page_is_written_again(
+    copied: Run, name: str, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(copied.path)
+    assert call(["report", path, *option]) == 0
+    rows, before = derived(copied), (copied.path / name).read_bytes()
+    edit_number(copied.path / name)
+    line = refused(["ledger", "verify", path], capsys)
+    command = " ".join(["stacksl report", path, *option])
+    assert f"{path}/{name} is not the one" in line
+    assert f"`{command}` writes it again" in line
+    if option:  # the other pages are written, and what was edited is no better for it
+        assert call(["report", path]) == 0
+        refused(["ledger", "verify", path], capsys)
+    assert call(["report", path, *option]) == 0
+    assert call(["ledger", "verify", path]) == 0
+    assert (copied.path / name).read_bytes() == before
+    assert derived(copied) == rows
+
+
+def test_the_map_of_another_run_is_refused(
+    copied: Run, other: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "features/map.safetensors"
+    (copied.path / name).write_bytes((other.path / name).read_bytes() + b" ")
+    line = refused(["ledger", "verify", str(copied.path)], capsys)
+    assert f"{name} is not the one" in line
+    assert "restore it from a copy" in line
+
+
+def test_feature_rows_are_made_again_with_the_map_that_was_fitted(
+    spoil: Callable[[Finished], Run], classes: Finished
+) -> None:
+    spoilt = spoil(classes)
+    folder = spoilt.path / "features"
+    before: dict[str, Any] = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for path in folder.iterdir():
+        if path.name != "map.safetensors":
+            path.unlink()
+    spoilt.resume()
+    after = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert after == {name: before[name] for name in after}, "the graph was not needed again"
+    assert {"map.safetensors", "rows.npy", "features.json"} <= after.keys()
+
+
+def test_a_forgotten_item_leaves_no_digest_that_could_confirm_its_text(copied: Run) -> None:
+    def salt() -> str:
+        with opened(copied.folder.database, readonly=True) as store:
+            return str(store.select(SETTINGS, ("value",), "WHERE name = ?", SALT))
+
+    before, item = salt(), class_items(60)[0][0].id
+    forget(copied.path, item)
+    assert salt() != before
+    assert before.strip("[]()',\"").encode() not in copied.folder.database.read_bytes()
+    assert call(["ledger", "verify", str(copied.path)]) == 0
+    copied.resume()
+    assert derived(copied)[-5:] == ["features/map.safetensors", "model", *PAGES]
+    assert call(["ledger", "verify", str(copied.path)]) == 0
+
+
+def test_a_run_cut_off_between_a_file_and_its_row_is_told_to_resume(
+    spoil: Callable[[Finished], Run],
+    classes: Finished,
+    other: Run,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As after a changed run wrote its new model: the row is of the one before."""
+    spoilt = spoil(classes)
+    path, before = str(spoilt.path), made(classes.run)
+    shutil.rmtree(spoilt.path / "model")
+    shutil.copytree(other.path / "model", spoilt.path / "model")
+    assert call(["status", path]) == 0
+    assert call(["ledger", "verify", path]) == 0
+    with pytest.raises(RunError, match="was not written to its end; .*resume"):
+        _ = spoilt.model
+    spoilt.resume()
+    assert made(spoilt)["head.safetensors"] == before["head.safetensors"]
+    assert call(["ledger", "verify", path]) == 0
+    capsys.readouterr()
