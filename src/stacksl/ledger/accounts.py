@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
+from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LedgerCorrupt
-from stacksl.ledger.events import EVENTS, PURPOSES, Entry, genesis
+from stacksl.ledger.events import EVENTS, PURPOSES, Entry, canonical
 from stacksl.ledger.purchases import Said, Word
 
 Key = tuple[str, int]
@@ -41,8 +42,8 @@ class Terms:
 
     @property
     def genesis(self) -> str:
-        """The hash that row 1 of the chain follows."""
-        return genesis(astuple(self))
+        """The hash that row 1 of the chain follows; it covers the terms."""
+        return sha256(canonical(["stacksl ledger", *astuple(self)]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -257,12 +257,6 @@ def _write(value: float) -> float | str:
 
 
 # The chain of hashes ---------------------------------------------------------------------------
-
-
-def genesis(terms: Sequence[object]) -> str:
-    """The hash that row 1 follows; it covers the `terms` of the run."""
-    terms = ["stacksl ledger", *terms]
-    return sha256(canonical(terms).encode()).hexdigest()
 
 
 def link_hash(seq: int, entry: Entry, previous: str) -> str:

@@ -93,15 +93,8 @@ class Journal(LedgerReader):
     ) -> Self:
         """Create the database of a run; the file appears whole or not at all.
 
-        Args:
-            path: the file.
-            run: the run's name.
-            budget: the most labels it may buy.
-            money: the most it may spend, in micro-units; None for no limit.
-            price: the most one label may cost, in micro-units.
-            items: all items of the run.
-            beginning: settings, classes and state of the run.
-            clock: gives seconds since the epoch.
+        Its labels, its `money` in micro-units (None for no limit) and the `price` of one label are
+        the most that it may buy, spend and pay. The `clock` gives seconds since the epoch.
 
         Raises:
             LedgerError: the terms are invalid, or the path exists or cannot be written.
@@ -127,12 +120,7 @@ class Journal(LedgerReader):
 
     @classmethod
     def open(cls, path: str | Path, *, readonly: bool = False, clock: Clock = time.time) -> Self:
-        """Open the ledger of a run.
-
-        Args:
-            path: the file.
-            readonly: write nothing.
-            clock: gives seconds since the epoch.
+        """Open the ledger of a run; one that is `readonly` writes nothing.
 
         Raises:
             LedgerError: there is no ledger, it is of another format, or cannot be read.
@@ -203,10 +191,7 @@ class Journal(LedgerReader):
     def record(self, event: str, payload: Mapping[str, object] | str = "{}", **of: Any) -> None:
         """Count an entry and keep it to be written; one that is on disk is the next one there.
 
-        Args:
-            event: one of `EVENTS`.
-            payload: what else there is to say, or the text of that.
-            of: the other fields of the `Entry`.
+        The `payload` may be its text; `of` are the other fields of the `Entry`.
         """
         text = payload if isinstance(payload, str) else canonical(payload)
         entry = Entry(int(self._clock() * 1e6), event, text=text, **of)
@@ -237,11 +222,8 @@ class Journal(LedgerReader):
     def set_budget(self, labels: int, money: int | None, detail: Mapping[str, object]) -> None:
         """Change what may be spent from here on, as a `budget` row.
 
-        Args:
-            labels: the most labels that may be bought, in all.
-            money: the most that may be spent, in micro-units; None for no limit.
-            detail: anything else that changes with it (JSON values), such as the learner's budget
-                and rounds or the `price` at which labels are reserved; the payload holds it too.
+        The payload holds the `detail` (JSON values) too: what else changes with it, such as the
+        learner's budget and rounds or the `price` at which labels are reserved.
 
         Raises:
             LedgerError: below what is spent or reserved.

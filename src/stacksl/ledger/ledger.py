@@ -22,9 +22,8 @@ from stacksl.ledger.purchases import (
     Receipt,
     Said,
     Skip,
-    no_candidate,
     whole,
-    whole_answers,
+    whole_answer,
 )
 from stacksl.types import Decision, Label
 
@@ -284,7 +283,7 @@ class Ledger(Journal):
                 reserved price, or of an unknown kind. None of the answers was taken then.
             LedgerError: the database cannot be written; none was taken.
         """
-        answers = whole_answers(answers)
+        answers = [whole_answer(answer) for answer in answers]
         if unknown := self.items.know([answer.item for answer in answers]):
             labeler = next(answer.labeler for answer in answers if answer.item == unknown[0])
             raise LabelerError(
@@ -426,7 +425,11 @@ class Ledger(Journal):
         """
         size = self._size(surrogate)
         if index < 0 or (size is not None and index >= size):
-            raise no_candidate(str(self.items.identities[surrogate].id), index, size)
+            count = "its candidates" if size is None else f"its {size} candidates"
+            raise LabelerError(
+                f"the answer to item '{self.items.identities[surrogate].id}' should be the index of"
+                f" one of {count}, got {index}"
+            )
 
     def _size(self, surrogate: str) -> int | None:
         """K of an item, if known, added classes included."""
@@ -499,7 +502,7 @@ class Ledger(Journal):
             state = self.accounts.purchases.get(key)
             if state is None or state.stage != "answered":
                 raise LedgerError(f"only an accepted answer is corrected, item '{item}' has none")
-            (answer,) = whole_answers([Answer(item, slot, 1, index, labeler, 0, said, text, note)])
+            answer = whole_answer(Answer(item, slot, 1, index, labeler, 0, said, text, note))
             if answer.index is not None:
                 self._expect_candidate(key[0], answer.index)
             data = self._said(key[0], answer) | ({"named": True} if named else {})

@@ -6,7 +6,7 @@ Only the answer itself is validated here; the ledger checks that its purchase ex
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -162,17 +162,13 @@ def whole(value: object, what: str, why: str = "a labeler answers in integers") 
         raise LabelerError(f"{what} should be a whole number, got {value!r}: {why}") from None
 
 
-def whole_answers(answers: Iterable[Answer]) -> list[Answer]:
-    """The answers with plain integers for their numbers, and None for free texts that are empty.
+def whole_answer(answer: Answer) -> Answer:
+    """The answer with plain integers for its numbers, and None for free texts that are empty.
 
     Raises:
-        LabelerError: a number is not whole, a price is negative, or index, free texts and the
-            kind of an answer do not belong together.
+        LabelerError: a number is not whole, the price is negative, or index, free texts and the
+            kind of the answer do not belong together.
     """
-    return [_whole_answer(answer) for answer in answers]
-
-
-def _whole_answer(answer: Answer) -> Answer:
     who = f"of the answer to item '{answer.item}' by '{answer.labeler}'"
     slot, token, price = (
         whole(getattr(answer, name), f"the {name} {who}") for name in ("slot", "token", "price")
@@ -208,11 +204,3 @@ def _free(text: object, what: str) -> str | None:
     if text is not None and not isinstance(text, str):
         raise LabelerError(f"{what} should be a text or None, got a {type(text).__name__}")
     return text or None
-
-
-def no_candidate(item: str, index: int, size: int | None) -> LabelerError:
-    """The error for an answer that names none of its item's K = `size` candidates."""
-    count = "its candidates" if size is None else f"its {size} candidates"
-    return LabelerError(
-        f"the answer to item '{item}' should be the index of one of {count}, got {index}"
-    )

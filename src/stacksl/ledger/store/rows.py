@@ -136,17 +136,13 @@ class _Rows:
             self.count += 1
 
 
-def read_items(store: Store) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
+def read_items(
+    store: Store, table: Table = ITEMS
+) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
     """Yield the id of each item in order, what is kept of it, its part and K, in blocks.
 
     Of an erased item nothing is kept.
     """
-    return _records(store, ITEMS)
-
-
-def _records(
-    store: Store, table: Table
-) -> Iterator[list[tuple[str, ItemRecord | None, int, int | None]]]:
     for page in store.paged(table, ("salt", *_CONTENT), -math.inf, ""):
         yield [_read(salt, *values) for _, salt, *values in page]
 
@@ -187,7 +183,7 @@ def _list_in(text: str) -> list[Any]:
 
 def read_test(store: Store) -> Iterator[ItemRecord]:
     """Yield the test rows that were not erased, in order."""
-    for _, kept, *_ in chain.from_iterable(_records(store, TEST)):
+    for _, kept, *_ in chain.from_iterable(read_items(store, TEST)):
         if kept is not None:
             yield kept
 
