@@ -115,8 +115,9 @@ def child(rounds: int, folder: Path, cores: int) -> dict[str, Any]:
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     return {
         "rounds": rounds, "seconds": seconds, "cpu_seconds": cpu, "phases": phases,
-        "labels": ledger.asked, "budget": ledger.budget, "ledger_rows": ledger.head.count,
-        "fsyncs": ledger.fsyncs, "fsync_seconds": ledger.fsync_seconds,
+        "labels": ledger.accounts.asked, "budget": ledger.accounts.budget,
+        "ledger_rows": ledger.head.count,
+        "fsyncs": ledger._store.fsyncs, "fsync_seconds": ledger._store.fsync_seconds,
         "anonymous_added_mib": peak.added(), "peak_rss_mib": status("VmHWM"),
     }  # fmt: skip
 

@@ -283,7 +283,7 @@ def checked(run: Path, annotators: Annotators) -> dict[str, int]:
         events = Counter(row.event for row in ledger.rows())
         handed = {row.key: row for row in ledger.handed()}
         answers = {(row["item"], row["slot"], row["labeler"]): row for row in ledger.export()}
-        budget, spent = ledger.budget, ledger.spent
+        budget, spent = ledger.accounts.budget, ledger.accounts.spent
     lost = 0
     for given in annotators.done:
         row = handed[given.body["key"]]

@@ -259,7 +259,7 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     assert (told["state"], told["budget"], told["answered"]) == ("waiting", 20, 0)
     assert told["accuracy_before"] is None
     with waiting.ledger as ledger:
-        assert ledger.learnt == 3
+        assert ledger.accounts.learnt == 3
     said = stacksl("change", "run", "--items", more)
     assert said.code == 2
     assert f"has the file {more.name} already" in said.err

@@ -285,7 +285,7 @@ def expect_sound(path: Path, budget: int) -> None:
         return
     with Ledger.open(path / "run.db", readonly=True) as ledger:
         ledger.verify()
-        assert ledger.spent <= budget
+        assert ledger.accounts.spent <= budget
         rows = list(ledger.rows())
     for event in ("reserved", "answered", "learnt"):
         items = [row.item for row in rows if row.event == event]

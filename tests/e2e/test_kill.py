@@ -305,7 +305,7 @@ def expect_sound_of_people(made: Run) -> None:
     """The chain verifies, the budget holds, and no purchase was answered twice."""
     with made.ledger as ledger:
         ledger.verify()
-        assert ledger.spent <= ledger.budget
+        assert ledger.accounts.spent <= ledger.accounts.budget
         answered = [(row.item, row.slot) for row in ledger.rows() if row.event == "answered"]
     assert len(answered) == len(set(answered))
 

@@ -116,7 +116,7 @@ class Buying(RuleBasedStateMachine):
     )
     def post(self, wants, slots):
         wants = wants[: ITEMS - self.round]
-        could, left = self.ledger.open_purchases(), self.ledger.left
+        could, left = self.ledger.open_purchases(), self.ledger.accounts.left
         decisions = [decision(self.round + n + 1, want) for n, want in enumerate(wants)]
         more = {d.item: n for d, n in zip(decisions, slots, strict=False)}
         posted = self.ledger.post(decisions, more)
@@ -130,7 +130,7 @@ class Buying(RuleBasedStateMachine):
     @precondition(lambda self: self.audits)
     @rule(target=leases, count=st.integers(1, 3))
     def reserve_an_audit(self, count):
-        items, left = self.audits[:count], self.ledger.left
+        items, left = self.audits[:count], self.ledger.accounts.left
         if len(items) > left:
             with pytest.raises(LedgerError, match=f"{left} labels left"):
                 self.ledger.reserve(items)
@@ -143,7 +143,7 @@ class Buying(RuleBasedStateMachine):
     @rule(target=leases, lease=leases)
     def offer_again(self, lease: Purchase):
         """One more slot of an item, whatever was said of it."""
-        if lease.purpose != "train" or not self.ledger.left:
+        if lease.purpose != "train" or not self.ledger.accounts.left:
             with pytest.raises(LedgerError):
                 self.ledger.reserve([lease.item], "train")
             return multiple()
@@ -156,21 +156,31 @@ class Buying(RuleBasedStateMachine):
     @rule(index=st.integers(0, SIZE - 1))
     def own(self, index):
         item = self.owned.pop()
-        sums = (self.ledger.asked, self.ledger.spent, self.ledger.spent_money, self.ledger.left)
+        sums = (
+            self.ledger.accounts.asked,
+            self.ledger.accounts.spent,
+            self.ledger.accounts.spent_money,
+            self.ledger.accounts.left,
+        )
         ((made, label),) = self.ledger.own([(item, index)], "held before")
         self.lessons.append((made.item, label.index))
-        now = (self.ledger.asked, self.ledger.spent, self.ledger.spent_money, self.ledger.left)
+        now = (
+            self.ledger.accounts.asked,
+            self.ledger.accounts.spent,
+            self.ledger.accounts.spent_money,
+            self.ledger.accounts.left,
+        )
         assert sums == now
 
     @rule(labels=st.integers(0, 12), money=st.none() | st.integers(0, 8 * PRICE))
     def change_the_budget(self, labels, money):
-        spent, paid = self.ledger.spent, self.ledger.spent_money
+        spent, paid = self.ledger.accounts.spent, self.ledger.accounts.spent_money
         if labels < spent or (money is not None and money < paid):
             with pytest.raises(LedgerError, match="cannot be"):
                 self.ledger.set_budget(labels, money, {})
         else:
             self.ledger.set_budget(labels, money, {"train": labels})
-            assert (self.ledger.budget, self.ledger.money) == (labels, money)
+            assert (self.ledger.accounts.budget, self.ledger.accounts.money) == (labels, money)
 
     @rule(lease=leases, index=st.integers(0, SIZE - 1))
     def correct(self, lease: Purchase, index):
@@ -237,7 +247,7 @@ class Buying(RuleBasedStateMachine):
     def lease_again(self, lease: Purchase):
         if self.state_of(lease) not in ("released", "late"):
             return lease
-        left = self.ledger.left
+        left = self.ledger.accounts.left
         again = self.ledger.lease(lease.item, slot=lease.slot)
         assert (again is None) == (left == 0)
         if again is None:
@@ -270,15 +280,20 @@ class Buying(RuleBasedStateMachine):
     def the_budget_holds(self):
         if not hasattr(self, "ledger"):
             return
-        assert self.ledger.spent <= self.ledger.budget
-        assert self.ledger.asked <= self.ledger.spent
-        if self.ledger.money is not None:
-            assert self.ledger.spent_money <= self.ledger.money
+        assert self.ledger.accounts.spent <= self.ledger.accounts.budget
+        assert self.ledger.accounts.asked <= self.ledger.accounts.spent
+        if self.ledger.accounts.money is not None:
+            assert self.ledger.accounts.spent_money <= self.ledger.accounts.money
 
     @rule()
     def the_counters_are_what_the_rows_say(self):
         ledger = self.ledger
-        before = (ledger.spent, ledger.spent_money, ledger.learnt, ledger.asked)
+        before = (
+            ledger.accounts.spent,
+            ledger.accounts.spent_money,
+            ledger.accounts.learnt,
+            ledger.accounts.asked,
+        )
         open_before = [(p.item, p.slot) for p in self.ledger.open_purchases()]
         rows = list(self.ledger.rows())
         spent, money, learnt, open_now, asked = count(rows)
@@ -286,8 +301,16 @@ class Buying(RuleBasedStateMachine):
         assert set(open_before) == open_now
         assert sum(charge(row) for row in rows) == spent
         with Ledger.open(self.path, readonly=True) as again:
-            assert (again.spent, again.spent_money, again.learnt, again.asked) == before
-            assert (again.budget, again.money) == (ledger.budget, ledger.money)
+            assert (
+                again.accounts.spent,
+                again.accounts.spent_money,
+                again.accounts.learnt,
+                again.accounts.asked,
+            ) == before
+            assert (again.accounts.budget, again.accounts.money) == (
+                ledger.accounts.budget,
+                ledger.accounts.money,
+            )
             assert again.said() == ledger.said()
             assert again.disputes() == ledger.disputes()
             assert again.open_purchases() == self.ledger.open_purchases()

@@ -7,7 +7,13 @@ import sys
 
 
 def state(ledger):
-    sums = (ledger.asked, ledger.spent, ledger.spent_money, ledger.left, ledger.learnt)
+    sums = (
+        ledger.accounts.asked,
+        ledger.accounts.spent,
+        ledger.accounts.spent_money,
+        ledger.accounts.left,
+        ledger.accounts.learnt,
+    )
     return sums, ledger.open_purchases(), ledger.head, ledger.seen("q1"), ledger.export()
 
 

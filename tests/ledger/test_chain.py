@@ -162,7 +162,7 @@ def test_a_forgotten_item_leaves_the_chain_whole(kept, path):
         gone = f"forgotten-{rounds[2].surrogate}"
         assert [row.item for row in rounds] == ["q0", "q1", gone]
         assert ledger.seen(gone)
-        assert ledger.spent == 2
+        assert ledger.accounts.spent == 2
 
 
 def test_the_chain_holds_no_text_and_no_id(path, decision):

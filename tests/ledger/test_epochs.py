@@ -25,7 +25,7 @@ def test_a_decision_names_its_epoch(book, decision) -> None:
     ledger.note_refreshed(2, {"refit": 2})
     ledger.post([decision(5, "skipped")])
     assert epochs(ledger) == [0, 0, 1, 1, 2]
-    assert ledger.epoch == 2
+    assert ledger.accounts.epoch == 2
     rows = [row for row in ledger.rows() if row.event == "refreshed"]
     assert [(row.number, row.item, charge(row), dict(row.payload)) for row in rows] == [
         (1, None, 0, {"labels": 1, "refit": 1}),
@@ -53,11 +53,11 @@ def test_the_epoch_is_counted_again_when_the_ledger_is_opened(book, decision, pa
     ledger.note_refreshed(3, {})
     ledger.close()
     with Ledger.open(path) as again:
-        assert again.epoch == 1
+        assert again.accounts.epoch == 1
         again.post([decision(1)])
         again.note_refreshed(4, {})
         assert epochs(again) == [1]
-        assert again.epoch == 2
+        assert again.accounts.epoch == 2
 
 
 def test_what_waits_in_memory_is_written_before_the_epoch_begins(book, decision) -> None:
@@ -91,9 +91,9 @@ def test_a_write_that_fails_begins_no_epoch(book, monkeypatch) -> None:
         patch.setattr(type(ledger._store), "commit", full)
         with pytest.raises(LedgerError, match="full"):
             ledger.note_refreshed(1, {})
-    assert ledger.epoch == 0
+    assert ledger.accounts.epoch == 0
     ledger.note_refreshed(1, {})
-    assert ledger.epoch == 1
+    assert ledger.accounts.epoch == 1
 
 
 def test_a_decision_that_names_another_epoch_is_found(book, decision) -> None:

@@ -62,7 +62,7 @@ def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
     ledger.close()
     with Ledger.open(path) as again:
         again.verify()
-        assert (again.spent, again.learnt) == (3, 1)
+        assert (again.accounts.spent, again.accounts.learnt) == (3, 1)
 
 
 def test_a_commit_that_fails_changes_nothing(book, decision, path, monkeypatch):
@@ -110,7 +110,7 @@ def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
         ):
             with pytest.raises(LedgerError, match="for reading only"):
                 attempt()
-        assert reader.spent == 1
+        assert reader.accounts.spent == 1
 
 
 def test_a_read_only_database_is_one_sentence(book, decision):
@@ -118,7 +118,7 @@ def test_a_read_only_database_is_one_sentence(book, decision):
     ledger._store.connection.execute("PRAGMA query_only = 1")
     with pytest.raises(LedgerError, match="read-only: make it writable"):
         ledger.post([decision(1)])
-    assert ledger.spent == 0
+    assert ledger.accounts.spent == 0
 
 
 def test_missing_foreign_and_empty_files(tmp_path: Path):

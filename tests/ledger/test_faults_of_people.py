@@ -60,7 +60,7 @@ for n, audit in enumerate(ledger.reserve([f"q{i}" for i in range(20, 29)])):
         Answer(f"q{n}", 1, 1, 1, "person 1", note=f"note {n}"),
         Answer(audit.item, 0, 1, 0, "person 0", note=f"audit {n}"),
     ])
-    ledger.set_budget(ledger.budget + 1, None, {"n": n})
+    ledger.set_budget(ledger.accounts.budget + 1, None, {"n": n})
     print(n + 1, flush=True)
 """
 
@@ -73,12 +73,12 @@ def test_nothing_people_said_is_half_written(path, records, last):
         ledger.verify({"a file": ledger.head})
         done = len(ledger.audited())
         assert done >= last
-        assert ledger.budget - 30 in (done - 1, done)
-        assert (ledger.learnt, len(ledger.agreement())) == (done + 1, done)
+        assert ledger.accounts.budget - 30 in (done - 1, done)
+        assert (ledger.accounts.learnt, len(ledger.agreement())) == (done + 1, done)
         assert len(ledger.texts()) == 3 * done
         assert len(ledger.handed()) in (2 * done, 2 * done + 2)
-        assert ledger.asked in (2 * done, 2 * done + 2)
-        assert ledger.spent == ledger.asked + 9
+        assert ledger.accounts.asked in (2 * done, 2 * done + 2)
+        assert ledger.accounts.spent == ledger.accounts.asked + 9
         assert {row["labeler"] for row in ledger.export()} <= {
             "person 0", "person 1", "held before", None,
         }  # fmt: skip

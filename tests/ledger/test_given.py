@@ -256,9 +256,9 @@ def test_a_copy_made_while_it_is_open_for_writing_is_whole(
         reader.close()
     assert ledger.head.count > head.count
     with Ledger.open(copy, readonly=True) as same:
-        assert (same.head, same.genesis, "n2" in same.items) == (
+        assert (same.head, same.terms.genesis, "n2" in same.items) == (
             head,
-            ledger.genesis,
+            ledger.terms.genesis,
             False,
         )
         same.verify({"a file": head})

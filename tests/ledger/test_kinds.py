@@ -28,7 +28,12 @@ def test_it_is_charged_once_and_never_learnt(book, decision, path, said):
     answer = Answer("q0", 0, 1, None, "me", 7, said=said)
     assert lessons(ledger.take([answer, answer])) == []
     assert lessons(ledger.take([answer])) == []
-    assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (1, 1, 7, 0)
+    assert (
+        ledger.accounts.asked,
+        ledger.accounts.spent,
+        ledger.accounts.spent_money,
+        ledger.accounts.learnt,
+    ) == (1, 1, 7, 0)
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "answered"]
     counts = {"label": 0, "none": 0, "ambiguous": 0, "broken": 0}
@@ -49,7 +54,7 @@ def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decisi
     ledger.post([decision(1)])
     ledger.take([replace(NONE, text=None, note=None)])
     assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me")])) == []
-    assert (ledger.spent, ledger.learnt) == (1, 0)
+    assert (ledger.accounts.spent, ledger.accounts.learnt) == (1, 0)
     assert ledger.disputes() == [Answer("q0", 0, 1, 2, "me")]
 
 
@@ -125,7 +130,7 @@ def test_what_comes_with_more_words_is_kept_and_is_no_dispute(book, decision):
     assert events(ledger) == ["round", "reserved", "answered", "late"]
     assert ledger.texts() == [NONE]
     assert ledger.disputes() == []
-    assert (ledger.spent, ledger.said()["none"]) == (1, 1)
+    assert (ledger.accounts.spent, ledger.said()["none"]) == (1, 1)
 
 
 def test_empty_texts_are_none(book, decision):
@@ -170,11 +175,11 @@ def test_a_correction_to_a_candidate_is_learnt_once(book, decision, path):
     assert ledger.correct("q0", 1, "mapped") is None
     again = ["corrected", "relabelled"]
     assert events(ledger)[-6:] == [*again, "corrected", "learnt", *again]
-    assert (ledger.spent, ledger.learnt, ledger.said()["label"]) == (2, 2, 2)
+    assert (ledger.accounts.spent, ledger.accounts.learnt, ledger.said()["label"]) == (2, 2, 2)
     ledger.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        assert again.learnt == 2
+        assert again.accounts.learnt == 2
 
 
 def test_a_dispute_ends_with_the_correction_that_grants_it(book, decision):

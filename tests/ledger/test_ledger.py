@@ -25,11 +25,16 @@ def test_a_label_is_reserved_answered_and_learnt(book, decision):
     ledger = book()
     posted = ledger.post([decision(1), decision(2, "skipped")])
     assert [d.status for d in posted] == ["reserved", "skipped"]
-    assert (ledger.asked, ledger.spent, ledger.left, ledger.learnt) == (1, 1, 2, 0)
+    assert (
+        ledger.accounts.asked,
+        ledger.accounts.spent,
+        ledger.accounts.left,
+        ledger.accounts.learnt,
+    ) == (1, 1, 2, 0)
     (purchase,) = ledger.open_purchases()
     assert (purchase.item, purchase.slot, purchase.token, purchase.round) == ("q0", 0, 1, 1)
     assert lessons(ledger.take([Answer("q0", 0, 1, 3, "me")])) == [(posted[0], Label(3))]
-    assert (ledger.spent, ledger.left, ledger.learnt) == (1, 2, 1)
+    assert (ledger.accounts.spent, ledger.accounts.left, ledger.accounts.learnt) == (1, 2, 1)
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "round", "answered", "learnt"]
 
@@ -38,29 +43,29 @@ def test_a_reservation_is_on_disk_before_post_returns(book, decision, path):
     ledger = book()
     ledger.post([decision(1, "skipped")])
     with Ledger.open(path, readonly=True) as other:
-        assert other.spent == 0
+        assert other.accounts.spent == 0
         assert list(other.rows()) == []  # the skip may wait
     ledger.post([decision(2)])
     with Ledger.open(path, readonly=True) as other:
-        assert other.spent == 1
+        assert other.accounts.spent == 1
         assert events(other) == ["round", "round", "reserved"]  # and keeps its place
-    assert ledger.fsyncs == 1
-    assert ledger.fsync_seconds > 0
+    assert ledger._store.fsyncs == 1
+    assert ledger._store.fsync_seconds > 0
 
 
 def test_answers_wait_only_where_they_can_be_had_again(book, decision, path):
     ledger = book()
     ledger.post([decision(1), decision(2)])
-    commits = ledger.fsyncs
+    commits = ledger._store.fsyncs
     assert len(lessons(ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False))) == 1
-    assert ledger.fsyncs == commits
+    assert ledger._store.fsyncs == commits
     with Ledger.open(path, readonly=True) as other:
         assert len(other.open_purchases()) == 2
     assert len(lessons(ledger.take([Answer("q1", 0, 1, 0, "person")], durable=True))) == 1
-    assert ledger.fsyncs == commits + 1
+    assert ledger._store.fsyncs == commits + 1
     with Ledger.open(path, readonly=True) as other:
         assert other.open_purchases() == []
-        assert (other.spent, other.learnt) == (2, 2)
+        assert (other.accounts.spent, other.accounts.learnt) == (2, 2)
 
 
 def test_wants_beyond_the_budget_are_refused(book, decision):
@@ -68,7 +73,7 @@ def test_wants_beyond_the_budget_are_refused(book, decision):
     posted = ledger.post([decision(1), decision(2)])
     assert [d.status for d in posted] == ["reserved", "refused"]
     assert posted[1].state == decision(2).skip_state
-    assert (ledger.spent, ledger.left) == (1, 0)
+    assert (ledger.accounts.spent, ledger.accounts.left) == (1, 0)
     assert [row.decision() for row in ledger.rows() if row.event == "round"] == posted
 
 
@@ -76,12 +81,16 @@ def test_money_is_a_budget_too(book, decision):
     ledger = book(budget=10, money=5_000_000, price=2_000_000)
     posted = ledger.post([decision(1), decision(2), decision(3)])
     assert [d.status for d in posted] == ["reserved", "reserved", "refused"]
-    assert (ledger.spent, ledger.spent_money, ledger.left) == (2, 4_000_000, 0)
+    assert (ledger.accounts.spent, ledger.accounts.spent_money, ledger.accounts.left) == (
+        2,
+        4_000_000,
+        0,
+    )
     ledger.take([Answer("q0", 0, 1, 0, "cheap", 500_000)])  # cheaper than was reserved
-    assert (ledger.spent_money, ledger.left) == (2_500_000, 1)
+    assert (ledger.accounts.spent_money, ledger.accounts.left) == (2_500_000, 1)
     with pytest.raises(LabelerError, match="the 2000000 micro-units reserved, got 2000001"):
         ledger.take([Answer("q1", 0, 1, 0, "dear", 2_000_001)])
-    assert ledger.spent_money == 2_500_000
+    assert ledger.accounts.spent_money == 2_500_000
 
 
 def test_a_decision_comes_back_bit_for_bit(book, decision, path):
@@ -130,7 +139,7 @@ def test_a_slow_labeler_answers_out_of_order_and_twice(book, decision, slow):
     slow.say("q2")
     assert lessons(ledger.take(slow.answers())) == []
     assert [p.item for p in ledger.open_purchases()] == ["q1"]  # never answered
-    assert ledger.learnt == 2
+    assert ledger.accounts.learnt == 2
 
 
 def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
@@ -140,7 +149,7 @@ def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
     assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me"), Answer("q0", 0, 1, 2, "me")])) == []
     assert events(ledger)[-1] == "late"
     assert events(ledger).count("late") == 1
-    assert (ledger.spent, ledger.learnt) == (1, 1)
+    assert (ledger.accounts.spent, ledger.accounts.learnt) == (1, 1)
     assert ledger.export()[0]["answer"] == 1
 
 
@@ -149,10 +158,10 @@ def test_a_late_answer_is_charged_where_budget_is_left(book, decision, slow):
     ledger.post([decision(1)])
     slow.ask(ledger.open_purchases())
     assert ledger.release(ledger.open_purchases()[0], "expired")
-    assert (ledger.spent, ledger.left) == (0, 1)
+    assert (ledger.accounts.spent, ledger.accounts.left) == (0, 1)
     slow.say("q0")
     assert [label for _, label in lessons(ledger.take(slow.answers()))] == [Label(0)]
-    assert (ledger.spent, ledger.left) == (1, 0)
+    assert (ledger.accounts.spent, ledger.accounts.left) == (1, 0)
     assert sum(charge(row) for row in ledger.rows()) == 1
 
 
@@ -165,7 +174,7 @@ def test_a_late_answer_without_budget_is_kept(book, decision, slow):
     slow.say("q0")
     slow.say("q0")
     assert lessons(ledger.take(slow.answers())) == []
-    assert ledger.spent == 1
+    assert ledger.accounts.spent == 1
     assert [r["state"] for r in ledger.export()] == ["late", "open"]
     assert events(ledger).count("late") == 1
 
@@ -182,12 +191,12 @@ def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):
     slow.say("q0", token=1, index=3)
     assert lessons(ledger.take(slow.answers())) == [(posted, Label(3))]
     assert ledger.open_purchases() == []
-    assert ledger.spent == 1
+    assert ledger.accounts.spent == 1
     (row,) = (row for row in ledger.rows() if row.event == "answered")
     assert (row.token, row.payload["given"]) == (2, 1)  # the lease it closes, the one it came on
     slow.say("q0", token=2, index=3)  # the same answer from the other lease buys nothing more
     assert lessons(ledger.take(slow.answers())) == []
-    assert (ledger.spent, ledger.learnt) == (1, 1)
+    assert (ledger.accounts.spent, ledger.accounts.learnt) == (1, 1)
     assert sum(charge(row) for row in ledger.rows()) == 1
 
 
@@ -197,9 +206,9 @@ def test_a_late_answer_never_waits_since_it_needs_budget(book, decision, path):
     ledger.release(ledger.open_purchases()[0], "expired")
     with Ledger.open(path) as other:
         other.post([decision(2)])
-    assert ledger.left == 1  # not looked yet
+    assert ledger.accounts.left == 1  # not looked yet
     assert lessons(ledger.take([Answer("q0", 0, 1, 0, "oracle")], durable=False)) == []
-    assert (ledger.spent, ledger.left, events(ledger)[-1]) == (1, 0, "late")
+    assert (ledger.accounts.spent, ledger.accounts.left, events(ledger)[-1]) == (1, 0, "late")
 
 
 def test_a_lease_again_needs_budget_and_a_released_purchase(book, decision):
@@ -233,7 +242,7 @@ def test_a_wrong_answer_takes_nothing(book, decision, answer, words):
     ledger.post([decision(1), decision(3)])
     with pytest.raises(LabelerError, match=words):
         ledger.take([Answer("q2", 0, 1, 0, "x"), answer])
-    assert ledger.learnt == 0
+    assert ledger.accounts.learnt == 0
     assert events(ledger) == ["round", "reserved", "round", "reserved"]
 
 
@@ -268,12 +277,12 @@ def test_an_answer_comes_in_whole_numbers_and_at_no_negative_price(
         ledger.release(ledger.open_purchases()[0], "expired")
     if stage == "answered":
         ledger.take([Answer("q0", 0, 1, 0, "x", 7)])
-    before = (ledger.spent, ledger.spent_money, events(ledger))
+    before = (ledger.accounts.spent, ledger.accounts.spent_money, events(ledger))
     wrong = replace(Answer("q0", 0, 1, 0, "x"), **numbers)
     for durable in (True, False):
         with pytest.raises(LabelerError, match=words):
             ledger.take([Answer("q1", 0, 1, 0, "x"), wrong], durable=durable)
-    assert (ledger.spent, ledger.spent_money, events(ledger)) == before
+    assert (ledger.accounts.spent, ledger.accounts.spent_money, events(ledger)) == before
 
 
 def test_answers_at_a_negative_price_cannot_lift_the_money_cap(book, decision):
@@ -281,7 +290,7 @@ def test_answers_at_a_negative_price_cannot_lift_the_money_cap(book, decision):
     ledger.post([decision(1), decision(2)])
     with pytest.raises(LabelerError, match="got -10"):
         ledger.take([Answer("q0", 0, 1, 0, "x", -10), Answer("q1", 0, 1, 0, "x", -10)])
-    assert ledger.spent_money == 20
+    assert ledger.accounts.spent_money == 20
     assert ledger.post([decision(3)])[0].status == "refused"
 
 
@@ -293,7 +302,7 @@ def test_integers_of_numpy_are_whole_numbers(book, decision):
     answer = Answer("q0", np.int64(0), np.int32(1), np.uint8(2), "x", np.int64(4))  # type: ignore[arg-type]
     assert [label for _, label in lessons(ledger.take([answer]))] == [Label(2)]
     assert lessons(ledger.take([answer])) == []
-    assert ledger.spent_money == 4
+    assert ledger.accounts.spent_money == 4
 
 
 def test_a_late_answer_dearer_than_was_reserved_is_refused(book, decision, slow):
@@ -304,10 +313,14 @@ def test_a_late_answer_dearer_than_was_reserved_is_refused(book, decision, slow)
     slow.say("q0", price=95)
     with pytest.raises(LabelerError, match="item 'q0' by 'slow' .* at most the 10 .*, got 95"):
         ledger.take(slow.answers())
-    assert (ledger.spent, ledger.spent_money, events(ledger)[-1]) == (0, 0, "released")
+    assert (ledger.accounts.spent, ledger.accounts.spent_money, events(ledger)[-1]) == (
+        0,
+        0,
+        "released",
+    )
     slow.say("q0", price=10)
     assert len(lessons(ledger.take(slow.answers()))) == 1
-    assert ledger.spent_money == 10
+    assert ledger.accounts.spent_money == 10
 
 
 def test_a_round_is_posted_once(book, decision, path):
@@ -326,7 +339,7 @@ def test_an_item_is_bought_once(book, decision):
     ledger.post([decision(1)])
     with pytest.raises(LedgerError, match="'q0' is open already"):
         ledger.post([decision(2), decision(3, item="q0")])
-    assert ledger.spent == 1
+    assert ledger.accounts.spent == 1
     assert len(ledger.open_purchases()) == 1
     assert not ledger.seen("q1")  # the whole post was taken back
 
@@ -366,7 +379,7 @@ def test_corrections_are_numbered(book, decision):
     ledger.correct("q0", 3, "me")
     assert [r.number for r in ledger.rows() if r.event == "corrected"] == [1, 2]
     assert ledger.export()[0]["answer"] == 3
-    assert (ledger.spent, ledger.learnt) == (1, 1)
+    assert (ledger.accounts.spent, ledger.accounts.learnt) == (1, 1)
     with pytest.raises(LabelerError, match="got 4"):
         ledger.correct("q0", 4, "me")
     with pytest.raises(LabelerError, match="a whole number, got 1.5"):

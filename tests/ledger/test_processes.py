@@ -23,7 +23,7 @@ def test_a_ledger_that_is_held_is_one_sentence(book, decision, path):
     holder.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerError, match="held by another process"):
         ledger.post([decision(1)])
-    assert ledger.spent == 0
+    assert ledger.accounts.spent == 0
     holder.execute("ROLLBACK")
     holder.close()
     assert ledger.post([decision(1)])[0].asked
@@ -54,7 +54,7 @@ def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
     reader.execute("COMMIT")
     reader.close()
     with Ledger.open(path) as again:
-        assert (again.learnt, again.open_purchases()) == (1, [])
+        assert (again.accounts.learnt, again.open_purchases()) == (1, [])
         again.verify({"a file": ledger.head})
 
 
@@ -79,7 +79,7 @@ for n in range(rounds):
     if posted.asked:
         won += 1
         ledger.take([Answer(posted.item, 0, 1, 1, f"p{me}")], durable=bool(n % 2))
-    assert ledger.spent <= ledger.budget
+    assert ledger.accounts.spent <= ledger.accounts.budget
 ledger.close()
 print(won)
 """
@@ -110,7 +110,11 @@ def test_processes_that_race_never_exceed_the_budget(path):
     assert sum(won) == budget  # of 48 wants
     with Ledger.open(path) as ledger:
         ledger.verify({"a file": ledger.head})
-        assert (ledger.spent, ledger.learnt, ledger.left) == (budget, budget, 0)
+        assert (ledger.accounts.spent, ledger.accounts.learnt, ledger.accounts.left) == (
+            budget,
+            budget,
+            0,
+        )
         assert sum(row.event == "round" for row in ledger.rows()) == racers * rounds
 
 
@@ -121,10 +125,14 @@ def test_another_process_is_noticed(book, decision, path):
         other.post([decision(2)])
         other.take([Answer("q1", 0, 1, 0, "other")])
         other.post([decision(3)])
-    assert ledger.left == 2  # not looked yet
+    assert ledger.accounts.left == 2  # not looked yet
     (posted,) = ledger.post([decision(4)])
     assert posted.status == "refused"
-    assert (ledger.spent, ledger.learnt, len(ledger.open_purchases())) == (2, 1, 1)
+    assert (ledger.accounts.spent, ledger.accounts.learnt, len(ledger.open_purchases())) == (
+        2,
+        1,
+        1,
+    )
     ledger.verify({"a file": ledger.head})
 
 
@@ -142,11 +150,12 @@ def test_nothing_of_a_killed_process_is_half_written(path, records):
     """Killed without any farewell, a ledger holds what `post` and `take` had returned."""
     Ledger.create(path, run="r", budget=30, items=records).close()
     body = RACER.replace('print("ready", flush=True)\nsys.stdin.readline()\n', "").replace(
-        "    assert ledger.spent", "    print(ledger.spent, flush=True)\n    assert ledger.spent"
+        "    assert ledger.accounts.spent",
+        "    print(ledger.accounts.spent, flush=True)\n    assert ledger.accounts.spent",
     )
     body = body.replace("durable=bool(n % 2)", "durable=True")
     kill_after(7, body, path, 0, 30)
     with Ledger.open(path) as ledger:
         ledger.verify({"a file": ledger.head})
-        assert ledger.spent >= 7
-        assert ledger.learnt + len(ledger.open_purchases()) == ledger.spent
+        assert ledger.accounts.spent >= 7
+        assert ledger.accounts.learnt + len(ledger.open_purchases()) == ledger.accounts.spent

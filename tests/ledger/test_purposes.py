@@ -29,23 +29,37 @@ def test_an_audit_is_charged_and_never_asked_or_learnt(book, decision, path):
         ("q3", 0, 1, 0, "audit", 10),
     ]
     assert ledger.open_purchases() == leases
-    assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.left) == (0, 2, 20, 3)
+    assert (
+        ledger.accounts.asked,
+        ledger.accounts.spent,
+        ledger.accounts.spent_money,
+        ledger.accounts.left,
+    ) == (0, 2, 20, 3)
     ledger.post([decision(1)])
-    assert (ledger.asked, ledger.spent) == (1, 3)
+    assert (ledger.accounts.asked, ledger.accounts.spent) == (1, 3)
     said = [Answer("q3", 0, 1, 2, "me", 4), Answer("q7", 0, 1, None, "me", said="ambiguous")]
     assert lessons(ledger.take(said)) == []
-    assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (1, 3, 14, 0)
+    assert (
+        ledger.accounts.asked,
+        ledger.accounts.spent,
+        ledger.accounts.spent_money,
+        ledger.accounts.learnt,
+    ) == (1, 3, 14, 0)
     assert list(ledger.audited().items()) == [("q3", said[0]), ("q7", said[1])]
     assert not ledger.seen("q3")
     assert [row.round for row in ledger.rows() if row.purpose == "audit"] == [None] * 4
-    assert sum(charge(row) for row in ledger.rows()) == ledger.spent
+    assert sum(charge(row) for row in ledger.rows()) == ledger.accounts.spent
     assert ledger.said("audit") == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
     ledger.correct("q3", 1, "me")
     assert ledger.audited()["q3"].index == 1
-    assert ledger.learnt == 0
+    assert ledger.accounts.learnt == 0
     ledger.close()
     with Ledger.open(path) as again:
-        assert (again.asked, again.spent, again.audited()["q3"].index) == (1, 3, 1)
+        assert (again.accounts.asked, again.accounts.spent, again.audited()["q3"].index) == (
+            1,
+            3,
+            1,
+        )
         again.verify({"a file": again.head})
 
 
@@ -54,7 +68,7 @@ def test_an_audit_fits_in_whole_or_not_at_all(book, budget, money):
     ledger = book(budget=budget, money=money, price=10)
     with pytest.raises(LedgerError, match="2 labels left, got 3 to reserve for 'audit'"):
         ledger.reserve(["q1", "q2", "q3"])
-    assert (ledger.spent, ledger.open_purchases(), events(ledger)) == (0, [], [])
+    assert (ledger.accounts.spent, ledger.open_purchases(), events(ledger)) == (0, [], [])
     assert len(ledger.reserve(["q1", "q2"])) == 2
     with pytest.raises(LedgerError, match="got 1 to reserve"):
         ledger.reserve(["q3"])
@@ -65,7 +79,7 @@ def test_an_audited_item_is_not_bought_and_a_bought_one_not_audited(book, decisi
     ledger.post([decision(1)])
     with pytest.raises(LedgerError, match="'q0' is open already"):
         ledger.reserve(["q5", "q0"])
-    assert ledger.spent == 1
+    assert ledger.accounts.spent == 1
     ledger.reserve(["q5"])
     with pytest.raises(LedgerError, match="'q5' is open already"):
         ledger.post([decision(6)])
@@ -77,13 +91,13 @@ def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
     ledger = book()
     (lease,) = ledger.reserve(["q5"])
     assert ledger.release(lease, "refused")
-    assert (ledger.spent, ledger.left) == (0, 3)
+    assert (ledger.accounts.spent, ledger.accounts.left) == (0, 3)
     again = ledger.lease("q5")
     assert again is not None
     assert (again.purpose, again.round, again.token) == ("audit", 0, 2)
     ledger.take([Answer("q5", 0, 1, 2, "me")])
     assert ledger.audited()["q5"].token == 1
-    assert (ledger.spent, ledger.asked, ledger.learnt) == (1, 0, 0)
+    assert (ledger.accounts.spent, ledger.accounts.asked, ledger.accounts.learnt) == (1, 0, 0)
 
 
 def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
@@ -93,8 +107,13 @@ def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
     first = lessons[0][0]
     assert (first.round, first.choice, first.presented) == (0, -1, (0, 1, 2, 3))
     assert math.isnan(first.statistic)
-    assert (ledger.asked, ledger.spent, ledger.spent_money, ledger.learnt) == (0, 0, 0, 2)
-    assert ledger.left == 1
+    assert (
+        ledger.accounts.asked,
+        ledger.accounts.spent,
+        ledger.accounts.spent_money,
+        ledger.accounts.learnt,
+    ) == (0, 0, 0, 2)
+    assert ledger.accounts.left == 1
     assert events(ledger) == ["reserved", "answered", "learnt"] * 2
     assert sum(charge(row) for row in ledger.rows()) == 0
     (row,) = (r for r in ledger.rows() if r.event == "answered" and r.item == "q4")
@@ -110,7 +129,7 @@ def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
     assert "May" not in chain
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        assert (again.learnt, again.spent) == (2, 1)
+        assert (again.accounts.learnt, again.accounts.spent) == (2, 1)
 
 
 def test_an_owned_item_is_owned_once_and_not_bought(book, decision):
@@ -124,7 +143,7 @@ def test_an_owned_item_is_owned_once_and_not_bought(book, decision):
     for index, words in ((4, "one of its 4 candidates, got 4"), (0.5, "a whole number")):
         with pytest.raises(LabelerError, match=words):
             ledger.own([("q2", 0), ("q1", index)], "a")  # type: ignore[list-item]
-    assert (ledger.learnt, events(ledger)) == (0, [])
+    assert (ledger.accounts.learnt, events(ledger)) == (0, [])
     ledger.own([("q1", 0)], "a")
     with pytest.raises(LedgerError, match="is answered already"):
         ledger.post([decision(2)])
@@ -146,12 +165,12 @@ def test_of_two_slots_each_is_charged_and_the_first_label_learnt(book, decision)
     assert [(p.item, p.slot) for p in ledger.open_purchases()] == [
         ("q0", 0), ("q1", 0), ("q2", 0), ("q0", 1), ("q2", 1),
     ]  # fmt: skip
-    assert (ledger.asked, ledger.spent, ledger.doubled) == (5, 5, 2)
+    assert (ledger.accounts.asked, ledger.accounts.spent, ledger.accounts.doubled) == (5, 5, 2)
     assert lessons(ledger.take([Answer("q0", 1, 1, 3, "ben")])) == [(posted[0], Label(3))]
     assert lessons(ledger.take([Answer("q0", 0, 1, 1, "anna")])) == []
     said = [Answer("q2", 0, 1, None, "anna", said="none"), Answer("q2", 1, 1, 0, "ben")]
     assert lessons(ledger.take(said)) == [(posted[2], Label(0))]
-    assert (ledger.asked, ledger.learnt) == (5, 2)
+    assert (ledger.accounts.asked, ledger.accounts.learnt) == (5, 2)
     assert ledger.agreement() == [
         (Answer("q0", 0, 1, 1, "anna"), Answer("q0", 1, 1, 3, "ben")),
         (said[0], said[1]),
@@ -166,7 +185,7 @@ def test_second_slots_never_take_a_label_from_another_item(book, decision):
     posted = ledger.post([decision(1), decision(2), decision(3)], {"q0": 3, "q1": 2, "q9": 2})
     assert [d.status for d in posted] == ["reserved"] * 3
     assert [(p.item, p.slot) for p in ledger.open_purchases()][3:] == [("q0", 1)]
-    assert (ledger.left, ledger.doubled) == (0, 1)
+    assert (ledger.accounts.left, ledger.accounts.doubled) == (0, 1)
 
 
 def test_slots_are_counted_from_one(book, decision):
@@ -175,7 +194,7 @@ def test_slots_are_counted_from_one(book, decision):
         with pytest.raises(error):
             ledger.post([decision(4, "skipped"), decision(5)], {"q4": slots})  # type: ignore[dict-item]
     assert not ledger.seen("q3")
-    assert ledger.spent == 0
+    assert ledger.accounts.spent == 0
 
 
 def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, decision):
@@ -186,7 +205,7 @@ def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, de
     ledger.take([Answer("q0", 0, 1, None, "me", said="none")])
     (again,) = ledger.reserve(["q0"], "train")
     assert (again.slot, again.round, again.purpose) == (1, 1, "train")
-    assert (ledger.asked, ledger.spent) == (2, 2)
+    assert (ledger.accounts.asked, ledger.accounts.spent) == (2, 2)
     with pytest.raises(LedgerError, match="0 labels left"):
         ledger.reserve(["q0"], "train")
     assert lessons(ledger.take([Answer("q0", 1, 1, 3, "me")])) == [(posted[0], Label(3))]

@@ -74,14 +74,14 @@ def test_of_two_slots_one_teaches(book, decision):
 def test_items_with_a_second_slot_are_counted_once(book, decision, path):
     ledger = book(budget=9)
     ledger.post([decision(1), decision(2)], {"q0": 3, "q1": 2})
-    assert ledger.doubled == 2
+    assert ledger.accounts.doubled == 2
     lease = next(p for p in ledger.open_purchases() if p.slot == 1)
     ledger.release(lease, "refused")
     ledger.lease(lease.item, slot=1)
-    assert ledger.doubled == 2
+    assert ledger.accounts.doubled == 2
     ledger.close()
     with Ledger.open(path, readonly=True) as again:
-        assert again.doubled == 2
+        assert again.accounts.doubled == 2
 
 
 def test_rows_that_were_handed_out_are_found_by_their_keys(book, decision):

@@ -27,7 +27,7 @@ def ledger(book, decision, path) -> Iterator[Ledger]:
     made.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        assert (again.spent, again.spent_money) == spent
+        assert (again.accounts.spent, again.accounts.spent_money) == spent
 
 
 def labels(ledger: Ledger) -> dict[str, int | None]:
@@ -50,7 +50,7 @@ def test_a_label_is_corrected_from_and_to_every_kind(ledger: Ledger) -> None:
         assert ledger.said("train")[said] == 1
         ledger.correct("q0", 3, "anna")
         assert labels(ledger)["q0"] == ledger.label_of("q0") == 3
-    assert (ledger.spent, ledger.learnt) == (5, 3)
+    assert (ledger.accounts.spent, ledger.accounts.learnt) == (5, 3)
     with pytest.raises(LabelerError, match="names no candidate"):
         ledger.correct("q0", 1, "anna", said="none")
 
@@ -97,7 +97,7 @@ def test_answers_of_one_set_aside_are_paid_and_learnt_when_kept(ledger, decision
     ledger.stand("set_aside", "anna")
     ledger.post([decision(6, item="q5")])
     assert lessons(ledger.take([Answer("q5", 0, 1, 1, "anna")])) == []
-    assert ledger.spent == 6
+    assert ledger.accounts.spent == 6
     ledger.stand("kept", "anna")
     assert labels(ledger) == {"q0": 1, "q1": 0, "q2": 2, "q5": 1}
     assert ledger.standing["anna"] == "kept"

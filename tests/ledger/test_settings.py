@@ -102,10 +102,10 @@ def test_the_first_digest_is_in_the_hash_that_row_1_follows(ledger, path) -> Non
     ledger.change_settings({})
     ledger.close()
     with Ledger.open(path, readonly=True) as whole:
-        genesis = whole.genesis
+        genesis = whole.terms.genesis
     edit(path, "UPDATE terms SET settings = hex(randomblob(32))")
     with Ledger.open(path, readonly=True) as edited:
-        assert edited.genesis != genesis
+        assert edited.terms.genesis != genesis
         with pytest.raises(LedgerCorrupt, match="row 1 of the ledger should follow the hash"):
             edited.verify()
 
@@ -161,7 +161,7 @@ def test_a_change_that_fails_changes_nothing(ledger, path, decision) -> None:
 
     with pytest.raises(KeyError):
         stop()
-    assert (found(path), ledger.spent, ledger.head.count) == (before, 0, 0)
+    assert (found(path), ledger.accounts.spent, ledger.head.count) == (before, 0, 0)
     ledger.verify()
 
 

@@ -20,7 +20,7 @@ def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
     posted = ledger.post([decision(1), decision(2)])
     assert [d.status for d in posted] == ["reserved", "refused"]
     ledger.set_budget(3, 25, {"train": 2, "rounds": 40})
-    assert (ledger.budget, ledger.money, ledger.left) == (3, 25, 1)
+    assert (ledger.accounts.budget, ledger.accounts.money, ledger.accounts.left) == (3, 25, 1)
     assert [d.status for d in ledger.post([decision(3), decision(4)])] == ["reserved", "refused"]
     ledger.set_budget(4, None, {})
     (row, _) = (row for row in ledger.rows() if row.event == "budget")
@@ -28,7 +28,12 @@ def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
     assert (row.item, charge(row), row.purpose) == (None, 0, None)
     ledger.close()
     with Ledger.open(path) as again:
-        assert (again.budget, again.money, again.spent, again.left) == (4, None, 2, 2)
+        assert (
+            again.accounts.budget,
+            again.accounts.money,
+            again.accounts.spent,
+            again.accounts.left,
+        ) == (4, None, 2, 2)
         again.verify({"a file": again.head})
 
 
@@ -48,16 +53,16 @@ def test_a_budget_is_never_below_what_is_spent(book, decision):
         ledger.set_budget(3.5, None, {})  # type: ignore[arg-type]
     with pytest.raises(LedgerError, match="may not name budget again"):
         ledger.set_budget(4, None, {"budget": 7})
-    assert (ledger.budget, ledger.money) == (5, 100)
+    assert (ledger.accounts.budget, ledger.accounts.money) == (5, 100)
     ledger.set_budget(3, 23, {})
-    assert (ledger.left, ledger.post([decision(3)])[0].status) == (0, "refused")
+    assert (ledger.accounts.left, ledger.post([decision(3)])[0].status) == (0, "refused")
 
 
 def test_a_raised_price_holds_for_new_leases_alone(book, decision, path):
     ledger = book(budget=3, money=30, price=10)
     ledger.post([decision(1)])
     ledger.set_budget(3, 35, {"price": 12})
-    assert (ledger.price, ledger.left) == (12, 2)
+    assert (ledger.accounts.price, ledger.accounts.left) == (12, 2)
     ledger.post([decision(2), decision(3)])
     assert [each.price for each in ledger.open_purchases()] == [10, 12, 12]
     with pytest.raises(LabelerError, match="at most the 10 micro-units reserved, got 12"):
@@ -67,10 +72,10 @@ def test_a_raised_price_holds_for_new_leases_alone(book, decision, path):
         ledger.set_budget(3, 35, {"price": 12.5})
     with pytest.raises(LedgerCorrupt, match="its price is -1"):
         ledger.set_budget(3, 35, {"price": -1})
-    assert (ledger.price, ledger.spent_money) == (12, 34)
+    assert (ledger.accounts.price, ledger.accounts.spent_money) == (12, 34)
     ledger.close()
     with Ledger.open(path) as again:
-        assert (again.price, again.spent_money) == (12, 34)
+        assert (again.accounts.price, again.accounts.spent_money) == (12, 34)
         again.verify({"a file": again.head})
 
 
@@ -88,7 +93,7 @@ def test_an_overspending_budget_row_is_found(book, decision, path):
     ):
         with pytest.raises(LedgerCorrupt, match=words):
             accounts.apply(Entry(0, "budget", text=payload))
-    assert ledger.budget == 3
+    assert ledger.accounts.budget == 3
 
 
 def test_items_that_came_later_can_be_bought(book, decision, path, records):
@@ -189,7 +194,12 @@ def test_terms_that_cannot_be_written_do_not_change(book, decision, monkeypatch)
         ):
             with pytest.raises(LedgerError, match="full"):
                 attempt()
-    assert (ledger.budget, ledger.money, ledger.spent, ledger.learnt) == (3, None, 0, 0)
+    assert (
+        ledger.accounts.budget,
+        ledger.accounts.money,
+        ledger.accounts.spent,
+        ledger.accounts.learnt,
+    ) == (3, None, 0, 0)
     ledger.add_class("more", 5)
     assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
     assert len(ledger.reserve(["q3"])) == 1
@@ -208,16 +218,26 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
         ledger.set_budget(7, None, {})
         ledger.reserve([last])
 
-    rows, commits = len(list(ledger.rows())), ledger.fsyncs
+    rows, commits = len(list(ledger.rows())), ledger._store.fsyncs
     with pytest.raises(LedgerError, match="'q0' is open already"), ledger.together():
         change("q0")
-    assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (9, None, 0, 1)
+    assert (
+        ledger.accounts.budget,
+        ledger.accounts.classes,
+        ledger.accounts.learnt,
+        ledger.accounts.spent,
+    ) == (9, None, 0, 1)
     assert "n1" not in ledger.items
-    assert (len(list(ledger.rows())), ledger.fsyncs) == (rows, commits)
+    assert (len(list(ledger.rows())), ledger._store.fsyncs) == (rows, commits)
     with ledger.together():
         change("q3")
-    assert ledger.fsyncs == commits + 1
-    assert (ledger.budget, ledger.classes, ledger.learnt, ledger.spent) == (7, 5, 1, 2)
+    assert ledger._store.fsyncs == commits + 1
+    assert (
+        ledger.accounts.budget,
+        ledger.accounts.classes,
+        ledger.accounts.learnt,
+        ledger.accounts.spent,
+    ) == (7, 5, 1, 2)
     ledger.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})

@@ -241,7 +241,7 @@ def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> No
     done = play(waiting)
     with done.ledger as ledger:
         rows = ledger.handed()
-        assert ledger.doubled > 0, "with two there, rows go to both again"
+        assert ledger.accounts.doubled > 0, "with two there, rows go to both again"
         assert sum(row.annotator == "ben" for row in rows) > bens
     for item in {row.item for row in rows}:
         answered = [row.annotator for row in rows if row.item == item]

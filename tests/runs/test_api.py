@@ -175,7 +175,7 @@ def test_status_before_the_first_round(tmp_path, monkeypatch) -> None:
         "stopped", 0, 0, 4,
     )  # fmt: skip
     with stopped.ledger as ledger:
-        assert (ledger.last_round, ledger.spent) == (0, 0)
+        assert (ledger.accounts.last_round, ledger.accounts.spent) == (0, 0)
     with pytest.raises(RunError, match="it is stopped.*stacksl resume"):
         stopped.report()
     assert stopped.resume().status()["state"] == "finished"

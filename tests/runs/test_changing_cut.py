@@ -253,7 +253,7 @@ def test_who_is_dearer_joins_where_the_money_suffices(tmp_path: Path) -> None:
     waiting.change(annotators={"carol": "2.25"}, later=True)
     assert waiting.status()["money"]["price"] == 2.25
     with waiting.ledger as ledger:
-        assert ledger.price == 2_250_000
+        assert ledger.accounts.price == 2_250_000
         assert [each.price for each in ledger.open_purchases()] == [each.price for each in promised]
     done = play(waiting.resume())
     last = [row for row in bought(done) if (row["item"], row["slot"]) not in before]
@@ -295,7 +295,7 @@ def test_a_price_that_is_killed_on_its_way_holds_or_does_not(
     twin.change(**change)
     change_cut(waiting, change, cut)
     with waiting.ledger as ledger:
-        assert ledger.price == (2_000_000 if cut == "before" else 3_000_000)
+        assert ledger.accounts.price == (2_000_000 if cut == "before" else 3_000_000)
         ledger.verify()
     if cut == "before":
         waiting.change(**change)

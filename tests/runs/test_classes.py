@@ -98,7 +98,7 @@ def learner_of(made: Run) -> dict[str, Any]:
 
 def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
     before, none = made.status(), none_said(made)
-    learnt = told(made, lambda ledger: ledger.learnt)
+    learnt = told(made, lambda ledger: ledger.accounts.learnt)
     expected = made.change(classes=NEW, dry_run=True)
     assert made.status() == before, "nothing was written"
     found = made.change(classes=NEW)
@@ -107,7 +107,7 @@ def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
     assert (found.classes, found.price, found.cost_again) == (3, None, None)
     assert 0 < found.mapped < none
     assert found.mapped + len(found.again) == none
-    assert told(made, lambda ledger: ledger.learnt) == learnt + found.mapped
+    assert told(made, lambda ledger: ledger.accounts.learnt) == learnt + found.mapped
     assert after["answered"] == before["answered"], "nobody has answered anything else"
     assert after["spent"] == before["spent"]
     assert none_said(made) == none - found.mapped
@@ -241,7 +241,7 @@ def test_a_run_that_is_cut_off_takes_the_class_up(
         made.resume()
     else:  # nothing has happened, and what is there plays again
         assert made.folder.classes() == kept
-        assert made.replay()["labels"] == told(made, lambda ledger: ledger.learnt)
+        assert made.replay()["labels"] == told(made, lambda ledger: ledger.accounts.learnt)
         made.change(classes=NEW)
     assert purchases(made) == purchases(twin)
     ours = learner_of(made)

@@ -68,7 +68,7 @@ def test_a_stream_sees_each_item_once_in_order(tmp_path) -> None:
     blocks = list(streamed(game, order))
     assert [d.item for block in blocks for d in block] == [game.corpus.ids[r] for r in order]
     assert rounds_of(game) == list(range(1, 41))
-    assert game.ledger.asked == len(game.examples.bought) == 9
+    assert game.ledger.accounts.asked == len(game.examples.bought) == 9
     assert {game.corpus.ids[r]: label for r, label, _ in game.examples.bought}.items() <= corpus[
         1
     ].items()
@@ -84,7 +84,7 @@ class AtOnce:
         rows, self.rows = self.rows, 0
         ids, inputs = game.corpus.ids[:rows], [game.examples.block[row] for row in range(rows)]
         presented = game.learner.follower.respond(inputs, game.learner.scorer)
-        return game.learner.decide(ids, inputs, presented, asked=game.ledger.asked)
+        return game.learner.decide(ids, inputs, presented, asked=game.ledger.accounts.asked)
 
 
 def test_a_refused_want_skips_and_the_budget_is_never_exceeded(tmp_path) -> None:
@@ -92,7 +92,7 @@ def test_a_refused_want_skips_and_the_budget_is_never_exceeded(tmp_path) -> None
     game.learner.budget = 40  # the learner believes in more than the ledger has
     (posted,) = play(game, AtOnce(10))
     assert [d.status for d in posted] == ["reserved"] * 2 + ["refused"] * 8
-    assert game.ledger.asked == 2
+    assert game.ledger.accounts.asked == 2
 
 
 def test_one_label_more_is_learnt_by_the_time_of_the_next_round(tmp_path) -> None:
@@ -113,7 +113,7 @@ def test_a_pool_buys_exactly_its_budget_in_batches(tmp_path, budget, batch) -> N
     bought = [block for block in blocks if block[0].asked]
     assert [len(block) for block in bought[:-1]] == [batch] * ((budget - 1) // batch)
     assert all(d.asked for block in bought for d in block)
-    assert game.ledger.asked == len(game.examples.bought) == budget
+    assert game.ledger.accounts.asked == len(game.examples.bought) == budget
     refitted = [row.payload["labels"] for row in game.ledger.rows() if row.event == "refit"]
     sizes = [len(block) for block in bought]
     assert refitted == [sum(sizes[: n + 1]) for n in range(len(sizes))]

@@ -154,7 +154,7 @@ def test_labels_are_drawn_for_the_comparison_and_the_report_says_what_the_model_
     run = played(files, tmp_path / "run", "right")
     with run.ledger as ledger:
         rounds = [row.decision() for row in ledger.rows() if row.event == "round"]
-        assert ledger.spent_money == 40_000_000
+        assert ledger.accounts.spent_money == 40_000_000
     asked = [each for each in rounds if each.asked]
     assert len(asked) == 40
     assert [each.reason for each in asked].count("drawn") == DRAWN_FIRST

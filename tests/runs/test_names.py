@@ -238,7 +238,7 @@ def test_without_names_the_first_batch_covers_too(tmp_path) -> None:
     game = game_of(tmp_path, class_items(40), budget=6, ranks=True, batch=4)
     batches = [[d.reason for d in posted] for posted in pooled(game)]
     assert batches[:2] == [["coverage"] * 4, ["coverage"] * 2]
-    assert game.ledger.asked == 6
+    assert game.ledger.accounts.asked == 6
 
 
 def test_another_gate_or_a_huge_pool_is_ranked_as_before(tmp_path, monkeypatch) -> None:
@@ -275,7 +275,7 @@ def test_a_run_says_what_made_its_model_and_replays(tmp_path, mode) -> None:
     best = max(last.payload["tried"].values())
     assert last.payload["tried"][last.payload["made_by"]] == best
     assert done.replay()["labels"] == 66
-    assert done.ledger.asked == 66, "names are no labels"
+    assert done.ledger.accounts.asked == 66, "names are no labels"
 
 
 def test_no_names_is_what_it_was_before_names(tmp_path) -> None:

@@ -252,7 +252,7 @@ def test_audits_second_slots_and_other_answers_change_nothing_but_counts(tmp_pat
     mixed.ledger.take([Answer(second.item, 1, 1, (taught.label().index + 1) % 3, "you")])
     mixed.ledger.correct(second.item, 2, "you", slot=1)
     assert mixed.ledger.said() == {
-        "label": plain.ledger.learnt + 2, "none": 0, "ambiguous": 0, "broken": 0,
+        "label": plain.ledger.accounts.learnt + 2, "none": 0, "ambiguous": 0, "broken": 0,
     }  # fmt: skip
     other = playback(mixed, tmp_path / "c", budget=9)
     assert plain.examples.bought == mixed.examples.bought

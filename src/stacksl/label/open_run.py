@@ -344,7 +344,7 @@ class OpenRun:
         leases = len(self.ledger.open_purchases())
         if not leases:
             return True
-        if rows >= size or not (self.ledger.left or leases > rows):
+        if rows >= size or not (self.ledger.accounts.left or leases > rows):
             return False
         held = Counter(row.annotator for row in self.labeler.rows)
         here = [name for name in self.people.names if name not in self.sheets.away]
@@ -388,7 +388,7 @@ class OpenRun:
 
         Those of an audit take no part before the end.
         """
-        if not self.ledger.doubled:
+        if not self.ledger.accounts.doubled:
             return {}
         train = set(self.ledger.bought("train"))
         agreed: Counter[str] = Counter()
@@ -415,8 +415,8 @@ class OpenRun:
             rows={name: tuple(asked) for name, asked in rows.items()},
             people=self._people(lambda name: len(rows.get(name, ()))),
             answered=sum(self._answered.values()),
-            budget=self.ledger.budget,
-            money=self.ledger.money,
+            budget=self.ledger.accounts.budget,
+            money=self.ledger.accounts.money,
             agreed=self._agreement.get("", none)[0],
             compared=self._agreement.get("", none)[1],
             differing=self.session.differing,
@@ -424,7 +424,7 @@ class OpenRun:
         )
 
     def _people(self, rows: Callable[[str], int]) -> tuple[Person, ...]:
-        priced = self.ledger.money is not None
+        priced = self.ledger.accounts.money is not None
         idle, aside = self._idle or frozenset(), self.ledger.set_aside
         states = {"set aside": aside, "away": self.away, "idle": idle}
         return tuple(

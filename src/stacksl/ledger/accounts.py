@@ -85,11 +85,6 @@ class State:
         """The candidate that the accepted answer names; None where it names none."""
         return self.word if isinstance(self.word, int) else None
 
-    @property
-    def said(self) -> str | None:
-        """The kind of the accepted answer; None where there is none."""
-        return "label" if isinstance(self.word, int) else self.word
-
 
 @dataclass(slots=True)
 class Accounts:

@@ -44,7 +44,7 @@ class Ledger(Journal):
         >>> ledger = Ledger.create(
         ...     tempfile.mkdtemp() + "/run.db", run="demo", budget=1,
         ...     items=[ItemRecord("q1", "Is it so?\\nyes\\nno", 2)])
-        >>> ledger.budget, ledger.spent, ledger.left
+        >>> ledger.accounts.budget, ledger.accounts.spent, ledger.accounts.left
         (1, 0, 1)
         >>> ledger.close()
     """

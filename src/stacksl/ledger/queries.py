@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from operator import attrgetter
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.accounts import Accounts, Key, State, Terms
@@ -34,37 +33,16 @@ from stacksl.types import Decision
 _CHARGED = ("train", "audit")
 
 
-def _forward(name: str) -> Any:
-    """A property that reads an attribute of a part."""
-    return property(attrgetter(name))
-
-
 class LedgerReader:
     """All that can be read of a ledger; only `rows` and `close` write the pending entries.
 
     Attributes:
-        terms: what the run may spend, as it was made.
+        terms: what the run may spend, as it was made; its sums now are `accounts`.
         items: the items of the run.
         private: names, texts and rows handed out.
         head: the end of the chain on disk, as this process last saw it; `flush` first to have
             everything in it.
         entries: rows that are counted but not yet written, in order.
-        run: the run's name.
-        genesis: the hash that row 1 of the chain follows, which no other ledger has.
-        budget, money, price: the most that may be spent, in labels and in micro-units (None where
-            only labels are counted), and on one label, as last set.
-        asked: training labels answered and open reservations: what the gate counts.
-        spent, spent_money: labels answered and open reservations of training and measuring
-            together; micro-units paid, and promised at the most they may cost.
-        left: labels that can still be bought.
-        learnt: labels learnt, owned ones included.
-        last_round: the highest round with a decision record; 0 before the first.
-        doubled: how many items have a second slot, in any state.
-        epoch: how often the features were renewed; a decision belongs to the epoch it is made
-            in.
-        classes: how many candidates every item has since a class was added; None before.
-        fsyncs, fsync_seconds: how many transactions this ledger made durable, and how long that
-            took.
     """
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
@@ -123,25 +101,6 @@ class LedgerReader:
     def made_from(self) -> Head:
         """The last row that is no `derived` one: what is made again of it names it again."""
         return self._store.tail(derived=False) or Head(0, self.terms.genesis)
-
-    # What is left ------------------------------------------------------------------------------
-
-    run: str = _forward("terms.run")
-    genesis: str = _forward("terms.genesis")
-    budget: int = _forward("accounts.budget")
-    money: int | None = _forward("accounts.money")
-    price: int = _forward("accounts.price")
-    asked: int = _forward("accounts.asked")
-    spent: int = _forward("accounts.spent")
-    spent_money: int = _forward("accounts.spent_money")
-    left: int = _forward("accounts.left")
-    learnt: int = _forward("accounts.learnt")
-    last_round: int = _forward("accounts.last_round")
-    doubled: int = _forward("accounts.doubled")
-    epoch: int = _forward("accounts.epoch")
-    classes: int | None = _forward("accounts.classes")
-    fsyncs: int = _forward("_store.fsyncs")
-    fsync_seconds: float = _forward("_store.fsync_seconds")
 
     # The rows ----------------------------------------------------------------------------------
 

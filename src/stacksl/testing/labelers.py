@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from stacksl.labelers.protocol import Labeler, Request
-from stacksl.ledger.purchases import Answer, Purchase, whole_answers
+from stacksl.ledger.purchases import Answer, Purchase, whole_answer
 
 Key: TypeAlias = tuple[str, int, int]
 
@@ -88,7 +88,7 @@ def _collected(labeler: Labeler, asked: Sequence[Any], waits: int) -> dict[Key, 
             key, purchase = _key(answer), wanted.get(_key(answer))
             assert purchase is not None, f"item '{answer.item}' was answered but not asked"
             assert key not in found, f"item '{answer.item}' was answered twice"
-            (answer,) = whole_answers([answer])
+            answer = whole_answer(answer)
             size = len(getattr(purchase, "candidates", ())) or None
             assert size is None or answer.index is None or answer.index < size, (
                 f"the answer to item '{answer.item}' is {answer.index} of {size} candidates"

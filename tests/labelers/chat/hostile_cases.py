@@ -43,7 +43,7 @@ def expect_books(run: stacksl.Run) -> Counter[str]:
         costs[row["item"], row["slot"]][row["call"]] = row.get("cost", row.get("most"))
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         ledger.verify()
-        found, most, paid = ledger.export(), ledger.price, 0
+        found, most, paid = ledger.export(), ledger.accounts.price, 0
         for row in found:
             spent = sum(costs.get((str(row["item"]), int(str(row["slot"]))), {}).values())
             if row["state"] == "answered":
@@ -52,8 +52,8 @@ def expect_books(run: stacksl.Run) -> Counter[str]:
             else:
                 assert spent <= most
                 paid += most
-        assert ledger.spent_money == paid <= ledger.money
-        assert ledger.spent <= ledger.budget
+        assert ledger.accounts.spent_money == paid <= ledger.accounts.money
+        assert ledger.accounts.spent <= ledger.accounts.budget
         return Counter(str(row["said"] or row["state"]) for row in found)
 
 

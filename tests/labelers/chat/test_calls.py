@@ -122,7 +122,7 @@ def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -
             run = begin(server, tmp_path / f"run-{tokens}", answer_tokens=tokens)
             assert {body["max_tokens"] for body in server.bodies} == {tokens or 8}
         with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-            prices.append(ledger.price)
+            prices.append(ledger.accounts.price)
     assert prices[1] - prices[0] == 2 * (500 - 8) * 200 + 2 * 2 * 100  # two bytes more each
 
 
@@ -260,10 +260,10 @@ def test_a_budget_in_dollars_is_exact(mode: str, tmp_path: Path) -> None:
         assert run.status()["state"] == "finished"
         found = expect_books(run)
         with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-            assert ledger.money == 1000  # micro-units
-            assert found == {"label": 1000 // ledger.price}
+            assert ledger.accounts.money == 1000  # micro-units
+            assert found == {"label": 1000 // ledger.accounts.price}
             cost = -(-(100 * 15 + 60) // 100)  # 15.6, rounded up
-            assert ledger.spent_money == found["label"] * cost
+            assert ledger.accounts.spent_money == found["label"] * cost
         assert len(server.bodies) == found["label"] > 1
 
 
@@ -279,7 +279,7 @@ def test_each_call_is_charged_at_what_it_used(tmp_path: Path) -> None:
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-        assert ledger.spent_money == sum(100 * 50 * n + 200 * n for n in range(1, 7))
+        assert ledger.accounts.spent_money == sum(100 * 50 * n + 200 * n for n in range(1, 7))
 
 
 def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path: Path) -> None:
@@ -320,10 +320,10 @@ def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotte
         [call] = [line for line in lines if line.get("cost", 0) > 100 * 100 + 200]
         with run.ledger as ledger:
             [lease] = [each for each in ledger.open_purchases() if each.item == call["item"]]
-            before = ledger.spent_money
+            before = ledger.accounts.spent_money
         forget(run.path, call["item"])
         with run.ledger as ledger:
             ledger.verify()
-            assert ledger.spent_money == before - lease.price + call["cost"]
+            assert ledger.accounts.spent_money == before - lease.price + call["cost"]
         server.behave = right
         stacksl.Run.open(run.path).resume().replay()

@@ -85,7 +85,9 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-        assert ledger.spent_money == 6 * (100 * 100 + 200)  # what was refused costs nothing
+        assert ledger.accounts.spent_money == 6 * (
+            100 * 100 + 200
+        )  # what was refused costs nothing
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_a_refusal_costs_nothing_and_the_run_goes_on(
     assert again.status()["state"] == "finished"
     assert expect_books(again) == {"label": 6}
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-        assert ledger.spent_money == 6 * (100 * 100 + 200)
+        assert ledger.accounts.spent_money == 6 * (100 * 100 + 200)
 
 
 def test_no_server_at_all(tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
         assert "cost more than was reserved" in found["sheets"][0]["why"]
         (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
         with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-            most = ledger.price
+            most = ledger.accounts.price
         sent = read_calls(run.path / "run.db")
         cost, reserved = 10_000_000 * 100 + 5 * 200, sent[4]["most"]
         for over in (cost - reserved, cost - most):
@@ -246,7 +248,7 @@ def test_killed_between_request_and_entry(answered: bool, tmp_path: Path) -> Non
     assert len(server.bodies) == (6 if answered else 7)
     spent = 6 * (100 * 100 + 200) + (0 if answered else lines[-1]["most"])
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-        assert ledger.spent_money == spent
+        assert ledger.accounts.spent_money == spent
 
 
 AFTER_THE_THIRD = """

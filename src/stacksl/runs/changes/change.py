@@ -429,7 +429,7 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
     order = current_order(spec, ledger, corpus)
     audited = set(ledger.bought("audit"))
     hits = named(ledger, added_classes(spec))
-    before = ledger.classes or len(spec.sources.began or ())
+    before = ledger.accounts.classes or len(spec.sources.began or ())
     again: list[str] = []
     classes = () if spec.sources.began is None else spec.dataset.classes or ()
     if reopening:

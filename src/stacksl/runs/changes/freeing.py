@@ -68,11 +68,11 @@ def left_out(folder: RunFolder) -> tuple[int, int | None]:
 def _expect_left(folder: RunFolder, ledger: Ledger) -> None:
     """Check that the budget pays one more label of each item that has answers set aside alone."""
     wanted = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
-    if wanted > ledger.left:
+    if wanted > (left := ledger.accounts.left):
         raise RunError(
-            f"{plural(wanted, 'label')} to buy anew, but the budget has {ledger.left} left: raise"
-            f" it first with `stacksl change {folder.path} --budget"
-            f" {ledger.budget + wanted - ledger.left} --later`"
+            f"{plural(wanted, 'label')} to buy anew, but the budget has {left} left: raise it first"
+            f" with `stacksl change {folder.path} --budget"
+            f" {ledger.accounts.budget + wanted - left} --later`"
         )
 
 

@@ -139,17 +139,17 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
     priced = spec.budget.money is not None
     unseen = len(set(game.corpus.unbought(())) - set(seen.table["item"].tolist()))
     found = f.Budget(
-        labels=ledger.budget,
-        asked=ledger.asked,
+        labels=ledger.accounts.budget,
+        asked=ledger.accounts.asked,
         answered=0,
-        left=ledger.left,
+        left=ledger.accounts.left,
         rounds=len(seen.table),
         horizon=len(seen.table) + unseen,
         price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
-        money=ledger.money,
-        spent_money=ledger.spent_money if priced else None,
+        money=ledger.accounts.money,
+        spent_money=ledger.accounts.spent_money if priced else None,
         owned=owned_labels(game.examples),
-        audit=ledger.spent - ledger.asked,
+        audit=ledger.accounts.spent - ledger.accounts.asked,
         released=seen.released,
     )
     return replace(found, **uses(game))

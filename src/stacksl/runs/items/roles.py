@@ -141,11 +141,14 @@ def next_terms(
         raise SettingsError(_too_few(wanted, len(free)))
     known = [int(row.payload["items"]) for row in ledger.rows() if row.event == "budget"]
     items = known[-1] if known else first
-    price, before = spec.budget.price, (ledger.budget, ledger.money, ledger.price, items)
+    price, before = (
+        spec.budget.price,
+        (ledger.accounts.budget, ledger.accounts.money, ledger.accounts.price, items),
+    )
     if before != (terms.labels, terms.money, price, len(order)):
-        rounds = ledger.last_round + len(free) - max(0, wanted)
+        rounds = ledger.accounts.last_round + len(free) - max(0, wanted)
         detail = {"train": terms.train, "rounds": rounds, "items": len(order)}
-        dearer = {} if price == ledger.price else {"price": price}
+        dearer = {} if price == ledger.accounts.price else {"price": price}
         ledger.set_budget(terms.labels, terms.money, {**detail, **dearer})
     if wanted > 0:
         ids = [item.id for item in spec.dataset.items]
@@ -171,7 +174,7 @@ def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
     wanted = sum(terms.audits) - len(ledger.bought("audit"))
     if free < wanted:
         raise SettingsError(_too_few(wanted, free))
-    if not free and terms.labels > ledger.spent:
+    if not free and terms.labels > ledger.accounts.spent:
         raise SettingsError(
             "no item is left to buy a label of: give the run more items with"
             " `stacksl change RUN --items FILE`"

@@ -178,7 +178,7 @@ def adapter_of(epoch: int, ledger: LedgerReader) -> int:
         elif row.event == "refreshed" and int(row.payload["epoch"]) == epoch:
             return number
     raise RunError(
-        f"the ledger of the run {ledger.run} has no row of epoch {epoch}: restore the folder"
+        f"the ledger of the run {ledger.terms.run} has no row of epoch {epoch}: restore the folder"
         " from a copy"
     )
 

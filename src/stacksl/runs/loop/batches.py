@@ -33,9 +33,13 @@ class Batches:
         measuring = sum(lease.purpose == "audit" for lease in leases)
         if not self.measuring or not measuring:
             return self.size - (len(leases) - measuring)
-        rows = ledger.spent - len(leases) + self.size  # that were or will be out
+        rows = ledger.accounts.spent - len(leases) + self.size  # that were or will be out
         places = -(-rows * self.measuring // self.size)
-        return rows - min(places, ledger.spent - ledger.asked) - ledger.asked
+        return (
+            rows
+            - min(places, ledger.accounts.spent - ledger.accounts.asked)
+            - ledger.accounts.asked
+        )
 
     def picks(self, ledger: LedgerReader) -> int:
         """How many items can be bought now: one for two annotators is two purchases."""
@@ -50,4 +54,4 @@ class Batches:
         return dict.fromkeys(wanted[: self._doubles(ledger)], 2)
 
     def _doubles(self, ledger: LedgerReader) -> int:
-        return max(0, self.overlap - ledger.doubled)
+        return max(0, self.overlap - ledger.accounts.doubled)

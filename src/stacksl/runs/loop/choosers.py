@@ -68,7 +68,7 @@ def _decision_of(game: Game, row: int) -> Decision:
 
     It changes nothing but the gate's start.
     """
-    learner, covering, asked = game.learner, covering_of(game), game.ledger.asked
+    learner, covering, asked = game.learner, covering_of(game), game.ledger.accounts.asked
     ids, inputs = [game.corpus.ids[row]], [game.examples.block[row]]
     presented = learner.follower.respond(inputs, learner.scorer)  # C_t
     own = None
@@ -99,9 +99,13 @@ class Pool:
         """A batch of purchases; empty where nothing can be bought now."""
         ledger = game.ledger
         # less is left than the learner has where items of the audit were bought anew
-        count = min(game.batches.picks(ledger), game.learner.budget - ledger.asked, ledger.left)
-        if (first := _drawn_first(game)) > ledger.asked:
-            count = min(count, first - ledger.asked)
+        count = min(
+            game.batches.picks(ledger),
+            game.learner.budget - ledger.accounts.asked,
+            ledger.accounts.left,
+        )
+        if (first := _drawn_first(game)) > ledger.accounts.asked:
+            count = min(count, first - ledger.accounts.asked)
         elif first and _answered(game) < first:  # nothing else is bought before that
             count = 0
         if count <= 0 or game.enough():
@@ -156,7 +160,7 @@ class Pool:
 def _answered(game: Game) -> int:
     """How many of the training labels asked for have been answered."""
     leases = game.ledger.open_purchases()
-    return game.ledger.asked - sum(lease.purpose == "train" for lease in leases)
+    return game.ledger.accounts.asked - sum(lease.purpose == "train" for lease in leases)
 
 
 def _drawn_first(game: Game) -> int:
@@ -173,7 +177,7 @@ def _drawn(game: Game, seed: int, unbought: Sequence[int], count: int) -> list[i
     """The part of a batch that is drawn, where the labels of a model are to be compared."""
     if not isinstance(game.trainer, LinearTrainer) or game.trainer.model_labels is None:
         return []
-    asked = game.ledger.asked
+    asked = game.ledger.accounts.asked
     due = max(0, _to_draw(asked + count) - _to_draw(asked))
     keys = draw_keys(seed, len(game.corpus.ids))
     return sorted(unbought, key=lambda row: keys[row])[:due]
@@ -243,7 +247,7 @@ def _record(game: Game, row: int) -> Decision:
     scores: Array | None = None
     if head is not None:
         scores = np.asarray(head.probabilities(block.take([row]))[0], dtype=np.float64)
-    item, asked = game.corpus.ids[row], game.ledger.asked
+    item, asked = game.corpus.ids[row], game.ledger.accounts.asked
     return learner.rank(item, block[row], scores, asked=asked)
 
 

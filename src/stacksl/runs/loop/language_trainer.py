@@ -116,7 +116,7 @@ class LanguageTrainer:
     @property
     def _chooses(self) -> bool:
         """Whether normalisation and premise are to be chosen now."""
-        if not self.draws or self.ledger.asked < self.draws or not self.examples.bought:
+        if not self.draws or self.ledger.accounts.asked < self.draws or not self.examples.bought:
             return False
         return all(purchase.purpose != "train" for purchase in self.ledger.open_purchases())
 
@@ -146,7 +146,7 @@ class LanguageTrainer:
         behind = self.epoch - (self.adapters.way is not None) < self.refits
         if not behind or self.learner.round >= self.learner.horizon:
             return False
-        return self.ledger.left > 0 or bool(self.ledger.open_purchases())
+        return self.ledger.accounts.left > 0 or bool(self.ledger.open_purchases())
 
     def refit(self) -> bool:
         """Refit the adapter if due, then renew the features.
@@ -211,8 +211,8 @@ class LanguageTrainer:
             RunError: always.
         """
         raise RunError(
-            f"the run {self.ledger.run} trains a language model, to which no class can be added:"
-            " start a new run with all classes"
+            f"the run {self.ledger.terms.run} trains a language model, to which no class can be"
+            " added: start a new run with all classes"
         )
 
     # --- saved arrays ------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class LanguageTrainer:
     def _begin(self, fingerprint: str, way: Mapping[str, object], *, last: bool = True) -> None:
         """Begin an epoch, maybe one of a `way` just chosen; the `last` step before a purchase."""
         self.epoch += 1
-        asked = self.ledger.asked
+        asked = self.ledger.accounts.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
         if last and self.attended:
             detail[BESIDE] = True

@@ -72,7 +72,7 @@ class Watch:
         # Of people it would tell which of a few answers were of the audit.
         shown = self._counted and self._game.labeler.repeatable
         accuracy = self._right / self._counted if shown else None
-        asked, budget = ledger.asked, learner.budget
+        asked, budget = ledger.accounts.asked, learner.budget
         state = (
             Progress(
                 "rounds", learner.round, learner.horizon, asked, budget, accuracy, self._openness

@@ -137,7 +137,7 @@ class Session(Game):
         ledger = parts.enter_context(ledger_of(spec))
         features = feature_map(spec)
         block = features_of(spec, features, report)
-        if ledger.last_round or ledger.bought():
+        if ledger.accounts.last_round or ledger.bought():
             expect_derived(spec.folder, MAP)
         else:
             note_derived(spec.folder, ledger, MAP)

@@ -23,7 +23,7 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     Raises:
         SettingsError: the text is no budget, or the budget is below what is spent.
     """
-    usable, spent = _usable(spec, ledger), ledger.spent
+    usable, spent = _usable(spec, ledger), ledger.accounts.spent
     wanted = parse_budget(text, usable, spec.settings.price)
     if text.strip().startswith("$"):
         wanted = replace(wanted, labels=_affordable(wanted, usable, ledger))
@@ -63,9 +63,9 @@ def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
     """The training labels that can still be bought under the terms of the spec."""
     terms, kept = spec.terms, max(0, sum(spec.terms.audits) - len(ledger.bought("audit")))
-    left = terms.labels - ledger.spent
+    left = terms.labels - ledger.accounts.spent
     if terms.money is not None and spec.budget.price > 0:
-        left = min(left, (terms.money - ledger.spent_money) // spec.budget.price)
+        left = min(left, (terms.money - ledger.accounts.spent_money) // spec.budget.price)
     return left - kept
 
 
@@ -99,7 +99,7 @@ def _affordable(wanted: Budget, usable: int, ledger: Ledger) -> int:
 def _paid(ledger: Ledger) -> tuple[int, int]:
     """The labels with an answer, and the micro-units paid for them."""
     promised = sum(each.price for each in ledger.open_purchases())
-    return sum(ledger.said().values()), ledger.spent_money - promised
+    return sum(ledger.said().values()), ledger.accounts.spent_money - promised
 
 
 def _usable(spec: RunSpec, ledger: Ledger) -> int:

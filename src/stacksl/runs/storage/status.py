@@ -41,8 +41,13 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             answers = sum(ledger.said().values())
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        rounds, asked, spent, left = ledger.last_round, ledger.asked, ledger.spent, ledger.left
-        spent_money = ledger.spent_money
+        rounds, asked, spent, left = (
+            ledger.accounts.last_round,
+            ledger.accounts.asked,
+            ledger.accounts.spent,
+            ledger.accounts.left,
+        )
+        spent_money = ledger.accounts.spent_money
     return {
         "run": str(folder.path),
         "state": state["state"],
@@ -148,7 +153,7 @@ def expect_begun(folder: RunFolder, ledger: LedgerReader) -> None:
     Raises:
         RunError: it has not.
     """
-    if not ledger.last_round and not ledger.bought():
+    if not ledger.accounts.last_round and not ledger.bought():
         raise RunError(
             f"the run {folder.path} has asked nothing yet: `stacksl resume {folder.path}` first, or"
             " delete its folder and start a new one"
