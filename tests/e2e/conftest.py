@@ -260,11 +260,12 @@ def chain(path: Path) -> list[dict[str, Any]]:
     salted = ("item", "digest")
     found = []
     with Ledger.open(path / "run.db", readonly=True) as ledger:
-        rows = list(ledger.rows())
-        last = {row.payload["name"]: row.seq for row in rows if row.event == "derived"}
-        for row in rows:
-            if row.event == "derived" and row.seq != last[row.payload["name"]]:
-                continue
+        made = set[str]()
+        for row in ledger.rows():
+            if row.event == "derived":
+                if row.payload["name"] in made:
+                    continue
+                made.add(row.payload["name"])
             payload = {k: v for k, v in row.payload.items() if k not in salted}
             found.append(
                 {

@@ -11,8 +11,8 @@ from stacksl.api import Run, run
 from stacksl.errors import RunError
 from stacksl.files import formats
 from stacksl.runs.changes.forgetting import Forgotten, forget
-from stacksl.runs.finish.finish import DERIVED
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.derived import DERIVED
 from stacksl.runs.storage.folder import RunFolder
 
 from ..conftest import Finished, class_items

@@ -243,6 +243,7 @@ class Session(Game):
         assert self.features is not None  # made by `open`
         audit = measured(self.spec, self)
         finish(self.spec, self, self.features, self.report, record.facts, audit)
+        self.save()  # after the rows of what was made
         return "finished"
 
     def _rounds(self) -> bool:
@@ -371,4 +372,6 @@ def train_on_audit(spec: RunSpec) -> int:
         )
     with Session.open(spec, labeler=OracleLabeler({}, {})) as session:  # nobody is asked
         assert session.features is not None  # made by `open`
-        return refit_with_audit(spec, session, session.features, measured(spec, session))
+        count = refit_with_audit(spec, session, session.features, measured(spec, session))
+        session.save()
+        return count
