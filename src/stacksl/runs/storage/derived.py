@@ -2,7 +2,7 @@
 
 The newest row of a name counts. A file is written before its row: a run that was cut off between
 the two has not ended, and a resume makes the file again. The weights of an adapter are compared
-with the digests in its `lm.json` where they are loaded.
+with the digests in its `lm.json` where they are loaded, and by `ledger verify`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from stacksl.runs.storage.folder import FACTS, NO_TEXT, RECORDS, RunFolder
 
 MAP: Final = "features/map.safetensors"  # fitted on the texts of all items
 MODEL: Final = "model"
+ADAPTED: Final = "lm.json"  # in the folder of an adapted model
 DERIVED: Final = (MODEL, FACTS, "report.html", "README.md", NO_TEXT)
 """What a finished run has beside its database, made again by a resume when it is deleted."""
 
@@ -60,6 +61,10 @@ def expect_all_derived(folder: RunFolder) -> None:
     """
     ended = folder.read_state()["state"] in ("finished", "waiting")
     expect_derived(folder, MAP, *((MODEL, *RECORDS) if ended else ()))
+    if ended and (folder.model / ADAPTED).is_file():
+        from stacksl.lm.export.folder import expect_whole
+
+        expect_whole(folder.model)
 
 
 def _remedy(folder: RunFolder, name: str) -> str:
@@ -84,7 +89,7 @@ def _digests(folder: RunFolder, names: Iterable[str]) -> Iterator[tuple[str, str
 
 def _files(model: Path) -> list[Path]:
     """The files of a linear model; of an adapter the one that has the digests of the others."""
-    adapter = model / "lm.json"
+    adapter = model / ADAPTED
     return [adapter] if adapter.is_file() else sorted(p for p in model.glob("[!.]*") if p.is_file())
 
 
