@@ -17,8 +17,8 @@ from stacksl.errors import RunError
 from stacksl.features.store import load_block
 from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
-from stacksl.runs.storage.derived import DERIVED
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.derived import DERIVED
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
 from ..runs.conftest import pair_items
