@@ -215,7 +215,7 @@ PAID = {
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 9, "after"),
     "when it was asked and paid": ("__main__:PaidLabeler.ask", 9, "after"),
     "when the answer was heard": ("__main__:PaidLabeler.answers", 9, "after"),
-    "before the answer is on disk": (COMMIT, 11, "before"),
+    "before the answer is on disk": (COMMIT, 12, "before"),
     "when the answer is on disk": (f"{LABELS}.ledger:Ledger.take", 9, "after"),
     "when the answer was learnt": ("stacksl.core.learner:Learner.learn", 5, "after"),
 }

@@ -23,7 +23,7 @@ def ledger(book, decision, path) -> Iterator[Ledger]:
     said += [("q3", 1, "anna"), ("q4", 0, "ben")]
     made.take([Answer(item, 0, 1, index, who) for item, index, who in said])
     yield made
-    spent = made.spent, made.spent_money
+    spent = made.accounts.spent, made.accounts.spent_money
     made.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
