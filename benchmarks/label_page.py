@@ -281,7 +281,7 @@ def checked(run: Path, annotators: Annotators) -> dict[str, int]:
     with opened.ledger as ledger:
         ledger.verify()
         events = Counter(row.event for row in ledger.rows())
-        handed = {row.key: row for row in ledger.handed()}
+        handed = {row.key: row for row in ledger.private.handed()}
         answers = {(row["item"], row["slot"], row["labeler"]): row for row in ledger.export()}
         budget, spent = ledger.accounts.budget, ledger.accounts.spent
     lost = 0

@@ -62,7 +62,7 @@ def played(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[obje
     seen: list[object] = [audit]
     while waiting.status()["state"] == "waiting":
         with waiting.ledger as ledger:
-            keys = {row.key for row in ledger.handed() if row.item in audit}
+            keys = {row.key for row in ledger.private.handed() if row.item in audit}
         for path in sheets(waiting):
             fill(path)
             told = json.loads(stacksl("answer", "run", fill(path, say, keys=keys), "--json").out)
@@ -145,7 +145,9 @@ def test_one_answer_does_not_show_whether_its_row_is_of_the_audit(
         waiting = Run.open("run")
         of = {str(row["item"]): row["purpose"] for row in bought(waiting)}
         with waiting.ledger as ledger:
-            row = next(r for r in ledger.handed() if of[r.item] == purpose and r.annotator == "ben")
+            row = next(
+                r for r in ledger.private.handed() if of[r.item] == purpose and r.annotator == "ben"
+            )
         sheet = next(path for path in sheets(waiting) if "ben" in path.name)
         found[purpose] = one_answer(stacksl, fill(sheet, keys=[row.key]))
         folder.rename(tmp_path / purpose)

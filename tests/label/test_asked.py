@@ -106,7 +106,7 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     skip(people[0], key, note="a remark of anna's")
     with page.run.ledger as ledger:
         ledger.verify()
-        item = next(row.item for row in ledger.handed() if row.key == key)
+        item = next(row.item for row in ledger.private.handed() if row.key == key)
     page.player.stop()
     held = [path for path in page.run.path.rglob("*") if path.is_file()]
     assert any(b"a remark of anna" in path.read_bytes() for path in held)

@@ -185,7 +185,7 @@ def test_a_kill_between_answer_and_reply_loses_and_doubles_nothing(
         ledger.verify()
         events = [row.event for row in ledger.rows()]
         answers = {row["item"]: row["answer"] for row in ledger.export()}
-        texts = {row.item: None for row in ledger.handed()}
+        texts = {row.item: None for row in ledger.private.handed()}
     assert (events.count("answered"), events.count("late")) == (14, 0)
     assert len(answers) == len(texts) == 14
     assert client.run.replay()["labels"] == 12
@@ -294,7 +294,7 @@ def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
     wait_until(lambda: "No connection" in page.inner_text("#said"))
     assert "a note on it" in json.dumps(kept_in(page))
     with client.run.ledger as ledger:
-        item = next(row.item for row in ledger.handed() if row.key == key)
+        item = next(row.item for row in ledger.private.handed() if row.key == key)
     forget(client.run.path, item)
     client.start(port=client.port)
     wait_until(lambda: "a note on it" not in json.dumps(kept_in(page)))

@@ -47,7 +47,7 @@ def test_nothing_tells_an_audit_row_from_another(opened: Opened) -> None:
     anna, ben = page.browser("anna"), page.browser("ben")
     with page.run.ledger as ledger:
         purpose = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
-        handed = ledger.handed()
+        handed = ledger.private.handed()
     audit = {row.key for row in handed if purpose[row.item, row.slot] == "audit"}
     shown = {**anna.rows(), **ben.rows()}
     assert len(audit) == 6
@@ -256,7 +256,7 @@ def test_a_repeated_answer_is_taken_once_and_a_stale_one_changes_nothing(opened:
     assert anna.post(first).json()["state"] == "taken", "sent again from a queue"
     assert page.spent() == (2, 1)
     with page.run.ledger as ledger:
-        answered = {each.key: each.item for each in ledger.handed()}
+        answered = {each.key: each.item for each in ledger.private.handed()}
         found = {row["item"]: row["answer"] for row in ledger.export()}
     assert found[answered[key]] == 1
 
@@ -276,7 +276,7 @@ def test_a_freed_row_is_withdrawn_and_its_answer_counts_unless_another_did(opene
     assert ben.answer(mine, prompt) == "taken"
     assert anna.answer(key, prompt, position=0, said="label") in ("taken", "kept")
     with again.run.ledger as ledger:
-        item = next(row.item for row in ledger.handed() if row.key == key)
+        item = next(row.item for row in ledger.private.handed() if row.key == key)
         assert sum(row["item"] == item for row in ledger.export()) == 1
 
 
@@ -429,7 +429,7 @@ def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:
     owner, people = page.browser(OWNER), {name: page.browser(name) for name in ("anna", "ben")}
     with page.run.ledger as ledger:
         purpose = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
-        rows = ledger.handed()
+        rows = ledger.private.handed()
     kinds = [[r for r in rows if purpose[r.item, r.slot] == kind] for kind in ("audit", "train")]
     for n, row in enumerate([each for pair in zip(*kinds, strict=True) for each in pair][:6]):
         browser = people[row.annotator]

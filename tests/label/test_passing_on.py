@@ -72,7 +72,7 @@ def test_a_skipped_row_of_an_audit_is_passed_on_as_any_other(opened: Opened, pur
     people = {name: page.browser(name) for name in ("anna", "ben")}
     with page.run.ledger as ledger:
         purposes = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
-        row = next(h for h in ledger.handed() if purposes[h.item, h.slot] == purpose)
+        row = next(h for h in ledger.private.handed() if purposes[h.item, h.slot] == purpose)
     browser = people.pop(row.annotator)
     prompt = browser.rows()[row.key]
     assert skip(browser, row.key).json() == {"state": "skipped"}
@@ -163,7 +163,7 @@ def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) 
     page = opened(budget=12, batch=8, audit=0, overlap=4, annotators="anna,ben,carl")
     people = {name: page.browser(name) for name in ("anna", "ben", "carl")}
     with page.run.ledger as ledger:
-        handed = ledger.handed()
+        handed = ledger.private.handed()
     first = next(row for row in handed if row.slot == 1)
     holders = {row.annotator for row in handed if row.item == first.item}
     assert len(holders) == 2

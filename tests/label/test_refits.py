@@ -212,7 +212,7 @@ def test_answers_that_teach_nothing_are_followed_by_no_refit(
     for _ in range(14):
         first = page.player.questions("anna")[0]
         with page.run.ledger as ledger:
-            item = next(row.item for row in ledger.handed() if row.key == first.key)
+            item = next(row.item for row in ledger.private.handed() if row.key == first.key)
         before = len(made)
         assert anna.answer(first.key, first.prompt) == "taken"
         wait_for(partial(news, page, shown))

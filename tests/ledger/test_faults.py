@@ -15,7 +15,6 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.rows import (
-    Given,
     RejectedRow,
     read_bank,
     read_items,
@@ -30,7 +29,7 @@ from .fault_cases import fill, state
 
 def read_all(path):
     with Ledger.open(path, readonly=True) as ledger:
-        ledger.handed()
+        ledger.private.handed()
         ledger.texts()
         list(ledger.arrays())
         ledger.erasing()
@@ -177,10 +176,9 @@ def test_garbage_in_the_middle_is_one_sentence(book, decision, path):
 @pytest.mark.parametrize(("table", "page"), [("items", 4096), ("test", 4096), ("events", 2)])
 def test_rows_out_of_order_are_not_read_for_ever(book, decision, path, monkeypatch, table, page):
     """One byte of damage: the last row of a page gets the number of the first."""
-    given = Given([ItemRecord(f"t{n}", "x" * 200, 2) for n in range(4)])
     ledger = book(
         items=[ItemRecord(f"q{n}", "x" * 200, 4) for n in range(4)],
-        beginning=Beginning(given=given),
+        beginning=Beginning(test=[ItemRecord(f"t{n}", "x" * 200, 2) for n in range(4)]),
     )
     ledger.post([decision(1), decision(2)])
     ledger.close()
@@ -288,10 +286,8 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
     ],
 )
 def test_values_of_another_type_are_one_sentence(book, decision, path, table, change):
-    given = Given(
-        [ItemRecord("t", "x", 2)], [("a text", ["a1"])], [RejectedRow(0, 1, None, "empty")]
-    )
-    ledger = book(beginning=Beginning({"seed": Setting(1)}, [ClassRow("a")], {}, given))
+    given = [ItemRecord("t", "x", 2)], [("a text", ["a1"])], [RejectedRow(0, 1, None, "empty")]
+    ledger = book(beginning=Beginning({"seed": Setting(1)}, [ClassRow("a")], {}, *given))
     ledger.forget("q9", {"row": 9})
     ledger.post([decision(1)])
     ledger.save_arrays(1, {"weights": np.zeros(3)})
@@ -339,7 +335,7 @@ def test_a_ledger_of_another_format_is_refused(book, path, change, said, readonl
     ],
 )
 def test_a_damaged_item_is_one_sentence(book, path, table, change):
-    book(beginning=Beginning(given=Given([ItemRecord("q3", "x", 2)]))).close()
+    book(beginning=Beginning(test=[ItemRecord("q3", "x", 2)])).close()
     with sqlite3.connect(path) as connection:
         assert connection.execute(f"UPDATE {table} SET {change} WHERE id = 'q3'").rowcount == 1
     connection.close()
@@ -350,7 +346,7 @@ def test_a_damaged_item_is_one_sentence(book, path, table, change):
 
 @pytest.mark.parametrize("names", ["{", "7", "[" * 50_000])
 def test_a_damaged_bank_is_one_sentence(book, path, names):
-    book(beginning=Beginning(given=Given(bank=[("a text", ["a1"])]))).close()
+    book(beginning=Beginning(bank=[("a text", ["a1"])])).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE bank SET names = ?", (names,))
     connection.close()

@@ -30,14 +30,14 @@ def test_a_full_disk_takes_nothing_of_what_people_say(book, decision, path):
     ):
         with pytest.raises(LedgerError, match="disk is full"):
             attempt()
-        assert (state(ledger), ledger.texts(), ledger.handed()) == (before, [], [])
+        assert (state(ledger), ledger.texts(), ledger.private.handed()) == (before, [], [])
     fill(ledger, full=False)
     assert len(lessons(ledger.take([Answer("q1", 0, 1, 2, "Ann"), said]))) == 1
     ledger.hand_out(handed)
     ledger.close()
     with Ledger.open(path) as again:
         again.verify()
-        assert (again.texts(), again.handed()) == ([said], handed)
+        assert (again.texts(), again.private.handed()) == ([said], handed)
 
 
 TALKER = """
@@ -76,7 +76,7 @@ def test_nothing_people_said_is_half_written(path, records, last):
         assert ledger.accounts.budget - 30 in (done - 1, done)
         assert (ledger.accounts.learnt, len(ledger.agreement())) == (done + 1, done)
         assert len(ledger.texts()) == 3 * done
-        assert len(ledger.handed()) in (2 * done, 2 * done + 2)
+        assert len(ledger.private.handed()) in (2 * done, 2 * done + 2)
         assert ledger.accounts.asked in (2 * done, 2 * done + 2)
         assert ledger.accounts.spent == ledger.accounts.asked + 9
         assert {row["labeler"] for row in ledger.export()} <= {

@@ -17,7 +17,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.requests import read_requests, write_request
-from stacksl.ledger.store.rows import Given, RejectedRow, read_items, read_rejected, read_test
+from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected, read_test
 
 from ..charges import charge
 
@@ -34,7 +34,7 @@ TEST = [
     ItemRecord("t3", "kept test too", 4),
 ]
 REJECTED = [RejectedRow(0, 3, ID, "repeated id"), RejectedRow(0, 5, "kept-id", "empty")]
-BEGINNING = Beginning(given=Given(TEST, (), REJECTED))
+BEGINNING = Beginning(test=TEST, rejected=REJECTED)
 
 
 def bytes_of(path: Path) -> bytes:
@@ -140,7 +140,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     assert {r.item for r in gone} == {f"forgotten-{gone[0].surrogate}"}
     assert {r.item for r in after if not r.erased} == {"q1"}
     assert gone[0].decision().item == gone[0].item == name
-    assert [h.key for h in told.handed()] == ["k2"]
+    assert [h.key for h in told.private.handed()] == ["k2"]
     assert [a.note for a in told.texts()] == ["kept note"]
     assert {row["item"] for row in told.export()} == {gone[0].item, "q1"}
     told.close()
@@ -174,11 +174,12 @@ def test_the_data_is_whole_without_it(told, path):
         assert [record for _, record, *_ in others] == ITEMS[1:]
         assert list(read_test(store)) == [TEST[0], TEST[2]]
         assert read_rejected(store) == [REJECTED[0]._replace(id=None), REJECTED[1]]
-        about_it, shown, other = read_requests(store)[:2], [], calls()[4:]
-        for row in read_requests(store):
+        requests = [row for _, row in read_requests(store)]
+        about_it, shown, other = requests[:2], [], calls()[4:]
+        for row in requests:
             assert row["item"] != ID
             shown += [row] if row["call"] == 1 else []
-        assert read_requests(store)[2:] == other
+        assert requests[2:] == other
     assert about_it == shown
     assert [row["cost"] for row in shown] == [1, 1], "what it cost stays"
     assert (shown[0]["request"], shown[0]["shots"], shown[1]["answer"]) == ({}, ["q1"], "")
@@ -244,12 +245,12 @@ def test_a_commit_that_fails_forgets_nothing(told, path, monkeypatch):
     def full(self) -> None:
         raise LedgerError("the disk is full")
 
-    before = told.export(), told.open_purchases(), told.texts(), told.handed()
+    before = told.export(), told.open_purchases(), told.texts(), told.private.handed()
     with monkeypatch.context() as patch:
         patch.setattr(type(told._store), "commit", full)
         with pytest.raises(LedgerError, match="full"):
             erase(told)
-    assert before == (told.export(), told.open_purchases(), told.texts(), told.handed())
+    assert before == (told.export(), told.open_purchases(), told.texts(), told.private.handed())
     assert told.erasing() == {}
     assert items_of(path) == ITEMS
     told.verify({"a file": told.head})

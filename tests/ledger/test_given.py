@@ -14,7 +14,6 @@ from stacksl.ledger.purchases import Answer, ItemRecord
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.rows import (
     CLEARED,
-    Given,
     RejectedRow,
     read_bank,
     read_items,
@@ -30,15 +29,16 @@ RECORDS = [
     ItemRecord("q2", "of the bank", 3, [2, 0, 1], 0, None, None, 1),
     ItemRecord("q3", "with all there is", 4, ["a", "b", "c", "d"], 1, "e", 3, 2),
 ]
-GIVEN = Given(
-    [
+GIVEN = Beginning(
+    {"seed": Setting(1)},
+    test=[
         ItemRecord("t0", RECORDS[2].prompt, 3, [2, 0, 1], 0),
         ItemRecord("t1", "test 1", 2, ["yes", "no"], 1),
         ItemRecord("t2", "test 2", 2, ["yes", "no"], 0),
         ItemRecord("t3", "test 3, with all there is", 4, ["a", "b", "c", "d"], 1, "e", 3, 2),
     ],
-    [("one", ["a1"]), ("two", []), ("three", ["a3", "é'"])],
-    [RejectedRow(0, 7, None, "an empty prompt"), RejectedRow(1, 2, "q0", "repeated id")],
+    bank=[("one", ["a1"]), ("two", []), ("three", ["a3", "é'"])],
+    rejected=[RejectedRow(0, 7, None, "an empty prompt"), RejectedRow(1, 2, "q0", "repeated id")],
 )
 VALUES: dict[str, str] = {
     "place": "100",
@@ -65,7 +65,7 @@ ALL = r"rows of the items, the test or the bank in .*run\.db were added, removed
 
 @pytest.fixture
 def ledger(book) -> Ledger:
-    return book(items=RECORDS, beginning=Beginning({"seed": Setting(1)}, given=GIVEN))
+    return book(items=RECORDS, beginning=GIVEN)
 
 
 def edit(path: Path, *statements: str) -> None:

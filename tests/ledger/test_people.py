@@ -29,17 +29,17 @@ def test_what_was_handed_out_comes_back(asked, path):
     third = Handed("a-0", "q2", 0, 1, "Ann Example", 2, (3,))
     asked.hand_out([third])
     asked.hand_out([])
-    assert asked.handed() == [*ROWS, third]
+    assert asked.private.handed() == [*ROWS, third]
     assert [row.event for row in asked.rows()] == ["round", "reserved"] * 3  # none of the chain's
     asked.close()
     with Ledger.open(path, readonly=True) as again:
-        assert again.handed() == [*ROWS, third]
+        assert again.private.handed() == [*ROWS, third]
 
 
 def test_it_is_on_disk_before_hand_out_returns(asked, path):
     asked.hand_out(ROWS)
     with Ledger.open(path, readonly=True) as other:
-        assert other.handed() == ROWS
+        assert other.private.handed() == ROWS
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_a_row_that_cannot_be_is_refused_with_all_others(asked, changes, error, 
     asked.hand_out(ROWS[:1])
     with pytest.raises(error, match=words):
         asked.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,)), replace(ROWS[1], **changes)])
-    assert asked.handed() == ROWS[:1]
+    assert asked.private.handed() == ROWS[:1]
     asked.hand_out([Handed("new", "q2", 0, 1, "Cy", 2, (0,))])
-    assert [row.annotator for row in asked.handed()] == ["Ann Example", "Cy"]
+    assert [row.annotator for row in asked.private.handed()] == ["Ann Example", "Cy"]
 
 
 def test_a_key_comes_once_in_one_call(asked):
     with pytest.raises(LedgerError, match="a key is given once"):
         asked.hand_out([ROWS[0], replace(ROWS[1], key=ROWS[0].key)])
-    assert asked.handed() == []
+    assert asked.private.handed() == []
 
 
 def test_the_chain_holds_codes_of_people(asked, path):
@@ -113,6 +113,6 @@ def test_rows_that_cannot_be_written_leave_no_name(asked, monkeypatch):
         patch.setattr(type(asked._store), "commit", full)
         with pytest.raises(LedgerError, match="full"):
             asked.hand_out(ROWS)
-    assert asked.handed() == []
+    assert asked.private.handed() == []
     asked.hand_out(ROWS)
-    assert asked.handed() == ROWS
+    assert asked.private.handed() == ROWS

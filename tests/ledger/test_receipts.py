@@ -89,9 +89,9 @@ def test_rows_that_were_handed_out_are_found_by_their_keys(book, decision):
     ledger.post([decision(1), decision(2), decision(3)])
     rows = [Handed(f"k{9 - n}", f"q{n}", 0, 1, "Ann", 1, (0, 1, 2, 3)) for n in range(3)]
     ledger.hand_out(rows)
-    assert ledger.handed() == rows
-    assert ledger.handed(["k7", "k9", "k1", "k9"]) == [rows[0], rows[2]]
-    assert ledger.handed([f"k{n}" for n in range(2_000)]) == rows
-    assert ledger.handed([]) == []
+    assert ledger.private.handed() == rows
+    assert ledger.private.handed(["k7", "k9", "k1", "k9"]) == [rows[0], rows[2]]
+    assert ledger.private.handed([f"k{n}" for n in range(2_000)]) == rows
+    assert ledger.private.handed([]) == []
     with pytest.raises(LedgerError, match="'k8' was handed out before"):
         ledger.hand_out([replace(rows[1], key="k8")])

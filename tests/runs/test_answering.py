@@ -70,7 +70,7 @@ def test_letter_then_number_then_text(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
     path, rows = first_sheet(waiting)
     with waiting.ledger as ledger:
-        order = ledger.handed()[0].order
+        order = ledger.private.handed()[0].order
     shown = [CLASSES[index] for index in order]
     for n, row in enumerate(rows):
         place = shown.index(gold(row["prompt"]))
@@ -78,7 +78,7 @@ def test_letter_then_number_then_text(tmp_path: Path) -> None:
     assert waiting.answer(write_rows(path, rows)).accepted == {"label": 6}
     prompts = {row["key"]: row["prompt"] for row in rows}
     with waiting.ledger as ledger:
-        items = {row.key: row.item for row in ledger.handed()}
+        items = {row.key: row.item for row in ledger.private.handed()}
     said = {str(row["item"]): row["answer"] for row in bought(waiting, state="answered")}
     assert {key: said[items[key]] for key in prompts} == {
         key: CLASSES.index(gold(prompt)) for key, prompt in prompts.items()
@@ -232,7 +232,7 @@ def test_who_is_away_gets_no_rows_until_they_are_back(tmp_path: Path) -> None:
 def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna,ben", overlap=20, budget=30)
     with waiting.ledger as ledger:
-        bens = sum(row.annotator == "ben" for row in ledger.handed())
+        bens = sum(row.annotator == "ben" for row in ledger.private.handed())
     assert waiting.people(away="ben") == bens == 3
     for _ in range(3):
         assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
@@ -240,7 +240,7 @@ def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> No
     waiting.people(back="ben")
     done = play(waiting)
     with done.ledger as ledger:
-        rows = ledger.handed()
+        rows = ledger.private.handed()
         assert ledger.accounts.doubled > 0, "with two there, rows go to both again"
         assert sum(row.annotator == "ben" for row in rows) > bens
     for item in {row.item for row in rows}:
@@ -415,7 +415,7 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
         while waiting.status()["state"] == "waiting":
             found += traces(waiting)
             with waiting.ledger as ledger:
-                keys = {row.key for row in ledger.handed() if row.item in measuring}
+                keys = {row.key for row in ledger.private.handed() if row.item in measuring}
                 certified = {row.item for row in ledger.rows() if row.event == "round"}
             assert not certified & measuring  # no prediction of them is anywhere
             for path in sheets(waiting):

@@ -42,7 +42,7 @@ def correct(run: Run, *files: Path) -> Received:
 def all_rows(done: Run, say: Any, place: Path, purpose: str | None = None) -> Path:
     """Every row that was handed out, in one file, answered again."""
     with done.ledger as ledger:
-        kept = {row.key for row in ledger.handed()
+        kept = {row.key for row in ledger.private.handed()
                 if purpose is None or row.item in ledger.bought(purpose)}  # fmt: skip
     rows: dict[str, Row] = {}
     for path in sorted((done.path / "ask").glob("0*.csv")):
@@ -78,7 +78,7 @@ def test_labels_corrected_after_the_end_give_the_model_of_right_ones(
 def _items(done: Run) -> list[Row]:
     found = []
     with done.ledger as ledger:
-        keys = {row.key: row.item for row in ledger.handed()}
+        keys = {row.key: row.item for row in ledger.private.handed()}
     for path in sorted((done.path / "ask").glob("0*.csv")):
         found += [{**row, "id": keys[row["key"]]} for row in read_rows(path)]
     return found

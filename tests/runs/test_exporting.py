@@ -102,7 +102,7 @@ def test_the_audit_is_sealed_until_the_end(tmp_path: Path, hub: Any, name: str) 
         waiting = people(folder, batch=12)
         audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
         with waiting.ledger as ledger:
-            keys = {row.key for row in ledger.handed() if row.item in audit}
+            keys = {row.key for row in ledger.private.handed() if row.item in audit}
         waiting.answer(*[fill(fill(path), say, keys=keys) for path in sheets(waiting)])
         assert bought(waiting, purpose="audit", state="answered")
         left_out = write_labels(waiting, folder / name)

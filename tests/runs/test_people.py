@@ -38,7 +38,7 @@ TWO = {"annotators": "anna,ben"}
 
 def handed(waiting: Run) -> list[Any]:
     with waiting.ledger as ledger:
-        return ledger.handed()
+        return ledger.private.handed()
 
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])

@@ -209,6 +209,7 @@ class Run:
         Raises:
             RunError: the run has not finished.
         """
+        from stacksl.ledger.ledger import Ledger
         from stacksl.runs.finish.finish import write_pages
 
         if not (self.path / "facts.json").is_file():
@@ -219,7 +220,8 @@ class Run:
                 f" {status['state']}: `{step}`"
             )
         expect_derived(self.folder, MODEL, FACTS)
-        return write_pages(self.folder, text=text, class_names=class_names)
+        with Ledger.open(self.folder.database) as ledger:
+            return write_pages(self.folder, ledger, text=text, class_names=class_names)
 
     # Operations ----------------------------------------------------------------------------------
 

@@ -282,7 +282,7 @@ class OpenRun:
 
     def _row(self, annotator: str, key: str) -> Handed | None:
         """The row of an annotator, open or not."""
-        rows = [self.sheets.now(row) for row in self.ledger.handed([key])]
+        rows = [self.sheets.now(row) for row in self.ledger.private.handed([key])]
         return next((row for row in rows if row.annotator == annotator), None)
 
     def _note(self, receipts: Sequence[Receipt]) -> None:
@@ -315,7 +315,7 @@ class OpenRun:
         self.sheets.away = self.away | idle
         stuck = [row for row in self.labeler.rows if row.annotator in idle]
         if stuck:
-            had = {(row.item, row.annotator) for row in self.ledger.handed()}
+            had = {(row.item, row.annotator) for row in self.ledger.private.handed()}
             here = set(self.people.names) - self.sheets.away
             self._pass_on(
                 [row for row in stuck if any((row.item, name) not in had for name in here)],

@@ -220,9 +220,7 @@ class Accounts:
             raise impossible(entry, f"its money is {money!r}, not a whole number")
         if labels < self.spent or (money is not None and money < self.spent_money):
             raise impossible(entry, "it is below what is spent")
-        price = whole_of(entry, "price", self.price)
-        if price < 0:
-            raise impossible(entry, f"its price is {price}, not 0 micro-units or more")
+        price = price_of(entry, entry.payload.get("price", self.price))
         self.budget, self.money, self.price = labels, money, price
 
     def _apply_to(self, key: Key, entry: Entry) -> None:
@@ -273,7 +271,7 @@ class Accounts:
             raise impossible(entry, f"its purchase is {before.stage}")
         if entry.token != (before.token if before else 0) + 1:
             raise impossible(entry, "its token does not follow the last one")
-        price = price_of(entry)
+        price = price_of(entry, entry.price or 0)
         self._expect_payable(entry, price)
         lease = State("open", entry.token or 1, entry.round, entry.purpose or "train", price)
         first = lease if before is None else before
@@ -286,7 +284,7 @@ class Accounts:
 
     def _answered(self, key: Key, before: State, entry: Entry) -> State:
         """Pay for an answer; the purchase after it."""
-        paid, word = price_of(entry), word_of(entry)
+        paid, word = price_of(entry, entry.price or 0), word_of(entry)
         if paid > before.price:
             raise impossible(entry, "it cost more than was reserved")
         if before.stage == "open":
@@ -349,13 +347,12 @@ class Accounts:
         return state.stage == "answered" and self.standing.get(state.labeler or "") == "set_aside"
 
 
-def price_of(entry: Entry) -> int:
-    """The price of a row, in micro-units.
+def price_of(entry: Entry, price: object) -> int:
+    """The `price` of a row, in micro-units.
 
     Raises:
         LedgerCorrupt: it is negative, or no whole number.
     """
-    price = entry.price or 0
     if not isinstance(price, int) or price < 0:
         raise impossible(entry, f"its price is {price!r}, not 0 micro-units or more")
     return price

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.arrays import to_bytes
 from stacksl.ledger.accounts import Terms
-from stacksl.ledger.events import Entry, canonical, chain, erased_name
+from stacksl.ledger.events import Entry, canonical, chain
 from stacksl.ledger.purchases import Head, ItemRecord, whole
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.arrays import Saved, keep_last_arrays, write_arrays
@@ -25,26 +25,24 @@ from stacksl.ledger.store.database import (
     place_file,
     remove_file,
 )
-from stacksl.ledger.store.requests import erase_requests
 from stacksl.ledger.store.rows import (
-    Given,
     RejectedRow,
-    erase_item,
-    expect_unique,
-    write_given,
+    digest_of_rows,
+    write_beside,
     write_items,
     write_rejected,
 )
 from stacksl.ledger.store.schema import ERASING, TERMS, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
+    ROWS,
+    SALT,
     ClassRow,
     Setting,
     digest_of,
     expect_digest,
     expect_sealed,
-    make_salt,
+    new_salt,
     other_derived,
-    seal_rows,
     write_classes,
     write_settings,
     write_state,
@@ -64,13 +62,17 @@ class Beginning:
         settings: what it is made with.
         classes: the fixed classes.
         facts: what there is to say of its state, which is `running`.
-        given: what it was given beside the items.
+        test: the rows that its model is tested on.
+        bank: the answers that its items share, each with the ids that name it.
+        rejected: the rows that could not be used.
     """
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
     classes: Sequence[ClassRow] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    given: Given = field(default_factory=Given)
+    test: Iterable[ItemRecord] = ()
+    bank: Sequence[tuple[str, Sequence[str]]] = ()
+    rejected: Sequence[RejectedRow] = ()
 
 
 class Journal(LedgerReader):
@@ -297,7 +299,7 @@ class Journal(LedgerReader):
             expect_sealed(self._store, each=False)  # nor will one of the rows
             count = write_items(self._store, records)
             write_rejected(self._store, rejected)
-            seal_rows(self._store)
+            write_settings(self._store, {ROWS: Setting(digest_of_rows(self._store))})
             self._record_digest()
         self.items.read()
         return count
@@ -319,13 +321,6 @@ class Journal(LedgerReader):
         """Replace the state of the run, with the `facts` beside it (JSON values)."""
         with self.together():
             write_state(self._store, state, facts)
-
-    def change_salt(self) -> None:
-        """Draw another salt for the digests of settings and files; the old one is erased."""
-        with self.together():
-            self._expect_digest()
-            make_salt(self._store)
-            self._record_digest()
 
     def note_derived(self, digests: Mapping[str, str]) -> None:
         """Record the SHA-256 of files that were made from the run, by name, where it is new."""
@@ -366,19 +361,6 @@ class Journal(LedgerReader):
             keep_last_arrays(self._store)
 
     # Erasing -----------------------------------------------------------------------------------
-
-    def _erase(self, item: str, copies: Mapping[str, Any]) -> str:
-        """Erase all that identifies an item, and mark it as `erasing`; its name from now on."""
-        surrogate = self.items.surrogates[item]
-        name = erased_name(surrogate)
-        with self.together():
-            erase_requests(self._store, item)
-            erase_item(self._store, surrogate)
-            self.private.erase(surrogate)
-            self._store.insert(ERASING, [(name, canonical(dict(copies)))])
-            self.record("forgotten", surrogate=surrogate)
-        self.items.read()
-        return name
 
     def erasing(self) -> dict[str, Any]:
         """What finds the copies of each erased item of which copies or bytes may be left, by name.
@@ -439,13 +421,12 @@ def _write_new(
     store: Store, terms: Terms, items: Iterable[ItemRecord], beginning: Beginning
 ) -> None:
     make_tables(store.connection)
-    make_salt(store)
-    write_settings(store, beginning.settings)
+    write_settings(store, {**beginning.settings, SALT: new_salt()})
     write_classes(store, beginning.classes)
     write_state(store, "running", beginning.facts)
     write_items(store, items)
-    write_given(store, beginning.given)
-    expect_unique(store)
+    write_beside(store, beginning.test, beginning.bank)
+    write_rejected(store, beginning.rejected)
     make_indexes(store.connection)
-    seal_rows(store)
+    write_settings(store, {ROWS: Setting(digest_of_rows(store))})
     store.insert(TERMS, [astuple(replace(terms, settings=digest_of(store)))])

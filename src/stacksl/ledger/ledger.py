@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.accounts import Key, State
-from stacksl.ledger.events import Row, decision_payload, owned_decision
+from stacksl.ledger.events import Row, canonical, decision_payload, erased_name, owned_decision
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -25,6 +25,9 @@ from stacksl.ledger.purchases import (
     whole,
     whole_answer,
 )
+from stacksl.ledger.store.requests import erase_requests
+from stacksl.ledger.store.rows import erase_item
+from stacksl.ledger.store.schema import ERASING
 from stacksl.types import Decision, Label
 
 _REASONS: Final = ("expired", "refused", *(f"skipped: {why}" for why in get_args(Skip)))
@@ -204,10 +207,8 @@ class Ledger(Journal):
     def release(self, purchase: Purchase, reason: str, note: str | None = None) -> bool:
         """Release a lease and its reservation; False if it was no longer open.
 
-        Args:
-            purchase: the lease.
-            reason: `expired`, `refused` or `skipped: ` with one of `Skip`.
-            note: any remark of who had it, kept as those of answers are.
+        The reason is `expired`, `refused` or `skipped: ` with one of `Skip`; a `note` of who had
+        it is kept as those of answers are.
         """
         if reason not in _REASONS:
             raise LedgerError(f"a lease is released as {' or '.join(_REASONS[:2])}, got '{reason}'")
@@ -444,14 +445,10 @@ class Ledger(Journal):
     # Owned and revised labels ------------------------------------------------------------------
 
     def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
-        """Record labels that are owned already; gives what is to be learnt, in order.
+        """Record the labels of items that are owned already; gives what is to be learnt, in order.
 
         They cost nothing and count neither in `asked` nor in `spent`. Each comes with the decision
         of `events.owned_decision`: round 0, all candidates presented, choice −1.
-
-        Args:
-            labels: item id and index of its label.
-            source: where they come from; the chain holds a code for it.
 
         Raises:
             LedgerError: an unknown item, or one whose label was bought or owned before.
@@ -517,10 +514,8 @@ class Ledger(Journal):
     def stand(self, event: str, labeler: str) -> None:
         """Record whose answers are learnt.
 
-        Args:
-            event: `set_aside` (none of the labeler's answers is learnt, nor measures an audit that
-                was not shown yet), or `kept` (all of them are learnt).
-            labeler: by name.
+        After `set_aside` none of the labeler's answers is learnt, nor measures an audit that was
+        not shown yet; after `kept` all of them are learnt.
         """
         with self.together():
             code = self.private.codes.get(labeler, labeler)
@@ -540,17 +535,11 @@ class Ledger(Journal):
                 self.record("shown")
 
     def forget(self, item: str, copies: Mapping[str, Any]) -> str:
-        """Erase an item: its texts, id, salt, free texts and rows of sheets.
+        """Erase an item: its texts, id, salt, free texts and rows of sheets; its name from now on.
 
-        Its open leases are released. The chain keeps its numbers under a random name, which is the
-        item's id from then on, and still verifies. The item is marked as `erasing` until `erased`.
-
-        Args:
-            item: its id.
-            copies: what finds its copies outside the database (JSON values).
-
-        Returns:
-            The name.
+        Its open leases are released. The chain keeps its numbers under that random name, and still
+        verifies. The item is marked as `erasing` until `erased`, with what finds its `copies`
+        outside the database (JSON values).
 
         Raises:
             LedgerError: the item is unknown.
@@ -559,4 +548,12 @@ class Ledger(Journal):
             for each in self.open_purchases():
                 if each.item == item:
                     self.release(each, "refused")
-            return self._erase(item, copies)
+            surrogate = self.items.surrogates[item]
+            name = erased_name(surrogate)
+            erase_requests(self._store, item)
+            erase_item(self._store, surrogate)
+            self.private.erase(surrogate)
+            self._store.insert(ERASING, [(name, canonical(dict(copies)))])
+            self.record("forgotten", surrogate=surrogate)
+        self.items.read()
+        return name

@@ -15,7 +15,6 @@ from stacksl.ledger.accounts import Accounts, Key, State, Terms
 from stacksl.ledger.events import Entry, Row, parsed, read_decision, walk
 from stacksl.ledger.purchases import (
     Answer,
-    Handed,
     Head,
     Purchase,
     Purpose,
@@ -146,10 +145,7 @@ class LedgerReader:
 
         What made the later rows is to make them again: each is then compared with the one on disk,
         and nothing is written before the last of them. What came from outside is `take_recorded`.
-
-        Args:
-            count: of the rows that are counted.
-            stream: whether the run takes its items one by one.
+        A `stream` takes its items one by one.
         """
         self._flush()
         if count >= self.head.count:
@@ -353,22 +349,13 @@ class LedgerReader:
         """The current state of the purchase that a row is about."""
         return self.accounts.purchases.get((str(row.surrogate), row.slot or 0))
 
-    def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
-        """The rows handed out to people, in that order; none of erased items.
-
-        Args:
-            keys: of the rows wanted; unknown keys are ignored. None for all rows.
-        """
-        return self.private.handed(keys)
-
     # Checks ------------------------------------------------------------------------------------
 
     def verify(self, heads: Mapping[str, Head] | None = None) -> None:
         """Verify the chain on disk, and compare it with the ends that it once had.
 
-        Args:
-            heads: those that are stored outside the database, by the name of the file that stores
-                each; those of the saved arrays are compared as well.
+        They are those of the saved arrays, and the `heads` that are stored outside the database, by
+        the names of their files.
 
         Raises:
             LedgerCorrupt: naming the first bad row, or the tail that was cut.

@@ -14,9 +14,6 @@ _MADE = ("round", "refit", "refreshed")  # events of what a run decides or compu
 class Recorded:
     """Rows in their order, each taken once.
 
-    Args:
-        pages: the rows, some thousands at a time.
-
     Attributes:
         changed: whether settings, items or classes change behind a decision among the rows.
         stream: whether decisions are those of a stream, which takes items one by one.

@@ -141,7 +141,7 @@ def asked_by_people(folder: Path, *, until: str) -> tuple[Path, Run]:
     plan |= {"annotators": "anna,ben", "overlap": 3}
     plain = run(write_items(folder / "plain.jsonl", 24, None), out=folder / "plain", **plan)
     with plain.ledger as ledger:
-        asked = Counter(row.item for row in ledger.handed())
+        asked = Counter(row.item for row in ledger.private.handed())
     for canary in (int(item[1:]) for item, times in asked.items() if times == 2):
         data = write_items(folder / "data.jsonl", 24, canary)  # another prompt: it may be left out
         made = run(data, out=folder / "r", **plan)

@@ -119,7 +119,7 @@ def read_calls(database: Path) -> list[dict[str, Any]]:
         LedgerCorrupt: a row is damaged.
     """
     with opened(database, readonly=True) as store:
-        return read_requests(store)
+        return [row for _, row in read_requests(store)]
 
 
 def _key(request: Mapping[str, Any]) -> str:

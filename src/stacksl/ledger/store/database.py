@@ -98,13 +98,9 @@ class Store:
     def select(
         self, table: Table, columns: Sequence[str] = (), rest: str = "", *values: object
     ) -> list[Any]:
-        """Rows as tuples, each with values of the types of its columns.
+        """Rows as tuples of some `columns` or all, each value of the type of its column.
 
-        Args:
-            table: what to read.
-            columns: of the rows, or all.
-            rest: SQL behind the table's name, with a `?` for each of the `values`.
-            values: those.
+        `rest` is SQL behind the table's name, with a `?` for each of the `values`.
         """
         columns = columns or tuple(table.columns)
         query = f"SELECT {', '.join(columns)} FROM {table.name} {rest}"

@@ -193,10 +193,9 @@ class PrivateTables:
         return {words: (text, note) for words, text, note in rows}
 
     def handed(self, keys: Iterable[str] | None = None) -> list[Handed]:
-        """The rows handed out to people, in that order; none of erased items.
+        """The rows handed out to people, those of known `keys` or all, in that order.
 
-        Args:
-            keys: of the rows wanted; unknown keys are ignored. None for all rows.
+        There is none of an erased item.
         """
         if keys is None:
             rows = self._store.select(HANDED, (), "ORDER BY place")

@@ -20,21 +20,12 @@ def write_request(store: Store, row: Mapping[str, Any]) -> None:
     store.insert(REQUESTS, [(place, json.dumps(row))])
 
 
-def read_requests(store: Store) -> list[dict[str, Any]]:
-    """All rows, in the order in which they happened.
-
-    Raises:
-        LedgerCorrupt: one is damaged.
-    """
-    return [row for _, row in _rows(store)]
-
-
 def erase_requests(store: Store, item: str) -> None:
     """Remove the calls about an item, and the content of those that had it as an example.
 
     The cost of the latter stays. In the open transaction.
     """
-    rows = _rows(store)
+    rows = read_requests(store)
     shown = {row["call"] for _, row in rows if item in row.get("shots", ())}
     for place, row in rows:
         if row["item"] == item:
@@ -49,7 +40,12 @@ def erase_requests(store: Store, item: str) -> None:
             )
 
 
-def _rows(store: Store) -> list[tuple[int, dict[str, Any]]]:
+def read_requests(store: Store) -> list[tuple[int, dict[str, Any]]]:
+    """All rows with their places, in the order in which they happened.
+
+    Raises:
+        LedgerCorrupt: one is damaged.
+    """
     found = []
     for place, content in store.select(REQUESTS, ("place", "content"), "ORDER BY place"):
         try:

@@ -50,15 +50,6 @@ class RejectedRow(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a new run has beside its items: test rows, a bank (texts, ids), rejected rows."""
-
-    test: Iterable[ItemRecord] = ()
-    bank: Sequence[tuple[str, Sequence[str]]] = ()
-    rejected: Sequence[RejectedRow] = ()
-
-
 def write_items(store: Store, records: Iterable[ItemRecord]) -> int:
     """Append items, in the open transaction; gives how many there were.
 
@@ -74,24 +65,21 @@ def write_items(store: Store, records: Iterable[ItemRecord]) -> int:
     return rows.count
 
 
-def expect_unique(store: Store) -> None:
-    """Check that no two items of a new run have one id.
+def write_beside(
+    store: Store, test: Iterable[ItemRecord], bank: Iterable[tuple[str, Sequence[str]]]
+) -> None:
+    """Write the test rows and the bank of a new run, after its items.
 
     Raises:
-        LedgerError: two have.
+        LedgerError: two items have one id.
     """
     query = "SELECT id FROM items GROUP BY id HAVING count(*) > 1 LIMIT 1"
     for (id,) in store.connection.execute(query):
         raise LedgerError(_TWICE.format(id))
-
-
-def write_given(store: Store, given: Given) -> None:
-    """Write what a new run has beside its items, in the open transaction."""
-    for block in _Rows(given.test, 0).blocks():
+    for block in _Rows(test, 0).blocks():
         store.insert(TEST, block)
-    bank = ((place, text, json.dumps(names)) for place, (text, names) in enumerate(given.bank))
-    store.insert(BANK, bank)
-    write_rejected(store, given.rejected)
+    rows = ((place, text, json.dumps(names)) for place, (text, names) in enumerate(bank))
+    store.insert(BANK, rows)
 
 
 def write_rejected(store: Store, rows: Iterable[RejectedRow]) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from stacksl.errors import LedgerCorrupt
 from stacksl.files import formats
 from stacksl.ledger.events import canonical
-from stacksl.ledger.store.rows import digest_of_rows, expect_rows, salted
+from stacksl.ledger.store.rows import expect_rows, salted
 from stacksl.ledger.store.schema import CLASSES, SETTINGS, STATE, TERMS
 
 if TYPE_CHECKING:
@@ -83,11 +83,6 @@ def write_classes(store: Store, classes: Iterable[ClassRow]) -> None:
     store.insert(CLASSES, ((place, *row) for place, row in enumerate(rows)))
 
 
-def seal_rows(store: Store) -> None:
-    """Set the digest of what the run was given, in the open transaction."""
-    write_settings(store, {ROWS: Setting(digest_of_rows(store))})
-
-
 def expect_sealed(store: Store, *, each: bool) -> None:
     """Compare what the run was given with its digest, and with `each` every row with its own.
 
@@ -98,9 +93,9 @@ def expect_sealed(store: Store, *, each: bool) -> None:
     expect_rows(store, json.loads(found[0][0]) if found else None, each=each)
 
 
-def make_salt(store: Store) -> None:
-    """Draw the salt of the digest, in the open transaction of a new run."""
-    write_settings(store, {SALT: Setting(os.urandom(16).hex())})
+def new_salt() -> Setting:
+    """A salt of the digests."""
+    return Setting(os.urandom(16).hex())
 
 
 def digest_of(store: Store) -> str:

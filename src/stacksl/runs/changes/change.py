@@ -407,7 +407,7 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
             given["price"] = wanted.settings.price
             values["price_micro"] = wanted.budget.price
         if len(annotators_of(spec.settings.annotators)) == 1:
-            values["sheets_alone"] = max((row.sheet for row in ledger.handed()), default=0)
+            values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
     if change.labeler is not None:
         given["labeler"] = change.labeler
     changes = {name: Setting(value) for name, value in values.items()}

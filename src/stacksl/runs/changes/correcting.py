@@ -74,7 +74,7 @@ def record_corrections(
 
 def _found(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:
     labeler = SheetLabeler(spec, ledger)
-    rows = {(row.item, row.slot, row.token): row for row in ledger.handed()}
+    rows = {(row.item, row.slot, row.token): row for row in ledger.private.handed()}
     accepted = {
         (row["item"], row["slot"]): row for row in ledger.export() if row["state"] == "answered"
     }

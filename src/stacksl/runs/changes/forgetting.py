@@ -23,7 +23,7 @@ from stacksl.labelers.chat.calls import Calls
 from stacksl.labelers.sheets.erasing import erase_rows
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
-from stacksl.ledger.store.settings import Setting
+from stacksl.ledger.store.settings import SALT, Setting, new_salt
 from stacksl.runs.items.stored import ASIDE, ASIDE_AT_FIRST
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folder
@@ -113,20 +113,23 @@ def _erase_item(spec: RunSpec, ledger: Ledger, id: str) -> tuple[str, dict[str, 
     copies = {
         "id": id,
         "row": items.index(item),
-        "keys": [each.key for each in ledger.handed() if each.item == id],
+        "keys": [each.key for each in ledger.private.handed() if each.item == id],
         "texts": [text_key(text).hex() for text in texts],
         "alike": sum((each.prompt, each.candidates) == same for each in items) - 1,
         "refitted": facts is not None and facts.audit is not None and facts.audit.trained_on > 0,
     }
     expect_derived(spec.folder, MAP)
     bring_arrays(spec, ledger)  # saves the learner while the item's features are there
-    known = {ASIDE: sorted(spec.sources.aside), ASIDE_AT_FIRST: sorted(spec.sources.aside_at_first)}
+    changes = {
+        ASIDE: Setting(sorted(spec.sources.aside)),
+        ASIDE_AT_FIRST: Setting(sorted(spec.sources.aside_at_first)),
+        SALT: new_salt(),  # with the old one a digest of the report might confirm a guessed text
+    }
     state = _without(spec.folder.read_state(), item)
     with ledger.together():
         ledger.keep_last_arrays()  # two would reveal what was learnt between
         _charge_calls(spec, ledger, id)
-        ledger.change_settings({name: Setting(value) for name, value in known.items()})
-        ledger.change_salt()  # with the old one a digest of the report might confirm a guessed text
+        ledger.change_settings(changes)
         note_derived(spec.folder, ledger, MAP)
         ledger.write_state(state.pop("state"), state)
         return ledger.forget(id, copies), copies

@@ -163,7 +163,7 @@ def _expect_somebody(spec: RunSpec, gone: Set[str]) -> None:
 
 def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) -> list[Purchase]:
     """The open leases to free, in the order of their rows."""
-    if unknown := sorted(keys - {row.key for row in ledger.handed()}):
+    if unknown := sorted(keys - {row.key for row in ledger.private.handed()}):
         shown = ", ".join(key for key in unknown if has_form(key))  # any other text may be data
         raise RunError(f"unknown key {shown}".rstrip() + ": use a key from a sheet of this run")
     return [

@@ -41,7 +41,6 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.spec import RunSpec, versions
-from stacksl.runs.storage.folder import naming
 from stacksl.types import copied
 
 CONFUSIONS = 20  # pairs of classes listed
@@ -58,6 +57,7 @@ def facts_of(
     seen, pooled = Rounds.read(game.ledger.rows(), game.corpus.row), spec.settings.mode == "pool"
     clipped, learnt = getattr(game.learner.scorer, "clipped", None), len(game.examples.bought)
     language = ending.language(tested, state)
+    head = "{} rows, last {}".format(*game.ledger.made_from)
     return f.Facts(
         title=spec.dataset.name,
         run=spec.folder.path.name,
@@ -105,7 +105,7 @@ def facts_of(
             Named(name.removeprefix("version_"), value)
             for name, value in versions(spec.settings.plugins).items()
         ),
-        fingerprints=(*ending.fingerprints, Named("ledger", naming(game.ledger.made_from))),
+        fingerprints=(*ending.fingerprints, Named("ledger", head)),
         warnings=tuple(state["warnings"]),
         stopped=state.get("stopped", ""),
         language=language,

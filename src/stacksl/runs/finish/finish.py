@@ -133,11 +133,7 @@ def _write_facts(folder: RunFolder, ledger: Ledger, facts: Facts) -> None:
 
 
 def write_pages(
-    folder: RunFolder,
-    ledger: Ledger | None = None,
-    *,
-    text: bool = True,
-    class_names: bool = False,
+    folder: RunFolder, ledger: Ledger, *, text: bool = True, class_names: bool = False
 ) -> Path:
     """The report and the model card, from the facts on disk; the path of the report.
 

@@ -19,7 +19,6 @@ from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.ledger.store.database import Store, opened
 from stacksl.ledger.store.rows import (
-    Given,
     RejectedRow,
     read_bank,
     read_items,
@@ -50,16 +49,15 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
             yield _record(item, data, sources.bank, size, model, number)
 
 
-def given_of(sources: Sources) -> Given:
-    """What a new run has beside its items."""
+def given_of(sources: Sources) -> dict[str, Any]:
+    """What a new run has beside its items, as arguments of `Beginning`."""
     test, bank = sources.test, sources.bank
-    return Given(
-        ()
-        if test is None
-        else [_record(item, test, bank, len(item.candidates)) for item in test.items],
-        () if bank is None else _named(bank),
-        rejected_of(sources),
-    )
+    items = () if test is None else test.items
+    return {
+        "test": [_record(item, test, bank, len(item.candidates)) for item in items if test],
+        "bank": () if bank is None else _named(bank),
+        "rejected": rejected_of(sources),
+    }
 
 
 def _named(bank: Bank) -> list[tuple[str, list[str]]]:

@@ -81,7 +81,7 @@ class SheetLabeler:
         Raises:
             DataError: a file cannot be read; no answer of any file is used.
         """
-        rows = self.ledger.handed()
+        rows = self.ledger.private.handed()
         handed = {row.key: self.now(row) for row in rows}
         shown = {row.key: self.question(row) for row in rows}
         replies: list[Reply] = []
@@ -114,7 +114,7 @@ class SheetLabeler:
         Raises:
             DataError: a sheet cannot be written.
         """
-        if not self.ledger.handed():
+        if not self.ledger.private.handed():
             expect_free(self.settings)
         sheets = self._sheets(self.assign())
         self._write(sheets)
@@ -124,7 +124,7 @@ class SheetLabeler:
 
     def assign(self) -> list[Handed]:
         """Assign open requests, up to the batch; all rows that are open now."""
-        out = {(h.item, h.slot, h.token): h for h in self.ledger.handed()}
+        out = {(h.item, h.slot, h.token): h for h in self.ledger.private.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
         waiting = self.waiting()
         asked = {key: request for key, request in self._asked.items() if key in leases}
@@ -290,7 +290,7 @@ def _eligible(
 def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:
     """The assigned rows that are open, in their order, each with its lease."""
     leases = {(p.item, p.slot, p.token): p for p in ledger.open_purchases()}
-    found = ((row, leases.get((row.item, row.slot, row.token))) for row in ledger.handed())
+    found = ((row, leases.get((row.item, row.slot, row.token))) for row in ledger.private.handed())
     return [(row, lease) for row, lease in found if lease is not None]
 
 

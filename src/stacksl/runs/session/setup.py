@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ from stacksl.runs.session.model_labels import (
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import anchors, class_rows
-from stacksl.runs.storage.status import first_facts
+from stacksl.runs.storage.status import name_of, unique
 
 
 def initial_learner(
@@ -207,6 +208,9 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
     `labeler` is the Python object that answers, if the settings name none.
     """
     classes = spec.sources.classes
+    facts: dict[str, Any] = {"warnings": unique((), warnings)}  # said by a run that is cut early
+    if labeler is not None:
+        facts["labeler"] = name_of(labeler)
     Ledger.create(
         spec.folder.database,
         run=spec.folder.path.name,
@@ -217,8 +221,8 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
         beginning=Beginning(
             spec.table(),
             () if classes is None else class_rows(classes),
-            first_facts(warnings, labeler),
-            given_of(spec.sources),
+            facts,
+            **given_of(spec.sources),
         ),
     ).close()
 

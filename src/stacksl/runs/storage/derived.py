@@ -7,7 +7,7 @@ with the digests in its `lm.json` where they are loaded, and by `ledger verify`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -25,19 +25,9 @@ DERIVED: Final = (MODEL, FACTS, "report.html", "README.md", NO_TEXT)
 """What a finished run has beside its database, made again by a resume when it is deleted."""
 
 
-def note_derived(folder: RunFolder, ledger: Ledger | None, *names: str) -> None:
-    """Record that files of these names were made; without a `ledger` the run's is opened."""
-    digests = dict(_digests(folder, names))
-    if ledger is not None:
-        ledger.note_derived(digests)
-    elif _other(folder, digests):  # else it need not be read
-        with Ledger.open(folder.database) as opened_here:
-            opened_here.note_derived(digests)
-
-
-def _other(folder: RunFolder, digests: Mapping[str, str]) -> dict[str, str]:
-    with opened(folder.database, readonly=True) as store:
-        return other_derived(store, digests)
+def note_derived(folder: RunFolder, ledger: Ledger, *names: str) -> None:
+    """Record in the `ledger` that files of these names were made."""
+    ledger.note_derived(dict(_digests(folder, names)))
 
 
 def expect_derived(folder: RunFolder, *names: str) -> None:
@@ -46,7 +36,9 @@ def expect_derived(folder: RunFolder, *names: str) -> None:
     Raises:
         RunError: naming the first that is not the one which was made last.
     """
-    for name in _other(folder, dict(_digests(folder, names))):
+    with opened(folder.database, readonly=True) as store:
+        other = other_derived(store, dict(_digests(folder, names)))
+    for name in other:
         raise RunError(
             f"{folder.path / name} is not the one that the ledger of this run records: it was"
             f" edited, is of another run, or was not written to its end; {_remedy(folder, name)}"
@@ -82,15 +74,11 @@ def _digests(folder: RunFolder, names: Iterable[str]) -> Iterator[tuple[str, str
         place = folder.path / name
         if place.is_file():
             yield name, _digest(place)
-        elif files := _files(place):
-            listed = "\n".join(f"{_digest(file)} {file.name}" for file in files)
-            yield name, sha256(listed.encode()).hexdigest()
-
-
-def _files(model: Path) -> list[Path]:
-    """The files of a linear model; of an adapter the one that has the digests of the others."""
-    adapter = model / ADAPTED
-    return [adapter] if adapter.is_file() else sorted(p for p in model.glob("[!.]*") if p.is_file())
+            continue
+        # of an adapted model one file has the digests of the others
+        files = [place / ADAPTED] if (place / ADAPTED).is_file() else sorted(place.glob("[!.]*"))
+        if listed := [f"{_digest(file)} {file.name}" for file in files if file.is_file()]:
+            yield name, sha256("\n".join(listed).encode()).hexdigest()
 
 
 def _digest(file: Path) -> str:

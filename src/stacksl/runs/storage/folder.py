@@ -26,7 +26,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.schema import ERASING, TERMS
+from stacksl.ledger.store.schema import ERASING
 from stacksl.ledger.store.settings import (
     ClassRow,
     Setting,
@@ -48,7 +48,7 @@ FACTS = "facts.json"
 NO_TEXT = "no-text"  # the folder of what may be forwarded
 RECORDS = (FACTS, "report.html", "README.md", f"{NO_TEXT}/report.html", f"{NO_TEXT}/README.md")
 """The files that name the ledger's head: one that was cut, or rewritten, differs from them."""
-HEAD = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")
+HEAD = re.compile(rb"(\d{1,18}) rows, last ([0-9a-f]{64})")  # as `facts_of` writes it
 STARTED = {LOCK, "features", "model"}
 """What a start that was cut off before `run.db` leaves, besides drafts."""
 TIMES = "%Y-%m-%d %H:%M:%S UTC"  # how times are shown
@@ -270,11 +270,6 @@ class RunFolder:
         """The values of `settings`."""
         return {name: setting.value for name, setting in self.settings().items()}
 
-    def created(self) -> int:
-        """When the run was made, in microseconds since the epoch."""
-        with opened(self.database, readonly=True) as store:
-            return int(store.select(TERMS, ("created",))[0][0])
-
     def config(self) -> dict[str, Any]:
         """What `stacksl run --config` needs to play the run again: all that somebody chose."""
         known = self.settings()
@@ -365,11 +360,6 @@ def read_facts(folder: RunFolder) -> Facts:
             f"{FACTS} of the run {folder.path} cannot be read ({fault}): restore it from a copy, or"
             f" delete it and `stacksl resume {folder.path}`"
         ) from fault
-
-
-def naming(head: Head) -> str:
-    """A head in the form of facts, report and card."""
-    return f"{head.count} rows, last {head.hash}"
 
 
 def anchors(folder: RunFolder) -> dict[str, Head]:

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import LedgerError, RunError, StackslError, kind_and_place
 from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.schema import TERMS
 from stacksl.report.facts import Facts
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.stored import differing
@@ -112,39 +115,18 @@ def _accuracy(facts: Facts | None, name: str, *more: str) -> dict[str, Any] | No
 
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     """The status of each run under `folder`, newest first."""
-    root = Path(folder)
-    if not root.is_dir():
-        return []
-    found = [RunFolder(path.parent) for path in root.glob(f"*/{DATABASE}")]
-    found.sort(key=_created, reverse=True)
-    return [_status_or_fault(folder.path) for folder in found]
-
-
-def _created(folder: RunFolder) -> int:
-    """When the run was made; 0 where that cannot be read."""
-    try:
-        return folder.created()
-    except LedgerError:
-        return 0
-
-
-def _status_or_fault(path: Path) -> dict[str, Any]:
-    """A run's status, or the fault for one that cannot be read."""
-    try:
-        return status_of(RunFolder.open(path))
-    except StackslError as fault:
-        counts = dict.fromkeys(("rounds", "budget", "asked", "left", "money"))
-        return {"run": str(path), "state": "unreadable", **counts, "sentence": str(fault)}
-
-
-def first_facts(warnings: Sequence[str], labeler: Labeler | None) -> dict[str, Any]:
-    """What there is to say of the state of a new run.
-
-    So a run that is killed early still has the warnings about its data, and the name of a labeler
-    that is a Python object.
-    """
-    own = {} if labeler is None else {"labeler": _name(labeler)}
-    return {"warnings": unique((), warnings), **own}
+    found: list[tuple[int, dict[str, Any]]] = []
+    for path in Path(folder).glob(f"*/{DATABASE}"):
+        created = 0
+        try:
+            with opened(path, readonly=True) as store:
+                created = int(store.select(TERMS, ("created",))[0][0])
+            row = status_of(RunFolder.open(path.parent))
+        except StackslError as fault:
+            counts = dict.fromkeys(("rounds", "budget", "asked", "left", "money"))
+            row = {"run": str(path.parent), "state": "unreadable", **counts, "sentence": str(fault)}
+        found.append((created, row))
+    return [row for _, row in sorted(found, key=itemgetter(0), reverse=True)]
 
 
 def expect_begun(folder: RunFolder, ledger: LedgerReader) -> None:
@@ -261,10 +243,11 @@ def expect_labeler(folder: RunFolder, labeler: Labeler | None) -> str | None:
             f"the labels of {folder.path} come from the labeler '{known}', an object made in"
             " Python: resume it there, with stacksl.Run.open(...).resume(labeler=...)"
         )
-    return None if labeler is None else _name(labeler)
+    return None if labeler is None else name_of(labeler)
 
 
-def _name(labeler: Labeler) -> str:
+def name_of(labeler: Labeler) -> str:
+    """The name of a Python object that answers."""
     return str(getattr(labeler, "name", type(labeler).__name__))
 
 
