@@ -353,7 +353,8 @@ class Journal(LedgerReader):
         with self.together():
             rows = chain(self.head, self.entries)
             head = Head(rows[-1].seq, rows[-1].hash) if rows else self.head
-            write_arrays(self._store, Saved(head, round, data))
+            since = head if rows else self.made_from
+            write_arrays(self._store, Saved(head, round, data), since.count)
 
     def keep_last_arrays(self) -> None:
         """Delete all saved arrays but the newest whole ones: two show what was learnt between."""

@@ -41,9 +41,12 @@ class Saved(NamedTuple):
         return sha256(canonical([*self.head, self.round]).encode() + self.data).hexdigest()
 
 
-def write_arrays(store: Store, saved: Saved) -> None:
-    """Add arrays in place of the oldest, in the open transaction."""
-    store.connection.execute("DELETE FROM arrays WHERE seq = ?", (saved.head.count,))
+def write_arrays(store: Store, saved: Saved, since: int) -> None:
+    """Add arrays in place of the oldest, and of those after row `since`, in the open transaction.
+
+    Nothing was learnt since that row.
+    """
+    store.connection.execute("DELETE FROM arrays WHERE seq >= ?", (since,))
     store.insert(ARRAYS, [(*saved.head, saved.round, saved.data, saved.digest)])
     newest = "SELECT seq FROM arrays ORDER BY seq DESC LIMIT ?"
     store.connection.execute(f"DELETE FROM arrays WHERE seq NOT IN ({newest})", (KEPT,))

@@ -187,7 +187,7 @@ class Record:
         }
         if own is not None:
             facts["labeler"] = own
-        if before["state"] == "finished":  # its results are made again, as they were
+        if before["state"] == "finished" and "finished" in before:  # made again as it was
             facts["finished"] = before["finished"]
         record = cls(spec.folder, facts, before)
         cut = before["state"] in ("interrupted", "stopped", "failed", "running")
