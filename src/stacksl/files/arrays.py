@@ -20,11 +20,7 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def load(path: Path, remedy: str = "restore it from a copy, or start a new run") -> dict[str, Any]:
-    """The arrays that `save` wrote.
-
-    Args:
-        path: the file.
-        remedy: what to do, for the error message.
+    """The arrays that `save` wrote; the `remedy` says what to do where they cannot be read.
 
     Raises:
         RunError: the file is missing or damaged.

@@ -68,12 +68,7 @@ def parsed(text: str | bytes) -> dict[str, Any]:
 
 
 def of_format(table: Mapping[str, Any], what: str, wanted: int) -> dict[str, Any]:
-    """`table` without its digest and its format number.
-
-    Args:
-        table: the table as read.
-        what: the name of the file, for errors.
-        wanted: the format number that it should have.
+    """`table` without its digest and its format number, which should be the `wanted` one.
 
     Raises:
         RunError: it is of another format.

@@ -420,6 +420,6 @@ def _as(answer: Answer, word: Word) -> Answer:
     """The answer with another content, unless it has it already."""
     if answer.word == word:
         return answer
-    index = word if isinstance(word, int) else None
-    said = next(kind for kind in get_args(Said) if kind == ("label" if index is not None else word))
-    return replace(answer, index=index, said=said, text=None)
+    if isinstance(word, int):
+        return replace(answer, index=word, said="label", text=None)
+    return replace(answer, index=None, said=cast("Said", word), text=None)

@@ -98,17 +98,11 @@ def _made_of(facts: Facts) -> tuple[object, ...]:
 
 
 def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Audit | None) -> int:
-    """Fit the final head on the audit's labels as well, save it, and return how many these are.
+    """Fit a finished run's final head on its audit's labels too, save it, and return their number.
 
     It is fitted as the final model was (on labels alone, with names, or with neighbours as well).
     The report keeps the accuracy of the model before and says so, since no unseen label is left to
     measure the new one.
-
-    Args:
-        spec: a finished run, not of a language model.
-        game: with all learnt labels, and the final head.
-        features: the fitted feature map of the run.
-        audit: with its answers.
 
     Raises:
         RunError: there is no final head, or the audit has no label.

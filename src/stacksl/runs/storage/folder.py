@@ -149,11 +149,8 @@ class RunFolder:
 
         Waits at most `WAIT` seconds for another process, but not for a page, which stays open. At
         the start and at the end all files of the folder are made readable by their owner alone.
-        Nothing is done inside `as_held`.
-
-        Args:
-            erasing: whether copies of an erased item may be left.
-            page: the address of the page for annotators that the caller serves.
+        Nothing is done inside `as_held`. With `erasing` copies of an erased item may be left. The
+        `page` is the address of the page for annotators that the caller serves.
 
         Raises:
             RunLocked: another process has the lock; the message names it, or its page.
