@@ -47,8 +47,9 @@ def verify(
 
     Every row carries the hash of the one before. The learner's arrays, facts, report and card of
     the run carry the ledger's length and last hash, and so does its head, which is printed: keep it
-    elsewhere, since whoever rewrites the whole folder is found by it alone. The weights of a base
-    model are hashed again, which a run does only where size, time or header of a file has changed.
+    elsewhere, since whoever rewrites the whole folder is found by it alone. A feature map, model,
+    report or card that is not the one which was made last is named. The weights of a base model are
+    hashed again, which a run does only where size, time or header of a file has changed.
     """
     from stacksl.runs.storage.derived import expect_all_derived
     from stacksl.runs.storage.folder import anchors
