@@ -18,7 +18,7 @@ from stacksl.features.store import load_block
 from stacksl.files.atomic import write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import DERIVED
+from stacksl.runs.storage.derived import DERIVED, note_derived
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
 from ..runs.conftest import pair_items
@@ -105,6 +105,8 @@ def in_memory(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     made = run(with_canary(items, CANARY), answers, out=out, **settings)
     warned = replace(read_facts(made.folder), warnings=(f"see the item '{ID}'",))
     write_atomic(out / "facts.json", warned.to_json())
+    with Ledger.open(out / "run.db") as ledger:
+        note_derived(made.folder, ledger, "facts.json")
     state = made.folder.read_state()
     made.folder.write_state(**{**state, "warnings": [f"see the item '{ID}'"]})
     made.report()
