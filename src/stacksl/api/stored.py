@@ -17,7 +17,7 @@ from stacksl.runs.items.stored import read_like_run
 from stacksl.runs.settings.resolve import load_plugins
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
-from stacksl.runs.storage.folder import FACTS, RunFolder
+from stacksl.runs.storage.folder import FACTS, RunFolder, read_facts
 from stacksl.runs.storage.status import expect_labeler, status_of
 from stacksl.types import Item
 
@@ -219,6 +219,7 @@ class Run:
                 f"the report of {self.path} is written when the run has finished, and it is"
                 f" {status['state']}: `{step}`"
             )
+        read_facts(self.folder)  # first: where they are damaged, that is said
         expect_derived(self.folder, MODEL, FACTS)
         with Ledger.open(self.folder.database) as ledger:
             return write_pages(self.folder, ledger, text=text, class_names=class_names)
