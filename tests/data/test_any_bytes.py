@@ -83,7 +83,7 @@ contents = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     content=contents,
     marked=st.booleans(),
@@ -131,7 +131,7 @@ def test_no_bytes_give_anything_but_items_or_a_sentence(
     assert again.answers == data.answers
 
 
-@pytest.mark.parametrize("depth", [50, 200, 400, 600, 800, 900, 950, 980, 2000, 100_000])
+@pytest.mark.parametrize("depth", [50, 900, 980, 100_000])
 @pytest.mark.parametrize("shut", ["[]", "{}"])
 @pytest.mark.parametrize("column", ["text", "other", "candidates", "label"])
 def test_no_depth_of_nesting_gives_a_traceback(

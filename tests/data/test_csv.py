@@ -98,11 +98,6 @@ def test_no_label_column_says_what_to_give_unless_classes_are_known(make: Make) 
     assert any("category" in warning for warning in data.warnings)
 
 
-def test_a_file_of_prompts_alone_can_be_predicted(make: Make) -> None:
-    data = read(make("x.csv", "text\nhello, you there\nbye\n"), classes=("x", "y"))
-    assert [i.prompt for i in data.items] == ["hello, you there", "bye"]
-
-
 def test_another_column_is_not_taken_for_labels_of_known_classes(make: Make) -> None:
     path = make("x.csv", "text,customer\nhello,ann\nbye,bob\nagain,ann\nand,ann\n")
     data = read(path, classes=("x", "y"), lenient=True)

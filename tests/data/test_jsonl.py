@@ -179,14 +179,6 @@ def test_preferences_hide_the_position_of_the_chosen_one(make: Make) -> None:
     assert read(path, seed=4).answers != data.answers
 
 
-def test_the_permutation_hangs_on_the_id_and_not_on_the_row(make: Make) -> None:
-    rows = [{"id": f"i{n}", **row} for n, row in enumerate(preferences(50))]
-    forth = read(make("x.jsonl", lines(rows)))
-    back = read(make("y.jsonl", lines(rows[::-1])))
-    assert set(forth.items) == set(back.items)
-    assert forth.answers == back.answers
-
-
 def test_every_order_of_three_is_as_likely() -> None:
     orders = [tuple(permutation(0, f"i{n}", 3)) for n in range(6000)]
     counts = [orders.count(order) for order in sorted(set(orders))]

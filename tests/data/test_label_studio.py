@@ -108,7 +108,7 @@ SPOILT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(rows=st.lists(SPOILT | JSON, max_size=3), cut=st.integers(0, 40), torn=st.booleans())
 def test_hostile_files_give_one_sentence(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Any], cut: int, torn: bool

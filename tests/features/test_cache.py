@@ -97,13 +97,6 @@ def test_a_folder_that_cannot_be_made_warns_once(alone: Path) -> None:
     assert cache.get(KEYS) == {}
 
 
-def test_deleting_the_cache_under_a_run_is_safe(cache: VectorCache) -> None:
-    cache.path.unlink()
-    assert cache.get(KEYS) == {}
-    cache.put(entries())
-    assert len(cache.get(KEYS)) == len(KEYS)
-
-
 def test_the_environment_says_where(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_folder() == alone / "stacksl"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")

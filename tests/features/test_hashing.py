@@ -64,12 +64,6 @@ def test_a_text_of_unknown_ngrams_is_zero_and_a_known_one_is_a_unit_vector() -> 
     np.testing.assert_allclose(np.linalg.norm(u[3]), 1.0, atol=1e-6)
 
 
-def test_texts_of_a_topic_are_nearer_than_others() -> None:
-    u = fitted(dim=16).encode(TEXTS).astype(np.float64)
-    near = np.array(u @ u.T).reshape(5, 12, 5, 12).mean(axis=(1, 3))
-    assert (np.diag(near) > near - np.diag(np.full(5, np.inf))).all()
-
-
 def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = fitted()
     monkeypatch.setattr(hashing, "_CHUNK", 7)
@@ -100,13 +94,16 @@ def test_before_fit_it_says_what_to_do() -> None:
         HashingEncoder().encode(["card"])
 
 
-def test_memory_beyond_the_result_does_not_grow_with_the_items() -> None:
+def test_memory_beyond_the_result_does_not_grow_with_the_items(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hashing, "_CHUNK", 500)
     encoder = fitted(dim=256)
     extra = []
-    for count in (3_000, 9_000):
+    for count in (1_000, 3_000):
         texts = [f"my card {i} has not arrived" for i in range(count)]
         tracemalloc.start()
         result = encoder.encode(texts)
         extra.append(tracemalloc.get_traced_memory()[1] - result.nbytes)
         tracemalloc.stop()
-    assert extra[1] < extra[0] + 1_000_000  # a float64 copy of the result would be 18 MB
+    assert extra[1] < extra[0] + 1_000_000  # a float64 copy of the result would be 6 MB

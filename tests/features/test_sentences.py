@@ -114,13 +114,6 @@ def test_a_second_run_encodes_nothing_and_loads_no_model(encoder_folder) -> None
     assert second.truncated == first.truncated == 1
 
 
-def test_identical_texts_go_through_the_model_once(encoder_folder) -> None:
-    encoder = SentenceEncoder(str(encoder_folder))
-    vectors = encoder.encode(["how do i pay"] * 50)
-    assert encoder.encoded == 1
-    assert (vectors == vectors[0]).all()
-
-
 def test_cut_texts_are_counted_once(encoder_folder) -> None:
     features = make_features(f"sentences:{encoder_folder}", classes=("x", "y"))
     items = [Item(str(i), text, ("x", "y")) for i, text in enumerate(TEXTS * 2)]
@@ -144,14 +137,6 @@ def test_what_was_encoded_before_an_interrupt_is_kept(encoder_folder) -> None:
     second.encode(texts)
     assert first.encoded + second.encoded == len(texts)
     assert first.encoded >= 15
-
-
-def test_progress_counts_cached_texts_too(encoder_folder) -> None:
-    SentenceEncoder(str(encoder_folder)).encode(TEXTS[:3])
-    calls: list[tuple[int, int]] = []
-    SentenceEncoder(str(encoder_folder)).encode(TEXTS, lambda *call: calls.append(call))
-    assert calls[0] == (3, len(TEXTS))
-    assert calls[-1] == (len(TEXTS), len(TEXTS))
 
 
 def test_other_weights_share_neither_cache_nor_state(make_encoder: MakeEncoder) -> None:

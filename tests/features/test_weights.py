@@ -104,15 +104,6 @@ def test_missing_packages_give_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> 
         find_weights("some/model")
 
 
-def test_an_interrupted_installation_names_what_is_missing(monkeypatch) -> None:
-    package(monkeypatch, None, missing=("onnx",))
-    with pytest.raises(MissingExtra, match="of which onnx is not installed"):
-        find_minilm()
-    package(monkeypatch, None, missing=("torch",))
-    with pytest.raises(MissingExtra, match="of which torch is not installed"):
-        find_weights("some/model")
-
-
 @pytest.fixture
 def minilm(tmp_path: Path) -> Path:
     """The files of `minilm` in a folder `model`, without content."""
