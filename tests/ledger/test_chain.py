@@ -82,7 +82,7 @@ def test_an_edit_of_any_column_is_found(kept, path, column, value):
         verify(path)
 
 
-@pytest.mark.parametrize("seq", range(1, 11))
+@pytest.mark.parametrize("seq", [1, 6, 10])
 def test_the_first_bad_row_is_named(kept, path, seq):
     edit(path, "UPDATE events SET time = time + 1 WHERE seq = ?", seq)
     with pytest.raises(LedgerCorrupt, match=rf"row {seq} of the ledger should have the hash"):
@@ -197,11 +197,6 @@ def test_an_id_that_comes_twice_is_refused(path, records):
     with pytest.raises(LedgerError, match="got 'q3' twice"):
         Ledger.create(path, run="r", budget=1, items=[*records, records[3]])
     assert not path.exists()
-
-
-def test_heads_can_be_kept_as_json(kept, path):
-    _, end = kept
-    verify(path, Head(*json.loads(json.dumps(end))))
 
 
 @pytest.mark.parametrize(

@@ -185,14 +185,6 @@ def test_the_data_is_whole_without_it(told, path):
     assert (shown[0]["request"], shown[0]["shots"], shown[1]["answer"]) == ({}, ["q1"], "")
 
 
-def test_an_item_never_asked_is_forgotten_too(told, path):
-    erase(told, "q7")
-    assert b"q7" not in bytes_of(path)
-    assert b"prompt 7" not in bytes_of(path)
-    assert [row.event for row in told.rows()][-1] == "forgotten"
-    told.verify({"a file": told.head})
-
-
 def test_a_late_answer_to_a_forgotten_item_is_refused(path, decision):
     with Ledger.create(path, run="r", budget=3, items=ITEMS) as ledger:
         ledger.post([decision(1, item=ID)])

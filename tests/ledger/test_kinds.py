@@ -103,14 +103,6 @@ def test_texts_lie_beside_the_chain_which_holds_their_salted_hash(book, decision
     assert all(len(words) == 64 and words in chain for words in hashes)
 
 
-def test_the_same_words_on_two_items_have_two_hashes(book, decision):
-    ledger = book()
-    ledger.post([decision(1), decision(2)])
-    ledger.take([NONE, replace(NONE, item="q1")])
-    words = [row.payload["words"] for row in ledger.rows() if row.event == "answered"]
-    assert len(set(words)) == 2
-
-
 def test_a_text_waits_for_no_later_commit(book, decision, path):
     ledger = book()
     ledger.post([decision(1)])
@@ -202,21 +194,3 @@ def test_an_answer_too_late_to_be_paid_is_told(book, decision):
     assert lessons(ledger.take([replace(NONE)])) == []
     assert ledger.disputes() == [NONE]
     assert ledger.texts() == [NONE]
-
-
-def test_a_write_that_fails_keeps_no_text(book, decision, monkeypatch):
-    ledger = book()
-    ledger.post([decision(1)])
-
-    def full(self) -> None:
-        raise LedgerError("the disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(ledger._store), "commit", full)
-        with pytest.raises(LedgerError, match="full"):
-            ledger.take([NONE])
-    assert ledger.texts() == []
-    assert ledger.said()["none"] == 0
-    ledger.take([NONE])
-    assert ledger.texts() == [NONE]
-    ledger.verify({"a file": ledger.head})

@@ -14,8 +14,6 @@ from stacksl.types import Label
 from ..charges import charge
 from .conftest import lessons
 
-SIZES = 1000  # beyond the small integers that Python shares
-
 
 def events(ledger):
     return [row.event for row in ledger.rows()]
@@ -104,28 +102,6 @@ def test_a_decision_comes_back_bit_for_bit(book, decision, path):
         assert label == Label(1)
         assert math.copysign(1, late.lower) == -1
         assert next(iter(again.rows())).payload["left"] == 3
-
-
-def test_all_candidates_are_written_as_their_number(book, decision):
-    from dataclasses import replace
-
-    ledger = book()
-    whole = replace(decision(1), presented=(0, 1, 2, 3))
-    ledger.post([whole])
-    row = next(iter(ledger.rows()))
-    assert row.payload["presented"] == 4
-    assert row.decision() == whole.reserved()
-
-
-def test_decisions_read_back_share_what_was_presented(book, decision):
-    from dataclasses import replace
-
-    ledger = book()
-    many = tuple(range(SIZES))
-    ledger.post([replace(decision(r, "skipped"), presented=many) for r in (1, 2)])
-    first, second = (row.decision().presented for row in ledger.rows())
-    assert first == many
-    assert first is second
 
 
 def test_a_slow_labeler_answers_out_of_order_and_twice(book, decision, slow):
@@ -246,11 +222,6 @@ def test_a_wrong_answer_takes_nothing(book, decision, answer, words):
     assert events(ledger) == ["round", "reserved", "round", "reserved"]
 
 
-def test_an_answer_for_an_unknown_item_is_one_sentence(book):
-    with pytest.raises(LabelerError, match="'nobody', which is not among the 30 items"):
-        book().take([Answer("nobody", 0, 1, 0, "x")])
-
-
 @pytest.mark.parametrize(
     ("numbers", "words"),
     [
@@ -283,15 +254,6 @@ def test_an_answer_comes_in_whole_numbers_and_at_no_negative_price(
         with pytest.raises(LabelerError, match=words):
             ledger.take([Answer("q1", 0, 1, 0, "x"), wrong], durable=durable)
     assert (ledger.accounts.spent, ledger.accounts.spent_money, events(ledger)) == before
-
-
-def test_answers_at_a_negative_price_cannot_lift_the_money_cap(book, decision):
-    ledger = book(budget=10, money=20, price=10)
-    ledger.post([decision(1), decision(2)])
-    with pytest.raises(LabelerError, match="got -10"):
-        ledger.take([Answer("q0", 0, 1, 0, "x", -10), Answer("q1", 0, 1, 0, "x", -10)])
-    assert ledger.accounts.spent_money == 20
-    assert ledger.post([decision(3)])[0].status == "refused"
 
 
 def test_integers_of_numpy_are_whole_numbers(book, decision):
@@ -347,15 +309,6 @@ def test_an_item_is_bought_once(book, decision):
 def test_a_decision_is_posted_as_it_was_decided(book, decision):
     with pytest.raises(LedgerError, match="expected the status wanted or skipped"):
         book().post([decision(1).reserved()])
-
-
-def test_seen_items_survive(book, decision, path):
-    ledger = book()
-    ledger.post([decision(1, "skipped"), decision(2)])
-    assert [ledger.seen(f"q{i}") for i in range(3)] == [True, True, False]
-    ledger.close()
-    with Ledger.open(path) as again:
-        assert [again.seen(f"q{i}") for i in range(3)] == [True, True, False]
 
 
 def test_what_waits_is_bounded(path, decision, records):

@@ -103,16 +103,3 @@ def test_another_process_knows_the_names(asked, path, decision):
     connection = sqlite3.connect(path)
     assert "Example" not in repr(connection.execute("SELECT * FROM events").fetchall())
     connection.close()
-
-
-def test_rows_that_cannot_be_written_leave_no_name(asked, monkeypatch):
-    def full(self) -> None:
-        raise LedgerError("the disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(asked._store), "commit", full)
-        with pytest.raises(LedgerError, match="full"):
-            asked.hand_out(ROWS)
-    assert asked.private.handed() == []
-    asked.hand_out(ROWS)
-    assert asked.private.handed() == ROWS

@@ -8,29 +8,13 @@ import pytest
 
 from stacksl.errors import LedgerError
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer, Handed, Receipt
-from stacksl.types import Label
+from stacksl.ledger.purchases import Answer, Handed
 
 FIRST = Answer("q0", 0, 1, 2, "me")
 
 
 def outcomes(receipts):
     return [receipt.outcome for receipt in receipts]
-
-
-def test_an_accepted_label_carries_its_lesson(book, decision):
-    ledger = book()
-    posted = ledger.post([decision(1)])
-    assert ledger.take([FIRST]) == [Receipt(FIRST, "accepted", (posted[0], Label(2)))]
-
-
-@pytest.mark.parametrize("said", ["none", "ambiguous", "broken"])
-def test_an_answer_without_a_candidate_is_accepted_and_teaches_nothing(book, decision, said):
-    ledger = book()
-    ledger.post([decision(1)])
-    answer = replace(FIRST, index=None, said=said)
-    assert ledger.take([answer]) == [Receipt(answer, "accepted")]
-    assert ledger.take([answer]) == [Receipt(answer, "repeated")]
 
 
 def test_receipts_come_in_the_order_of_the_answers(book, decision):
@@ -52,23 +36,6 @@ def test_receipts_come_in_the_order_of_the_answers(book, decision):
     ]  # fmt: skip
     assert [receipt.lesson is None for receipt in receipts] == [False, False, *[True] * 4]
     assert ledger.take([]) == []
-
-
-def test_an_answer_that_cannot_be_paid_any_more_is_late(book, decision):
-    ledger = book(budget=1)
-    ledger.post([decision(1)])
-    assert ledger.release(ledger.open_purchases()[0], "refused")
-    ledger.post([decision(2)])
-    assert outcomes(ledger.take([FIRST, Answer("q1", 0, 1, 0, "me")])) == ["late", "accepted"]
-    assert outcomes(ledger.take([FIRST])) == ["repeated"]
-
-
-def test_of_two_slots_one_teaches(book, decision):
-    ledger = book(budget=9)
-    ledger.post([decision(1)], {"q0": 2})
-    receipts = ledger.take([replace(FIRST, slot=1), FIRST])
-    assert outcomes(receipts) == ["accepted", "accepted"]
-    assert [receipt.lesson is None for receipt in receipts] == [False, True]
 
 
 def test_items_with_a_second_slot_are_counted_once(book, decision, path):

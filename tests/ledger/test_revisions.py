@@ -55,14 +55,6 @@ def test_a_label_is_corrected_from_and_to_every_kind(ledger: Ledger) -> None:
         ledger.correct("q0", 1, "anna", said="none")
 
 
-def test_the_text_of_a_correction_is_kept_and_an_old_copy_reverts_nothing(ledger: Ledger) -> None:
-    ledger.correct("q0", None, "anna", said="none", text="a third thing")
-    assert [answer.text for answer in ledger.texts("q0")] == ["a third thing"]
-    (receipt,) = ledger.take([Answer("q0", 0, 1, 1, "anna")])
-    assert receipt.outcome == "repeated"
-    assert labels(ledger)["q0"] is None
-
-
 def test_another_slot_takes_the_place_of_a_withdrawn_label(ledger: Ledger) -> None:
     ledger.reserve(["q0"], "train")
     ledger.take([Answer("q0", 1, 1, 3, "ben")])
