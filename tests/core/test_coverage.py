@@ -47,45 +47,12 @@ def test_class_names_cover_nothing() -> None:
     assert with_names.columns.max() == 49
 
 
-def clouds() -> tuple[np.ndarray, np.ndarray]:
-    """Three tight groups of 60, 30 and 20 items, and the group of each."""
-    group = np.repeat([0, 1, 2], [60, 30, 20])
-    h = np.eye(8)[group] + 0.2 * np.random.default_rng(1).normal(size=(110, 8))
-    return (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32), group
-
-
-def test_each_group_has_its_turn_and_the_bought_are_covered() -> None:
-    h, group = clouds()
-    kernel, free = kernel_of(neighbour_graph(h)), np.ones(110, dtype=bool)
-    first = most_covering(kernel, np.ones(110), free, 3).items
-    assert len(set(group[first])) > 1, "one batch is not of one group"
-    free[first] = False
-    again = most_covering(kernel, np.ones(110), free, 3).items
-    assert not set(first) & set(again)
-
-
-def test_a_group_without_doubt_takes_no_label() -> None:
-    h, group = clouds()
-    doubt = np.where(group == 0, 0.02, 0.9)
-    picked = most_covering(kernel_of(neighbour_graph(h)), doubt, np.ones(110, dtype=bool), 12).items
-    assert 0 not in group[picked], "the largest group is the one that the model knows"
-
-
 def test_the_free_items_may_run_out() -> None:
     free = np.zeros(60, dtype=bool)
     free[[3, 8]] = True
     kernel = kernel_of(neighbour_graph(cloud()))
     assert sorted(most_covering(kernel, np.zeros(60), free, 9).items) == [3, 8]
     assert most_covering(kernel, np.ones(60), np.zeros(60, dtype=bool), 9).items == []
-
-
-def test_items_without_a_direction_cover_themselves() -> None:
-    h = np.zeros((4, 3), dtype=np.float32)
-    h[3] = 1.0
-    picked = most_covering(
-        kernel_of(neighbour_graph(h)), np.ones(4), np.ones(4, dtype=bool), 4
-    ).items
-    assert sorted(picked) == [0, 1, 2, 3]
 
 
 def test_what_a_label_represents_is_what_it_is_nearest_to() -> None:
@@ -159,14 +126,6 @@ def test_only_the_last_items_are_held_and_they_are_enough_to_begin_again(monkeyp
     assert [whole.gain(x, 0.5) for x in h] == [again.gain(x, 0.5) for x in h]
     late = seen(h, doubt, range(50), bought[3:], names)
     assert [whole.gain(x, 0.5) for x in h] != [late.gain(x, 0.5) for x in h], "the first ones cover"
-
-
-def test_names_of_unknown_words_say_nothing_of_distances() -> None:
-    """Features of hashed words give each of them the same row."""
-    h, alike = cloud(), np.tile(cloud(1, seed=1), (5, 1))
-    found = seen(h, np.ones(60), range(40), [], alike)
-    k = np.exp(-np.square((1 - h[:40] @ h[41]) / 0.6))
-    assert found.gain(h[41], 1.0) == pytest.approx(k.mean() + 0.001, rel=1e-4)
 
 
 def test_doubt_is_one_less_the_margin_and_no_row_changes_anothers_bits() -> None:

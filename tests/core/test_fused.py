@@ -96,7 +96,7 @@ def naive(
     return choices, asked, game.theta
 
 
-@pytest.mark.parametrize("candidates", [4, 10, 512])
+@pytest.mark.parametrize("candidates", [4, 512])
 @pytest.mark.parametrize(
     ("scorer", "kind"), [("ridge", "rewards"), ("ridge", "labels"), ("newton", "labels")]
 )
@@ -140,7 +140,7 @@ def test_widths_hold_where_candidates_repeat() -> None:
     assert width_error(played, phi, 1e-3) <= 1e-5
 
 
-@pytest.mark.parametrize(("candidates", "dim"), [(3, 2560), (512, 70)])
+@pytest.mark.parametrize(("candidates", "dim"), [(3, 640), (512, 70)])
 def test_many_dimensions_and_many_candidates_are_as_in_the_loop(candidates: int, dim: int) -> None:
     phi = pairs(4, 6, candidates, dim)
     options: dict[str, Any] = {"gate": Contested(), "budget": 4}

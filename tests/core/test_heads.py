@@ -90,18 +90,6 @@ def test_strength_is_the_one_of_least_held_out_loss(noise):
     assert refits._class_losses(rows, labels, train, held)[0] == pytest.approx(expected, rel=1e-3)
 
 
-def test_noise_asks_for_more_regularisation_than_signal():
-    chosen = []
-    for noise in (0.3, 3.0):
-        h, labels = _classes(300, noise=noise)
-        chosen.append(
-            refits._choose(
-                300, 0, lambda a, b, h=h, y=labels: refits._class_losses(h.astype(float), y, a, b)
-            )
-        )
-    assert chosen[0].value > chosen[1].value
-
-
 def test_a_class_never_bought_keeps_the_online_score():
     h, labels = _classes(100)
     labels = np.where(labels == 2, 1, labels)
@@ -145,42 +133,6 @@ def test_pair_head_is_the_conditional_logit():
 
     expected = minimize(objective, np.zeros(5), method="Powell", options={"ftol": 1e-14}).x
     np.testing.assert_allclose(head.theta, expected, atol=2e-3)
-
-
-def test_pair_head_of_binary_choices_is_logistic_regression_without_intercept():
-    rng = np.random.default_rng(2)
-    phi, golds = rng.normal(size=(400, 3)), rng.integers(2, size=200)
-    block = PairBlock(phi, np.arange(0, 401, 2))
-    head = make_scorer("newton", dim=3, classes=None).refit(block, golds, tune=False)
-    theirs = LogisticRegression(C=20.0, fit_intercept=False, tol=1e-10)
-    theirs.fit(phi[1::2] - phi[::2], golds)
-    np.testing.assert_allclose(head.theta, theirs.coef_[0], atol=1e-4)
-
-
-def test_pair_head_finds_the_truth_with_labels_enough():
-    block, golds, truth = _choices(3000, scale=2.0)
-    head = make_scorer("newton", dim=5, classes=None).refit(block, golds)
-    assert np.linalg.norm(head.theta - truth) < 0.1 * np.linalg.norm(truth)
-    for probabilities, item in zip(head.probabilities(block), block, strict=True):
-        assert probabilities.shape == (item.size,)
-        assert probabilities.sum() == pytest.approx(1.0)
-
-
-def test_an_item_with_a_single_candidate_says_nothing():
-    block, golds, _ = _choices(30)
-    more = PairBlock(
-        np.concatenate([block.phi, block.phi[:1]]), np.append(block.offsets, len(block.phi) + 1)
-    )
-    scorer = make_scorer("newton", dim=5, classes=None)
-    plain = scorer.refit(block, golds)
-    with_single = scorer.refit(more, np.append(golds, 0))
-    np.testing.assert_allclose(plain.theta, with_single.theta, atol=2e-3)
-
-
-def test_refit_repeats_and_depends_on_the_labels_alone():
-    h, labels = _classes(120)
-    first, second = (_heads(4, 6).refit(SharedBlock(h, 4), labels) for _ in range(2))
-    np.testing.assert_array_equal(first.coefficients, second.coefficients)
 
 
 def test_heads_come_back_bit_for_bit():

@@ -183,16 +183,6 @@ def test_a_refused_want_adopts_the_state_of_a_skip() -> None:
     assert learner.gate_state == want.skip_state
 
 
-def test_a_refused_want_inside_a_block_is_a_skip_too() -> None:
-    learner = Learner(Noting(), Margin(pace=0.1, adaptive=False), budget=2, horizon=8)
-    want, after = decide(learner, 2)
-    learner.adopt([want.refused(), after], [THREE, THREE])
-    # the skip's state, then a round in which no label is left: the threshold stays
-    assert learner.gate_state[0] == want.skip_state[0]
-    assert learner.gate_state != after.state
-    assert learner.round == 2
-
-
 def test_unasked_rounds_skip_and_run_the_kl_step_while_a_label_is_left() -> None:
     scorer = Noting()
     learner = LLFStackSL(scorer, budget=1, horizon=6, gate_scale=1e9, kl_on_skips=True)
@@ -201,20 +191,6 @@ def test_unasked_rounds_skip_and_run_the_kl_step_while_a_label_is_left() -> None
     scorer.diary.clear()
     learner.adopt(decide(learner, asked=1), [THREE])  # the budget is gone
     assert scorer.diary == [("skip", ALL, 1)]
-
-
-def test_without_kl_on_skips_there_is_no_kl_step() -> None:
-    scorer = Noting()
-    learner = LLFStackSL(scorer, budget=1, horizon=6, gate_scale=1e9)
-    learner.adopt(decide(learner), [THREE])
-    assert scorer.diary == [("skip", ALL, 1)]
-
-
-def test_asked_rounds_wait_for_their_answer() -> None:
-    scorer = Noting()
-    learner = Learner(scorer, First(), budget=1, horizon=6, kl_on_skips=True)
-    learner.adopt([decide(learner)[0].reserved()], [THREE])
-    assert scorer.diary == []
 
 
 def test_a_refused_round_and_those_behind_it_only_predict() -> None:
@@ -334,11 +310,18 @@ def test_impossible_budgets_and_horizons_are_refused(budget: int, horizon: int) 
         Learner(Noting(), First(), budget=budget, horizon=horizon)
 
 
-def test_the_two_algorithms_are_two_settings_of_one_learner() -> None:
-    full = StackSL(Noting(), horizon=7)
-    assert isinstance(full, Learner)
-    assert (full.gate, full.budget, full.horizon) == (Always(), 7, 7)
-    gated = LLFStackSL(Noting(), budget=2, horizon=7, gate_scale=0.5, reading="literal")
-    assert isinstance(gated, Learner)
-    assert gated.gate == LLF(0.5, "literal")
-    assert gated.budget == 2
+def test_a_refused_want_inside_a_block_is_a_skip_too() -> None:
+    learner = Learner(Noting(), Margin(pace=0.1, adaptive=False), budget=2, horizon=8)
+    want, after = decide(learner, 2)
+    learner.adopt([want.refused(), after], [THREE, THREE])
+    # the skip's state, then a round in which no label is left: the threshold stays
+    assert learner.gate_state[0] == want.skip_state[0]
+    assert learner.gate_state != after.state
+    assert learner.round == 2
+
+
+def test_without_kl_on_skips_there_is_no_kl_step() -> None:
+    scorer = Noting()
+    learner = LLFStackSL(scorer, budget=1, horizon=6, gate_scale=1e9)
+    learner.adopt(decide(learner), [THREE])
+    assert scorer.diary == [("skip", ALL, 1)]

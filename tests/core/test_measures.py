@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
-from stacksl.core import Clock, Contested, PairFeatures
+from stacksl.core import Clock, PairFeatures
 from stacksl.core.gates import rules
 from stacksl.core.gates.priced import Information
 
@@ -69,22 +67,3 @@ def test_scores_that_cancelled_tie_for_the_second_best() -> None:
     pairs = np.array([0.0, 0.2, 0.9])
     assert rules.adpo_statistic(np.array([0.0, 1e-17, 0.0]), pairs, 0) == 0.9
     assert rules.adpo_statistic(np.array([0.0, 1e-3, 0.0]), pairs, 0) == 0.2
-
-
-def test_information_has_the_price_of_contested_and_defaults_of_its_own() -> None:
-    ours, theirs = Information(reserve=0.5, floor=0.01), Contested(reserve=0.5, floor=0.01)
-    for asked, round in ((0, 1), (2, 20), (7, 20), (2, 70)):
-        clock = Clock(asked, 10, round, 100)
-        before = (1.2, 0.0, 0.0, 0.0)
-        state = ours.advance(1.7, True, clock, before)
-        assert state == theirs.advance(1.7, True, clock, before) == (1.7, 0.0, 0.0, 0.0)
-        assert ours.threshold(0.4, 0.0, clock, state) == theirs.threshold(0.4, 0.0, clock, state)
-    assert (Information().reserve, Information().floor) == (0.9, 0.003)
-
-
-def test_a_width_that_is_nan_is_not_passed_over_for_a_later_one() -> None:
-    scores = np.array([1.0, 0.5, 0.5])
-    for place in (1, 2):
-        pairs = np.array([0.0, 0.3, 0.3])
-        pairs[place] = math.nan
-        assert math.isnan(rules.adpo_statistic(scores, pairs, 0))

@@ -48,12 +48,6 @@ def test_without_a_finite_statistic_the_first_item_decides_as_ever() -> None:
     assert gate.primed(np.zeros(0), 0.5) == gate.start()
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, 1.5])
-def test_any_share_gives_a_level_within_what_was_seen(share: float) -> None:
-    level = Margin().primed(np.array([-3.0, -1.0]), share)[0]
-    assert -3.0 <= level <= -1.0
-
-
 def test_a_run_spreads_its_labels_though_the_first_item_has_a_wide_margin() -> None:
     """Unprimed, a first margin of 30 makes the gate buy every item until the pace has caught up."""
     rng = np.random.default_rng(5)

@@ -59,16 +59,6 @@ def test_ridge_is_as_one_that_had_the_class_from_the_start() -> None:
         assert np.array_equal(array, grown.state()[key]), key
 
 
-@pytest.mark.parametrize("name", sorted(SCORERS))
-def test_it_learns_the_new_class(name: str) -> None:
-    grown = widened(taught(made(name, CLASSES), range(20), CLASSES), CLASSES + 1, 7)
-    inputs = SharedFeatures(np.ones(DIM) / 3, CLASSES + 1)
-    everything = tuple(range(CLASSES + 1))
-    for _ in range(60):
-        grown.step(inputs, everything, grown.bounds(inputs, everything).choice, Label(CLASSES))
-    assert int(np.argmax(grown.scores(inputs))) == CLASSES
-
-
 def test_the_moving_reference_of_sgd_grows_too() -> None:
     grown = widened(taught(made("sgd", CLASSES, reference="ema"), range(20), CLASSES), 4, 7)
     reference = grown.state()["reference"]
