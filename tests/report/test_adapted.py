@@ -1,12 +1,10 @@
 """What page and card say of an adapted language model."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from stacksl.report import card, figures, render
-from stacksl.report.facts import SettingRow
 
 from .test_html import read
 
@@ -50,22 +48,6 @@ def test_the_head_that_steered_is_told_apart_from_the_model(facts):
     assert "Features model:tiny-base" in text
     for shown in (text, card(facts)):
         assert "it steered the purchases and is not part of the model" in shown
-
-
-def test_a_pool_was_ranked_by_the_models_own_scores(facts):
-    for gate, ranked in (("margin", True), ("random", False)):
-        pool = replace(facts, method=replace(facts.method, mode="pool", gate=gate))
-        for shown in (words_of(pool, "settings"), card(pool)):
-            assert ("ranked by the model’s own scores" in shown) == ranked
-            assert "steered" not in shown
-
-
-def test_labels_that_choose_the_scores_were_drawn(facts):
-    pool = replace(facts, method=replace(facts.method, mode="pool", gate="margin"))
-    for value, drawn in (("auto", True), ("pmi", False)):
-        rows = (*pool.settings, SettingRow("normalisation", value, "file"))
-        for shown in (words_of(made := replace(pool, settings=rows), "settings"), card(made)):
-            assert ("were drawn at random, if too few were owned" in shown) == drawn
 
 
 def test_the_four_normalisations_stand_beside_the_bases(facts):
@@ -140,9 +122,3 @@ def test_other_runs_say_nothing_of_language_models(made):
         assert "anguage model" not in render(made[name]())
         assert "anguage model" not in card(made[name]())
         assert made[name]().language is None
-
-
-def test_no_number_is_nan(made):
-    for name in ("adapted", "adapted_badly"):
-        shown = read(render(made[name]())).text + card(made[name]())
-        assert not re.search(r"\b(nan|NaN|inf|None(?! of))\b", shown)

@@ -6,47 +6,20 @@ import json
 import random
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.report import Facts
-from stacksl.report.wording import plain
-from stacksl.runs.finish.adapters import epochs_of
 
+from ..runs.lm_cases import tiny_model
 from .test_html import read
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 COLOURS = ("red", "blue", "green", "pale yellow")
-
-
-def tiny_base(folder: Path) -> Path:
-    """A folder with a random model of Qwen3 shape, a tokenizer of bytes, and a licence."""
-    import tokenizers as tk
-    import torch
-    import transformers as tf
-
-    letters = tk.pre_tokenizers.ByteLevel.alphabet()
-    made = tk.Tokenizer(tk.models.BPE({c: n for n, c in enumerate(sorted(letters))}, []))
-    made.pre_tokenizer = tk.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tk.decoders.ByteLevel()
-    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=made)
-    tokenizer.add_special_tokens({"eos_token": "<end>"})
-    shape = tf.Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=1, head_dim=8, max_position_embeddings=128,
-        initializer_range=0.3,
-    )  # fmt: skip
-    with torch.random.fork_rng():
-        torch.manual_seed(11)
-        tf.Qwen3ForCausalLM(shape).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n", encoding="utf-8")
-    return folder
 
 
 def items(count: int, seed: int) -> tuple[list[Item], dict[str, int]]:
@@ -61,7 +34,8 @@ def items(count: int, seed: int) -> tuple[list[Item], dict[str, int]]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    base = tiny_base(tmp_path_factory.mktemp("base") / "tiny")
+    base = tiny_model(tmp_path_factory.mktemp("base") / "tiny")
+    (base / "README.md").write_text("---\nlicense: apache-2.0\n---\n", encoding="utf-8")
     return run(
         *items(20, 0), test=items(10, 1), budget=6, out=tmp_path_factory.mktemp("run") / "run",
         model=str(base), adapt="lora", lora_rank=2, epochs=1, refit_at="0.5,1", state_dim=8,
@@ -99,30 +73,6 @@ def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     assert (
         "refit 2, trained from the initial adapter on all 6 labels bought." in facts.refit.sentence
     )
-
-
-def test_the_parameters_are_those_of_the_files(made: Run, facts: Facts) -> None:
-    from safetensors import safe_open
-
-    def numbers(path: Path) -> int:
-        with safe_open(path, "np") as tensors:
-            shapes = [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118
-        return sum(int(a) * int((b or [1])[0]) for a, *b in shapes)
-
-    assert facts.language is not None
-    assert numbers(made.path / "model" / "adapter_model.safetensors") == facts.language.trained
-    base = Path(facts.language.base.source) / "model.safetensors"
-    assert numbers(base) == facts.language.base.parameters
-
-
-def test_long_prompts_are_counted_in_both_files(facts: Facts) -> None:
-    assert facts.language is not None
-    pool, test = facts.language.cuts
-    assert (pool.items, test.items) == (20, 10)
-    # a byte a token: 3n + " the COLOUR ball N is" and "\nAnswer:" are over 40 from some n on
-    assert 0 < pool.prompts < 20
-    assert 0 < test.prompts < 10
-    assert pool.options == test.options == 0
 
 
 def test_the_curve_is_the_base_then_each_refit(facts: Facts) -> None:
@@ -175,26 +125,3 @@ def test_page_and_card_are_whole_and_written_again_alike(made: Run) -> None:
     made.report()
     assert (made.path / "report.html").read_text(encoding="utf-8") == page
     assert (made.path / "README.md").read_text(encoding="utf-8") == written
-
-
-def test_the_models_own_card_has_base_and_training(made: Run, facts: Facts) -> None:
-    assert facts.language is not None
-    own = next(row for row in facts.language.normalisations if row.own)
-    written = (made.path / "model" / "README.md").read_text(encoding="utf-8")
-    assert f"| The same of the base | {own.base_accuracy:.4g} |" in written
-    assert f"| Accuracy by pmi | {facts.language.normalisations[-1].accuracy:.4g} |" in written
-    assert "| LoRA rank | 2 |" in written
-    assert "| Refits | 2 |" in written
-    assert "apache-2.0" in written
-    assert all(plain(warning) in written for warning in facts.warnings)
-    with made.ledger as ledger:
-        assert facts.language.epochs == epochs_of(ledger.rows())
-    for epoch in facts.language.epochs:
-        assert f"| {epoch.epoch} | {epoch.rounds} | {epoch.asked} |" in written
-
-
-def test_the_commands_of_the_card_work(made: Run, tested: Path) -> None:
-    rows: list[dict[str, Any]] = list(made.predict(tested))
-    assert len(rows) == 10
-    assert all(0 < row["probability"] <= 1 for row in rows)
-    assert all(row["choice"] == COLOURS[row["index"]] for row in rows)

@@ -7,8 +7,8 @@ import pytest
 from stacksl.files import formats
 from stacksl.models.metrics import wilson
 from stacksl.report import card, render
-from stacksl.report.facts import Facts, Refit, RoundSeries
-from stacksl.report.quality import Agreement, AuditResult, ClassRow, Gain
+from stacksl.report.facts import Facts, Refit
+from stacksl.report.quality import AuditResult, ClassRow, Gain
 from stacksl.report.sentences import bought, commands, compared, notes, outcome, uses
 
 from .test_html import read
@@ -82,15 +82,6 @@ def test_an_audit_without_a_clear_answer_tells_nothing(made):
         assert "is not known" in words
 
 
-def test_a_model_trained_on_its_audit_says_that_the_number_is_the_other_model_s(made):
-    sentence = "also trained on the audit's 100 labels; the accuracy above is of the model before."
-    for words in shown(made["audited_and_tested"]()):
-        assert sentence in words
-        assert "before it learnt the audit" in words
-    for words in shown(made["audited"]()):
-        assert "also trained" not in words
-
-
 def test_an_audit_drawn_late_gives_an_interval_that_holds_whatever_the_bought_are(made):
     """A share w of the source was passed over: (1 - w) low to (1 - w) high + w."""
     facts = made["audited_and_tested"]()
@@ -112,12 +103,6 @@ def test_rates_agreement_costs_and_changes_are_told(made):
             "1,000 labels, $2,500.00",
         ):
             assert part in words, part
-
-
-def test_one_answer_throughout_leaves_no_kappa(made):
-    facts = made["audited"]()
-    said = replace(facts, asking=replace(facts.asking, agreement=Agreement(5, 5, None)))
-    assert "Cohen's κ = not defined" in shown(said)[0]
 
 
 def test_labels_of_the_audit_count_as_bought_and_not_as_learnt(made):
@@ -179,13 +164,6 @@ def test_an_audit_of_the_wrong_shape_is_refused_by_the_field(made):
     assert AuditResult(1, 1, 0, 0, 1.0, 0.2, 1.0, 1.0, 1.0).trained_on == 0
 
 
-def test_the_even_pace_is_that_of_the_labels_to_learn_from(made):
-    facts = made["audited"]()
-    assert "Labels spent over rounds: 1,000 of 900." in render(facts)
-    assert "set aside before the first round" in render(facts)
-    assert "set aside before the first round" not in render(made["usual"]())
-
-
 # For who pays -----------------------------------------------------------------------------------
 
 
@@ -234,9 +212,3 @@ def test_the_commands_are_those_of_the_command_line(made):
         assert command.split()[:1] == ["stacksl"]
         assert command.split()[1] in names
         assert command.split()[2] == facts.run
-
-
-def test_a_pool_has_no_chart_of_its_spending(made):
-    facts = made["audited"]()
-    assert "Spending over time" in render(facts)
-    assert "Spending over time" not in render(replace(facts, rounds=RoundSeries()))

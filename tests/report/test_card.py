@@ -43,12 +43,6 @@ def test_marks_are_escaped_once():
     assert plain("a|b_c*d`e\\f") == r"a\|b\_c\*d\`e\\f"
 
 
-def test_unknown_accuracy_is_a_limit(made):
-    text = card(made["untested"]())
-    assert "--test FILE" in text
-    assert "- Its accuracy on new items is not known." in text
-
-
 def test_the_example_is_python(case):
     (code,) = re.findall(r"```python\n(.*?)```", card(case), re.DOTALL)
     compile(code, "card", "exec")
@@ -58,9 +52,3 @@ def test_without_text_no_class_is_named(made):
     facts = made["usual"]()
     text = card(facts, text=False)
     assert not any(row.name in text for row in facts.classes)
-
-
-def test_equal_facts_give_equal_cards(case):
-    assert card(case) == card(case)
-    assert card(case).endswith("\n")
-    assert not card(case).endswith("\n\n")

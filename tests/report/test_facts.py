@@ -1,7 +1,6 @@
 import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from stacksl.files import formats
@@ -46,15 +45,6 @@ def test_a_lone_surrogate_becomes_the_replacement_character(made):
     assert render(back) == render(facts)
 
 
-def test_a_whole_number_is_read_as_a_float_where_one_is_meant(made):
-    facts = made["usual"]()
-    raw = formats.from_json(facts.to_json())
-    raw["refit"]["c"] = 20
-    again = Facts.from_json(formats.to_json(raw))
-    assert type(again.refit.c) is float
-    assert again == facts
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -87,12 +77,3 @@ def test_an_edited_number_is_refused(made):
     text = made["usual"]().to_json()
     with pytest.raises(ValueError, match="does not match its SHA-256"):
         Facts.from_json(text.replace('"run": "', '"run": "x', 1))
-
-
-def test_numpy_scalars_are_written_as_the_numbers_they_are(made):
-    series = RoundSeries(
-        (np.int64(1),), (np.float32("nan"),), (np.float64(0.5),), (np.bool_(True),), (np.int64(1),)
-    )
-    back = Facts.from_json(replace(made["usual"](), rounds=series).to_json())
-    assert back.rounds == RoundSeries((1,), (None,), (0.5,), (True,), (1,))
-    assert type(back.rounds.asked[0]) is bool

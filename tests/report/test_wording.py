@@ -42,16 +42,6 @@ def test_a_huge_prompt_is_cut_without_being_walked_through():
     assert wording.excerpt("word " * 4_000_000, 40).endswith("…")
 
 
-def test_the_headline_says_what_was_bought_and_what_is_unknown(made):
-    facts = made["usual"]()
-    assert sentences.bought(facts) == ("1,000 labels of 10,003 items bought for $2,500.00.")
-    assert sentences.outcome(facts) == (
-        "The final model answers 87.7% of 3,080 test items correctly (95% interval 86.5% to 88.8%)."
-    )
-    assert "--test FILE" in sentences.outcome(made["untested"]())
-    assert "No label was bought: 7 items passed" in sentences.bought(made["bare"]())
-
-
 def test_what_the_second_half_added():
     def point(labels, share):
         return CurvePoint(labels, share, share, share)
