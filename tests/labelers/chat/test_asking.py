@@ -142,17 +142,6 @@ def test_the_order_is_drawn_and_recorded(tmp_path: Path) -> None:
     assert min(orders.values()) > 50  # of 100 expected
 
 
-def test_labels_are_those_that_the_model_named(tmp_path: Path) -> None:
-    with serving(right) as server:
-        assert call(command(tmp_path, server.url, "--allow-send")) == 0
-    run = stacksl.Run.open(tmp_path / "run")
-    for row in run.labels().rows:
-        assert row["label"] == NAMES[int(row["item"][1:]) % 3]
-        assert row["labeler"] == "openai:m"
-    assert any("no audit by people" in each for each in run.status()["warnings"])
-    assert run.status()["audit"] is None
-
-
 def plain(handler: Handler, body: dict[str, Any], number: int) -> None:
     """A server without log-probabilities and constrained output."""
     if "logprobs" in body or "response_format" in body:

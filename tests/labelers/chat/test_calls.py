@@ -65,9 +65,13 @@ def refuses(*names: str, how: str = "openai") -> Behaviour:
     return behave
 
 
-@pytest.mark.parametrize("how", ["openai", "fastapi", "text"])
 @pytest.mark.parametrize(
-    "names", [("max_tokens",), ("temperature",), ("temperature", "max_tokens")]
+    ("how", "names"),
+    [
+        ("openai", ("temperature", "max_tokens")),
+        ("fastapi", ("max_tokens",)),
+        ("text", ("temperature",)),
+    ],
 )
 def test_a_server_that_refuses_a_parameter_is_asked_without_it(
     names: tuple[str, ...], how: str, tmp_path: Path
@@ -126,7 +130,7 @@ def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -
     assert prices[1] - prices[0] == 2 * (500 - 8) * 200 + 2 * 2 * 100  # two bytes more each
 
 
-@pytest.mark.parametrize("usage", [None, (-1, 3), (True, 1), ("7", 1)])
+@pytest.mark.parametrize("usage", [None, (-1, 3)])
 def test_a_server_that_counts_no_tokens_is_charged_in_full(usage: Any, tmp_path: Path) -> None:
     def silent(handler: Handler, body: dict[str, Any], number: int) -> None:
         wanted = wanted_of(body)

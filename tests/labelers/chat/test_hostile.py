@@ -34,7 +34,9 @@ from .hostile_cases import (
     expect_books,
     garbage,
     once,
+    reset,
     status,
+    truncated,
 )
 
 
@@ -43,7 +45,12 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "FIRST_PAUSE", 0.01)
 
 
-@pytest.mark.parametrize("bad", LOST, ids=lambda bad: getattr(bad, "__name__", "status"))
+# One of each kind: no JSON, cut off, the line lost, silence, an error. The storm has them all.
+@pytest.mark.parametrize(
+    "bad",
+    [garbage, truncated, reset, hang, status(500)],
+    ids=["json", "cut", "reset", "hang", "500"],
+)
 def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behaviour, tmp_path: Path) -> None:
     with serving(once(bad, 2)) as server:
         run = begin(server, tmp_path / "run", concurrency=1)
@@ -52,7 +59,7 @@ def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behaviour, tmp_path: P
     assert len(server.bodies) == 7
 
 
-@pytest.mark.parametrize("bad", [hang, status(500), garbage], ids=["hang", "500", "garbage"])
+@pytest.mark.parametrize("bad", [status(500)], ids=["500"])
 def test_a_server_that_always_fails_is_left_alone(bad: Behaviour, tmp_path: Path) -> None:
     with serving(bad) as server:
         run = begin(server, tmp_path / "run", concurrency=1)
@@ -96,11 +103,10 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
         (status(429), "asked 5 times"),
         (status(429, Retry_After="3600"), "again in 3600 s"),
         (status(401), "STACKSL_API_KEY"),
-        (status(404), "check the url"),
         (status(400), "refused the request"),
         (status(302, Location="http://127.0.0.1:9/v1"), "redirect"),
     ],
-    ids=["429", "429-hour", "401", "404", "400", "302"],
+    ids=["429", "429-hour", "401", "400", "302"],
 )
 def test_a_refusal_costs_nothing_and_the_run_goes_on(
     bad: Behaviour, why: str, tmp_path: Path
@@ -128,9 +134,7 @@ def test_no_server_at_all(tmp_path: Path) -> None:
     assert expect_books(run).keys() == {"open"}
 
 
-@pytest.mark.parametrize(
-    "said", ["Z", "I cannot help with that.", "", None, "A patient may", "A or B"]
-)
+@pytest.mark.parametrize("said", ["I cannot help with that.", None])
 def test_what_names_no_option_is_charged_and_not_learnt(said: str | None, tmp_path: Path) -> None:
     with serving(once(lambda h, b, n: h.send(200, completion(said)), 3)) as server:
         run = begin(server, tmp_path / "run", concurrency=1)
@@ -177,7 +181,7 @@ def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
     assert any("more than was reserved" in each for each in run.status()["warnings"])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_books_are_exact_in_a_storm(seed: int, tmp_path: Path) -> None:
     """Four calls at a time, each of them answered well or badly; resumed to the end."""
     draw = random.Random(seed)

@@ -68,6 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [3, 150])
 def test_a_run_whose_labeler_is_a_real_server(
     served: tuple[str, str], classes: int, tmp_path: Path

@@ -13,7 +13,7 @@ import pytest
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Fault, Reply
+from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.labelers.sheets.writing import write_sheet
 
 if TYPE_CHECKING:
@@ -122,12 +122,6 @@ def test_two_answers_for_one_key_are_faults_of_both_rows(desk: Desk) -> None:
     assert all(
         f"{desk.keys[0]} has different answers in the rows 2, 5" in f.sentence for f in sheet.faults
     )
-
-
-def test_an_answer_and_none_of_these_contradict(desk: Desk) -> None:
-    table = desk.filled({2: "none: other"})
-    again = [*table[1][:3], "none", ""]
-    assert len(read_sheet(desk.send([*table, again]), desk.known).faults) == 2
 
 
 @pytest.mark.parametrize(
@@ -240,10 +234,6 @@ def test_a_long_cell_is_read(desk: Desk) -> None:
     before = csv.field_size_limit()
     assert len(read_sheet(desk.send(table), desk.known).replies) == 1
     assert csv.field_size_limit() == before
-
-
-def test_a_fault_of_a_row_names_no_column() -> None:
-    assert Fault(7, "answer", "s").line("f.csv") == "f.csv row 7, column answer: s"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,6 @@ def saved_again(path: Path, cells: list[tuple[str, str]], separator: str, encodi
     path.write_bytes(stream.getvalue().encode(encoding))
 
 
-@settings(max_examples=60)
 def written(
     folders: pytest.TempPathFactory, questions: list[tuple[str, tuple[str, ...]]]
 ) -> tuple[Path, list[Asked]]:
@@ -74,6 +73,7 @@ def written(
     return path, rows
 
 
+@settings(max_examples=60)
 @given(st.lists(ROW, min_size=1, max_size=4), SAVED, st.data())
 def test_any_texts_come_back(
     tmp_path_factory: pytest.TempPathFactory,
@@ -104,6 +104,7 @@ def test_a_second_reader_finds_the_same_prompts(
 CP1252 = st.text(alphabet=st.characters(codec="cp1252", exclude_categories=["Cc"]), max_size=20)
 
 
+@settings(max_examples=40)
 @given(
     CP1252,
     st.lists(CP1252.filter(str.strip), min_size=2, max_size=4, unique_by=_loose),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import re
-import shutil
-import subprocess
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +19,7 @@ from stacksl.errors import DataError
 from stacksl.labelers.sheets import workbook_reading as reading
 from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Reply, Sheet
+from stacksl.labelers.sheets.rows import Asked, Sheet
 from stacksl.labelers.sheets.writing import HOWTO, write_sheet
 
 QUESTIONS = [
@@ -143,11 +141,6 @@ def test_a_text_too_long_for_a_cell_goes_on_in_a_file(tmp_path: Path) -> None:
     assert cell.endswith("[... all of it is in the file k2k2-h.txt beside this sheet]")
 
 
-def test_the_same_rows_are_the_same_bytes(book: Book, tmp_path: Path) -> None:
-    write_sheet(tmp_path / "again.xlsx", book.rows, howto=HOWTO)
-    assert (tmp_path / "again.xlsx").read_bytes() == book.path.read_bytes()
-
-
 # What comes back ---------------------------------------------------------------------------------
 
 
@@ -241,7 +234,7 @@ def changed(path: Path, to: Path, change: Callable[[bytes], bytes]) -> None:
 def test_damage_is_a_sentence(book: Book, tmp_path: Path) -> None:
     path, whole = tmp_path / "damaged.xlsx", book.path.read_bytes()
     rng = np.random.default_rng(0)
-    for place in rng.integers(0, len(whole), 120):
+    for place in rng.integers(0, len(whole), 40):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
         with contextlib.suppress(DataError):  # no other error may leave
             book.read(path)
@@ -267,28 +260,3 @@ def test_carriage_returns_and_inline_strings_are_read(book: Book) -> None:
 
     changed(source, path, lambda part: re.sub(rb'<c r="D3"[^>]*?(/>|></c>)', inline, part))
     assert positions(book.read(path)) == [0, 1]
-
-
-@pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
-def test_what_libreoffice_saves_is_read(book: Book, tmp_path: Path) -> None:
-    filled = book.answered("A) vein", "=vena", "2", 7)
-    sheet = openpyxl.load_workbook(filled)
-    sheet.worksheets[0]["D3"].data_type = "s"
-    sheet.save(filled)
-    profile = f"-env:UserInstallation=file://{tmp_path}/profile"
-    words = [
-        "soffice",
-        "--headless",
-        profile,
-        "--convert-to",
-        "xlsx",
-        "--outdir",
-        str(tmp_path / "o"),
-    ]
-    subprocess.run([*words, str(filled)], check=True, capture_output=True, timeout=120)
-    back = tmp_path / "o" / filled.name
-    replies = book.read(back).replies
-    assert [reply.position for reply in replies] == [0, 1, 1, 0]
-    kept = openpyxl.load_workbook(back).worksheets[0].data_validations.dataValidation
-    assert [each.type for each in kept] == ["custom", *["list"] * 4]
-    assert isinstance(replies[0], Reply)

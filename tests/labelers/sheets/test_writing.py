@@ -72,11 +72,6 @@ def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot write"):
-        write_sheet(tmp_path / "none" / "a.csv", [])
-
-
 @pytest.mark.parametrize("prompt", ["word " * 8_000, "line\n" * 300, "=😀" * 20_000])
 def test_a_text_too_long_for_a_cell_goes_on_beside_the_sheet(tmp_path: Path, prompt: str) -> None:
     row = Asked("k2k2-h", prompt, ("the one", "the other"))
