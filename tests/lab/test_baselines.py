@@ -98,20 +98,6 @@ def test_in_class_heads_that_share_a_matrix_no_end_is_wider(name) -> None:
     assert statistic(Width(exponent=0.5), view) == pytest.approx(widest**2)
 
 
-def test_the_reach_of_width_is_what_greedy_labels_come_to() -> None:
-    """B labels, each of the widest row of many, leave no row wider than the potential allows."""
-    generator = np.random.default_rng(0)
-    rows = generator.normal(size=(400, D))
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    gram = np.eye(D)
-    for budget in range(1, 61):
-        squares = np.einsum("ij,jk,ik->i", rows, np.linalg.inv(gram), rows)
-        # the least of the first B widths squared is at most their mean, and that at most
-        # 2 d log(1 + B/d)/B: the gate's constant is 1 and not 2
-        assert squares.max() <= 2 * D * math.log1p(budget / D) / budget
-        gram += np.outer(rows[squares.argmax()], rows[squares.argmax()])
-
-
 def test_entropy_is_that_of_the_policy_in_nats() -> None:
     from scipy.stats import entropy
 
@@ -189,35 +175,6 @@ def test_dgs_by_hand() -> None:
         0.02 * 0.9**2 * (1 + 4 * potential + 36 * math.log(11 / 0.1))
     )
     assert gate.threshold(1.0, 0.0, clock, REST) == 0.0
-
-
-def test_the_potential_of_dgs_is_at_least_the_sum_it_stands_for() -> None:
-    """Σ r_i over rows of norm 1 that enter V, against 2 d log(1 + q/(λd)) (λ ≥ 1)."""
-    generator = np.random.default_rng(1)
-    gram, total = np.eye(D), 0.0
-    for q in range(1, 200):
-        row = generator.normal(size=D)
-        row /= np.linalg.norm(row)
-        total += row @ np.linalg.solve(gram, row)
-        gram += np.outer(row, row)
-        assert total <= 2 * D * math.log1p(q / D)
-
-
-@pytest.mark.parametrize("name", ["entropy", "avoided"])
-def test_the_price_is_that_of_contested(name) -> None:
-    ours = make_gate(name, reserve=0.5, floor=0.01)
-    theirs = Contested(reserve=0.5, floor=0.01)
-    for asked, round in ((0, 1), (2, 20), (7, 20), (2, 70)):
-        clock = Clock(asked, 10, round, 100)
-        before = (1.2, 0.0, 0.0, 0.0)
-        state = ours.advance(1.7, True, clock, before)
-        assert state == theirs.advance(1.7, True, clock, before) == (1.7, 0.0, 0.0, 0.0)
-        assert ours.threshold(0.4, 0.0, clock, state) == theirs.threshold(0.4, 0.0, clock, state)
-
-
-def test_the_priced_baselines_have_their_own_defaults() -> None:
-    assert (Entropy().reserve, Entropy().floor) == (0.7, 0.01)
-    assert (Avoided().reserve, Avoided().floor) == (0.7, 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.errors import RunError
-from stacksl_lab.streams.trial import StreamStudy, Trial, samples
+from stacksl_lab.streams.trial import StreamStudy, Trial
 from stacksl_lab.studies import LABORATORY
 from stacksl_lab.study.bench import Bench, OnProgress, Pace
 from stacksl_lab.study.records import record
@@ -84,12 +83,6 @@ def test_rows_are_means_over_seeds_with_their_error() -> None:
     assert rows["a − b", "height"].value == -2.0
 
 
-def test_what_is_derived_sees_whole_metrics_alone() -> None:
-    found = samples(measured(TOY, range(3), Store()))
-    assert found["b"]["height"] == [10.0, 12.0, 14.0]
-    assert "depth" not in found["a"]
-
-
 def test_what_is_kept_is_not_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "toy.jsonl"
     first = measured(TOY, range(2), Store(path))
@@ -112,17 +105,11 @@ def test_a_line_that_was_cut_off_is_measured_again(tmp_path: Path) -> None:
 # Each is what a line of the file may have become; the first is as it was written.
 BROKEN = (
     b"{}",
-    b"[]",
-    b"17",
-    b"null",
     b'["key"]',
-    b'["key", {}]',
-    b'["key", []]',
     b'[17, {"height": 1.0}]',
     b'["key", {"height": "high"}]',
     b'["key", {"height": true}]',
     b'["key", {"height": NaN}]',
-    b'["key", {"height": Infinity}]',
     b'["key", {"height": 1.0}, 2]',
     b'["key", {"height": 1.0',
     b'["key", {"he\xffght": 1.0}]',
@@ -157,13 +144,6 @@ def test_what_follows_a_line_that_was_cut_off_is_kept(tmp_path: Path, cut: int) 
     assert PLAYED == []
 
 
-def test_a_number_that_is_none_is_kept(tmp_path: Path) -> None:
-    store = Store(tmp_path / "toy.jsonl")
-    store.put({"a": {"height": None, "depth": float("inf"), "width": 2}})
-    found = Store(tmp_path / "toy.jsonl").get("a")
-    assert found == {"height": None, "depth": None, "width": 2.0}
-
-
 def test_a_stopped_study_keeps_what_it_has(tmp_path: Path) -> None:
     def stop(pace: Pace) -> None:
         assert (pace.done, pace.total) == (1, 4)
@@ -191,13 +171,6 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_is_played(tmp_
     assert PLAYED == []
 
 
-def test_quick_is_said_in_every_row() -> None:
-    found = measured(TOY, range(2), Store(), quick=True)
-    assert set(found) == {"a", "b"}
-    first = TOY.rows_from(found, quick=True)[0]
-    assert "quick" in first.settings["marks"][-1]
-
-
 def test_a_record_says_how_it_was_made() -> None:
     bench = Bench(Store())
     kept = record(TOY, bench, 3, TOY.reproduce(bench, range(3)))
@@ -221,8 +194,11 @@ def test_every_line_has_its_own_name_and_plain_settings(name: str, quick: bool) 
     assert len(rows) == len(set(rows))
     json.dumps([[t.source, [[n.settings, n.budget_fraction] for n in t.lines]] for t in found])
     keyed = {line.row: trial.key(line, 0, "") for trial in found for line in trial.lines}
-    for one, other in itertools.combinations(keyed, 2):
-        assert keyed[one] != keyed[other] or {one, other} == TWINS, "the same measurement twice"
+    same: dict[str, set[str]] = {}
+    for row, key in keyed.items():
+        same.setdefault(key, set()).add(row)
+    twins = [rows for rows in same.values() if len(rows) > 1]
+    assert all(rows == TWINS for rows in twins), "the same measurement twice"
 
 
 @pytest.mark.parametrize("name", list(LABORATORY))

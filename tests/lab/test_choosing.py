@@ -10,7 +10,7 @@ import pytest
 from stacksl.errors import DataError
 from stacksl_lab.language.asking import candidates
 from stacksl_lab.language.studies import LanguageBench
-from stacksl_lab.language.tasks import Setup, drawn, held_out, permuted
+from stacksl_lab.language.tasks import Setup, held_out, permuted
 from stacksl_lab.studies import LANGUAGE
 
 
@@ -35,12 +35,6 @@ def test_the_choice_never_sees_the_test_set(bench: LanguageBench, stage: Any) ->
     assert "kl_weight and k chosen on held-out bought labels" in chosen.settings["marks"]
 
 
-def test_every_seed_holds_out_its_own_labels(bench: LanguageBench, stage: Any) -> None:
-    LANGUAGE["medqa"].reproduce(bench, [0, 1])
-    held = {(s["seed"], tuple(item.id for item in h.items)) for _, h, s, _ in choosing(stage)}
-    assert len(held) == 2
-
-
 def test_the_papers_own_choice_is_on_the_test_and_says_so(bench: LanguageBench, stage: Any) -> None:
     paper = replace(bench, paper_selection=True)
     rows = LANGUAGE["medqa"].reproduce(paper, [0])
@@ -55,29 +49,12 @@ def test_the_papers_own_choice_is_on_the_test_and_says_so(bench: LanguageBench, 
     assert all(s["gate"] != "llf" for *_, s, _ in played), "its grid was the choice"
 
 
-def test_mmlu_takes_medqas_choice(bench: LanguageBench, stage: Any) -> None:
-    rows = LANGUAGE["mmlu"].reproduce(bench, [0])
-    assert {each[1].name for each in choosing(stage)} == {"MedQA-train"}
-    assert len(choosing(stage)) == 6
-    chosen = next(row for row in rows if row.row == "Clinical: LLF-StackSL")
-    assert (chosen.settings["kl_weight"], chosen.settings["k"]) == (0.5, 2)
-
-
 def test_held_out_labels_are_a_fifth(setup: Setup) -> None:
     stream, apart, left = held_out(setup.main.train, 30, 0)
     assert (len(stream.items), len(apart.items), left) == (54, 6, 24)
     assert set(stream.answers) | set(apart.answers) == set(setup.main.train.answers)
     with pytest.raises(DataError, match="at least 3"):
         held_out(setup.main.train, 2, 0)
-
-
-def test_a_stream_is_drawn_by_its_seed(setup: Setup) -> None:
-    whole = setup.main.train
-    ten = drawn(whole, 10, 3)
-    assert len(ten.items) == 10
-    assert ten == drawn(whole, 10, 3)
-    assert ten.items != drawn(whole, 10, 4).items
-    assert drawn(whole, 1000, 3) is whole
 
 
 def test_permuted_options_keep_their_answer(setup: Setup) -> None:
@@ -89,29 +66,3 @@ def test_permuted_options_keep_their_answer(setup: Setup) -> None:
         gold = before.candidates[whole.answers[before.id]]
         assert after.candidates[other.answers[after.id]] == gold
     assert permuted(whole, 1).items == other.items
-
-
-def test_the_control_permutes_what_is_played(bench: LanguageBench, stage: Any) -> None:
-    LANGUAGE["objectives"].reproduce(bench, [0])
-    orders = {
-        "as it is" if train.items[0].candidates[0].endswith("-0") else "drawn"
-        for train, held, s, _ in stage.played
-        if s["objective"] == "stacksl" and s["gate"] == "always"
-    }
-    assert orders <= {"as it is", "drawn"}
-    changed = [
-        train.items != bench.setup.main.train.items
-        for train, _, s, _ in stage.played
-        if s["gate"] == "always" and s["objective"] == "stacksl"
-    ]
-    assert sorted(changed) == [False, True]
-
-
-def test_the_setups_settings_go_first(bench: LanguageBench, stage: Any) -> None:
-    own = {"protocol": "option", "normalisation": "pmi", "temperature": None}
-    other = replace(bench, setup=replace(bench.setup, settings=own))
-    rows = LANGUAGE["objectives"].reproduce(other, [0])
-    assert {s["protocol"] for *_, s, _ in stage.played} == {"option"}
-    assert {s["protocol"] for *_, s in stage.examined} == {"option"}
-    assert all("temperature" not in s for *_, s, _ in stage.played), "None is the default"
-    assert not any("permuted" in row.row for row in rows), "order is not seen by options alone"

@@ -69,10 +69,9 @@ def test_a_rewards_surprise_is_its_standardised_residual() -> None:
     assert reward_surprise(1.1, 1.0, 0.0) == math.inf
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_labels_surprise_has_mean_one_under_the_policy(seed: int) -> None:
+def test_a_labels_surprise_has_mean_one_under_the_policy() -> None:
     """Σ π z² = 1 whatever the policy, and each z² is (ℓ − h)²/Var ℓ."""
-    scores = np.random.default_rng(seed).normal(size=5) * 3.0
+    scores = np.random.default_rng(1).normal(size=5) * 3.0
     policy = np.exp(scores) / np.exp(scores).sum()
     squares = np.array([label_surprise(scores, gold) for gold in range(5)])
     assert policy @ squares == pytest.approx(1.0)
@@ -144,31 +143,20 @@ def test_the_rate_of_false_alarms_of_rewards_is_below_its_bound() -> None:
     assert alarms(DriftGuard(), squares) <= 1  # 0.65 expected at most
 
 
-def test_rare_labels_alarm_under_a_cap_of_25_and_not_under_the_default() -> None:
-    """A policy whose scores have the standard deviation 2, its labels drawn from itself."""
-    generator = np.random.default_rng(1)
-    scores = 2.0 * generator.normal(size=(40_000, 5))
-    golds = (scores + generator.gumbel(size=scores.shape)).argmax(axis=1)
-    squares = np.array([label_surprise(*pair) for pair in zip(scores, golds, strict=True)])
-    assert squares.mean() == pytest.approx(1.0, abs=0.1)
-    assert 15 < alarms(DriftGuard(cap=25.0), squares) < 80
-    assert alarms(DriftGuard(), squares) == 0
-
-
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
 def test_a_stationary_world_raises_no_alarm(scorer: str) -> None:
-    """8 seeds of 2,400 answers; for rewards 0.13 false alarms are expected at most.
+    """2 seeds of 2,400 answers; for rewards 0.03 false alarms are expected at most.
 
     6.5e-6 an answer in directions known exactly; the leverage is below 0.01 after 500 of them.
     """
-    for seed in range(8):
+    for seed in range(2):
         assert not len(played(scorer, seed, changes=False, guard=DriftGuard()).resets)
 
 
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
 def test_a_new_theta_is_found_and_learnt_afresh(scorer: str) -> None:
     """Not with `sgd`: its θ stays unsure at the default rate, so that no answer surprises it."""
-    for seed in range(5):
+    for seed in range(2):
         found = played(scorer, seed, changes=True, guard=DriftGuard())
         late = found.resets[found.resets > ROUNDS // 2]
         assert len(late)
@@ -260,11 +248,6 @@ def test_a_state_is_refused_where_only_one_side_has_a_guard(guarded: bool) -> No
     words = "learner without a drift guard" if guarded else "learner with a drift guard"
     with pytest.raises(SettingsError, match=words):
         learner(None if guarded else DriftGuard()).restore(saved)
-
-
-def test_without_a_guard_the_state_is_as_it_was() -> None:
-    made = make_scorer("ridge", dim=DIM, classes=None)
-    assert "drift" not in StudyLearner(made, First(), budget=1, horizon=2).state()
 
 
 @pytest.mark.parametrize(

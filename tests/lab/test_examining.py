@@ -79,14 +79,6 @@ def test_accuracy_is_that_of_a_plain_forward(model: str) -> None:
     assert 0 < right < 4, "the answer of the last item is the nonsense"
 
 
-@pytest.mark.parametrize("normalisation", ["sum", "char_mean", "pmi"])
-def test_every_normalisation_gives_a_number(model: str, normalisation: str) -> None:
-    settings = {"model": model, "template": "plain", "normalisation": normalisation}
-    found = examine(TEST, (), settings)
-    assert found.reason is None
-    assert found.accuracy in (0.0, 0.25, 0.5, 0.75, 1.0)
-
-
 def test_examples_that_do_not_fit_say_so(model: str) -> None:
     long = ((Item("e", "word " * 600, ("a", "b")), 0),)
     result = examine(TEST, long, {"model": model})

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from stacksl.core.gates.registry import GATES
-from stacksl.lm.training.objectives import OBJECTIVES
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.language.asking import cell_of
 from stacksl_lab.language.cells import Setting
-from stacksl_lab.language.paper import BASELINES, NUMBERS
+from stacksl_lab.language.paper import NUMBERS
 from stacksl_lab.language.studies import LanguageBench
 from stacksl_lab.language.tasks import Setup
 from stacksl_lab.studies import LANGUAGE, listing, study_named
@@ -36,22 +33,6 @@ def test_there_are_the_seven_tables() -> None:
         study_named("medaq")
 
 
-@pytest.mark.parametrize(
-    ("study", "size"),
-    [
-        ("label-efficiency", 2 + 1 + 3 * (1 + 5) + 2),
-        ("kl", 2 + 4 + 5),
-        ("hard-negatives", 2 + 4 + 5),
-        ("objectives", 2 + 4 + 2),
-        ("medqa", 2 + 3 + 5 + 1),
-        ("mmlu", 3 * (2 + 3 + 5)),
-        ("clipping-lm", 2 + 3),
-    ],
-)
-def test_a_grid_is_whole(study: str, size: int, setup: Setup) -> None:
-    assert len(rows(study, setup)) == size
-
-
 @pytest.mark.parametrize("study", list(LANGUAGE))
 def test_every_row_of_the_paper_is_in_the_grid(study: str, setup: Setup) -> None:
     found = rows(study, setup)
@@ -59,17 +40,6 @@ def test_every_row_of_the_paper_is_in_the_grid(study: str, setup: Setup) -> None
     for row, numbers in NUMBERS[study].items():
         assert found[row].paper == numbers
         assert set(numbers) <= set(LANGUAGE[study].metrics)
-
-
-@pytest.mark.parametrize("study", list(LANGUAGE))
-def test_the_protocol_and_the_base_rows(study: str, setup: Setup) -> None:
-    letter = study in ("label-efficiency", "objectives")
-    found = rows(study, setup).values()
-    assert {each.settings["protocol"] for each in found} == {"letter" if letter else "option"}
-    per_task = Counter(each.task for each in found if each.shots is not None and not each.permuted)
-    assert set(per_task.values()) == {2}
-    assert {each.shots for each in found if each.shots is not None} == {0, 5}
-    assert any(each.permuted for each in found) == letter, "order is seen in letters alone"
 
 
 def test_the_constants_are_the_papers(setup: Setup) -> None:
@@ -97,32 +67,6 @@ def test_the_constants_are_the_papers(setup: Setup) -> None:
             assert setting.settings["clip_level"] == 5.0
 
 
-def test_the_objectives_are_the_papers(setup: Setup) -> None:
-    found = rows("objectives", setup)
-    assert [found[row].settings["objective"] for row in NUMBERS["objectives"]] == list(OBJECTIVES)
-    hard = found["Supervised (CE, no reg.)"].settings
-    assert hard["weight_decay"] == 0
-    assert "clip" not in hard, "clipping belongs to stacksl"
-    full = found["StackSL (Full)"].settings
-    assert (full["clip"], full["reference"]) == ("literal", "frozen")
-
-
-@pytest.mark.parametrize("study", ["label-efficiency", "kl", "hard-negatives", "medqa", "mmlu"])
-def test_baselines_stand_beside_the_gate_at_equal_labels(study: str, setup: Setup) -> None:
-    assert set(BASELINES) <= set(GATES)
-    found = list(LANGUAGE[study].grid(setup))
-    for llf in [each for each in found if each.settings.get("gate") == "llf"]:
-        same = [
-            each.settings["gate"]
-            for each in found
-            if each.budget_fraction == llf.budget_fraction
-            and each.task == llf.task
-            and each.items == llf.items
-            and each.settings.get("objective") == "stacksl"
-        ]
-        assert set(BASELINES) <= set(same)
-
-
 @pytest.mark.parametrize("study", list(LANGUAGE))
 def test_a_run_takes_the_settings(study: str, bench: LanguageBench) -> None:
     """Every cell resolves: no unknown name, no conflict."""
@@ -133,13 +77,6 @@ def test_a_run_takes_the_settings(study: str, bench: LanguageBench) -> None:
             made = resolve(asked)
             assert made.settings.adapts
             assert all(made.origin[name] == "flag" for name in cell.settings)
-
-
-def test_gates_that_do_not_look_are_fitted_once(setup: Setup) -> None:
-    for study in LANGUAGE.values():
-        for setting in study.grid(setup):
-            blind = setting.settings.get("gate") in ("always", "random", "first")
-            assert (setting.settings.get("refit_at") == "1") == blind
 
 
 @pytest.mark.parametrize("study", list(LANGUAGE))

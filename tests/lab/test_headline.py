@@ -21,15 +21,6 @@ def test_a_number_stands_with_its_interval(monkeypatch: pytest.MonkeyPatch) -> N
     assert line == "| it rises | by 1.23 ± 0.28, from 0.5000 ([toy](toy.md)) | yes |"
 
 
-def test_a_number_with_an_interval_of_its_own_stands_with_that_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    claim = headline.Claim("it rises", "{toy|a|worst|2}", "yes", "toy")
-    monkeypatch.setattr(headline, "CLAIMS", (claim,))
-    rows = [Row("toy", "a", "worst", 1.54, 0.1, 5, settings={"interval": [1.5, 1.861]})]
-    assert "| 1.54 [1.50, 1.86] (" in headline.headline({"toy": rows})
-
-
 @pytest.mark.parametrize(
     "rows", [[], [Row("toy", "a", "height", None)], [Row("toy", "b", "height", 1)]]
 )

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.integrate import dblquad, quad
+from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from stacksl.core.blocks import Array, PairFeatures
@@ -65,7 +65,7 @@ def test_derivatives_are_those_of_the_value() -> None:
     assert loss.derivatives(loss.least(pull))[0] == pytest.approx(pull, abs=1e-4)
 
 
-@pytest.mark.parametrize(("norm", "count"), [(1.0, 0), (2.0, 5), (9.0, 60), (40.0, 60)])
+@pytest.mark.parametrize(("norm", "count"), [(1.0, 0), (2.0, 5), (9.0, 60)])
 def test_the_mixture_is_bounded_from_above_and_closely(norm: float, count: int) -> None:
     loss, _ = drawn(3, max(count, 1), 1, norm)
     loss = LabelLoss(loss.pairs[:count], loss.offset[:count])
@@ -83,20 +83,7 @@ def test_the_mixture_is_bounded_from_above_and_closely(norm: float, count: int) 
     assert exact - 1e-6 <= found <= exact + (0.5 if norm < 9 else 3.0)
 
 
-def test_the_mixture_in_two_dimensions() -> None:
-    loss, _ = drawn(4, 40, 2, 4.0)
-    spread = 4.0 / math.sqrt(2.0)
-    least = float(loss.value(LabelLoss(loss.pairs, loss.offset, spread**-2.0).least()))
-
-    def density(y: float, x: float) -> float:
-        prior = math.exp(-0.5 * (x * x + y * y) / spread**2) / (2.0 * math.pi * spread**2)
-        return prior * math.exp(least - float(loss.value(np.array([x, y]))))
-
-    exact = least - math.log(dblquad(density, -20, 20, -20, 20, epsabs=1e-6)[0])
-    assert exact - 1e-5 <= float(mixture_loss(loss, spread)) <= exact + 0.1
-
-
-@pytest.mark.parametrize("spread", [0.5, 3.0, 20.0])
+@pytest.mark.parametrize("spread", [0.5, 20.0])
 def test_all_answers_together_have_a_mass_of_at_most_one(spread: float) -> None:
     """What Ville's inequality needs: e^(−mixture) is at most a law of the labels."""
     rng = np.random.default_rng(5)
@@ -132,29 +119,6 @@ def test_a_set_reaches_as_far_as_a_solver_finds() -> None:
         assert held.loss.value(theta) == pytest.approx(held.level, rel=0.02)
 
 
-def test_an_undecided_direction_ends_where_the_norm_does() -> None:
-    """No label tells of the second axis: there the set is a ball's, about S wide and a little."""
-    loss, _ = drawn(8, 30, 1, 3.0)
-    wide = np.concatenate([loss.pairs, np.zeros_like(loss.pairs)], axis=-1)
-    held = LikelihoodSet.of(LabelLoss(wide, loss.offset), 3.0, 0.05)
-    reach = float(held.highest(np.array([0.0, 1.0]))[0])
-    assert reach == pytest.approx(3.0 * math.sqrt(2.0 * float(held.slack)), rel=1e-3)
-    assert float(held.highest(np.zeros(2))[0]) == 0.0
-
-
-def test_runs_are_apart() -> None:
-    several = [drawn(seed, 25, 3, 6.0)[0] for seed in (9, 10)]
-    most = [np.pad(each.offset, ((0, 0), (0, 4 - each.offset.shape[1])),
-                   constant_values=-np.inf) for each in several]  # fmt: skip
-    both = LikelihoodSet.of(LabelLoss(np.stack([s.pairs for s in several]), np.stack(most)), 6, 0.1)
-    direction = np.array([1.0, -0.5, 0.2])
-    together = both.highest(direction)[0]
-    for place, each in enumerate(several):
-        alone = LikelihoodSet.of(each, 6.0, 0.1)
-        assert both.level[place] == pytest.approx(float(alone.level), abs=0.02)
-        assert together[place] == pytest.approx(float(alone.highest(direction)[0]), rel=0.01)
-
-
 def test_a_set_is_never_empty() -> None:
     """Also of answers that no softmax gives: every item twice, with either answer."""
     rows = np.random.default_rng(11).normal(size=(40, 1, 3))
@@ -179,15 +143,15 @@ def test_what_is_certified_is_so_under_every_theta_of_the_set() -> None:
 
 def test_softmax_labels_are_refuted_no_more_often_than_allowed_and_others_are() -> None:
     held, false, moved = 0, 0, 0
-    for seed in range(40):
+    for seed in range(10):
         loss, truth = drawn(100 + seed, 60, 3, 4.0)
         held += bool(LikelihoodSet.of(loss, 4.0, 0.05).contains(truth))
         false += refuted(loss, 4.0, 0.05)
         other, _ = drawn(200 + seed, 60, 3, 4.0)
         both = (np.concatenate(pair) for pair in zip(_arrays(loss), _arrays(other), strict=True))
         moved += refuted(LabelLoss(*both), 4.0, 0.05)
-    assert (held, false) == (40, 0)
-    assert moved >= 30, "θ changes half-way"
+    assert (held, false) == (10, 0)
+    assert moved >= 7, "θ changes half-way"
     assert refuted(drawn(15, 60, 3, 8.0)[0], 0.5, 0.05), "S is too small"
     assert not refuted(drawn(16, 1, 3, 1.0)[0], 1.0, 0.05), "one label says little"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 from stacksl.errors import SettingsError
 from stacksl_lab.language.cells import Result
 from stacksl_lab.language.studies import LanguageBench
-from stacksl_lab.language.tasks import Setup
 from stacksl_lab.studies import LANGUAGE
 from stacksl_lab.study.bench import Pace
 from stacksl_lab.study.rows import KEYS, Row, half_width, pooled, row_from
@@ -53,39 +51,11 @@ def test_k_is_cut_and_the_same_run_is_played_once(bench: LanguageBench, stage: A
     assert not any("k is cut" in mark for mark in found["k = 3"].settings["marks"])
 
 
-def test_five_options_have_four_negatives(bench: LanguageBench, stage: Any, make_task: Any) -> None:
-    wide = replace(bench, setup=Setup("toy", (make_task("MedQA", 60, 40, options=5),)))
-    LANGUAGE["hard-negatives"].reproduce(wide, [0])
-    assert sorted(s["k"] for *_, s, _ in stage.played if s["gate"] == "llf") == [1, 2, 3, 4]
-
-
 def test_llf_equal_to_first_is_played_once(bench: LanguageBench, stage: Any) -> None:
     found = by_row(LANGUAGE["medqa"].reproduce(bench, [0]))
     assert "first" not in [s["gate"] for *_, s, _ in stage.played]
     assert found["first"].value == found["LLF-StackSL"].value
     assert any("computed once" in mark for mark in found["first"].settings["marks"])
-
-
-def test_llf_that_differs_from_first_is_not_its_twin(bench: LanguageBench, stage: Any) -> None:
-    stage.first = ("first",)
-    found = by_row(LANGUAGE["medqa"].reproduce(bench, [0]))
-    assert "first" in [s["gate"] for *_, s, _ in stage.played]
-    assert not any("computed once" in mark for mark in found["first"].settings["marks"])
-
-
-def test_studies_share_their_cells(bench: LanguageBench, stage: Any) -> None:
-    LANGUAGE["kl"].reproduce(bench, [0])
-    before = len(stage.played)
-    LANGUAGE["hard-negatives"].reproduce(bench, [0])
-    assert len(stage.played) - before == 2, "k = 1 and k = 2 are all that is new"
-
-
-def test_budgets_are_counts_rounded_down(bench: LanguageBench, stage: Any) -> None:
-    LANGUAGE["mmlu"].reproduce(bench, [0])
-    bought = {
-        (len(train.items), s["budget"]) for train, _, s, _ in stage.played if s["gate"] == "random"
-    }
-    assert bought == {(29, "14"), (16, "8"), (11, "5")}
 
 
 def test_a_stopped_bench_goes_on(bench: LanguageBench, stage: Any, tmp_path: Path) -> None:
@@ -143,59 +113,6 @@ def test_numbers_of_the_paper_stand_beside_its_model_alone(bench: LanguageBench)
     mine = by_row(LANGUAGE["objectives"].reproduce(bench, [0, 1]), "accuracy_sd")
     assert mine["SFT"].paper == 0.0023
     assert mine["SFT"].value == pytest.approx(0.001 / 2**0.5), "seeds 0 and 1 differ by 0.001"
-
-
-def test_a_stream_that_is_not_the_papers_says_so(bench: LanguageBench) -> None:
-    found = by_row(LANGUAGE["medqa"].reproduce(bench, [0]))
-    assert "N = 60, not 10,178" in found["StackSL"].settings["marks"]
-    found = by_row(LANGUAGE["mmlu"].reproduce(bench, [0]))
-    assert not any("N =" in m for m in found["Clinical: StackSL"].settings["marks"])
-    found = by_row(LANGUAGE["kl"].reproduce(bench, [0]))
-    assert "N = 60, not 1,000" in found["λ_KL = 0.7"].settings["marks"]
-
-
-def test_gains_are_measured_against_all_labels_and_none(bench: LanguageBench) -> None:
-    found = LANGUAGE["label-efficiency"].reproduce(bench, [0])
-    base, full = 0.3, by_row(found)["Full StackSL"].value
-    half = by_row(found)["LLF-StackSL, β = 0.5"].value
-    assert full is not None
-    assert half is not None
-    row = "LLF-StackSL, β = 0.5"
-    assert by_row(found, "percent_of_full")[row].value == pytest.approx(100 * half / full)
-    kept = (half - base) / (full - base)
-    assert by_row(found, "gain_kept")[row].value == pytest.approx(kept)
-    assert by_row(found, "used_fraction")[row].value == 0.5
-
-
-PLAYERS = """
-from stacksl_lab.language.cells import Result
-
-def play(train, test, settings, folder):
-    return Result(len(settings["gate"]) / 10, 0.4, len(test.items), 5, 10, 1.0)
-
-def examine(test, examples, settings):
-    return Result(0.3, 0.25, len(test.items))
-"""
-
-
-class Own(Store):
-    """What was measured stays with the process that keeps it: it grows while cells are sent."""
-
-    def __reduce__(self) -> Any:
-        raise AssertionError("what was measured was packed for a worker")
-
-
-def test_several_processes_give_the_same_rows(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "studies_players.py").write_text(PLAYERS)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    players = import_module("studies_players")
-    play, examine = players.play, players.examine
-    small = replace(setup, tasks=setup.tasks[:1])
-    alone = LanguageBench(Store(), setup=small, play=play, examine=examine, folder=tmp_path / "one")
-    both = replace(alone, store=Own(), folder=tmp_path / "two", jobs=2)
-    assert LANGUAGE["kl"].reproduce(alone, [0]) == LANGUAGE["kl"].reproduce(both, [0])
 
 
 def test_errors_of_a_mean() -> None:

@@ -114,15 +114,6 @@ def test_a_small_gain_is_inconclusive(gain: float, se: float, shown: str) -> Non
     assert markdown(rows).splitlines()[-1].split(" | ")[-1].removesuffix(" |") == shown
 
 
-def test_a_wide_interval_is_inconclusive() -> None:
-    rows = [
-        row("full", 0.6), row("full", 0.1, metric="gain"),
-        row("half", 0.5, se=0.01, budget_fraction=0.5),
-        row("half", 0.5, metric="gain_kept", budget_fraction=0.5),
-    ]  # fmt: skip
-    assert "inconclusive" in markdown(rows), "2.776 x 0.01 is above 0.02"
-
-
 def test_a_record_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="kl.toy"):
         refreshed("<!-- study: kl.toy -->\n<!-- end -->", {})

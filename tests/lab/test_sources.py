@@ -11,7 +11,7 @@ import pytest
 from stacksl.data import Dataset
 from stacksl.errors import DataError, SettingsError
 from stacksl_lab.language import sources
-from stacksl_lab.language.sources import quick, setup_of
+from stacksl_lab.language.sources import setup_of
 
 
 @pytest.fixture(autouse=True)
@@ -108,12 +108,6 @@ def test_hub_names_become_splits(monkeypatch: pytest.MonkeyPatch, make_task: Any
     ]
 
 
-def test_quick_is_small_and_never_beside_the_paper(tmp_path: Path) -> None:
-    setup = quick(setup_of("kl", "Qwen/Qwen3-4B-Base", str(medqa(tmp_path / "a", rows=90))))
-    assert len(setup.main.train.items) == 40
-    assert (setup.settings["epochs"], setup.papers) == (1, False)
-
-
 def test_the_papers_model_is_known_by_its_shape(tmp_path: Path) -> None:
     folder = tmp_path / "any"
     folder.mkdir()
@@ -127,15 +121,6 @@ def test_the_papers_model_is_known_by_its_shape(tmp_path: Path) -> None:
     assert not sources._is_papers(str(folder))
     assert sources._is_papers("Qwen/Qwen3-4B-Base")
     assert not sources._is_papers("Qwen/Qwen3-0.6B-Base")
-
-
-def test_other_weights_are_another_model(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes(b"one")
-    before = sources._fingerprint(str(tmp_path))
-    (tmp_path / "model.safetensors").write_bytes(b"two")
-    assert sources._fingerprint(str(tmp_path)) != before
-    assert sources._fingerprint("a/b") != sources._fingerprint("a/c")
 
 
 def test_the_samples_own_set(monkeypatch: pytest.MonkeyPatch, make_task: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from stacksl.core import make_gate
 from stacksl.errors import SettingsError
-from stacksl_lab.synthetic.playing import final_regret, play, regrets
+from stacksl_lab.synthetic.playing import play, regrets
 from stacksl_lab.synthetic.streams import KINDS, Feedback, Kind, make_stream
 
 
@@ -44,15 +44,6 @@ def test_rewards_have_the_noise_they_say() -> None:
     assert abs(left.mean()) < 5 * 0.3 / 4000**0.5
 
 
-def test_labels_are_drawn_from_the_softmax() -> None:
-    source = make_stream("iid", "softmax", 0, rounds=4000)
-    odds = np.exp(source.values)
-    likely = (odds / odds.sum(axis=1, keepdims=True)).max(axis=1)
-    hits = source.labels == source.values.argmax(axis=1)
-    error = np.sqrt((likely * (1 - likely)).sum()) / 4000
-    assert abs(hits.mean() - likely.mean()) < 4 * error
-
-
 @pytest.mark.parametrize(("kind", "parts"), [("shift-2", 2), ("shift-4", 4)])
 def test_each_block_lives_in_dimensions_of_its_own(kind: Kind, parts: int) -> None:
     source = make_stream(kind, "scalar", 0, rounds=400)
@@ -60,22 +51,6 @@ def test_each_block_lives_in_dimensions_of_its_own(kind: Kind, parts: int) -> No
         used = np.abs(rows).max(axis=(0, 1)) > 0
         size = 20 // parts
         assert used.nonzero()[0].tolist() == list(range(part * size, (part + 1) * size))
-
-
-def test_three_rounds_in_a_hundred_are_rare() -> None:
-    source = make_stream("rare", "scalar", 0, rounds=10_000)
-    rare = np.abs(source.features[:, 0, 10:]).max(axis=1) > 0
-    assert rare.mean() == pytest.approx(0.03, abs=4 * (0.03 * 0.97 / 10_000) ** 0.5)
-    assert (np.abs(source.features[rare, :, :10]) == 0).all()
-
-
-@pytest.mark.parametrize("feedback", ["scalar", "softmax"])
-def test_half_of_the_rounds_are_near_ties(feedback: Feedback) -> None:
-    source = make_stream("near-tie", feedback, 0, rounds=2000)
-    spans = source.values.max(axis=1) - source.values.min(axis=1)
-    near = spans < 0.2
-    assert near.mean() == pytest.approx(0.5, abs=0.06)
-    assert np.median(spans[near]) == pytest.approx(0.05, abs=0.02)
 
 
 def test_the_bound_holds_before_and_after_the_truth_moves() -> None:
@@ -114,13 +89,6 @@ def test_regret_is_the_best_value_less_the_chosen_one() -> None:
     ]
     assert regrets(source, played) == pytest.approx(by_hand)
     assert played.asked.sum() == 10
-
-
-def test_the_truth_has_no_regret_and_its_opposite_the_most() -> None:
-    source = make_stream("rare", "softmax", 0, rounds=60)
-    assert final_regret(source, source.truth) == 0.0
-    spans = source.test_values.max(axis=1) - source.test_values.min(axis=1)
-    assert final_regret(source, -source.truth) == pytest.approx(spans.mean())
 
 
 def test_an_unknown_kind_is_named() -> None:

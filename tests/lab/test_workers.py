@@ -88,33 +88,6 @@ def test_closing_ends_what_runs_and_begins_nothing_more(tmp_path: Path) -> None:
     assert not any(alive(int(pid)) for _, pid in begun)
 
 
-EMPLOYER = """
-    import os, time
-    from stacksl_lab.study.workers import in_processes
-
-    def work(number):
-        print(os.getpid(), flush=True)
-        time.sleep(600)
-
-    if __name__ == "__main__":
-        list(in_processes(work, [(1,)], 1))
-"""
-
-
-def test_processes_end_with_the_one_they_work_for_even_if_it_was_killed(tmp_path: Path) -> None:
-    (tmp_path / "employer.py").write_text(textwrap.dedent(EMPLOYER))
-    command = [sys.executable, str(tmp_path / "employer.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as employer:
-        assert employer.stdout is not None
-        worker = int(employer.stdout.readline())
-        employer.kill()
-        try:  # the output ends when the last process that holds it has ended
-            employer.communicate(timeout=300)
-        except subprocess.TimeoutExpired:
-            os.kill(worker, signal.SIGKILL)
-            raise
-
-
 STUDY = """
     import sys, time
     from pathlib import Path

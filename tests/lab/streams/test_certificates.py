@@ -11,12 +11,10 @@ from stacksl.core import ScorerSettings, make_scorer
 from stacksl.core.blocks import PairFeatures
 from stacksl.core.losses import cross_entropy
 from stacksl.types import Label
-from stacksl_lab.likelihood import mixture_loss
 from stacksl_lab.streams.certificates.study import (
     CANDIDATES,
     CERTIFICATES,
     Design,
-    lost_by_mixture,
     make_world,
     measure,
     play_newton,
@@ -27,8 +25,9 @@ from stacksl_lab.study.store import Numbers
 EVERYONE = tuple(range(CANDIDATES))
 
 
-@pytest.mark.parametrize("design", ["first", "margin"])
-@pytest.mark.parametrize(("dim", "bound", "ridge"), [(1, 20.0, 1.0), (4, 9.0, 0.1)])
+@pytest.mark.parametrize(
+    ("design", "dim", "bound", "ridge"), [("first", 1, 20.0, 1.0), ("margin", 4, 9.0, 0.1)]
+)
 def test_runs_at_once_are_runs_of_the_scorer(
     design: Design, dim: int, bound: float, ridge: float
 ) -> None:
@@ -61,17 +60,6 @@ def test_runs_at_once_are_runs_of_the_scorer(
         assert newton.plug_in[run] == pytest.approx(own)
         assert newton.bought.value(world.truth)[run] == pytest.approx(true)
         assert (newton.lost_ellipsoid[run], newton.lost_plug_in[run]) == (outside, beyond)
-
-
-def test_the_ellipsoid_is_lost_and_the_others_hold_where_the_truth_is_long() -> None:
-    world = make_world(0, runs=40, labels=60, dim=1, bound=40.0, delta=0.05, design="first")
-    newton = play_newton(world, 1.0)
-    assert newton.lost_ellipsoid.mean() > 0.95
-    assert newton.lost_plug_in.mean() <= 0.15
-    assert lost_by_mixture(newton.bought, world.truth, 40.0, 0.05) <= 0.15
-    far = lost_by_mixture(newton.bought, -world.truth, 40.0, 0.05)
-    assert far == 1.0, "what is not the truth is lost"
-    assert (mixture_loss(newton.bought, 40.0) < newton.plug_in + 20.0).all()
 
 
 def test_a_seed_has_numbers_for_every_line_and_a_page() -> None:

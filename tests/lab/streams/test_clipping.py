@@ -24,20 +24,6 @@ def line(name: str, rate: float = 1.0) -> Line:
     return Line(name, {"clip": dict(CLIPS[name]), "learning_rate": rate, "name": name}, 1.0)
 
 
-def test_a_heavy_world_has_long_rows_and_the_share_of_wrong_labels() -> None:
-    source = heavy_stream(0, rounds=4000, share=0.1)
-    lengths = np.linalg.norm(source.features, axis=2)
-    assert lengths == pytest.approx(np.repeat(lengths[:, :1], 4, axis=1))
-    assert lengths.max() == pytest.approx(1.0)
-    assert (lengths[:, 0] > 0.999).mean() == pytest.approx(0.1**1.5, abs=0.01)
-    sure = np.sort(source.values, axis=1)
-    easy = sure[:, -1] - sure[:, -2] > 6.0
-    wrong = source.labels != source.values.argmax(axis=1)
-    assert wrong[easy].mean() == pytest.approx(0.1, abs=0.06)
-    clean = heavy_stream(0, rounds=4000, share=0.0)
-    assert (clean.labels != source.labels).mean() < 0.11, "the rest of the stream is the same"
-
-
 def test_a_loss_is_the_cross_entropy_before_its_round() -> None:
     source = heavy_stream(1, rounds=40, share=0.1)
     played = playing.play(
@@ -103,8 +89,3 @@ def test_changes_are_paired_by_seed() -> None:
     )
     assert CLIPPING.figures is not None
     assert set(CLIPPING.figures(rows)) == {"clipping"}
-
-
-def test_no_number_of_the_papers_stands_beside_a_made_up_stream() -> None:
-    assert not any(one.paper for trial in trials(True) for one in trial.lines)
-    assert "paper" not in CLIPPING.shown(CLIPPING.rows_from(made_up(), quick=True))

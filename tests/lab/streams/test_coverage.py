@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 
 from stacksl.core import ConfidenceSet, make_gate, radius
 from stacksl_lab.engines import run_stream
-from stacksl_lab.statistics.estimates import Estimates, estimates, holds, radii
+from stacksl_lab.statistics.estimates import estimates, holds, radii
 from stacksl_lab.statistics.intervals import clopper_pearson, held
-from stacksl_lab.streams.coverage import COVERAGE, covered
+from stacksl_lab.streams.coverage import COVERAGE
 from stacksl_lab.study.rows import Row
-from stacksl_lab.study.study import Line
-from stacksl_lab.synthetic import playing
-from stacksl_lab.synthetic.playing import regrets
 from stacksl_lab.synthetic.streams import make_stream
 
 KNOWN = {"noise": 0.3, "dim": 6, "ridge": 1.0, "delta": 0.05, "bound": 2.0}
@@ -34,12 +30,6 @@ def test_the_interval_ends_where_either_tail_is_a_fortieth(hits: int, runs: int)
     low, high = clopper_pearson(hits, runs)
     assert tail(hits, runs, low) == pytest.approx(0.025)
     assert 1 - tail(hits + 1, runs, high) == pytest.approx(0.025)
-
-
-def test_the_interval_without_a_miss_is_the_root_of_its_tail() -> None:
-    assert clopper_pearson(100, 100) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
-    assert clopper_pearson(0, 20, 0.9)[1] == pytest.approx(1 - 0.05 ** (1 / 20)), "one-sided"
-    assert clopper_pearson(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
 
 
 @pytest.mark.parametrize(
@@ -105,37 +95,6 @@ def test_radii_are_those_of_the_confidence_set() -> None:
     assert found.tolist() == expected
 
 
-def test_a_certificate_bounds_what_is_lost_where_the_truth_is_within_the_radius() -> None:
-    """Theorem A (i), round by round, at the smallest radius that holds θ*."""
-    source, played = stream("ridge", "scalar")
-    path = estimates(played, 1.0, moves=played.asked)
-    bounds = path.certificates(source.features, played.choices, path.errors(source.truth))
-    lost = regrets(source, played)
-    assert (lost <= bounds + 1e-9).all()
-    halved = path.certificates(source.features, played.choices, np.zeros(60))
-    assert not (lost <= halved + 1e-9).all(), "without a width nothing is promised"
-
-
-def test_a_set_that_never_moves_is_the_start() -> None:
-    path = Estimates(np.zeros((1, 3)), np.eye(3)[None], np.zeros(4, int), np.zeros(4, int))
-    assert path.errors(np.array([3.0, 4.0, 0.0])).tolist() == [5.0] * 4
-
-
-def test_v_on_all_rounds_loses_the_truth_and_on_labelled_rounds_does_not(monkeypatch) -> None:
-    monkeypatch.setattr(playing, "run_stream", partial(run_stream, engine="loop"))
-    source = make_stream("iid", "scalar", 0, rounds=120, dim=6, candidates=4)
-    numbers = {}
-    for track in ("labelled", "all"):
-        line = Line(track, {"learner": "ridge", "track": track, "gate": "first"}, 0.1)
-        numbers[track] = covered(source, line, 0)
-    assert numbers["labelled"]["covered"] == 1.0 == numbers["labelled"]["certified_rounds"]
-    assert numbers["all"]["covered"] == 0.0
-    share = numbers["all"]["covered_time"]
-    assert share is not None
-    assert 0.1 <= share < 0.6, "lost some time after the labels end"
-    assert numbers["labelled"]["asked_fraction"] == 0.1
-
-
 def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
     rounds = {trial.source["kind"] for trial in COVERAGE.trials(True)}
     assert rounds == {"iid", "shift-2"}
@@ -156,12 +115,3 @@ def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
     assert "bounds the regret:** 1.00 [0.40, 1.00] in each of 88 settings." in text
     assert COVERAGE.figures is not None
     assert set(COVERAGE.figures(rows)) == {"coverage"}
-
-
-def test_a_set_holds_what_is_in_its_ellipsoid() -> None:
-    trust = ConfidenceSet.empty(2, 1.0)
-    trust.update(np.array([[math.sqrt(3.0), 0.0]]))  # V = diag(4, 1)
-    centre = np.array([1.0, 1.0])
-    assert holds(trust, centre + np.array([0.49, 0.0]), centre, 1.0)
-    assert not holds(trust, centre + np.array([0.51, 0.0]), centre, 1.0)
-    assert holds(trust, centre + np.array([0.0, 0.99]), centre, 1.0)

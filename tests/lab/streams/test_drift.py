@@ -46,13 +46,6 @@ def test_both_sides_of_the_change_are_watched_as_long() -> None:
     assert (found["alarmed_after"], found["delay_rounds"]) == (0.0, None), "41 to 80 are watched"
 
 
-def test_a_change_that_is_not_found_has_no_delay() -> None:
-    found = alarms(_played([], [60]), 50)
-    assert found["alarmed_after"] == 0.0
-    assert found["delay_rounds"] is None
-    assert found["delay_labels"] is None
-
-
 def _samples(
     alarmed: list[float],
     kind: str = "iid",
@@ -95,13 +88,6 @@ def test_runs_on_one_stream_are_never_taken_together() -> None:
     }
     rows = [row for row in derive(found) if row.metric == "runs_with_a_false_alarm"]
     assert [(row.value, row.seeds) for row in rows] == [(0.25, 4), (1.0, 2)]
-
-
-def test_the_changed_stream_has_shares_of_its_own() -> None:
-    found = derive(_samples([5.0, 0.0], kind="concept", alarmed_after=[1.0, 1.0]))
-    assert not [row for row in found if row.metric == "runs_with_a_false_alarm"]
-    shares = {row.metric: row.value for row in found if row.metric.startswith("runs_")}
-    assert shares == {"runs_alarmed_after": 1.0, "runs_alarmed_before": 0.5}
 
 
 def test_rows_are_named_by_what_they_were_measured_under() -> None:

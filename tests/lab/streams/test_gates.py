@@ -7,7 +7,6 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from stacksl.core import First, Gate
@@ -22,7 +21,7 @@ from stacksl_lab.streams.gates.entries import (
     swept_of,
 )
 from stacksl_lab.streams.gates.pilot import PILOT_SEEDS, candidates
-from stacksl_lab.streams.gates.scores import derive, ratios, scores, summary
+from stacksl_lab.streams.gates.scores import scores, summary
 from stacksl_lab.streams.gates.study import BUDGETS, GATES_STUDY, measure, trial
 from stacksl_lab.streams.trial import StreamStudy, samples
 from stacksl_lab.synthetic.playing import play, regrets
@@ -79,12 +78,6 @@ def test_tuned_entries_are_those_that_the_pilot_found_much_better() -> None:
         assert tuned == ([_gate(best)] if standing >= 1.05 * least else []), gate
 
 
-def test_width_scales_are_written_in_the_noise() -> None:
-    found = {e.name: e.settings(0.3, 20).get("width_scale") for e in entries() if not e.reset}
-    assert found["contested, α = σ√d"] == pytest.approx(0.3 * math.sqrt(20))
-    assert found["contested, α = 2σ"] == pytest.approx(0.6)
-
-
 def test_the_grid_has_each_stream_once_and_every_cell() -> None:
     *trials, iid, shift = GATES_STUDY.trials(False)
     sources = [(one.source["kind"], one.source["feedback"]) for one in trials]
@@ -132,11 +125,6 @@ MADE_UP = _made_up(
 )
 
 
-def test_ratios_are_to_the_smallest_mean_of_a_cell() -> None:
-    means = np.array([[2.0, 8.0], [4.0, 2.0]])
-    assert ratios(means).tolist() == [[1.0, 4.0], [2.0, 1.0]]
-
-
 def test_scores_of_made_up_numbers_by_hand() -> None:
     """Means 2, 8 and 4, 2: ratios 1, 4 and 2, 1."""
     found = {score.entry: score for score in scores(MADE_UP, "regret_per_round", reset=False)}
@@ -149,15 +137,6 @@ def test_scores_of_made_up_numbers_by_hand() -> None:
     assert scores(MADE_UP, "regret_per_round", reset=False, feedback="softmax") == []
 
 
-def test_the_bootstrap_draws_seeds_together() -> None:
-    """In iid the draws are (1, 3), (3, 5), or the means (2, 4): the other over margin 3, 5/3, 2."""
-    found = scores(MADE_UP, "regret_per_round", reset=False)
-    low, high = next(s for s in found if s.entry.startswith("information")).intervals[1]
-    assert (low, high) == pytest.approx((5 / 3, 3.0))
-    low, high = next(s for s in found if s.entry == "margin").intervals[1]
-    assert (low, high) == pytest.approx((4.0, 4.0))
-
-
 def test_the_summary_names_one_default_of_regret() -> None:
     lines = summary(MADE_UP)
     assert [line["gate"] for line in lines] == ["information", "margin", "first, reset"]
@@ -165,14 +144,6 @@ def test_the_summary_names_one_default_of_regret() -> None:
     assert [line["aim"] for line in lines] == ["regret", "model", None]
     assert lines[0]["geometric_mean"] == round(math.sqrt(2), 4)
     assert lines[0]["final"]["worst"] == 2.0
-
-
-def test_derived_rows_have_both_numbers_of_both_metrics() -> None:
-    rows = {(row.row, row.metric): row for row in derive(MADE_UP)}
-    assert rows["margin", "worst"].value == 4.0
-    assert rows["margin, scalar", "final_geometric_mean"].value == 2.0
-    assert rows["margin", "worst"].settings["interval"] == [4.0, 4.0]
-    assert not any(name.endswith("softmax") for name, _ in rows)
 
 
 def _small() -> StreamStudy:

@@ -8,18 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stacksl.core import ScorerSettings, make_scorer
-from stacksl.core.blocks import PairFeatures
-from stacksl.types import Label
 from stacksl_lab.streams.learners import (
     LEARNERS,
     LOSSES,
-    RATES,
-    TUNED,
-    _followed,
     _loss_over,
     _replayed,
-    averaged,
     counts,
     derive,
     descent,
@@ -65,17 +58,6 @@ def test_exact_estimates_are_fits_of_the_labels_so_far() -> None:
     assert thetas[4] == pytest.approx(alone, abs=1e-5)
 
 
-def test_newton_comes_close_to_the_exact_fit() -> None:
-    """One pass against the minimum of the same objective: near, and not the same."""
-    features, labels = _stream(400)
-    scorer = make_scorer("newton", dim=4, classes=None, settings=ScorerSettings())
-    for rows, gold in zip(features, labels, strict=True):
-        scorer.step(PairFeatures(rows), tuple(range(5)), 0, Label(int(gold)))
-    exact = fit(features, labels, 1.0, np.zeros(4))
-    off = float(np.linalg.norm(scorer.state()["theta"] - exact))
-    assert 0.0 < off < 0.25 * float(np.linalg.norm(exact))
-
-
 def test_ratios_are_those_of_means() -> None:
     numbers = {"regret_per_round": [2.0, 6.0], "final_regret": [1.0, 1.0]}
     base = {"regret_per_round": [1.0, 2.0], "final_regret": [2.0, 4.0]}
@@ -86,15 +68,6 @@ def test_ratios_are_those_of_means() -> None:
         "final_regret_over_newton": pytest.approx(1 / 3),
     }
     assert all(row.se is not None and row.se > 0.0 for row in found)
-
-
-def test_steps_at_a_constant_rate_are_those_of_the_scorer() -> None:
-    features, labels = _stream()
-    settings = ScorerSettings(learning_rate=0.3, kl_weight=0.0, clip="none")
-    scorer = make_scorer("sgd", dim=4, classes=None, settings=settings)
-    for rows, gold in zip(features, labels, strict=True):
-        scorer.step(PairFeatures(rows), tuple(range(5)), 0, Label(int(gold)))
-    assert descent(features, labels, 0.3, 0.0)[-1] == pytest.approx(scorer.state()["theta"])
 
 
 def test_a_decaying_rate_falls_with_the_root() -> None:
@@ -110,11 +83,6 @@ def test_a_decaying_rate_falls_with_the_root() -> None:
     assert steps[3] == pytest.approx(0.4 * slope)
 
 
-def test_the_average_is_that_of_all_before() -> None:
-    thetas = np.array([[0.0], [2.0], [7.0]])
-    assert averaged(thetas)[:, 0].tolist() == [0.0, 1.0, 3.0]
-
-
 def test_steps_in_full_are_those_of_the_engine() -> None:
     """The replay of a constant rate has the regret of the stream that was played."""
     source = make_stream("iid", "softmax", 5, rounds=200, dim=4)
@@ -124,11 +92,6 @@ def test_steps_in_full_are_those_of_the_engine() -> None:
     lost, theta = _replayed(source, np.arange(51), thetas)
     assert lost == pytest.approx(float(regrets(source, played).mean()))
     assert theta == pytest.approx(played.theta)
-
-
-def test_the_tuned_rates_are_among_those_tried_and_not_at_their_ends() -> None:
-    for form, rates in RATES.items():
-        assert set(TUNED[form].values()) <= set(rates[1:-1])
 
 
 def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
@@ -163,15 +126,3 @@ def test_loss_sets_by_hand() -> None:
         "all": (0, 1, 2, 3, 4),
         "given": (0, 1, 2, 3, 4),
     }
-
-
-def test_an_outside_gold_in_the_loss_shrinks_theta_and_a_partition_does_not() -> None:
-    """Of 300 labels; the margins are wide, the seeds any."""
-    found = {loss: [] for loss in ("displaced", "part", "all")}
-    for seed in (21, 22, 23):
-        stream = make_stream("iid", "softmax", seed, rounds=300, dim=10, candidates=20)
-        for loss, numbers in found.items():
-            numbers.append(_followed(stream, loss)["norm"])
-    displaced, part, everything = (np.mean(numbers) for numbers in found.values())
-    assert displaced < 0.75 * min(part, everything)
-    assert min(part, everything) > 0.6

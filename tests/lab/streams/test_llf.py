@@ -53,24 +53,6 @@ def test_the_map_of_made_up_samples() -> None:
     assert found["first", "over_first"].value == 1.0
 
 
-def test_at_a_small_ridge_the_papers_gate_is_none_that_takes_the_first_labels(
-    rows: dict[tuple[str, str], Row],
-) -> None:
-    """At ridge 1 it is `first` in every cell; at .001 it is not, within the paper's ranges."""
-    cells = [name.partition(" · ")[2] for name, _ in rows if name.startswith("first · ")]
-    assert len(cells) == 8
-    for cell in cells:
-        first = rows[f"first · {cell}", "regret_per_round"].value
-        assert rows[f"{llf.UNTUNED.name} · {cell}", "regret_per_round"].value == first
-    small = llf.llf(0.001, 0.9).name
-    differs = [
-        rows[f"{small} · {cell}", "regret_per_round"].value
-        != rows[f"first, λ = 0.001 · {cell}", "regret_per_round"].value
-        for cell in cells
-    ]
-    assert any(differs)
-
-
 def test_the_tuned_entry_is_the_best_of_the_pilot_under_rewards() -> None:
     """Over all cells, and under labels alone, nothing is below `first`."""
     record = json.loads((ROOT / "docs/studies/pilots/llf.json").read_text(encoding="utf-8"))

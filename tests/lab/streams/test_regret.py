@@ -33,29 +33,6 @@ def test_rows_have_the_schema(rows: dict[tuple[str, str], Row]) -> None:
         )
 
 
-def test_the_gate_is_a_switch_at_the_first_spread(rows: dict[tuple[str, str], Row]) -> None:
-    first = rows["first, β = 0.1", "regret_per_round"]
-    for line in lines():
-        share = line.settings.get("first_spreads")
-        if share is None or line.settings["scorer_settings"].get("radius_counts") == "rounds":
-            continue
-        row = rows[line.row, "regret_per_round"]
-        assert row.asked_fraction == pytest.approx(0.1 if share < 1 else 0.0, abs=1e-9)
-        if share < 1:
-            assert row.value == first.value, "below the step every c buys the first labels"
-        else:
-            assert (row.value or 0.0) > 10 * (first.value or 0.0)
-
-
-def test_as_printed_it_asks_nothing_and_with_a_large_c_the_first(
-    rows: dict[tuple[str, str], Row],
-) -> None:
-    none = rows["LLF, β = 0.1, no ELSE, c = 1", "regret_per_round"]
-    large = rows["LLF, β = 0.1, no ELSE, c = 500", "regret_per_round"]
-    assert none.asked_fraction == 0.0
-    assert large.value == rows["first, β = 0.1", "regret_per_round"].value
-
-
 def test_the_first_spread_by_hand() -> None:
     source = make_stream("iid", "scalar", 3, rounds=5, dim=4)
     wanted = 2 * (0.3 * math.sqrt(2 * math.log(20)) + np.linalg.norm(source.truth))
