@@ -101,9 +101,9 @@ def test_answers_that_teach_nothing_train_and_renew_nothing(
 @pytest.mark.parametrize(
     ("mode", "gate", "none", "renewed"),
     [  # every two of the three choices together
-        ("pool", "margin", False, False),
+        pytest.param("pool", "margin", False, False, marks=pytest.mark.slow),
         ("pool", "margin", True, True),
-        ("stream", "always", False, True),
+        pytest.param("stream", "always", False, True, marks=pytest.mark.slow),
         ("stream", "always", True, False),
     ],
 )

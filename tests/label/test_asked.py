@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +15,8 @@ from stacksl.label import asked
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
 
-from ..runs.people_cases import begin, gold
+from ..runs.people_cases import gold
 from .conftest import HERE, Browser, Opened, Page, play
-from .served import Served
-from .test_browser import PROMPT, wait_until
 
 EVIL = "<script>alert(1)</script>\u202e"
 
@@ -125,34 +120,3 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     assert len(cells(found)) == 8, "another was bought in its place"
     forget(page.run.path, cells(found)[0][0].split()[-1])
     assert owner.http.get("/asked").status_code == 404, "the page had read it before"
-
-
-@pytest.mark.browser
-def test_the_rows_in_a_browser(visit: Callable[..., Any], tmp_path: Path) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=6, batch=6, audit=2), linger=1.0)
-    page = visit(served.links["anna"])
-    owner = visit(served.links["(owner)"], ready=".numbers", viewport={"width": 390, "height": 800})
-    page.keyboard.press("+")
-    page.keyboard.type("beyond me")
-    page.keyboard.press("Enter")
-    page.keyboard.press("-")
-    page.keyboard.press("2")
-    until = time.monotonic() + 60
-    while not page.is_visible("#finished"):
-        assert time.monotonic() < until
-        if page.is_visible(PROMPT):
-            page.keyboard.press("a")
-        page.wait_for_timeout(30)
-    wait_until(lambda: owner.is_visible("a[href='/asked']"))
-    owner.click("a[href='/asked']")
-    owner.wait_for_selector("table.asked")
-    assert owner.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    assert owner.locator("table.asked tbody tr").count() == 6
-    assert owner.locator("td", has_text="audit, drawn at random").count() == 2
-    assert (
-        owner.locator("td", has_text="skipped: unfamiliar").locator("text=beyond me").count() == 1
-    )
-    owner.wait_for_timeout(2000)  # longer than the server lingers where nobody reads
-    assert served.thread.is_alive(), "the page is served while its owner reads"
-    owner.click("text=Owner's page")
-    owner.wait_for_selector(".numbers")

@@ -23,7 +23,7 @@ from .test_refits import Held, bought, copy_of, news, rows_of, wait_for
 FIRST = 4
 
 
-@pytest.mark.parametrize("refit_at", ["0.1,1", "1"])
+@pytest.mark.parametrize("refit_at", ["0.1,1", pytest.param("1", marks=pytest.mark.slow)])
 def test_a_normalisation_is_chosen_beside_the_entry_of_answers(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refit_at: str
 ) -> None:

@@ -66,7 +66,7 @@ def test_skipped_by_everybody_it_comes_back_at_the_end(opened: Opened) -> None:
     assert last[0] != key
 
 
-@pytest.mark.parametrize("purpose", ["train", "audit"])
+@pytest.mark.parametrize("purpose", ["audit"])
 def test_a_skipped_row_of_an_audit_is_passed_on_as_any_other(opened: Opened, purpose: str) -> None:
     page = opened(budget=12, batch=12, audit=6)
     people = {name: page.browser(name) for name in ("anna", "ben")}

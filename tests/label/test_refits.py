@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import time
@@ -16,13 +15,11 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
-from stacksl.api import Run, run
+from stacksl.api import Run
 from stacksl.ledger.events import Row
 from stacksl.runs.changes.freeing import free_rows
-from stacksl.runs.loop.adapters import Adapters
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 
-from ..runs.lm_cases import QUICK, sentences, tiny_model
 from ..runs.people_cases import answer_all, begin, fill, sheets
 from .conftest import HERE, Browser, Opened, Page, play
 
@@ -246,66 +243,3 @@ def test_a_refit_that_fails_ends_the_page_in_a_sentence(
     page.run.resume()
     assert page.run.status()["state"] == "waiting"
     page.run.replay()
-
-
-@pytest.mark.parametrize("held_at", ["training", "features"])
-def test_a_language_model_is_refitted_beside_the_answers(
-    opened: Opened, refit: Callable[..., Held], tmp_path: Path, held_at: str
-) -> None:
-    pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-    pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-    from stacksl.runs.loop.language_trainer import LanguageTrainer
-
-    items, gold = sentences(30)
-    by_text = {item.prompt: item for item in items}
-    made = run(
-        items,
-        out=tmp_path / "run",
-        model=str(tiny_model(tmp_path / "model")),
-        adapt="lora",
-        labeler="file",
-        annotators="anna,ben",
-        mode="pool",
-        batch=8,
-        sheets="csv",
-        audit=0,
-        **{**QUICK, "budget": 16, "refit_at": "0.25,1", "epochs": 1},
-    )
-    page = opened(made)
-    people = [page.browser("anna"), page.browser("ben")]
-
-    def give(browser: Browser, key: str, prompt: str) -> str:
-        item = by_text[prompt]
-        view = next(each for each in page.player.questions(browser.name) if each.key == key)
-        place = view.options.index(item.candidates[gold[item.id]])
-        return str(browser.post(browser.given(key, position=place)).json()["state"])
-
-    where = {"training": (Adapters, "refit"), "features": (LanguageTrainer, "_renewed")}
-    held = refit(*where[held_at])
-    until = time.monotonic() + 60
-    while not held.begun.is_set():
-        assert time.monotonic() < until
-        for browser, key, prompt in left(people)[:1]:
-            assert give(browser, key, prompt) == "taken"
-        held.begun.wait(0.3)
-    spent = page.spent()[0]
-    for browser, key, prompt in left(people)[:2]:
-        assert give(browser, key, prompt) == "taken"
-    assert page.spent()[0] == spent + 2
-    killed = copy_of(page.run, tmp_path)
-    before = len(rows_of(killed))
-    held.free.set()
-    wait_for(lambda: bool(bought(rows_of(page.run)[before:])))
-    killed.resume()
-    kept, again = rows_of(page.run), rows_of(killed)
-    assert bought(again[before:]) == bought(kept[before:])
-    trained = [[r.payload for r in rows if "adapter" in r.payload] for rows in (kept, again)]
-    assert json.dumps(trained[0]) == json.dumps(trained[1]), "the same labels, the same adapter"
-    assert trained[0][0]["labels"] <= spent
-    while not page.player.over.is_set():
-        assert time.monotonic() < until + 60
-        for browser, key, prompt in left(people)[:1]:
-            assert give(browser, key, prompt) == "taken"
-        time.sleep(0.02)
-    page.run.replay()
-    assert page.run.status()["spent"] == 16
