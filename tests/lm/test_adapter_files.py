@@ -14,7 +14,6 @@ import pytest
 from stacksl.errors import RunError
 from stacksl.lm import TokenItem
 from stacksl.lm.export.atomic import whole_folder
-from stacksl.lm.loading import open_base
 from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
 
@@ -116,22 +115,6 @@ def test_a_folder_is_whole_or_not_there(tmp_path: Path) -> None:
         whole_folder(tmp_path / "file" / "model"),
     ):
         pass
-
-
-def test_real_weights_are_adapted_saved_and_reset(stories: Path, tmp_path: Path) -> None:
-    loaded = open_base(str(stories), device="cpu")
-    tokens = loaded.tokenizer("Once upon a time there was a little girl")["input_ids"]
-    item = TokenItem("a", tuple(tokens[:-2]), ((tokens[-2],), (tokens[-1],)), (3, 4))
-    before = scores(loaded.model, [item])
-    adapter = Adapter(loaded, LoraSettings(rank=2), seed=3)
-    train(adapter, [item])
-    adapter.save(tmp_path / "saved")
-    moved = scores(adapter.model, [item])
-    assert not torch.equal(moved, before)
-    adapter.reset()
-    assert torch.equal(scores(adapter.model, [item]), before)
-    adapter.load(tmp_path / "saved")
-    assert torch.equal(scores(adapter.model, [item]), moved)
 
 
 def test_folders_of_other_adapters_are_refused(open_model: Any, tmp_path: Path) -> None:

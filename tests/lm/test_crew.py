@@ -254,13 +254,6 @@ def test_alone_shares_everything() -> None:
     assert list(ALONE.share(2)) == [0, 1]
 
 
-def test_alone_leaves_tensors_as_they_are() -> None:
-    torch = pytest.importorskip("torch")
-    tensor = torch.ones(3)
-    ALONE.total([tensor])
-    assert tensor.tolist() == [1.0, 1.0, 1.0]
-
-
 @pytest.mark.parametrize(("n", "size"), [(0, 3), (1, 3), (3, 3), (14, 3), (5, 1)])
 def test_blocks_cover_everything_once(n: int, size: int) -> None:
     cut = blocks(n, size)

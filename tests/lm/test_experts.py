@@ -22,8 +22,7 @@ SHAPE: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_run_on_a_mixture_of_experts(tmp_path: Path, dtype: str) -> None:
+def test_a_run_on_a_mixture_of_experts(tmp_path: Path) -> None:
     folder = tiny_model(tmp_path / "base")  # for its tokenizer
     with torch.random.fork_rng():
         torch.manual_seed(7)
@@ -32,7 +31,7 @@ def test_a_run_on_a_mixture_of_experts(tmp_path: Path, dtype: str) -> None:
     model.save_pretrained(folder)
     made = run(
         *questions(12), out=tmp_path / "run", model=str(folder), budget=3, refit_at="1",
-        dtype=dtype, **QUICK,
+        dtype="bfloat16", **QUICK,
     )  # fmt: skip
     assert made.status()["state"] == "finished"
     table = made.folder.resolved()

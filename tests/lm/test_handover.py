@@ -98,13 +98,6 @@ def test_what_was_written_is_read_again(handed: tuple[Path, About, Any]) -> None
     assert read_about(folder) == about
 
 
-def test_weights_are_safetensors_and_nothing_else(handed: tuple[Path, About, Any]) -> None:
-    names = {path.name for path in handed[0].iterdir()}
-    assert names == {
-        "adapter_config.json", "adapter_model.safetensors", "README.md", "lm.json",
-    }  # fmt: skip
-
-
 def test_peft_loads_it_and_scores_the_same(handed: tuple[Path, About, Any]) -> None:
     """By plain passes of PEFT's model; that none of our code is needed: `test_adapter_files`."""
     import torch

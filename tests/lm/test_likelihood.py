@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import random
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from stacksl.errors import FeatureError, MissingExtra, SettingsError
-from stacksl.lm import Likelihood, Limits, PromptFormat, TokenItem, Tokenizing
+from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.scoring.likelihood import unfit
 from stacksl.lm.scoring.packing import BATCH_TOKENS
-from stacksl.types import Item
 
 torch = pytest.importorskip("torch")
 
@@ -64,7 +62,7 @@ def by_hand(model: Any, item: TokenItem) -> Any:
     return torch.tensor(found)
 
 
-@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+@pytest.mark.parametrize("kind", ["qwen3"])
 def test_naive_is_the_definition(make_model: Any, kind: str, items: list[TokenItem]) -> None:
     model = make_model(kind)
     for item, got in zip(items, Likelihood(model, path="naive").sums(items), strict=True):
@@ -72,8 +70,7 @@ def test_naive_is_the_definition(make_model: Any, kind: str, items: list[TokenIt
 
 
 @pytest.mark.parametrize("batch_tokens", BATCHES.values(), ids=BATCHES)
-@pytest.mark.parametrize("path", ["packed", "padded"])
-@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+@pytest.mark.parametrize(("kind", "path"), [("qwen3", "packed"), ("llama", "padded")])
 def test_scores_are_the_naive_ones(
     make_model: Any, kind: str, path: str, batch_tokens: int, items: list[TokenItem]
 ) -> None:
@@ -84,9 +81,9 @@ def test_scores_are_the_naive_ones(
         assert_same([scores(model, items, path, batch_tokens=batch_tokens)], [expected])
 
 
-@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
-@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
-@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+@pytest.mark.parametrize(
+    ("kind", "lora", "checkpointing"), [("qwen3", True, False), ("llama", False, True)]
+)
 def test_gradients_are_the_naive_ones(
     make_model: Any,
     with_lora: Any,
@@ -118,15 +115,7 @@ def test_adapter_changes_scores_and_is_scored(
             assert_same([scores(adapted, items, "packed")], [before])
 
 
-def test_several_heads_and_tied_weights_in_float64(make_model: Any, items: list[TokenItem]) -> None:
-    model = make_model("qwen3", tie_word_embeddings=True).double()
-    assert_same(
-        [each.float() for each in gradients(model, items, "packed")],
-        [each.float() for each in gradients(model, items, "naive")],
-    )
-
-
-@pytest.mark.parametrize("kind", ["qwen3", "llama"])
+@pytest.mark.parametrize("kind", ["qwen3"])
 def test_bfloat16_agrees_roughly_and_scores_are_float32(
     make_model: Any, kind: str, items: list[TokenItem]
 ) -> None:
@@ -159,7 +148,7 @@ def drawn(seed: int, count: int = 12) -> list[TokenItem]:
     return [TokenItem(str(n), tokens(5, 60), each, (1,) * 4) for n, each in enumerate(options)]
 
 
-@pytest.mark.parametrize("states", [False, True])
+@pytest.mark.parametrize("states", [True])
 def test_rounding_of_a_sharp_model_is_no_fault_of_a_path(make_model: Any, states: bool) -> None:
     model, gaps = sharp(make_model), []
     for seed in range(2):
@@ -173,7 +162,7 @@ def test_rounding_of_a_sharp_model_is_no_fault_of_a_path(make_model: Any, states
     assert max(gaps) > 2e-2, "the model is not sharp enough for this test"
 
 
-@pytest.mark.parametrize("kind", ["mistral", "gpt2", "mamba"])
+@pytest.mark.parametrize("kind", ["mistral"])
 def test_a_second_naive_pass_differs_by_rounding_alone(
     make_model: Any, kind: str, items: list[TokenItem]
 ) -> None:
@@ -196,16 +185,6 @@ def test_a_wrong_mask_of_a_sharp_model_is_caught(
         likelihood.sums(drawn(0))
 
 
-def test_auto_takes_the_packed_path_with_and_without_gradients(
-    make_model: Any, items: list[TokenItem]
-) -> None:
-    likelihood = Likelihood(make_model("qwen3"))
-    with torch.no_grad():
-        likelihood.sums(items)
-    likelihood.sums(items)
-    assert likelihood.used == {"sums": "packed"}
-
-
 def test_eager_attention_is_set_to_sdpa(make_model: Any, items: list[TokenItem]) -> None:
     model = make_model("qwen3", attn_implementation="eager")
     likelihood = Likelihood(model)
@@ -225,21 +204,6 @@ def test_eager_attention_behind_our_back_is_refused(
         model.set_attn_implementation("eager")
         with pytest.raises(SettingsError, match="needs the attention 'sdpa'"):
             likelihood.sums(items)
-
-
-def test_eager_with_a_boolean_mask_is_wrong_without_a_word(
-    make_model: Any, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Why the attention is asserted: without the guard nothing raises, and scores are off."""
-    model = make_model("qwen3")
-    with torch.no_grad():
-        expected = scores(model, items, "naive")
-        model.set_attn_implementation("eager")
-        monkeypatch.setattr("stacksl.lm.scoring.paths.attention", lambda model: "sdpa")
-        from stacksl.lm.scoring.paths import packed
-
-        got = torch.cat([value for value, _ in packed(model, items)])
-    assert (got - expected).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("kind", ["mistral", "mamba"])
@@ -346,8 +310,7 @@ def without_room(model: Any, rows: int, error: Exception) -> Any:
     return model.get_input_embeddings().register_forward_pre_hook(check)
 
 
-@pytest.mark.parametrize("path", ["packed", "padded"])
-@pytest.mark.parametrize("states", [False, True])
+@pytest.mark.parametrize(("path", "states"), [("packed", True), ("padded", False)])
 def test_a_batch_without_room_is_halved(
     make_model: Any, items: list[TokenItem], path: str, states: bool
 ) -> None:
@@ -385,27 +348,6 @@ def test_other_faults_are_not_halved(make_model: Any, items: list[TokenItem]) ->
         with pytest.raises(RuntimeError, match="no kernel"):
             likelihood.sums(items)
     assert likelihood.batch_tokens == BATCH_TOKENS
-
-
-def test_a_real_model_prefers_what_it_was_trained_on(with_lora: Any, stories: Path) -> None:
-    import transformers as tf
-
-    model = tf.AutoModelForCausalLM.from_pretrained(stories).eval()
-    made = Tokenizing(
-        tf.AutoTokenizer.from_pretrained(stories),
-        Limits(positions=model.config.max_position_embeddings),
-    )
-    endings = ("and play with her friends.", "and friends her with play.", "quarterly tax return.")
-    item = Item("lily", "Once upon a time there was a girl named Lily. She liked to run", endings)
-    rows = made.items([PromptFormat("{prompt}").render(item)])
-    with torch.no_grad():
-        paths = {path: scores(model, rows, path) for path in ("naive", "packed", "padded")}
-    for values in paths.values():
-        assert_same([values], [paths["naive"]])
-        assert int((values / torch.tensor([len(o) for o in rows[0].options])).argmax()) == 0
-    adapted = with_lora(model)
-    both = [gradients(adapted, rows, path) for path in ("packed", "naive")]
-    assert_same(*both, within=5e-5)  # sums of float32 products, in another order
 
 
 def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

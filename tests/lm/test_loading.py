@@ -154,15 +154,6 @@ def test_the_licence_may_stand_in_the_configuration(folder: Path) -> None:
     assert opened(folder).licence == "cc-by-4.0"
 
 
-def test_a_real_model(stories: Path) -> None:
-    found = opened(stories)
-    assert found.positions == 512
-    ids = torch.tensor([found.tokenizer("Once upon a time, there was a little")["input_ids"]])
-    with torch.no_grad():
-        best = int(found.model(ids).logits[0, -1].argmax())
-    assert found.tokenizer.decode([best]).strip() in ("girl", "boy", "g", "b")
-
-
 def test_tensors_that_nothing_uses_are_warned_of(folder: Path) -> None:
     configured(folder, num_hidden_layers=1)
     with pytest.warns(UserWarning, match=r"9 tensors in the weights of model .* are not used"):

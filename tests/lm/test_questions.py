@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import os
 import re
 import subprocess
 import sys
-from collections import Counter
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
-import numpy.lib.recfunctions as recfunctions
 import pytest
 
 from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError, MissingExtra
-from stacksl.lm import PromptFormat, Tokenizing, template
 from stacksl.types import Item
 from stacksl_lab.sample import questions as module
 from stacksl_lab.sample.questions import (
-    TEMPLATE,
     Described,
     described,
     give_away,
@@ -35,7 +30,6 @@ from ..once import made_once, shared_folder
 pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra lm)")
 
 Sets = tuple[Dataset, Dataset]
-SAMPLE = Path(module.__file__).parent
 
 
 @pytest.fixture(scope="module")
@@ -99,64 +93,11 @@ def test_wrong_names_are_answers_of_the_same_library_kind_and_side(sets: Sets) -
         assert len(right) > 0.99 * 4 * len(side.items)
 
 
-def test_the_split_hangs_on_the_name_alone(sets: Sets) -> None:
-    for number, side in enumerate(sets):
-        for item in side.items:
-            for text in item.candidates:
-                digest = blake2b(text[:-1].encode(), digest_size=8).digest()
-                assert (digest[0] < 64) == bool(number)  # the first byte decides: a quarter
-
-
 def test_no_candidate_is_in_its_sentence(items: list[Item]) -> None:
     for item in items:
         sentence = re.sub(r"[\W_]", "", asked(item)[0].lower())
         for text in item.candidates:
             assert re.sub(r"[\W_]", "", text.lower()) not in sentence
-
-
-def test_places_and_lengths_say_nothing(sets: Sets) -> None:
-    for side in sets:
-        count, number = len(side.items), Counter(side.answers.values())
-        error = (count * 0.25 * 0.75) ** 0.5
-        assert all(abs(number[place] - count / 4) < 4 * error for place in range(4))
-        longest = [
-            np.mean([len(text) == max(map(len, item.candidates)) for text in item.candidates])
-            for item in side.items
-        ]
-        hits = [len(gold(side, item)) + 1 == max(map(len, item.candidates)) for item in side.items]
-        assert abs(np.sum(hits) - np.sum(longest)) < 4 * error
-
-
-def test_the_answers_are_what_numpy_says_of_itself(sets: Sets) -> None:
-    """A second way to the same text: the imported objects' own docstrings."""
-    texts: dict[str, set[str]] = {}
-    spaces = [np, np.linalg, np.fft, np.ma, np.strings, np.lib.stride_tricks, recfunctions]
-    for space in [*spaces, *(getattr(np.polynomial, name) for name in ("chebyshev", "hermite"))]:
-        for name, value in vars(space).items():
-            texts.setdefault(name, set()).add(" ".join((inspect.getdoc(value) or "").split()))
-    found = [
-        any(asked(item)[0] in text for text in texts[gold(side, item)])
-        for side in sets
-        for item in side.items
-        if item.id.endswith("-numpy") and gold(side, item) in texts
-    ]
-    assert len(found) > 150
-    assert np.mean(found) > 0.95  # the rest are namesakes: methods, or of other modules
-
-
-def test_the_model_reads_a_function_as_in_a_source_file(items: list[Item]) -> None:
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(SAMPLE / "tokenizer.json"), eos_token="<|endoftext|>"
-    )
-    form = PromptFormat(template(TEMPLATE))
-    rows = Tokenizing(tokenizer).items([form.render(item) for item in items])
-    for item, row in zip(items, rows, strict=True):
-        assert len({len(option) for option in row.options}) == 1
-        assert not row.joined
-        assert len(row.prompt) + max(map(len, row.options)) <= 512
-        assert tokenizer.decode(row.prompt) == item.prompt
-        assert [tokenizer.decode(o) for o in row.options] == [f" {c}" for c in item.candidates]
 
 
 def test_another_process_makes_the_same_without_loading_the_libraries(sets: Sets) -> None:

@@ -61,14 +61,6 @@ def test_an_items_numbers_do_not_depend_on_the_number_of_processes(folder: Path)
         assert all(np.array_equal(a, b) for a, b in zip(mine, expected, strict=True))
 
 
-def test_states_come_with_the_same_sums(folder: Path) -> None:
-    stage, items = opened(folder), many(7)
-    for (sums, states), alone in zip(stage.states(items), stage.sums(items), strict=True):
-        assert sums.dtype == np.float64
-        assert np.allclose(sums, alone, atol=1e-4)
-        assert states.shape == (len(sums), 32)
-
-
 def examples() -> list[Example]:
     return [
         Example(item, None, n % len(item.options), tuple(range(len(item.options))),
@@ -93,13 +85,6 @@ def test_every_refit_begins_at_the_initial_weights(folder: Path, tmp_path: Path)
     assert stage.adapter.fingerprint() == start
     stage.take(tmp_path / "kept")
     assert stage.adapter.fingerprint() == once
-
-
-def test_how_far_a_refit_is_is_told_on_the_first_process(folder: Path) -> None:
-    stage, told = opened(folder), []
-    stage.progress = lambda done, total: told.append((done, total))
-    stage.train(examples(), TrainSettings(objective="ce", epochs=2, batch_size=3), 0, 1)
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_threads_are_set_only_where_they_are_given(

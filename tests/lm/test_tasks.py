@@ -160,7 +160,13 @@ def harness(task: Task, arguments: dict[str, Any]) -> dict[str, list[dict[str, A
     }
 
 
-@pytest.fixture(params=["stories", "stories, chat", "qwen3 with LoRA, letters"])
+@pytest.fixture(
+    params=[
+        "stories",
+        pytest.param("stories, chat", marks=pytest.mark.slow),
+        "qwen3 with LoRA, letters",
+    ]
+)
 def case(
     request: pytest.FixtureRequest,
     tmp_path: Path,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,6 @@ from stacksl.types import Item
 
 def prompt_of(text: str, *continuations: str) -> Prompt:
     return Prompt("q", text, continuations, tuple(map(len, continuations)))
-
-
-def test_an_item_is_its_joint_encoding(tokenizer: Any) -> None:
-    item = Item("q", "what is the capital of France?", ("Paris", "the middle"))
-    row = Tokenizing(tokenizer).items([PromptFormat().render(item)])[0]
-    text = "what is the capital of France?\nAnswer:"
-    assert tokenizer.decode(row.prompt) == text
-    for option, candidate in zip(row.options, item.candidates, strict=True):
-        joint = tokenizer(f"{text} {candidate}")["input_ids"]
-        assert [*row.prompt, *option] == joint
-        assert list(option) == tokenizer(f" {candidate}")["input_ids"]
-    assert not row.joined
-    assert row.lengths == (5, 10)
 
 
 @given(st.text(max_size=40), st.lists(st.text(min_size=1, max_size=12), min_size=2, max_size=4))
@@ -65,13 +51,6 @@ def test_an_option_that_vanishes_in_the_prompts_last_token_is_refused(tokenizer:
     assert len(tokenizer("the answer")["input_ids"]) <= len(tokenizer("the answ")["input_ids"])
     with pytest.raises(DataError, match="candidate 1 .* becomes one token with the end"):
         Tokenizing(tokenizer).items([prompt_of("the answ", "er", "xyz")])
-
-
-def test_space_at_the_end_of_the_prompt_goes_to_the_options(tokenizer: Any) -> None:
-    made = Tokenizing(tokenizer)
-    assert made.items([prompt_of("def ", "mean", "median")])[0].options == (
-        made.items([prompt_of("def", " mean", " median")])[0].options
-    )
 
 
 @pytest.mark.parametrize("wrong", ["", " ", "\n"])
@@ -205,22 +184,6 @@ def test_a_text_that_is_gone_leaves_the_letters_to_all_and_is_counted(tokenizer:
     said = Cuts.of([whole, gone])
     assert said.lost == 1
     assert str(said).endswith("in 1 items not every candidate's text is left in the prompt")
-
-
-def test_spans_count_the_opening_token(stories: Path) -> None:
-    import transformers as tf
-
-    tokenizer = tf.AutoTokenizer.from_pretrained(stories)
-    prompt = PromptFormat(template(None, "letter"), "letter").render(
-        Item("q", "Once upon a time there was a girl", ("Lily", "the big dog"))
-    )
-    opened = Tokenizing(tokenizer).items([prompt])[0]
-    bare = Tokenizing(tokenizer).items([replace(prompt, opened=True)])[0]
-    assert opened.spans == tuple((a + 1, b + 1) for a, b in bare.spans or ())
-    room = len(opened.prompt) - 3
-    cut = Tokenizing(tokenizer, Limits(max_len_prompt=room)).items([prompt])[0]
-    assert cut.prompt[0] == tokenizer.bos_token_id
-    assert read(tokenizer, cut) == read(tokenizer, opened) == ["Lily", "the big dog"]
 
 
 def test_a_tokenizer_without_offsets_leaves_the_letters_and_says_so(tokenizer: Any) -> None:

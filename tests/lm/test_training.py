@@ -1,6 +1,5 @@
 """Refits of tiny random models: what is minimised, and by which gradients."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +23,7 @@ def adapter(make_model):
     return attached(make_model("qwen3"))
 
 
-@pytest.mark.parametrize("objective", ["sft", "ce", "ce-hard", "stacksl"])
+@pytest.mark.parametrize("objective", ["sft", "stacksl"])
 def test_the_loss_falls(objective, adapter, items):
     settings = replace(FAST, objective=objective, epochs=1)
     examples = made(adapter, items, settings)
@@ -90,28 +89,6 @@ def test_sft_has_the_gradient_of_the_gold_tokens(monkeypatch, adapter, items):
         torch.testing.assert_close(got, wanted, rtol=2e-4, atol=2e-6)
 
 
-def test_the_frozen_reference_pulls_nothing_at_the_start(monkeypatch, adapter, items):
-    settings = replace(FAST, batch_size=5, epochs=1, kl_weight=10.0)
-    examples = made(adapter, items, settings, skips=range(5))
-    steps = recorded(monkeypatch)
-    trained = train(adapter, Likelihood(adapter.model), examples, settings, seed=0, key=1)
-    assert trained.kl == pytest.approx(0.0, abs=1e-6)
-    assert trained.loss is None
-    for gradient in steps[0]:
-        assert float(gradient.abs().max()) < 1e-4
-
-
-def test_kl_only_examples_draw_the_model_back_to_its_reference(adapter, items):
-    settings = replace(FAST, epochs=6, kl_weight=5.0)
-    examples = made(adapter, items, settings, skips=range(5))
-    moved(adapter, 0.2)
-    likelihood = Likelihood(adapter.model)
-    still = replace(settings, epochs=1, learning_rate=1e-12)
-    before = train(adapter, likelihood, examples, still, seed=0, key=1).kl
-    after = train(adapter, likelihood, examples, settings, seed=0, key=1).kl
-    assert after < 0.5 * before
-
-
 def test_examples_without_a_label_are_left_out_where_nothing_pulls(adapter, items):
     examples = made(adapter, items, FAST, skips={0, 2, 3, 4})
     for objective, weight in (("ce", 0.1), ("ce-hard", 0.1), ("sft", 0.1), ("stacksl", 0.0)):
@@ -135,18 +112,6 @@ def test_accumulated_gradients_are_those_of_one_batch(monkeypatch, adapter, item
     for tokens in (1, 100_000):
         likelihood = Likelihood(adapter.model, batch_tokens=tokens)
         train(adapter, likelihood, examples, settings, seed=0, key=1)
-    for got, wanted in zip(*steps, strict=True):
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
-
-
-def test_checkpointing_changes_no_gradient(monkeypatch, adapter, items):
-    settings = replace(FAST, batch_size=5, epochs=1)
-    examples = made(adapter, items, settings)
-    moved(adapter)
-    steps = recorded(monkeypatch)
-    for on in (False, True):
-        given = replace(settings, checkpointing=on)
-        train(adapter, Likelihood(adapter.model), examples, given, seed=0, key=1)
     for got, wanted in zip(*steps, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6)
 
@@ -214,29 +179,6 @@ def test_clipping_belongs_to_stacksl_alone(adapter, items):
         assert same(before, adapter.state()) == (objective == "stacksl")
 
 
-def test_an_infinite_clip_is_none(adapter, items):
-    likelihood = Likelihood(adapter.model)
-    found = []
-    for change in ({"clip": "none"}, {"clip": "literal", "clip_level": math.inf}):
-        adapter.reset()
-        settings = replace(FAST, **change)
-        train(adapter, likelihood, made(adapter, items, settings), settings, seed=0, key=1)
-        found.append(adapter.state())
-    assert same(*found)
-
-
-def test_a_base_in_bfloat16_learns_through_a_float32_adapter(make_model, items):
-    adapter = attached(make_model("qwen3").to(torch.bfloat16))
-    settings = replace(FAST, epochs=1)
-    examples = made(adapter, items, settings)
-    likelihood = Likelihood(adapter.model)
-    first = train(adapter, likelihood, examples, settings, seed=0, key=1)
-    adapter.reset()
-    last = train(adapter, likelihood, examples, replace(settings, epochs=8), seed=0, key=1)
-    assert {parameter.dtype for parameter in adapter.parameters()} == {torch.float32}
-    assert last.loss < 0.5 * first.loss
-
-
 def test_without_base_scores_there_is_no_kl(adapter, items):
     examples = [replace(each, reference=()) for each in made(adapter, items, FAST)]
     settings = replace(FAST, objective="ce")
@@ -247,35 +189,6 @@ def test_without_base_scores_there_is_no_kl(adapter, items):
 def test_a_target_of_the_kl_term_needs_a_reference_that_differs():
     with pytest.raises(SettingsError, match="KL to 'previous' is 0"):
         TrainSettings(kl_target=1e-3, reference="previous")
-
-
-def test_half_precision_loses_no_small_step(make_model, items):
-    """Steps of 1e-5 move float32 weights, of which bfloat16 would keep the old value."""
-    adapter = moved(attached(make_model("qwen3").to(torch.bfloat16)))
-    settings = replace(FAST, objective="ce", learning_rate=1e-5, epochs=1, warmup_share=0.0)
-    before = adapter.state()
-    likelihood = Likelihood(adapter.model)
-    train(adapter, likelihood, made(adapter, items, settings), settings, seed=0, key=1)
-    steps = lost = total = 0
-    for name, after in adapter.state().items():
-        steps += int((after != before[name]).sum())
-        lost += int((after.bfloat16() == before[name].bfloat16()).sum())
-        total += after.numel()
-    assert steps > 0.99 * total
-    assert lost > 0.8 * total
-
-
-def test_autocast_gives_float32_gradients_of_the_same_size(monkeypatch, make_model, items):
-    steps = recorded(monkeypatch)
-    settings = replace(FAST, objective="ce", epochs=1, batch_size=5)
-    for dtype in (torch.float32, torch.bfloat16):
-        adapter = moved(attached(make_model("qwen3").to(dtype)))
-        likelihood = Likelihood(adapter.model)
-        train(adapter, likelihood, made(adapter, items, settings), settings, seed=0, key=1)
-    flat = [torch.cat([each.flatten() for each in step]) for step in steps]
-    assert flat[1].dtype == torch.float32
-    assert float(flat[1].norm() / flat[0].norm()) == pytest.approx(1.0, abs=0.1)
-    assert float(torch.cosine_similarity(*flat, dim=0)) > 0.98
 
 
 def test_autocast_is_for_float32_beside_half_precision_alone(make_model, items):
