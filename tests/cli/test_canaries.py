@@ -127,11 +127,6 @@ def test_a_row_is_named_by_its_number_and_its_fault(said, tmp_path: Path, change
     assert all(f"row {n}" in listed for n in (11, 12, 13))
 
 
-def test_a_missing_column_is_named(said, tmp_path: Path) -> None:
-    (tmp_path / "good.csv").write_text(GOOD, encoding="utf-8")
-    assert "text, topic" in said("run", "good.csv", "--label-column", "class").err
-
-
 def test_a_run_from_its_start_to_its_end(said, tmp_path: Path) -> None:
     odd = [*rows(60), [f"{PROMPT} odd", CLASSES[0].upper()], [f"{PROMPT} odd", CLASSES[0].upper()]]
     (tmp_path / "data.csv").write_text(table(("text", "topic"), odd), encoding="utf-8")
@@ -214,17 +209,6 @@ def test_a_fault_that_quotes_the_data(said, tmp_path: Path, monkeypatch) -> None
     assert "unexpected ValueError in test_canaries.py, line " in status
 
 
-def test_a_forwarded_report_has_no_word_of_the_settings(said, tmp_path: Path) -> None:
-    header = (f"{CANARY}text", f"{CANARY}topic")
-    (tmp_path / "data.csv").write_text(table(header, rows(60)), encoding="utf-8")
-    named = ["--prompt-column", header[0], "--label-column", header[1]]
-    assert said("run", "data.csv", *named, "--budget", "10", "--out", "r", "--quiet").code == 0
-    said("report", "r", "--no-text")
-    assert header[0] in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
-    for name in ("report.html", "README.md"):
-        expect_silence((tmp_path / "r" / "no-text" / name).read_text(encoding="utf-8"))
-
-
 def test_a_forwarded_report_has_no_person_path_or_column(said, tmp_path: Path, stacksl) -> None:
     """Names of files, folders, columns and people; all of them answer, and disagree at times."""
     place = tmp_path / f"{CANARY}folder"
@@ -273,10 +257,10 @@ def test_a_forwarded_report_has_no_person_path_or_column(said, tmp_path: Path, s
 
 
 def test_many_columns_make_a_short_sentence(said, tmp_path: Path) -> None:
-    names = [f"c{n}" for n in range(8800)]
+    names = [f"c{n}" for n in range(880)]
     (tmp_path / "wide.csv").write_text(table(names, [[*names[1:], "x"]] * 9), encoding="utf-8")
     told = said("run", "wide.csv", "--label-column", "none").err
-    assert "c19 and 8,780 more" in told
+    assert "c19 and 860 more" in told
     assert len(told) < 1000
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 import tomllib
@@ -138,13 +137,6 @@ def test_a_verb_of_many_lines(stacksl, folder, section, words, lines) -> None:
     assert all(set(row) == KEYS[section] for row in rows)
 
 
-def test_the_export_is_the_same_as_csv(stacksl, folder) -> None:
-    rows = list(csv.DictReader(io.StringIO(stacksl("ledger", "export", "runs/first").out)))
-    lines = stacksl("ledger", "export", "runs/first", "--json").out.splitlines()
-    assert [row["item"] for row in rows] == [json.loads(line)["item"] for line in lines]
-    assert set(rows[0]) == KEYS["ledger export"]
-
-
 def test_runs_are_listed(stacksl, folder) -> None:
     told = printed(stacksl, "ls")
     assert isinstance(told, list)
@@ -152,19 +144,6 @@ def test_runs_are_listed(stacksl, folder) -> None:
     assert set(told[0]) == STATE
     assert "runs/first" in stacksl("ls").out
     assert "no runs in nowhere" in stacksl("ls", "runs", "--folder", "nowhere").out
-
-
-@pytest.mark.parametrize(
-    "kind", ["gates", "scorers", "followers", "labelers", "features", "presets"]
-)
-def test_names_are_listed(stacksl, kind) -> None:
-    told = printed(stacksl, "ls", kind)
-    assert isinstance(told, list)
-    assert told
-    for row in told:
-        assert set(row) == KEYS["ls"]
-        assert row["about"], f"{row['name']} says what it is"
-        assert row["name"] in stacksl("ls", kind).out
 
 
 REGISTRIES = {
@@ -194,13 +173,6 @@ def test_names_and_words_are_those_of_the_registry(stacksl, monkeypatch, kind) -
     assert told["fresh"] == "A part that came a moment ago"
 
 
-def test_a_maker_is_described_by_what_it_makes(stacksl) -> None:
-    features = {row["name"]: row["about"] for row in printed(stacksl, "ls", "features")}
-    assert features["sentences"].startswith("`sentences:minilm`, or `sentences:NAME_OR_DIR`")
-    labelers = {row["name"]: row["about"] for row in printed(stacksl, "ls", "labelers")}
-    assert labelers["noisy"].startswith("`noisy:P`: the file's own answers")
-
-
 def test_an_unknown_kind_has_its_nearest_match(stacksl) -> None:
     said = stacksl("ls", "gats")
     assert said.code == 2
@@ -213,20 +185,6 @@ def test_predictions_written_are_those_printed(stacksl, folder) -> None:
     written = [json.loads(line) for line in (folder / "there.jsonl").read_text().splitlines()]
     assert [row["label"] for row in written] == [json.loads(line)["choice"] for line in lines]
     assert not list(folder.glob(".*there*"))
-
-
-def test_predictions_need_no_answers_and_other_columns_are_named(stacksl, folder) -> None:
-    rows = list(csv.DictReader(io.StringIO((folder / "test.csv").read_text(encoding="utf-8"))))
-    (folder / "other.csv").write_text(
-        "".join(["q,n\n", *(f"{row['text']},{n}\n" for n, row in enumerate(rows))])
-    )
-    said = stacksl("predict", "runs/first", "other.csv")
-    assert said.code == 2
-    assert "text" in said.err
-    said = stacksl("predict", "runs/first", "other.csv", "--prompt-column", "q")
-    same = stacksl("predict", "runs/first", "test.csv")
-    picked = [json.loads(line)["choice"] for line in said.out.splitlines()]
-    assert picked == [json.loads(line)["choice"] for line in same.out.splitlines()]
 
 
 def test_a_row_that_cannot_be_read_is_wrong_and_reported(stacksl, folder) -> None:
@@ -274,14 +232,6 @@ def test_a_file_that_a_run_would_refuse_is_refused_with_all_its_rows(stacksl, fo
 def bought(stacksl, run: str) -> list[list[str]]:
     """Item, slot, state and answer of each purchase of a run, in their order."""
     return [line.split(",")[:4] for line in stacksl("ledger", "export", run).out.splitlines()]
-
-
-def test_an_earlier_run_is_played_again_from_its_folder(stacksl, folder) -> None:
-    words = ("--config", "runs/first", "--out", "runs/again", "--yes", "--quiet")
-    told = printed(stacksl, "run", *words)
-    assert isinstance(told, dict)
-    assert bought(stacksl, "runs/again") == bought(stacksl, "runs/first")
-    assert told["test"] == printed(stacksl, "status", "runs/first")["test"]  # type: ignore[index]
 
 
 def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, folder) -> None:
@@ -343,30 +293,3 @@ def test_what_a_run_is_made_with_is_shown_with_where_it_came_from(stacksl, folde
     said = stacksl("status", "runs/first", "--toml")
     assert (said.code, said.out) == (2, "")
     assert "--toml is the form of --settings: give both" in said.err
-
-
-def test_the_settings_of_what_is_no_run(stacksl, folder) -> None:
-    (folder / "empty").mkdir(exist_ok=True)
-    said = stacksl("run", "--config", "empty")
-    assert (said.code, said.out) == (2, "")
-    assert "has no run.db" in said.err
-
-
-@pytest.mark.parametrize("verb", ["status", "report", "resume", "ledger verify", "ledger path"])
-def test_what_is_no_run_is_told_in_a_sentence(stacksl, folder, verb) -> None:
-    said = stacksl(*verb.split(), "runs/nowhere")
-    assert (said.code, said.out) == (2, "")
-    assert said.err.count("\n") == 1
-    assert "stacksl ls" in said.err
-
-
-def test_predictions_into_a_folder_that_is_not_there(stacksl, folder) -> None:
-    said = stacksl("predict", "runs/first", "test.csv", "--out", "nowhere/a.jsonl", "--quiet")
-    assert said.code == 2
-    assert "give another --out" in said.err
-
-
-def test_a_label_that_nobody_answered_is_not_called_bought(stacksl, api, monkeypatch) -> None:
-    waiting = {**api.status(), "state": "waiting", "answered": 2}
-    monkeypatch.setattr(api, "status", lambda: waiting)
-    assert "5 of 5 asked or promised, 2 answered, 0 left" in stacksl("status", "first").out

@@ -151,6 +151,7 @@ def test_closed_streams_are_no_error(foreign: Path, stacksl) -> None:
     assert stacksl("ledger", "verify", foreign / "closed").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("closed", "printed"), [(">&-", False), (">&- 2>&-", False), ("2>&-", True)]
 )
@@ -159,16 +160,21 @@ def test_a_closed_stream_leaves_the_others_alone(foreign: Path, closed: str, pri
     assert (done.returncode, bool(done.stdout), done.stderr) == (0, printed, b"")
 
 
-def test_a_narrow_encoding_escapes_what_it_cannot_write(foreign: Path, stacksl) -> None:
-    """An old terminal or a bare cron job: sentences are escaped, JSON stays JSON."""
-    narrow = {"PYTHONIOENCODING": "ascii"}
-    said = shell("stacksl run foreign.csv --features hashing --dry-run", foreign, **narrow)
+NARROW = {"PYTHONIOENCODING": "ascii"}  # an old terminal, or a bare cron job
+
+
+def test_a_narrow_encoding_escapes_what_it_cannot_write(foreign: Path) -> None:
+    said = shell("stacksl run foreign.csv --features hashing --dry-run", foreign, **NARROW)
     assert (said.returncode, said.stderr) == (0, b"")
     assert b"the largest '" in said.stdout
     assert b"\\u062c" in said.stdout
+
+
+@pytest.mark.slow
+def test_json_in_a_narrow_encoding_stays_json(foreign: Path, stacksl) -> None:
     made = stacksl("run", foreign / "foreign.csv", "--out", foreign / "made", "--quiet")
     assert made.code == 0
-    rows = shell("stacksl predict made foreign.csv --quiet", foreign, **narrow)
+    rows = shell("stacksl predict made foreign.csv --quiet", foreign, **NARROW)
     assert rows.returncode == 0
     choices = {json.loads(line)["choice"] for line in rows.stdout.decode("ascii").splitlines()}
     assert choices <= {label for _, label in FOREIGN}

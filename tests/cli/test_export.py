@@ -14,6 +14,8 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage.folder import RunFolder
 
+from ..runs.lm_cases import tiny_model
+
 ROWS = [
     {"id": "a", "prompt": "Once upon a time", "candidates": ["there was", "a"], "answer": 0},
     {"id": "b", "prompt": "Lily wanted", "candidates": ["to play", "the", "no"], "answer": 1},
@@ -23,30 +25,8 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random model with a byte-level tokenizer and a chat template."""
-    torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
-    tf = pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")
-    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=260, special_tokens=["<end>"], initial_alphabet=alphabet, show_progress=False
-    )
-    made.train_from_iterator([], trainer)
-    tokenizer = tf.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>")
-    tokenizer.chat_template = "{% for turn in messages %}[{{ turn.content }}]{% endfor %}"
-    torch.manual_seed(5)
-    config = tf.LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=64,
-    )  # fmt: skip
-    folder = tmp_path_factory.mktemp("base")
-    tf.LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return tiny_model(tmp_path_factory.mktemp("base") / "model")
 
 
 def made_with(folder: Path, **settings: Any) -> RunFolder:
@@ -109,31 +89,12 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
     assert json.loads(rows[0])["prompt"] == "Once upon a time\nAnswer:"
 
 
-def test_people_are_told_the_same(stacksl, run, items, tmp_path) -> None:
-    said = stacksl("export", run, "--task", items, tmp_path / "out")
-    assert said.code == 0, said.err
-    assert "Items       2\n" in said.out
-    assert "Score with  lm_eval --model hf" in said.out
-    assert "Merged" not in said.out
-
-
 def test_what_the_limits_cut_is_said(stacksl, base, items, tmp_path) -> None:
     short = make_run(tmp_path / "short", base, max_len_prompt=4)
     said = stacksl("export", short, "--task", items, tmp_path / "out")
     assert said.code == 0, said.err
     assert "2 of 2 prompts lost their start" in said.err
     assert "lm-eval reads those whole" in said.err
-
-
-def test_a_chat_run_gives_rendered_prompts(stacksl, base, items, tmp_path) -> None:
-    chat = make_run(tmp_path / "chat", base, chat=True, template="{prompt}")
-    said = stacksl("export", chat, "--task", items, tmp_path / "out", "--json")
-    assert said.code == 0, said.err
-    assert "add_bos_token=False" in json.loads(said.out)["command"]
-    rows = (tmp_path / "out" / "items.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(rows[0])["prompt"] == "[Once upon a time]"
-    yaml = next((tmp_path / "out").glob("*_mean.yaml")).read_text()
-    assert 'target_delimiter: ""' in yaml
 
 
 def test_a_merged_model_is_what_the_command_then_scores(stacksl, run, items, tmp_path) -> None:

@@ -11,7 +11,6 @@ import typer
 
 from stacksl.cli import app as program
 from stacksl.cli.entry import call
-from stacksl.cli.examples import prose
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.marks import Flag, marked
 from stacksl.runs.settings.resolve import known_settings
@@ -89,10 +88,6 @@ def test_the_version(stacksl) -> None:
 
     said = stacksl("--version")
     assert (said.code, said.out) == (0, f"{__version__}\n")
-
-
-def test_prose_joins_lines_and_keeps_paragraphs_and_brackets() -> None:
-    assert prose("One\n    line [x].\n\n    Two.") == "One line \\[x].\n\nTwo."
 
 
 def shown(text: str) -> set[str]:

@@ -71,15 +71,6 @@ def test_every_kind_of_file_has_the_same_rows(stacksl, folder, new) -> None:
     assert (folder / "to.tsv").read_text().count("\t") == 5 * 4
 
 
-def test_a_plain_name_is_found_where_the_run_used_another(stacksl, new) -> None:
-    said = stacksl("predict", "runs/first", "new.csv")  # the run's column is `text`
-    assert (said.code, len(said.out.splitlines())) == (0, 2)
-    assert "row 2 has no prediction" in said.err
-    said = stacksl("predict", "runs/first", "new.csv", "--prompt-column", "sentence")
-    assert said.code == 2
-    assert "'sentence'" in said.err
-
-
 def test_from_stdin_to_stdout(folder, new, capfdbinary, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(new.read_bytes())))
     assert call(["predict", "runs/first", "-", "--out", "-", "--quiet"]) == 0
@@ -121,17 +112,6 @@ def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
     assert {row["source"] for row in rows} == {"human", "model"}
 
 
-def test_bought_labels_by_name(stacksl, folder) -> None:
-    said = stacksl("export", "runs/first", "--labels", "bought.csv")
-    assert said.code == 0, said.err
-    rows = table((folder / "bought.csv").read_text())
-    known = {row["text"]: row["topic"] for row in table((folder / "data.csv").read_text())}
-    assert len(rows) == 30
-    assert all(known[row["text"]] == row["label"] for row in rows)
-    assert {row["price"] for row in rows} == {"0.5"}
-    assert all(row["time"].endswith("+00:00") for row in rows)
-
-
 def test_bought_labels_for_other_programs(stacksl, folder) -> None:
     said = stacksl("export", "runs/first", "--labels", "tasks.json")
     assert said.code == 0, said.err
@@ -152,25 +132,3 @@ def test_the_status_shows_what_was_measured(stacksl, folder) -> None:
         said = stacksl(*words).out
         assert "95 % interval" in said
         assert "before" not in said.partition("\n\n")[0]  # then the forecast
-
-
-def test_answers_of_the_audit_wait_for_the_end(stacksl, folder) -> None:
-    words = ("run", "data.csv", "--budget", "20", "--audit", "5", "--labeler", "file", "--yes")
-    assert stacksl(*words, "--annotators", "anna", "--out", "runs/people", "--quiet").code == 0
-    said = json.loads(stacksl("status", "runs/people", "--json").out)
-    assert said["resume"] == "stacksl answer runs/people FILE..."
-    said = stacksl("predict", "runs/people", "--own")
-    assert said.code == 2
-    assert "finished" in said.err
-
-
-def test_what_the_check_says_of_columns_and_answers(stacksl, folder, new) -> None:
-    (folder / "classes.csv").write_text("name\nbeach\nforest\n")
-    words = ("--classes", "classes.csv", "--labeler", "file", "--budget", "2", "--dry-run")
-    said = stacksl("run", "new.csv", *words).out
-    assert "columns not used: n, colour" in said
-    assert "answers: no item has one" in said
-    assert "(0)" not in said
-    own = [{"prompt": f"p{n}", "candidates": ["a", f"c{n}"], "label": n % 2} for n in range(9)]
-    (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
-    assert "answers: 9 of 9" in stacksl("run", "own.jsonl", "--budget", "all", "--dry-run").out

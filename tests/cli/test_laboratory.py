@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stacksl.cli.live import Stopped
-from stacksl.errors import RunError, SettingsError
 from stacksl_lab.streams.trial import StreamStudy, Trial
-from stacksl_lab.studies import LABORATORY
 from stacksl_lab.study.rows import KEYS
 from stacksl_lab.study.store import Numbers
 from stacksl_lab.study.study import Line
@@ -70,72 +65,3 @@ def test_its_json_is_the_record(type_: Any) -> None:
     [row] = found["rows"]
     assert tuple(row) == KEYS
     assert (row["value"], row["asked_fraction"], row["paper"]) == (0.105, 0.25, 0.2)
-
-
-def test_a_model_has_no_place_here(type_: Any) -> None:
-    said = type_("toy", "--model", "sample", "--keep")
-    assert isinstance(said.exception, SettingsError)
-    assert str(said.exception).endswith("leave out --model, --keep")
-
-
-def test_a_stop_says_how_to_go_on(type_: Any, asked: Any, tmp_path: Path) -> None:
-    asked(study(stop=True))
-    with pytest.raises(Stopped, match="the same command continues"):
-        verb.reproduce("toy", seeds=1, jobs=1, out=tmp_path, quiet=True)
-
-
-def test_figures_are_drawn_where_there_are_any(type_: Any, tmp_path: Path) -> None:
-    said = type_("toy", "--figures", str(tmp_path / "drawn"))
-    assert said.exit_code == 0
-    assert "'toy' has no figure" in said.stderr
-
-
-def with_figure(drawn: Callable[[], Any]) -> StreamStudy:
-    return replace(study(noise=0.3), figures=lambda rows: {"toy": drawn()})
-
-
-def figure() -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure()
-
-
-def test_a_folder_for_figures_is_tried_before_anything_is_measured(
-    type_: Any, asked: Any, tmp_path: Path
-) -> None:
-    asked(with_figure(figure))
-    (tmp_path / "file").write_text("")
-    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
-        said = type_("toy", "--figures", str(folder))
-        assert isinstance(said.exception, RunError)
-        assert re.search("cannot draw in .*; give another folder", str(said.exception))
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_table_is_printed_before_the_figures_are_drawn(
-    type_: Any, asked: Any, tmp_path: Path
-) -> None:
-    def fail() -> Any:
-        raise OSError(28, "No space left on device")
-
-    asked(with_figure(fail))
-    said = type_("toy", "--figures", str(tmp_path))
-    assert "No space left on device" in str(said.exception)
-    assert "| one |" in said.stdout
-    asked(with_figure(figure))
-    assert type_("toy", "--figures", str(tmp_path / "new" / "deep")).exit_code == 0
-    assert {p.name for p in (tmp_path / "new" / "deep").iterdir()} == {"toy.svg", "toy.png"}
-
-
-def test_regret_draws_vector_and_picture(tmp_path: Path) -> None:
-    from stacksl_lab.figures.style import save
-    from stacksl_lab.study.rows import Row
-
-    drawing = LABORATORY["regret"].figures
-    assert drawing is not None
-    rows = [Row("regret", n, "regret_per_round", 0.01, 0.001, 3, paper=0.02) for n in "ab"]
-    paths = save(drawing(rows), tmp_path)
-    assert {p.suffix for p in paths} == {".svg", ".png"}
-    assert all(p.stat().st_size > 1000 for p in paths)
-    again = save(drawing(rows), tmp_path / "again")
-    assert paths[0].read_bytes() == again[0].read_bytes(), "the same rows, the same file"

@@ -130,16 +130,6 @@ def test_an_edited_setting_or_class_is_told_by_every_command(stacksl, run, edit)
     assert not (run.parent / "new").exists()
 
 
-def test_an_edited_state_is_told(stacksl, run) -> None:
-    with closing(sqlite3.connect(run / "run.db")) as database:
-        database.execute("UPDATE state SET record = replace(record, 'finished', 'stopped')")
-        database.commit()
-    for verb in (["ledger", "verify"], ["resume"], ["status"]):
-        said = stacksl(*verb, run)
-        assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), verb
-        assert "the state in" in said.err
-
-
 def test_no_cell_of_an_export_is_a_formula(stacksl, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     ids = ["=HYPERLINK(1)", "+1", "@x", "-a", "007", "plain", "\t=1", "a;=2"]

@@ -56,15 +56,6 @@ def test_plain_lines_come_now_and_then_at_the_start_and_at_the_end() -> None:
     assert refit == "final model"
 
 
-def test_every_step_is_told_where_the_time_between_is_nothing() -> None:
-    out = io.StringIO()
-    with live(stream=out, every=0) as show:
-        assert show is not None
-        for done in range(5):
-            show(step(done))
-    assert len(out.getvalue().splitlines()) == 5
-
-
 def test_a_terminal_has_one_living_line_which_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.cli.printing import as_json, dollars, facts, table
+from stacksl.cli.printing import as_json, dollars
 
 
 @given(st.integers(0, 10**15))
@@ -41,11 +41,3 @@ def test_json_has_no_word_that_is_not_json() -> None:
         "text": "Grüße",
     }
     assert "Grüße" in as_json(value)
-
-
-def test_facts_leave_out_what_is_not_there() -> None:
-    assert facts([("Run", "x"), ("Cost", None), ("Labels", 5)]) == "Run     x\nLabels  5"
-
-
-def test_a_table_is_as_wide_as_its_cells() -> None:
-    assert table(("a", "b"), [("long", None), (1, 2)]) == "a     b\nlong\n1     2"

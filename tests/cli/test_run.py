@@ -38,17 +38,6 @@ def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tm
     assert settings.budget == "7"
 
 
-def test_three_mistakes_of_a_config_are_named_at_once(stacksl, api, tmp_path) -> None:
-    config = tmp_path / "other.toml"
-    config.write_text('bugdet = 5\nridge = -1\nmode = "lake"\n')
-    said = stacksl("run", "--config", config)
-    assert said.code == 2
-    assert "did you mean 'budget'" in said.err
-    assert "ridge" in said.err
-    assert "mode" in said.err
-    assert api.asked == []
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -71,20 +60,6 @@ def test_a_config_that_is_no_toml(stacksl, api, tmp_path) -> None:
     said = stacksl("run", "--config", config)
     assert said.code == 2
     assert "must be TOML" in said.err
-
-
-def test_a_dry_run_says_labels_and_cost_and_starts_nothing(stacksl, api) -> None:
-    api.money = 12_500_000
-    said = stacksl("run", "toy.csv", "--price", "2.50", "--dry-run", "--json")
-    assert said.code == 0
-    told = json.loads(said.out)
-    assert (told["labels"], told["data"]["items"]) == (5, 50)
-    assert told["money"] == {"price": 2.5, "most": 12.5}
-    assert [name for name, _ in api.asked] == ["prepare"]
-    assert not api.out.exists()
-    said = stacksl("run", "toy.csv", "--price", "2.50", "--dry-run")
-    assert "$12.50 at most" in said.out
-    assert "warning: two prompts are the same" in said.err
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def printed(stacksl: Shell) -> list[object]:
 
 def played(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[object]:
     """The outputs of a run from its beginning to its end, whose audit is answered by `say`."""
-    waiting = begin(folder, out="run", audit=5, budget=17, batch=7, count=50, annotators="anna,ben")
+    waiting = begin(folder, out="run", audit=4, budget=12, batch=6, count=30, annotators="anna,ben")
     audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
     seen: list[object] = [audit]
     while waiting.status()["state"] == "waiting":
@@ -130,7 +130,9 @@ def test_an_export_has_the_audit_when_the_run_has_finished(tmp_path: Path, stack
     assert (audit["n"], audit["number"]) == (5, 1)
 
 
-@pytest.mark.parametrize(("budget", "batch"), [(17, 17), (35, 9)])
+@pytest.mark.parametrize(
+    ("budget", "batch"), [(17, 17), pytest.param(35, 9, marks=pytest.mark.slow)]
+)
 def test_one_answer_does_not_show_whether_its_row_is_of_the_audit(
     tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch, budget: int, batch: int
 ) -> None:

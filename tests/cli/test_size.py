@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 
-from stacksl.cli.verbs.dry_run import _time
 from stacksl.lm import ModelChoices, TokenItem, TrainSettings, loading
 from stacksl.lm.size import forecast
 from stacksl.lm.worker import Worker
@@ -90,29 +88,6 @@ def test_settings_reach_the_size(stacksl, stories: Path, data: Path) -> None:
     assert other["training"]["weights"] == 2 * other["parameters"]
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--model", "/nowhere"], "not a folder that there is"),
-        (["--model", "STORIES", "--set", "lora_targets=nothing"], "no linear layer"),
-    ],
-)
-@pytest.mark.usefixtures("untimed")
-def test_a_model_that_a_run_would_refuse(stacksl, data, stories, words, sentence) -> None:
-    typed = [stories if word == "STORIES" else word for word in words]
-    done = stacksl("run", data, *typed, "--adapt", "lora", "--labeler", "file", "--dry-run")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-    assert sentence in done.err
-
-
-def test_nothing_is_timed_where_it_would_not_fit(stories: Path, data: Path) -> None:
-    from stacksl.data import read
-
-    found = forecast(ModelChoices(str(stories)), read(str(data)).items, (4,), free=1000)
-    assert found.memory > 1000
-    assert found.scoring_seconds is None
-
-
 def test_times_are_found_within_the_calibration(
     stories: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,32 +114,3 @@ def test_times_are_found_within_the_calibration(
     assert least.scoring_seconds > 0
     assert least.training_seconds is not None
     assert least.training_seconds > 0
-
-
-@pytest.mark.slow
-def test_the_time_to_score_is_about_right(stories: Path, data: Path) -> None:
-    from stacksl.data import read
-    from stacksl.lm.model import LanguageModel
-
-    items = read(str(data)).items * 10
-    choices = ModelChoices(str(stories))
-    found = forecast(choices, items, (4,), FREE, seconds=10.0)
-    model = LanguageModel(choices)
-    model.fit(items)
-    begun = monotonic()
-    model.transform(items)
-    took = monotonic() - begun
-    assert found.scoring_seconds is not None
-    assert took / 3 < found.scoring_seconds < took * 3  # other jobs may run beside it
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0.123, "about 0.12 seconds (x)"),
-        (90, "about 1.5 minutes (x)"),
-        (9000, "about 2.5 hours (x)"),
-    ],
-)
-def test_times_have_two_digits(seconds: float, shown: str) -> None:
-    assert _time(seconds, "x") == shown

@@ -6,8 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,45 +18,10 @@ def write(path: Path, rows: int = 90) -> Path:
     return path
 
 
-@contextmanager
-def interrupting(**_: object) -> Iterator[Callable[[object], None]]:
-    """Presses Ctrl-C once the first label is bought."""
-
-    def show(step: object) -> None:
-        if step.phase == "labels" and step.spent:  # type: ignore[attr-defined]
-            raise KeyboardInterrupt
-
-    yield show
-
-
-def test_ctrl_c_and_resume_end_as_if_nothing_had_happened(
-    stacksl, tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = write(tmp_path / "data.csv")
-    calm, cut = tmp_path / "calm", tmp_path / "cut"
-    assert stacksl("run", data, "--budget", "20", "--out", calm, "--quiet").code == 0
-    with monkeypatch.context() as patch:
-        patch.setattr("stacksl.cli.verbs.run.live", interrupting)
-        said = stacksl("run", data, "--budget", "20", "--out", cut)
-    assert said.code == 130
-    assert said.out == ""
-    assert said.err.endswith(f"stacksl: stopped; continue with: stacksl resume {cut}\n")
-    assert "stopped" in stacksl("status", cut).out
-    moved = data.rename(tmp_path / "moved.csv")
-    assert f"{data} was moved or deleted since the run read it" in stacksl("status", cut).out
-    assert stacksl("resume", cut, "--quiet").code == 0, "it has its items without the file"
-
-    def purchases(run: Path) -> list[list[str]]:
-        lines = stacksl("ledger", "export", run).out.splitlines()
-        return [line.split(",")[:4] for line in lines]
-
-    assert purchases(cut) == purchases(calm)
-    one, other = (stacksl("predict", run, moved, "--quiet").out for run in (calm, cut))
-    assert one == other
-
-
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
-@pytest.mark.parametrize(("answer", "code"), [("n", 130), ("y", 0)])
+@pytest.mark.parametrize(
+    ("answer", "code"), [("n", 130), pytest.param("y", 0, marks=pytest.mark.slow)]
+)
 def test_a_real_terminal_is_asked_before_money_is_spent(tmp_path, answer: str, code: int) -> None:
     data, out = write(tmp_path / "data.csv", 30), tmp_path / "run"
     ours, theirs = os.openpty()
