@@ -185,14 +185,17 @@ def agree_on_pairs(
     )
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
-def test_engine_and_loop_agree_on_pairs(gate, examples) -> None:
-    settings(max_examples=examples)(PAIRS(agree_on_pairs))(gate=gate)
+FEW_OR_MANY = pytest.mark.parametrize("part", [0.05, pytest.param(1.0, marks=pytest.mark.slow)])
+"""How many of the examples of a law are drawn: `make test-slow` draws all."""
 
 
+@FEW_OR_MANY
 @pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
-@given(
+def test_engine_and_loop_agree_on_pairs(gate, part) -> None:
+    settings(max_examples=int(200 * part))(PAIRS(agree_on_pairs))(gate=gate)
+
+
+CLASSES = given(
     data=st.data(),
     shape=shapes(),
     setting=settings_of("ridge"),
@@ -201,10 +204,9 @@ def test_engine_and_loop_agree_on_pairs(gate, examples) -> None:
     kind=st.sampled_from(KINDS),
     certificates=st.booleans(),
 )
-@settings(max_examples=25)
-def test_engine_and_loop_agree_on_classes(
-    gate, data, shape, setting, share, seed, kind, certificates
-) -> None:
+
+
+def agree_on_classes(gate, data, shape, setting, share, seed, kind, certificates) -> None:
     rounds, classes, dim = shape
     both(
         "ridge",
@@ -218,6 +220,12 @@ def test_engine_and_loop_agree_on_classes(
         seed=seed,
         certificates=certificates,
     )
+
+
+@FEW_OR_MANY
+@pytest.mark.parametrize("gate", GATE_CHOICES, ids=lambda g: f"{g[0]} {g[1]}")
+def test_engine_and_loop_agree_on_classes(gate, part) -> None:
+    settings(max_examples=int(200 * part))(CLASSES(agree_on_classes))(gate=gate)
 
 
 def test_the_clip_level_follows_a_window_that_slides() -> None:
@@ -250,7 +258,7 @@ def test_a_clip_level_of_zero_lets_nothing_through() -> None:
 
 
 @given(data=st.data(), scorer=st.sampled_from(["sgd", "newton"]), seed=st.integers(0, 99))
-@settings(max_examples=20)
+@settings(max_examples=10)
 def test_certificates_change_no_decision(data, scorer, seed) -> None:
     setting = data.draw(settings_of(scorer))
     options = {
@@ -283,7 +291,7 @@ def guards(draw: st.DrawFn) -> DriftGuard:
     )
 
 
-@given(
+MARKS = given(
     data=st.data(),
     scorer=st.sampled_from(["ridge", "newton", "sgd"]),
     shape=st.tuples(st.integers(1, 60), st.integers(2, 9), st.integers(1, 6)),
@@ -295,8 +303,9 @@ def guards(draw: st.DrawFn) -> DriftGuard:
     certificates=st.booleans(),
     kl_on_skips=st.booleans(),
 )
-@settings(max_examples=250)
-def test_engine_and_loop_agree_on_marks_followers_and_resets(
+
+
+def agree_on_marks(
     data, scorer, shape, gate, share, seed, guarded, followed, certificates, kl_on_skips
 ) -> None:
     """Rows in general position: a follower's exact ties are broken by rounding."""
@@ -322,6 +331,11 @@ def test_engine_and_loop_agree_on_marks_followers_and_resets(
     if present is not None:
         assert played.presented.shape == (rounds, present)
         assert (played.presented == played.choices[:, None]).any(axis=1).all()
+
+
+@pytest.mark.parametrize("part", [0.2, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_engine_and_loop_agree_on_marks_followers_and_resets(part) -> None:
+    settings(max_examples=int(250 * part))(MARKS(agree_on_marks))()
 
 
 @pytest.mark.parametrize("scorer", ["ridge", "newton", "sgd"])
