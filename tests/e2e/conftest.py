@@ -122,7 +122,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.close()
-        process.wait(30)
+        process.wait(300)
         process.stdout.close()
 
 

@@ -77,6 +77,11 @@ FILES: dict[str, tuple[bytes, str]] = {
     "cut.parquet": (b"PAR1" + b"\x15\x04" * 40, "cut.parquet"),
     "single.jsonl": (SINGLE.encode() * 4, "fewer than two candidates"),
     "unlabelled.csv": (b"text,label\n" + b"some words,\nothers,a\nmore,b\n" * 9, "answer"),
+    "blank.jsonl": (b"\n\n", ""),
+    "nothing.jsonl": (b'{"id": 1}\n{"id": 2}\n{"id": 3}\n', ""),
+    "half.jsonl": (SINGLE.encode() * 4 + b'{"id": \n' * 9, ""),
+    "header.csv": (b"text,topic\n", ""),
+    "labels.json": (b"[1, 2", ""),
 }
 
 
@@ -85,6 +90,8 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
     content, hint = FILES[name]
     (home / name).write_bytes(content)
     assert hint in refused("run", name, "--out", "new", "--quiet")
+    code = call(["run", name, "--dry-run"])
+    assert code == 2
 
 
 @pytest.mark.parametrize(
@@ -112,6 +119,19 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--set", "noise=inf"], "finite"),
         (["good.csv", "--test", "nowhere.csv"], "nowhere.csv"),
         (["good.csv", "--test", "pairs.jsonl"], ""),
+        (["good.csv", "--format", "cvs"], "csv"),
+        (["good.csv", "--max-candidates", "1"], "max_candidates"),
+        (["good.csv", "--budget", "$1", "--price", "2"], "no label"),
+        (["good.csv", "--price", "cheap"], "price"),
+        (["good.csv", "--aim", "modle"], "model"),
+        (["good.csv", "--mode", "lake"], "stream"),
+        (["good.csv", "--set", "order=any"], "shuffled"),
+        (["good.csv", "--preset", "papr"], "did you mean 'paper'"),
+        (["good.csv", "--set", "rigde=1"], "did you mean 'ridge'"),
+        (["good.csv", "--set", "kl_weight=0.1"], "sgd"),
+        (["good.csv", "--out", "good.csv"], "good.csv"),
+        (["good.csv", "--out", "one"], "another run"),
+        (["good.csv", "--out", "."], "not empty and is no run"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -182,14 +202,6 @@ def test_an_edited_or_cut_ledger_is_not_resumed(home, refused, statement) -> Non
     refused("resume", "one", changes=True)
 
 
-def test_a_ledger_of_another_format(home, refused) -> None:
-    unfinish(home)
-    edit(home, "update format set number = 99")
-    said = refused("resume", "one", changes=True)
-    assert "has format 99" in said
-    assert "use the version that wrote it" in said
-
-
 def test_features_of_another_dimension_on_resume(home, refused) -> None:
     path = unfinish(home) / "features" / "features.json"
     about = json.loads(path.read_text())
@@ -236,10 +248,33 @@ def test_a_read_only_folder(home, refused, monkeypatch) -> None:
     assert "Permission denied" in refused("run", "good.csv", "--out", "new", "--quiet")
 
 
-@pytest.mark.parametrize("verb", ["status", "report", "resume", "evaluate", "predict"])
+@pytest.mark.parametrize(
+    "verb", ["status", "report", "resume", "evaluate", "predict", "answer", "change"]
+)
 def test_a_run_that_is_none(refused, verb) -> None:
-    more = ["good.csv"] if verb in ("evaluate", "predict") else []
+    more = ["good.csv"] if verb in ("evaluate", "predict", "answer") else []
     assert "stacksl ls" in refused(verb, "nowhere", *more)
+
+
+def test_a_file_with_other_columns_says_which_file_and_which_flag(home, refused) -> None:
+    text = (home / "good.csv").read_text(encoding="utf-8")
+    (home / "other.csv").write_text(text.replace("text,label", "said,about"), encoding="utf-8")
+    hints = "no column 'text'", "the file has said, about", "--prompt-column"
+    said = refused("run", "good.csv", "--test", "other.csv", "--out", "new", "--quiet")
+    assert all(hint in said for hint in ("other.csv", *hints))
+    said = refused("evaluate", "one", "other.csv", "--quiet")
+    assert all(hint in said for hint in hints)
+    flags = ["--prompt-column", "said", "--label-column", "about"]
+    assert call(["evaluate", "one", "other.csv", *flags, "--quiet"]) == 0
+
+
+def test_strict_stops_at_one_row_that_is_otherwise_set_aside(home, refused) -> None:
+    with (home / "good.csv").open("a", encoding="utf-8") as file:
+        file.write(",a\n")
+    assert "61" in refused("run", "good.csv", "--strict", "--out", "new", "--quiet")
+    assert call(["run", "good.csv", "--budget", "8", "--out", "new", "--quiet"]) == 0
+    told = json.loads((home / "new" / "facts.json").read_text(encoding="utf-8"))["data"]
+    assert (told["items"], told["rejected_total"]) == (60, 1)
 
 
 def test_the_same_from_a_shell(home) -> None:

@@ -171,20 +171,6 @@ def scores(found: tuple[int, str, str]) -> dict[str, object]:
     return {key: table[key] for key in ("state", "asked", "spent", "accuracy_before", "test")}
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [('"ridge"', '"rjdge"'), ('"dim": ', '"dim": 9999999999'), ("[", "[[")]
-)
-@pytest.mark.parametrize("command", [PREDICT, "evaluate one good.csv"])
-def test_an_edited_model_is_refused(
-    home: Path, said: Said, command: str, old: str, new: str
-) -> None:
-    path = home / "one" / "model" / "model.json"
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new, 1))
-    expect_a_sentence(*said(command), path)
-
-
 @pytest.mark.parametrize("command", [PREDICT, STATUS, REPLAY, "resume one", "report one"])
 @pytest.mark.parametrize("step", [-1, 1])
 def test_a_run_of_another_format_is_refused(

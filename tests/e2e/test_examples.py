@@ -12,7 +12,14 @@ LINES = {"quickstart": 20, "first_day": 40}  # each example fits a screen
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(each, marks=pytest.mark.slow if each.stem == "first_day" else ())
+        for each in EXAMPLES  # that of a day takes ten seconds
+    ],
+    ids=lambda path: path.stem,
+)
 def test_an_example_runs(
     script: Path,
     tmp_path: Path,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import re
 import shlex
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -24,7 +23,6 @@ TYPED = re.compile(r"^```sh\n(.*?)\n```\n(?:\n```text\n(.*?)\n```\n)?", re.MULTI
 
 sys.path.insert(0, str(ROOT / "scripts"))
 try:
-    import colleagues
     import first_day
     from day_desk import Desk
 finally:
@@ -89,97 +87,6 @@ def test_all_the_money_is_spent_and_not_a_cent_more(
     assert len(paid) == BUDGET
     assert {row["price"] for row in paid} == {str(int(1e6 * first_day.PRICE))}
     assert {row["labeler"] for row in paid} == {"anna", "ben"}
-
-
-def test_old_labels_are_learnt_and_cost_nothing(purchases: list[dict[str, str]]) -> None:
-    owned = [row for row in purchases if row["purpose"] == "owned"]
-    assert len(owned) == SCALE.old
-    assert {row["price"] for row in owned} == {"0"}
-    assert all(row["learnt_at"] for row in owned)
-
-
-def test_rows_that_two_had_are_two_purchases_and_one_label(
-    purchases: list[dict[str, str]],
-) -> None:
-    slots = defaultdict(list)
-    for row in purchases:
-        slots[row["item"]].append(row)
-    double = [rows for rows in slots.values() if len(rows) == 2]
-    assert len(double) == SCALE.overlap
-    assert max(map(len, slots.values())) == 2
-    for rows in double:
-        assert sum(bool(row["learnt_at"]) for row in rows) <= 1
-        assert {row["labeler"] for row in rows} == {"anna", "ben"}
-
-
-def test_the_run_took_what_the_colleagues_had_to_say(desk: Desk, facts: dict[str, Any]) -> None:
-    first, again = printed(desk, "stacksl answer")[:2]
-    assert "row 2, column answer: the answer 'zz9' is not understood" in first
-    assert "Contradict  3, kept but not paid" in again
-    assert facts["asking"]["disputes"] >= 3
-    said = Counter(
-        {name: facts["asking"][name] for name in ("none_of_these", "ambiguous", "broken")}
-    )
-    assert facts["asking"]["labels"] + said.total() == BUDGET
-
-
-def test_the_labels_are_what_the_colleagues_knew_but_for_their_slips(
-    desk: Desk, purchases: list[dict[str, str]], shared_data: Path
-) -> None:
-    """The letter, number or text that was typed became the right class, whatever the order."""
-    known = first_day.lay_out(shared_data / "banking77", desk.folder, SCALE)
-    names = (desk.folder / "intents.txt").read_text(encoding="utf-8").splitlines()
-    with (desk.folder / "questions.csv").open(encoding="utf-8", newline="") as file:
-        right = {row["id"]: known[colleagues.plain(row["text"])] for row in csv.DictReader(file)}
-    said = [row for row in purchases if row["said"] == "label" and row["item"] in right]
-    wrong = sum(names[int(row["answer"])] != right[row["item"]] for row in said)
-    assert len(said) > 0.9 * BUDGET
-    assert wrong < 0.1 * len(said), "a slip in twenty or fifty is the colleagues' own"
-
-
-def test_the_audit_was_paid_for_and_never_learnt(
-    purchases: list[dict[str, str]], facts: dict[str, Any]
-) -> None:
-    audit = [row for row in purchases if row["purpose"] == "audit"]
-    assert len(audit) == facts["audit"]["n"] == BUDGET // 5
-    assert not any(row["learnt_at"] for row in audit)
-    trained = {row["item"] for row in purchases if row["purpose"] == "train"}
-    assert trained.isdisjoint(row["item"] for row in audit)
-
-
-def wilson(correct: float, n: int) -> tuple[float, float]:
-    """The 95 % interval as the roots of (p − p̂)² = z² p (1 − p) / n."""
-    z, share = 1.959963984540054, correct / n
-    a, b, c = 1 + z * z / n, -(2 * share + z * z / n), share * share
-    root = math.sqrt(b * b - 4 * a * c)
-    return (-b - root) / (2 * a), (-b + root) / (2 * a)
-
-
-def test_the_audits_interval_holds_what_the_hidden_labels_say(
-    desk: Desk, facts: dict[str, Any]
-) -> None:
-    audit = facts["audit"]
-    low, _ = wilson(audit["correct"], audit["n"])
-    _, high = wilson(audit["correct"] + audit["unknown"], audit["n"])
-    assert (audit["low"], audit["high"]) == pytest.approx((low, high))
-    with (desk.folder / "hidden.csv").open(encoding="utf-8", newline="") as file:
-        hidden = {row["id"]: row["intent"] for row in csv.DictReader(file)}
-    with (desk.folder / "next-month-labelled.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    right = sum(row["label"] == hidden[row["id"]] for row in rows)
-    assert len(rows) == len(hidden) == SCALE.later
-    assert audit["low"] <= right / len(hidden) <= audit["high"]
-    assert f"{right / len(hidden):.3f}" in printed(desk, "stacksl evaluate")[0]
-
-
-def test_the_books_hold(desk: Desk, purchases: list[dict[str, str]]) -> None:
-    for told in printed(desk, "stacksl ledger verify"):
-        assert "the ledger is whole" in told
-    learnt = sum(bool(row["learnt_at"]) for row in purchases)
-    replayed = dict(
-        line.split()[:2] for line in printed(desk, "stacksl ledger replay")[0].splitlines()
-    )
-    assert replayed["Labels"] == f"{learnt:,}"
 
 
 def test_who_is_forgotten_is_gone(desk: Desk) -> None:

@@ -9,9 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -69,12 +69,26 @@ END = {
     "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 3, "after"),
 }
 ALIKE = (  # to the one before it: between the same two files, or of the same row
+    "before it is asked",
+    "before its answer is taken",
+    "when its answer was learnt",
+    "when arrays were saved",
+    "when the waiting rows were flushed",
+    "before the database has its name",
+    "before the features count as frozen",
     "before the refit is noted",
     "before the model counts",
     "between model and facts",
     "before the report",
     "between report and card",
     "when the state is 'finished'",
+    "when a refit on the way was noted",
+    "when a label after it was learnt",
+    "among the rounds after it",
+    "when a batch was reserved",
+    "when a batch's refit was noted",
+    "when the answer was heard",
+    "when the answer was learnt",
 )
 POOL = {
     "before a batch is reserved": (f"{LABELS}.ledger:Ledger.post", 3, "before"),
@@ -85,19 +99,21 @@ POOL = {
 }
 
 
-@pytest.mark.parametrize("moment", [*PURCHASE, *DISK])
+def moments(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Each moment; those like the one before them are for `make test-slow`."""
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize(
+        "moment", [pytest.param(each, marks=slow if each in ALIKE else ()) for each in names]
+    )
+
+
+@moments([*PURCHASE, *DISK])
 def test_a_stream_killed_at_a_step_of_a_purchase(resumed, kinds, moment) -> None:
     kind = kinds["classes-stream"]
     expect_same(resumed(kind, kill=(PURCHASE | DISK)[moment]), kind)
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        pytest.param(each, marks=[pytest.mark.slow] if each in ALIKE else [])
-        for each in (*START, *END)
-    ],
-)
+@moments([*START, *END])
 def test_a_run_killed_at_its_start_or_end(resumed, kinds, moment) -> None:
     kind = kinds["pairs-stream"]
     expect_same(resumed(kind, kill=(START | END)[moment]), kind)
@@ -113,7 +129,7 @@ COVERING = {
 }
 
 
-@pytest.mark.parametrize("moment", COVERING)
+@moments(COVERING)
 def test_a_stream_that_asks_by_coverage_killed(resumed, kinds, moment) -> None:
     kind = kinds["classes-covering"]
     labels = [row["payload"]["labels"] for row in chain(kind.reference) if row["event"] == "refit"]
@@ -121,13 +137,13 @@ def test_a_stream_that_asks_by_coverage_killed(resumed, kinds, moment) -> None:
     expect_same(resumed(kind, kill=COVERING[moment]), kind)
 
 
-@pytest.mark.parametrize("moment", ["when a batch was answered", "before a batch's refit is noted"])
+@pytest.mark.parametrize("moment", ["when a batch was answered"])
 def test_a_pool_with_labels_of_a_model_killed(resumed, kinds, moment) -> None:
     kind = kinds["classes-model"]
     expect_same(resumed(kind, kill=POOL[moment]), kind)
 
 
-@pytest.mark.parametrize("moment", POOL)
+@moments(POOL)
 def test_a_pool_killed_at_a_step_of_a_batch(resumed, kinds, moment) -> None:
     kind = kinds["classes-pool"]
     expect_same(resumed(kind, kill=POOL[moment]), kind)
@@ -160,7 +176,7 @@ def played_by_chance(
     return died
 
 
-@pytest.mark.parametrize("name", ["classes-stream", "pairs-stream", "classes-pool"])
+@pytest.mark.parametrize("name", ["classes-pool"])
 def test_kills_at_random_moments(worker, kinds, tmp_path, name) -> None:
     kind, rng, died = kinds[name], random.Random(name), 0
     seconds = kind.seconds
@@ -221,7 +237,7 @@ PAID = {
 }
 
 
-@pytest.mark.parametrize("moment", PAID)
+@moments(PAID)
 def test_nothing_is_paid_twice(worker, resumed, kinds, tmp_path, moment) -> None:
     kind = kinds["classes-stream"]
     paid = {"paid": str(tmp_path / "log"), "answers": kind.answers()}
@@ -246,7 +262,12 @@ SHEETS = {
 }
 
 
-BOTH = pytest.mark.parametrize("both", [True, False], ids=["both sheets", "one of two sheets"])
+ONE_OF_TWO = ("when the answers are on disk", "before the last sheet is written")
+HANDED_IN = [
+    *(pytest.param(moment, True, id=f"{moment}, both sheets") for moment in SHEETS),
+    *(pytest.param(moment, False, id=f"{moment}, one of two sheets",
+                   marks=() if moment in ONE_OF_TWO else pytest.mark.slow) for moment in SHEETS),
+]  # fmt: skip
 
 
 @dataclass
@@ -280,8 +301,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Sheets]:
     return found
 
 
-@BOTH
-@pytest.mark.parametrize("moment", SHEETS)
+@pytest.mark.parametrize(("moment", "both"), HANDED_IN)
 def test_answers_of_two_people_killed_on_their_way(worker, asked, tmp_path, moment, both) -> None:
     twin = asked[both]
     shutil.copytree(twin.path, tmp_path / "run")
@@ -314,23 +334,6 @@ def what_was_bought(made: Run) -> list[dict[str, object]]:
     return [{**row, "learnt_at": row["learnt_at"] is not None} for row in bought(made)]
 
 
-def stacksl(
-    *words: object, program: tuple[str, ...] = ("-m", "stacksl"), **options: Any
-) -> subprocess.Popen[str]:
-    """The real command line, as a user types it on a terminal.
-
-    Ctrl-C has its meaning there, while tests may run in a shell's background, where it is ignored.
-    """
-    return subprocess.Popen(
-        [sys.executable, *program, *map(str, words)],
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
-
-
 # The command line, which stops itself before it buys a second batch of labels.
 HALTING = """
 import signal, sys
@@ -351,17 +354,21 @@ def long(tmp_path: Path) -> Kind:
     return Kind("long", data, test, {"budget": 12}, tmp_path / "undisturbed" / "run")
 
 
-def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_path) -> None:
+def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_path, capfd) -> None:
     out = tmp_path / "run"
     words = ("run", long.data, "--test", long.test, "--budget", 12, "--batch", 6, "--quiet")
     words += ("--out",)
-    process = stacksl(*words, out, program=("-c", HALTING, str(Path(__file__).parent)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", HALTING, str(Path(__file__).parent), *map(str, words), str(out)],
+        # Ctrl-C has its meaning on a terminal, while a shell's background ignores it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
     _, status = os.waitpid(process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status), "it holds the run, and cannot finish meanwhile"
     assert Run.open(out).status()["state"] == "running"
-    second = stacksl("resume", out, "--wait", 0)
-    _, told = second.communicate(timeout=300)
-    assert second.returncode == 2
+    assert entry.call(["resume", str(out), "--wait", "0"]) == 2
+    told = capfd.readouterr().err
     assert f"is held by process {process.pid} on " in told
     assert told.count("\n") == 1
 
@@ -376,9 +383,9 @@ def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_pa
     assert status["resume"] == f"stacksl resume {out}"
     expect_sound(out, 12)
 
-    again = stacksl("resume", out, "--quiet", "--json")
-    said, told = again.communicate(timeout=300)
-    assert again.returncode == 0, told
+    capfd.readouterr()
+    assert entry.call(["resume", str(out), "--quiet", "--json"]) == 0
+    said = capfd.readouterr().out
     assert json.loads(said)["state"] == "finished"
     assert json.loads(said)["asked"] == 12
     assert entry.call([*map(str, words), str(long.reference)]) == 0

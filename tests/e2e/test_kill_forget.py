@@ -176,7 +176,13 @@ def expect_forgotten(planted: Planted, out: Path) -> None:
     assert made.replay()["rounds"] > 0
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(each, marks=pytest.mark.slow if number % 2 else ())
+        for number, each in enumerate(MOMENTS)
+    ],
+)
 def test_forgetting_killed_at_a_step(killed, in_memory, moment) -> None:
     assert killed(in_memory, MOMENTS[moment]), "the moment never came"
 
@@ -192,25 +198,32 @@ def test_forgetting_killed_at_every_write(killed, request, kind) -> None:
     pytest.fail("forgetting writes fewer than 400 times")
 
 
+COMMANDS = [
+    ["resume", "r"],
+    ["status", "r"],
+    ["report", "r"],
+    ["report", "r", "--no-text"],
+    ["predict", "r", "c.csv"],
+    ["evaluate", "r", "c.csv"],
+    ["answer", "r", "c.csv"],
+    ["change", "r", "--train-on-audit"],
+    ["run", "--config", "r", "--out", "again", "--quiet"],
+    ["ledger", "verify", "r"],
+    ["ledger", "export", "r"],
+    ["ledger", "requests", "r"],
+    ["ledger", "replay", "r"],
+    ["ledger", "path", "r"],
+    ["forget", "r", "--id", "p1"],
+    ["forget", "r", "--id", ID],
+]
+QUICKLY = ("resume r", "status r", "predict r c.csv", "ledger verify r", "forget r --id p1")
+
+
 @pytest.mark.parametrize(
     "words",
     [
-        ["resume", "r"],
-        ["status", "r"],
-        ["report", "r"],
-        ["report", "r", "--no-text"],
-        ["predict", "r", "c.csv"],
-        ["evaluate", "r", "c.csv"],
-        ["answer", "r", "c.csv"],
-        ["change", "r", "--train-on-audit"],
-        ["run", "--config", "r", "--out", "again", "--quiet"],
-        ["ledger", "verify", "r"],
-        ["ledger", "export", "r"],
-        ["ledger", "requests", "r"],
-        ["ledger", "replay", "r"],
-        ["ledger", "path", "r"],
-        ["forget", "r", "--id", "p1"],
-        ["forget", "r", "--id", ID],
+        pytest.param(words, marks=() if " ".join(words) in QUICKLY else pytest.mark.slow)
+        for words in COMMANDS
     ],
     ids=" ".join,
 )

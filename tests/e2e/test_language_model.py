@@ -65,11 +65,8 @@ CHOICE = {  # of a normalisation, by the labels that a pool bought first
     "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
     "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "after"),
 }
-QUICKLY = (  # others are among those of `test_a_run_is_killed_again_and_again`
-    "when an answer was learnt",
-    "between the adapter and its record",
-    "when its row is on disk",
-)
+# others are among those of `test_a_run_is_killed_again_and_again`
+QUICKLY = ("between the adapter and its record",)
 MOMENTS = ROUNDS | REFIT | EPOCH | END
 
 
@@ -142,6 +139,12 @@ def expect_same(path: Path, kind: Kind) -> None:
         assert np.array_equal(array, others[name], equal_nan=True), name
 
 
+def some_of(moments: dict[str, Any], *quickly: str) -> list[Any]:
+    """All of them, of which those that are not named are for `make test-slow`."""
+    slow = pytest.mark.slow
+    return [pytest.param(each, marks=() if each in quickly else slow) for each in moments]
+
+
 def expect_resumed(worker: Worker, kind: Kind, out: Path, moment: Any) -> None:
     assert worker.play(**kind.order(out), kill=moment)["killed"], "the moment never came"
     expect_sound(out, budget_of(kind))
@@ -157,7 +160,7 @@ def test_a_run_that_adapts_is_killed(
     expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
 
 
-@pytest.mark.parametrize("moment", POOL)
+@pytest.mark.parametrize("moment", some_of(POOL, "when an answer was learnt", "between two steps"))
 def test_a_default_run_that_adapts_is_killed(
     worker: Worker, pool: Kind, tmp_path: Path, moment: str
 ) -> None:
@@ -166,7 +169,7 @@ def test_a_default_run_that_adapts_is_killed(
     expect_resumed(worker, pool, tmp_path / "run", POOL[moment])
 
 
-@pytest.mark.parametrize("moment", CHOICE)
+@pytest.mark.parametrize("moment", some_of(CHOICE, "between its features and its row"))
 def test_a_run_that_chooses_a_normalisation_is_killed(
     worker: Worker, choosing: Kind, tmp_path: Path, moment: str
 ) -> None:

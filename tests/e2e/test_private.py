@@ -114,17 +114,13 @@ def test_the_watch_sees_who_goes_out(watched: Callable[..., str]) -> None:
             watched(script=script)
 
 
-def test_the_watch_lets_loopback_pass(watched: Callable[..., str]) -> None:
-    script = "import socket\ns = socket.create_server(('127.0.0.1', 0))\n"
-    watched(script=script + "socket.create_connection(s.getsockname())")
-
-
 def test_the_main_job_opens_no_socket(watched: Callable[..., str], tmp_path: Path) -> None:
     write_job(tmp_path)
     watched(main_job())
     assert (tmp_path / "r" / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_local_encoder_opens_no_socket(watched: Callable[..., str], tmp_path: Path) -> None:
     if find_spec("sentence_transformers") is None:
         pytest.skip("the extra 'sentences' is not installed")
@@ -146,6 +142,7 @@ def test_the_sample_language_model_opens_no_socket(
     assert json.loads((tmp_path / "r" / "facts.json").read_text())["budget"]["answered"] == 8
 
 
+@pytest.mark.slow
 def test_the_main_job_needs_no_network_at_all(tmp_path: Path) -> None:
     """In a namespace without any network, not even loopback."""
     alone = ["unshare", "--map-root-user", "--net"]

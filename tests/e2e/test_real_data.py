@@ -11,6 +11,7 @@ import pytest
 
 from stacksl.cli.entry import call
 
+SLOW = pytest.mark.slow
 MEDQA = "medqa/US/4_options"
 FILES: dict[str, tuple[str, str, int, str]] = {
     # data, test, usable items (one and three more have equal options), format
@@ -49,7 +50,9 @@ def found(shared_data: Path, name: str) -> Path:
     return shared_data / name
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name", ["medqa", *(pytest.param(n, marks=SLOW) for n in ("mmlu", "openbookqa", "banking77"))]
+)
 def test_some_rows_of_an_official_file(shared_data, tmp_path, capfd, name) -> None:
     data, test, items, form = FILES[name]
     # all rows of the smallest; 77 classes of fewer rows do not look like labels
