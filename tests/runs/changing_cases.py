@@ -15,6 +15,8 @@ from .conftest import class_items
 from .people_cases import bought, gold, texts_of, write_pool
 
 MODES = pytest.mark.parametrize("mode", ["pool", "stream"])
+POOL = pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])
+"""Both, the stream in `make test-slow`: where others play the same step in a stream."""
 
 
 def facts_of(done: Run) -> Facts:

@@ -12,38 +12,10 @@ import pytest
 from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.core.heads.abstaining import FEWEST
-from stacksl.ledger.purchases import Answer, Purchase
 
-from .conftest import CLASSES, class_items, pair_items
-from .people_cases import answer_all, begin, truth
+from .conftest import CLASSES, class_items
 
 KEPT = CLASSES[:2]
-
-
-class Missing:
-    """A labeler who has no candidate for an item that `answers` does not hold."""
-
-    name = "missing"
-    repeatable = True
-
-    def __init__(self, answers: dict[str, int]) -> None:
-        self._answers = answers
-        self._asked: list[Purchase] = []
-
-    def ask(self, purchases: Any) -> None:
-        self._asked = list(purchases)
-
-    def answers(self) -> list[Answer]:
-        came, self._asked = self._asked, []
-        return [self._answer(lease) for lease in came]
-
-    def pending(self) -> list[Any]:
-        return []
-
-    def _answer(self, lease: Purchase) -> Answer:
-        index = self._answers.get(lease.item)
-        said: Any = "none" if index is None else "label"
-        return Answer(lease.item, lease.slot, lease.token, index, self.name, 0, said=said)
 
 
 def two_of_three(count: int, seed: int = 0) -> tuple[list[Item], dict[str, int]]:
@@ -56,7 +28,8 @@ def two_of_three(count: int, seed: int = 0) -> tuple[list[Item], dict[str, int]]
 def played(folder: Path, budget: int, **settings: Any) -> Run:
     items, answers = two_of_three(90)
     plan = {"mode": "pool", "audit": 0, "names": False, **settings}
-    return run(items, labeler=Missing(answers), budget=budget, out=folder / "run", **plan)
+    said = {"labeler": lambda request: answers.get(request.item)}  # None is "none of these"
+    return run(items, budget=budget, out=folder / "run", **said, **plan)
 
 
 @pytest.fixture(scope="module")
@@ -115,41 +88,6 @@ def test_a_few_none_of_these_train_nothing_and_the_report_says_so(tmp_path: Path
     assert all("abstain" not in row for row in done.predict(items))
     known = [item for item in items if item.id in answers]
     assert "abstained" not in done.evaluate(known, answers)
-
-
-def test_without_any_nothing_is_said(tmp_path: Path) -> None:
-    items, answers = class_items(30)
-    done = run(items, answers, budget=9, out=tmp_path / "run", names=False)
-    assert facts(done)["asking"]["abstaining"] == ""
-
-
-def test_options_of_their_own_are_abstained_on_as_well(tmp_path: Path) -> None:
-    """Every third item has no right option, and its probabilities are as good as any: no rule."""
-    items, answers = pair_items(80)
-    known = {name: gold for n, (name, gold) in enumerate(answers.items()) if n % 3}
-    done = run(items, labeler=Missing(known), budget=60, out=tmp_path / "run", mode="pool", audit=0)
-    told = facts(done)["asking"]
-    assert told["none_of_these"] >= FEWEST
-    assert told["abstaining"].startswith("The model ")
-    assert (done.model.abstaining is None) is ("never abstains" in told["abstaining"])
-
-
-def test_the_rates_of_what_people_say_stand_in_the_report(tmp_path: Path) -> None:
-    """Of eight rows two are none of these, one ambiguous and one broken; all are charged."""
-    words = iter(["[none]", "[none]: the moon", "[ambiguous]", "[broken]"])
-    made = begin(tmp_path, budget=8, batch=8, audit=0, price="0.5")
-    answer_all(made, lambda row: next(words, truth(row)))
-    asking = facts(made)["asking"]
-    kinds = ("labels", "none_of_these", "ambiguous", "broken")
-    assert [asking[kind] for kind in kinds] == [4, 2, 1, 1]
-    assert [cost["answers"] for cost in asking["costs"]] == [8]
-    assert facts(made)["budget"]["spent_money"] == 4_000_000
-    card = (made.path / "README.md").read_text(encoding="utf-8").replace("\\", "")
-    page = (made.path / "report.html").read_text(encoding="utf-8")
-    for name, share in (("A candidate", "4 (50.0%)"), ("None of these", "2 (25.0%)")):
-        assert f"| {name} | {share} |" in card
-        assert f"<dt>{name}</dt><dd>{share}</dd>" in page
-    assert made.status()["answered"] == 4, "a label alone is learnt"
 
 
 def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:

@@ -14,12 +14,10 @@ from stacksl.cli.verbs.ledger import _weights
 from stacksl.errors import LabelerError, RunError, StackslError
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.lm import NORMALISATIONS
-from stacksl.models.adapted import AdaptedModel, is_adapted
+from stacksl.models.adapted import AdaptedModel
 from stacksl.models.metrics import macro_f1, wilson
-from stacksl.runs.settings.fields import Settings
-from stacksl.runs.settings.language import choices_of
 
-from .lm_cases import QUICK, Corpus, questions, tiny_model
+from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model, told_labels
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -103,15 +101,6 @@ def test_evaluation_has_all_four_normalisations(place: Path, corpus: Corpus) -> 
     )
 
 
-def test_the_shape_of_the_adapter_is_read_from_its_folder(place: Path) -> None:
-    """The run's rank is 2, and neither that nor its alpha is the default."""
-    model = AdaptedModel.load(place / "run" / "model")
-    assert (model.model.choices.lora.rank, model.model.choices.lora.alpha) == (2, 32.0)
-    assert (model.model.choices.normalisation, model.classes) == ("token_mean", None)
-    assert is_adapted(place / "run" / "model")
-    assert not is_adapted(place / "run")
-
-
 def test_a_base_that_was_moved_or_changed_is_told(moved: Path, corpus: Corpus) -> None:
     made = Run.open(moved / "run")
     with pytest.raises(StackslError, match="is not a folder that there is"):
@@ -122,12 +111,6 @@ def test_a_base_that_was_moved_or_changed_is_told(moved: Path, corpus: Corpus) -
     shutil.rmtree(moved / "base")
     shutil.copytree(moved / "elsewhere", moved / "base")
     assert len([*made.predict(corpus[0])]) == 12
-
-
-def test_a_run_that_was_moved_is_still_read(place: Path, tmp_path: Path, corpus: Corpus) -> None:
-    shutil.copytree(place / "run", tmp_path / "copy")
-    one, other = (Run.open(path).predict(corpus[0]) for path in (place / "run", tmp_path / "copy"))
-    assert [*one] == [*other]
 
 
 def test_a_damaged_adapter_is_one_sentence(place: Path, tmp_path: Path, corpus: Corpus) -> None:
@@ -161,50 +144,13 @@ def test_verify_hashes_the_weights_anew(place: Path) -> None:
 # --- how a run computes ----------------------------------------------------------------------
 
 
-def test_how_it_was_computed_is_on_record(place: Path) -> None:
-    table = Run.open(place / "run").folder.resolved()
-    assert table["lm_path"] == "packed"
-    assert table["lm_dtype"] == "float32"
-    assert table["lm_device"] == "cpu"
-    assert table["lm_threads"] == torch.get_num_threads()
-    assert table["batch_tokens"] == 4096
-    assert table["lm_template"] == "{prompt}\nAnswer:"
-
-
-def test_what_is_recorded_goes_before_what_is_set() -> None:
-    settings = Settings(model="m", adapt="lora")
-    recorded = {
-        "lm_path": "padded",
-        "lm_dtype": "bfloat16",
-        "lm_threads": 3,
-        "lm_template": "{prompt}",
-    }
-    choices = choices_of(settings, recorded)
-    assert (choices.path, choices.dtype, choices.threads) == ("padded", "bfloat16", 3)
-    assert choices.template == "{prompt}"
-    fresh = choices_of(settings, {})
-    assert (fresh.path, fresh.dtype, fresh.threads) == ("auto", "auto", None)
-
-
-class Leaving(OracleLabeler):
-    """Answers two purchases and goes."""
-
-    def ask(self, purchases: Any) -> None:
-        self.count = getattr(self, "count", 0) + len(purchases)
-        if self.count > 2:
-            raise LabelerError("the labeler has gone home: ask again tomorrow")
-        super().ask(purchases)
-
-
 @pytest.fixture
 def cut_off(place: Path, tmp_path: Path) -> tuple[Run, OracleLabeler]:
     """A run that stopped at its third label, and a labeler to go on with."""
-    items, answers = questions(20)
-    sizes = {item.id: len(item.candidates) for item in items}
     given = {**SHORT, "model": str(place / "base"), "adapt": "lora"}
     with pytest.raises(LabelerError):
-        run(items, answers, out=tmp_path / "run", labeler=Leaving(answers, sizes), **given)
-    return Run.open(tmp_path / "run"), OracleLabeler(answers, sizes)
+        run(*questions(20), out=tmp_path / "run", labeler=Refusing(questions(20), 2), **given)
+    return Run.open(tmp_path / "run"), told_labels(questions(20))
 
 
 def recorded(made: Run, name: str, value: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,10 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run
-from stacksl.errors import LabelerError, RunError
+from stacksl.errors import RunError
 from stacksl.features import store
 from stacksl.features.store import save_block
 from stacksl.ledger.purchases import Answer, Purchase
-from stacksl.lm.export.folder import merge
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.models.adapted import AdaptedModel
@@ -26,14 +24,11 @@ from .lm_cases import (
     BUDGET,
     COUNT,
     QUICK,
-    SHORT,
     Corpus,
-    Refusing,
     adapt,
     blocks,
     last_weights,
     rows_of,
-    told_labels,
 )
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -105,14 +100,6 @@ def test_with_no_label_every_choice_is_the_base_models(
     chosen = {row.decision().item: row.decision().choice for row in rows_of(made, "round")}
     assert chosen == {item.id: base_choice(model, item) for item in corpus[0]}
     assert len({*chosen.values()}) > 1, "the choices differ, so that a constant would not do"
-
-
-def test_features_of_one_token_options_are_not_zero(finished: Run, corpus: Corpus) -> None:
-    first = next(blocks(finished, corpus))
-    short = [n for n, item in enumerate(corpus[0]) if all(len(c) == 1 for c in item.candidates)]
-    assert len(short) >= 5
-    for row in short:
-        assert np.linalg.norm(first[row].phi, axis=1) == pytest.approx(1.0, abs=1e-5)
 
 
 # --- the head --------------------------------------------------------------------------------
@@ -213,11 +200,6 @@ def test_each_refit_has_a_temperature_of_the_labels_before_it(
     assert model.model.temperature == seen[-1]
 
 
-def test_a_temperature_that_is_given_stays(model: Path, corpus: Corpus, tmp_path: Path) -> None:
-    made = adapt(model, corpus, tmp_path / "run", temperature=0.5, **SHORT)
-    assert {row.payload["temperature"] for row in rows_of(made, "refit")} == {0.5}
-
-
 def test_a_replay_compares_temperatures(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert finished.replay()["labels"] == BUDGET
     monkeypatch.setattr(
@@ -227,11 +209,16 @@ def test_a_replay_compares_temperatures(finished: Run, monkeypatch: pytest.Monke
         finished.replay()
 
 
+@pytest.fixture(scope="module")
+def once(model: Path, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that refits once, on the first labels of the stream."""
+    return adapt(model, corpus, tmp_path_factory.mktemp("once") / "run", gate="first", refit_at="1")
+
+
 def test_the_last_adapter_depends_on_the_labels_alone(
-    model: Path, corpus: Corpus, tmp_path: Path
+    once: Run, model: Path, corpus: Corpus, tmp_path: Path
 ) -> None:
     often = adapt(model, corpus, tmp_path / "often", gate="first")
-    once = adapt(model, corpus, tmp_path / "once", gate="first", refit_at="1")
     assert [row.payload["labels"] for row in rows_of(once, "refit")] == [BUDGET]
     assert len(rows_of(often, "refit")) == len(SHARES)
     assert last_weights(often) == last_weights(once)
@@ -285,7 +272,9 @@ def test_a_ledger_plays_again_without_the_model(
 # --- who answers -----------------------------------------------------------------------------
 
 
-def test_late_labels_join_the_next_refit(model: Path, corpus: Corpus, tmp_path: Path) -> None:
+def test_late_labels_join_the_next_refit(
+    once: Run, model: Path, corpus: Corpus, tmp_path: Path
+) -> None:
     late = Late(corpus, delay=2)
     made = adapt(model, corpus, tmp_path / "run", late, gate="first")
     assert made.status()["state"] == "waiting"
@@ -295,35 +284,5 @@ def test_late_labels_join_the_next_refit(model: Path, corpus: Corpus, tmp_path: 
     made.resume(labeler=late)
     assert made.status()["state"] == "finished"
     assert [row.payload["labels"] for row in rows_of(made, "refit")] == [*SHARES]
-    quick = adapt(model, corpus, tmp_path / "quick", gate="first", refit_at="1")
-    assert last_weights(made) == last_weights(quick), "the same labels in the same order"
+    assert last_weights(made) == last_weights(once), "the same labels in the same order"
     assert made.replay()["labels"] == BUDGET
-
-
-def test_a_labeler_that_refuses_costs_nothing_that_was_learnt(
-    finished: Run, model: Path, corpus: Corpus, tmp_path: Path
-) -> None:
-    with pytest.raises(LabelerError, match="gone home"):
-        adapt(model, corpus, tmp_path / "run", Refusing(corpus, good=7))
-    made = Run.open(tmp_path / "run")
-    assert made.status()["state"] == "failed"
-    assert "gone home" in made.status()["sentence"]
-    assert made.status()["answered"] == 7
-    made.resume(labeler=told_labels(corpus))
-    assert made.status()["asked"] == BUDGET
-    assert last_weights(made) == last_weights(finished)
-
-
-def test_a_run_is_private_and_what_is_merged_out_of_it_is_not(
-    finished: Run, tmp_path: Path
-) -> None:
-    bits = {path: path.stat().st_mode & 0o077 for path in finished.path.rglob("*")}
-    assert finished.path / "model" / "lm.json" in bits
-    assert not any(bits.values()), {str(path) for path in bits if bits[path]}
-    before = os.umask(0o022)
-    try:
-        out = merge(finished.path / "model", tmp_path / "merged")
-    finally:
-        os.umask(before)
-    weights = next(out.glob("*.safetensors"))
-    assert (out.stat().st_mode & 0o777, weights.stat().st_mode & 0o777) == (0o755, 0o644)

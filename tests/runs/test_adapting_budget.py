@@ -93,7 +93,7 @@ def expect_whole(made: Run, labels: int) -> None:
     assert facts.budget.labels == labels
 
 
-@pytest.mark.parametrize("mode", ["stream", "pool"])
+@pytest.mark.parametrize("mode", ["stream", pytest.param("pool", marks=pytest.mark.slow)])
 def test_refits_follow_a_budget_raised_on_the_way(left: Left, tmp_path: Path, mode: str) -> None:
     made = left(mode)
     before = refits(made)
@@ -102,26 +102,6 @@ def test_refits_follow_a_budget_raised_on_the_way(left: Left, tmp_path: Path, mo
     expect_whole(made, 20)
     assert before == [1, 2, 3] if mode == "stream" else [4]
     assert refits(made) == [*before, 5, 10, 20] if mode == "stream" else [4, 8, 12, 20]
-
-
-def test_refits_follow_a_budget_lowered_on_the_way(left: Left, tmp_path: Path) -> None:
-    made = left()
-    made.change(budget=8, later=True)
-    expect_whole(resumed(made), 8)
-    assert refits(made) == [1, 2, 3, 5, 8], "the fifth was promised before the change"
-
-
-def test_a_finished_run_goes_on_in_a_new_epoch(left: Left, tmp_path: Path) -> None:
-    made = resumed(left("pool"))
-    expect_whole(made, 12)
-    weights = (made.folder.model / "adapter_model.safetensors").read_bytes()
-    with made.ledger as ledger:
-        epochs = sum(row.event == "refreshed" for row in ledger.rows())
-    made.change(budget=20, later=True)
-    expect_whole(resumed(made), 20)
-    with made.ledger as ledger:  # the last refit of 12 labels steers what is bought next
-        assert sum(row.event == "refreshed" for row in ledger.rows()) > epochs
-    assert (made.folder.model / "adapter_model.safetensors").read_bytes() != weights
 
 
 def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(
@@ -145,7 +125,7 @@ def write_more(path: Path, count: int = 12) -> Path:
     return written(path, ([replace(i, prompt=f"more {i.prompt}") for i in items], answers))
 
 
-@pytest.mark.parametrize("mode", ["stream", "pool"])
+@pytest.mark.parametrize("mode", ["stream", pytest.param("pool", marks=pytest.mark.slow)])
 def test_items_that_come_in_an_epoch_have_its_features(
     left: Left, tmp_path: Path, mode: str
 ) -> None:
@@ -178,29 +158,6 @@ def test_a_finished_pool_buys_on_by_what_its_model_says(left: Left, tmp_path: Pa
     assert len(picks) == 8
     assert all(d.statistic != 0.0 for d in picks), "a margin of 0 is that of features that are gone"
     expect_whole(made, 20)
-
-
-def test_labels_held_elsewhere_join_the_next_refit(left: Left, tmp_path: Path) -> None:
-    made = left()
-    assert made.change(owned=write_more(tmp_path / "more.jsonl"), later=True).owned == 12
-    make_it(made)
-    status = made.status()
-    assert (status["state"], status["asked"]) == ("finished", 12)
-    assert refits(made)[-1] == 24
-    assert made.replay()["labels"] == 24
-
-
-def test_a_finished_run_goes_on_with_more_items_and_forgets_one(left: Left, tmp_path: Path) -> None:
-    made = resumed(left())
-    made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
-    made.change(budget=18, later=True)
-    make_it(made)
-    expect_whole(made, 18)
-    with made.ledger as ledger:
-        last = {str(row.item) for row in ledger.rows() if row.event == "learnt"}
-    forget(made.path, next(name for name in sorted(last) if name.startswith("n-")))
-    made.resume()
-    assert made.status()["state"] == "finished"
 
 
 def test_what_came_in_an_epoch_is_erased_from_it(left: Left, tmp_path: Path) -> None:

@@ -14,12 +14,11 @@ from stacksl.api import Run, prepare, run
 from stacksl.core.blocks import PairBlock
 from stacksl.errors import LabelerError
 from stacksl.features.store import load_block
-from stacksl.labelers.oracle import NONE, OracleLabeler
+from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.events import Row
 from stacksl.lm import LanguageModel, Lesson, ModelChoices
 from stacksl.lm.scoring.normalise import calibrated_loss, fitted_temperature
 from stacksl.report.facts import Facts
-from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.adapters import way_chosen
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.spec import RunSpec
@@ -51,14 +50,6 @@ def begun(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Ru
     data = written(folder / "data.jsonl", CORPUS)
     given = {**QUICK, "budget": 10, "batch": 4, "normalisation": "auto", **settings}
     return run(data, out=folder / "run", model=str(model), adapt="lora", labeler=labeler, **given)
-
-
-def test_a_run_on_a_file_chooses_by_default(model: Path, tmp_path: Path) -> None:
-    data = written(tmp_path / "data.jsonl", CORPUS)
-    given = {name: value for name, value in QUICK.items() if name != "normalisation"}
-    made = run(data, out=tmp_path / "run", model=str(model), budget=8, audit=0, **given)
-    assert [each.reason for each in bought_of(made)] == ["drawn"] * FIRST + ["rank"] * 2
-    assert choice_of(made)["labels"] == FIRST
 
 
 def left(model: Path, folder: Path, after: int, **settings: Any) -> Run:
@@ -178,30 +169,6 @@ def test_labels_drawn_first_choose_before_anything_else(
     assert made.replay()["labels"] == 10
 
 
-def test_a_budget_below_is_drawn_whole(model: Path, tmp_path: Path) -> None:
-    made = begun(model, tmp_path, budget=3)
-    assert [each.reason for each in bought_of(made)] == ["drawn"] * 3
-    assert [row.event for row in rows_of(made, "refit", "refreshed")] == ["refreshed", "refit"]
-    assert choice_of(made)["labels"] == 3
-    before = way_of(made)
-    made.change(budget=9, later=True)
-    made.resume()
-    assert [each.reason for each in bought_of(made)] == ["drawn"] * 3 + ["rank"] * 6
-    assert way_of(made) == before
-    assert made.replay()["labels"] == 9
-
-
-def test_the_choice_comes_before_a_refit_that_was_due_earlier(model: Path, tmp_path: Path) -> None:
-    made = begun(model, tmp_path, refit_at="0.2,0.8,1")
-    found = [(row.event, row.payload["labels"]) for row in rows_of(made, "refit", "refreshed")]
-    assert found == [
-        ("refreshed", FIRST), ("refit", FIRST), ("refreshed", FIRST),
-        ("refit", 10),
-    ]  # fmt: skip
-    assert len(list(blocks(made, CORPUS))) == 3, "the last refit renews nothing"
-    assert made.replay()["labels"] == 10
-
-
 MOMENTS = {
     "while it is made": ("lm.model.LanguageModel.choose_among", 1, False),
     "when it was made": ("lm.model.LanguageModel.choose_among", 1, True),
@@ -217,7 +184,13 @@ def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory, _few: Non
     return begun(model, tmp_path_factory.mktemp("undisturbed"), refit_at="0.3,1")
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(each, marks=pytest.mark.slow if number % 2 == 0 else ())
+        for number, each in enumerate(MOMENTS)
+    ],
+)
 def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
     model: Path, undisturbed: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
@@ -246,39 +219,6 @@ def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
     expect_same(made, undisturbed)
 
 
-def test_a_replay_needs_no_saved_arrays_and_no_model(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = begun(model, tmp_path)
-    drop(made.path)
-    monkeypatch.setattr(LanguageModel, "__init__", lambda *_: pytest.fail("a model was loaded"))
-    assert made.replay()["labels"] == 10
-
-
-def test_few_owned_labels_choose_with_those_bought(model: Path, tmp_path: Path) -> None:
-    owned = questions(FIRST - 1, seed=3)
-    made = begun(model, tmp_path, owned=str(written(tmp_path / "owned.jsonl", owned)))
-    bought = bought_of(made)
-    assert [each.reason for each in bought] == ["drawn"] * FIRST + ["rank"] * 4
-    assert choice_of(made)["labels"] == 2 * FIRST - 1
-    known = {item.id: item for item in CORPUS[0]}
-    drawn = [known[each.item] for each in bought[:FIRST]]
-    gold = {f"owned {item.id}": owned[1][item.id] for item in owned[0]}
-    more = [type(item)(f"owned {item.id}", item.prompt, item.candidates) for item in owned[0]]
-    losses = losses_by(model, ([*drawn, *more], CORPUS[1] | gold))
-    assert losses[way_of(made)] == pytest.approx(min(losses.values()), abs=1e-5)
-
-
-def test_the_choice_follows_a_budget_cut_before_it(model: Path, tmp_path: Path) -> None:
-    made = left(model, tmp_path, after=3, batch=2)
-    assert not choice_of(made)
-    made.change(budget=4, later=True)
-    made.resume(labeler=told_labels(CORPUS))
-    assert choice_of(made)["labels"] == 4
-    assert made.status()["state"] == "finished"
-    assert made.replay()["labels"] == 4
-
-
 def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Path) -> None:
     made = left(model, tmp_path, after=8, batch=2, refit_at="0.8,1")
     assert [row.payload["epoch"] for row in rows_of(made, "refreshed")] == [1, 2]
@@ -299,32 +239,6 @@ def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Pat
     assert isinstance(block, PairBlock)
     assert block.base == pytest.approx(expected / choice_of(made)["temperature"], abs=1e-4)
     assert made.replay()["labels"] == 20
-
-
-@pytest.mark.parametrize("after", [4, 8])
-def test_an_item_forgotten_before_or_after_the_choice(
-    model: Path, tmp_path: Path, after: int
-) -> None:
-    made = left(model, tmp_path, after=after)
-    first = bought_of(made)[0].item
-    forget(made.path, first)
-    made.resume(labeler=told_labels(CORPUS))
-    assert made.status()["state"] == "finished"
-    assert choice_of(made)["labels"] == FIRST - (after < FIRST)
-
-
-def test_without_any_label_there_is_nothing_to_choose_by(model: Path, tmp_path: Path) -> None:
-    sizes = {item.id: len(item.candidates) for item in CORPUS[0]}
-    none = OracleLabeler(dict.fromkeys(sizes, NONE), sizes)
-    made = begun(model, tmp_path, none, budget=8)
-    assert [each.reason for each in bought_of(made)] == ["drawn"] * 8
-    assert not rows_of(made, "refit", "refreshed")
-    about = json.loads((made.path / "model" / "lm.json").read_text())
-    assert about["normalisation"] == "token_mean"
-    made.change(budget=12, later=True)
-    made.resume(labeler=told_labels(CORPUS))
-    assert choice_of(made)["labels"] == 4
-    assert made.replay()["labels"] == 4
 
 
 def test_people_get_the_rest_once_they_have_answered_the_first(model: Path, tmp_path: Path) -> None:

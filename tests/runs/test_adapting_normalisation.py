@@ -11,8 +11,6 @@ from stacksl.api import Run, run
 from stacksl.errors import SettingsError
 from stacksl.lm import LanguageModel, ModelChoices
 from stacksl.lm.scoring.normalise import calibrated_loss
-from stacksl.runs.session.language import language_model
-from stacksl.runs.spec import RunSpec
 
 from .lm_cases import QUICK, last_weights, questions, written
 
@@ -50,29 +48,6 @@ def test_owned_labels_choose_before_the_first_round(model: Path, tmp_path: Path)
     kind, premise = way_of(made)
     named = begun(model, tmp_path / "named", normalisation=kind, pmi_context=premise)
     assert last_weights(named) == last_weights(made)
-
-
-def test_the_choice_is_made_again_after_a_kill_and_never_once_it_is_recorded(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = begun(model, tmp_path / "one")
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("stacksl.runs.session.session.note_model", killed)
-        with pytest.raises(KeyboardInterrupt):
-            begun(model, tmp_path / "two")
-    made = Run.open(tmp_path / "two" / "run")
-    assert "lm_normalisation" not in made.folder.resolved()
-    made = made.resume()
-    assert way_of(made) == way_of(undisturbed)
-    assert last_weights(made) == last_weights(undisturbed)
-    monkeypatch.setattr(LanguageModel, "choose", killed)
-    spec = RunSpec.open(made.folder)
-    assert language_model(spec).choices.normalisation == way_of(made)[0]
-    assert len(list(made.predict(questions(2, seed=9)[0]))) == 2
 
 
 def test_a_stream_without_labels_refuses_it(model: Path) -> None:

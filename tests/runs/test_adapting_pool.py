@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,12 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.core.losses import softmax
-from stacksl.data import read
 from stacksl.errors import SettingsError
-from stacksl.runs.items.intake import FEW_ITEMS, FEW_LABELS, for_file
-from stacksl.runs.items.spool import as_stream
-from stacksl.runs.settings.resolve import resolve
 
 from .lm_cases import (
     QUICK,
     adapt,
     blocks,
-    last_weights,
     questions,
     rows_of,
     sentences,
@@ -85,27 +79,6 @@ def test_letters_and_a_choice_of_the_user_are_not_chosen(
     assert (settings.mode, settings.normalisation) == ("pool", way)
 
 
-def test_the_default_is_that_of_files_of_any_size_alone(model: Path, tmp_path: Path) -> None:
-    resolved = resolve({"model": str(model)})
-    kept = prepare(*questions(12), settings=resolved).spec.resolved
-    assert (kept.settings.mode, kept.settings.refit_at) == ("stream", FIVE), "items in memory"
-    corpus = prepare(written(tmp_path / "data.jsonl", questions(12))).dataset
-    stream = for_file(as_stream(resolve({"model": str(model), "rounds": 12})), corpus, 2)
-    assert (stream.settings.mode, stream.settings.refit_at) == ("stream", FIVE), "standard input"
-    huge = replace(corpus, items=corpus.items[:1] * (FEW_ITEMS + 1))
-    assert for_file(resolved, huge, FEW_LABELS + 1).settings.mode == "pool"
-
-
-def test_the_questions_of_the_sample_model_are_a_pool_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = read(str(written(tmp_path / "data.jsonl", questions(12))))
-    monkeypatch.setattr("stacksl_lab.sample.questions.questions", lambda: (few, few))
-    plan = prepare(settings={"adapt": "lora", "audit": "0"})
-    assert (plan.settings.mode, plan.settings.refit_at) == ("pool", "1")
-    assert plan.settings.normalisation == "pmi"
-
-
 def test_labels_for_each_class_need_a_linear_model(model: Path, tmp_path: Path) -> None:
     data = written(tmp_path / "data.jsonl", sentences(12))
     with pytest.raises(SettingsError, match="min_per_class needs a linear model"):
@@ -154,15 +127,6 @@ def test_each_batch_is_in_doubt_by_the_scores_of_the_last_refit(
         seen = {each.item for each in bought[: 3 * batch]}
         left = [gap for item, gap in zip(corpus[0], gaps, strict=True) if item.id not in seen]
         assert [gaps[n] for n in found] == pytest.approx(sorted(left)[:3]), "the smallest margins"
-
-
-def test_small_batches_buy_what_one_batch_of_all_labels_buys(model: Path, tmp_path: Path) -> None:
-    found = []
-    for batch in (2, 5, 25):
-        settings = {"mode": "pool", "refit_at": "1", "batch": batch}
-        made = adapt(model, questions(40), tmp_path / str(batch), **settings)
-        found.append(([each.item for each in bought_of(made)], last_weights(made)))
-    assert found[0] == found[1] == found[2], "in the same order, so the same adapter"
 
 
 def test_owned_labels_are_learnt_in_the_one_refit(model: Path, tmp_path: Path) -> None:

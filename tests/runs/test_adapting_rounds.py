@@ -23,6 +23,7 @@ from .lm_cases import (
     sentences,
 )
 
+SLOW = pytest.mark.slow
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
@@ -30,8 +31,10 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 @pytest.mark.parametrize(
     ("mode", "gate"),
     [
-        *(("stream", gate) for gate in ("random", "first", "margin", "contested", "adpo")),
-        *(("pool", gate) for gate in ("random", "margin", "contested")),
+        *(("stream", gate) for gate in ("margin", "adpo")),
+        *(("pool", gate) for gate in ("random", "margin")),
+        *(pytest.param("stream", gate, marks=SLOW) for gate in ("random", "first", "contested")),
+        pytest.param("pool", "contested", marks=SLOW),
     ],
 )
 def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) -> None:
@@ -105,7 +108,7 @@ def test_skipped_items_since_the_last_refit_are_held_where_they_were(
     assert last_weights(made) != last_weights(plain), "the terms pull"
 
 
-@pytest.mark.parametrize("protocol", ["option", "letter"])
+@pytest.mark.parametrize("protocol", ["option", pytest.param("letter", marks=SLOW)])
 def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) -> None:
     items, answers = sentences(24)
     table = tmp_path / "data.csv"

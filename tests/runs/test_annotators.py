@@ -27,6 +27,7 @@ def test_the_p_value_is_that_of_all_permutations_within_strata() -> None:
     assert found.p == pytest.approx((every <= found.agreed).mean(), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_levels_of_all_looks_sum_to_alpha() -> None:
     levels = []
     for rows in range(FIRST, 400):

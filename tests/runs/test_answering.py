@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from stacksl.api import Run, run
-from stacksl.errors import DataError, RunError, RunLocked
+from stacksl.api import Run
+from stacksl.errors import DataError, RunError
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.session import session
-from stacksl.runs.storage.folder import WAIT
 from stacksl.runs.storage.status import Record
 
 from ..saved_arrays import saved_in
-from .conftest import CLASSES, class_items
+from .changing_cases import POOL
 from .people_cases import (
     Killed,
     Row,
@@ -64,43 +63,6 @@ def test_a_file_as_a_spreadsheet_saves_it(tmp_path: Path, separator: str, encodi
     assert (received.accepted, received.faults) == ({"label": 6}, ())
     with waiting.ledger as ledger:
         assert {answer.note for answer in ledger.texts()} == {"für später"}
-
-
-def test_letter_then_number_then_text(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    path, rows = first_sheet(waiting)
-    with waiting.ledger as ledger:
-        order = ledger.private.handed()[0].order
-    shown = [CLASSES[index] for index in order]
-    for n, row in enumerate(rows):
-        place = shown.index(gold(row["prompt"]))
-        row["answer"] = ("abc"[place], str(place + 1), shown[place].upper())[n % 3]
-    assert waiting.answer(write_rows(path, rows)).accepted == {"label": 6}
-    prompts = {row["key"]: row["prompt"] for row in rows}
-    with waiting.ledger as ledger:
-        items = {row.key: row.item for row in ledger.private.handed()}
-    said = {str(row["item"]): row["answer"] for row in bought(waiting, state="answered")}
-    assert {key: said[items[key]] for key in prompts} == {
-        key: CLASSES.index(gold(prompt)) for key, prompt in prompts.items()
-    }
-
-
-def test_each_bad_cell_is_named_and_the_others_are_taken(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    path, rows = first_sheet(waiting)
-    for row in rows:
-        row["answer"] = gold(row["prompt"])
-    rows[1]["answer"], rows[3]["key"], rows[4]["answer"] = "D", "k7f3-q", ""
-    received = waiting.answer(write_rows(path, rows))
-    assert (received.accepted, received.empty) == ({"label": 3}, 1)
-    assert [fault.split(":")[0] for fault in received.faults] == [
-        f"{path} row 3, column answer",
-        f"{path} row 5, column key",
-    ]
-    assert open_rows(waiting) == {"0002.csv": 6}, "what is left is in the next sheet too"
-    assert not any(
-        word in fault for fault in received.faults for word in rows[1]["prompt"].split()[1:5]
-    )
 
 
 def test_a_file_without_one_readable_row_changes_nothing(tmp_path: Path) -> None:
@@ -180,15 +142,6 @@ def test_a_contradiction_is_kept_unpaid_and_listed(tmp_path: Path) -> None:
     expect_sound(done)
 
 
-def test_two_files_of_one_call_that_contradict_each_other(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    path, rows = first_sheet(waiting)
-    other = fill(write_rows(tmp_path / "other.csv", rows), wrong)
-    received = waiting.answer(fill(path), other)
-    assert (received.accepted, received.disputed) == ({"label": 6}, 6)
-    assert all(row["learnt_at"] is not None for row in bought(waiting, state="answered"))
-
-
 # Rows given up -----------------------------------------------------------------------------------
 
 
@@ -214,21 +167,6 @@ def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path:
     expect_sound(done)
 
 
-def test_who_is_away_gets_no_rows_until_they_are_back(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, annotators="anna,ben")
-    assert waiting.people(away="ben") == 3
-    for _ in range(2):
-        assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
-        answer_all(waiting)
-    assert waiting.people(away="ben") == 0, "there is none left to free"
-    with pytest.raises(RunError, match="an annotator left to answer"):
-        waiting.people(away="anna")
-    waiting.people(back="ben")
-    answer_all(waiting)
-    assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna", "ben"}
-    expect_sound(play(waiting))
-
-
 def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna,ben", overlap=20, budget=30)
     with waiting.ledger as ledger:
@@ -237,6 +175,8 @@ def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> No
     for _ in range(3):
         assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
         answer_all(waiting)
+    with pytest.raises(RunError, match="an annotator left to answer"):
+        waiting.people(away="anna")
     waiting.people(back="ben")
     done = play(waiting)
     with done.ledger as ledger:
@@ -250,16 +190,7 @@ def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> No
     expect_sound(done)
 
 
-def test_a_slip_sends_nobody_away(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, annotators="anna,ben")
-    with pytest.raises(RunError, match="unknown key"):
-        waiting.people(away="ben", keys=["k7f3-q"])
-    assert open_rows(waiting) == {"0001-anna.csv": 3, "0001-ben.csv": 3}
-    answer_all(waiting)
-    assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna", "ben"}
-
-
-@pytest.mark.parametrize("mode", ["pool", "stream"])
+@POOL
 def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode)
     path, rows = first_sheet(waiting)
@@ -291,19 +222,7 @@ def test_rows_that_measure_are_handed_out_again_even_when_dropped(tmp_path: Path
     expect_sound(done)
 
 
-def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> None:
-    from stacksl.ledger.ledger import Ledger
-
-    waiting = begin(tmp_path, audit=6, batch=12)
-    with Ledger.open(waiting.folder.database) as ledger:
-        for lease in ledger.open_purchases():
-            if lease.purpose == "audit":
-                ledger.release(lease, "refused")
-    done = play(waiting.resume())
-    assert len(bought(done, purpose="audit", state="answered")) == 6
-
-
-@pytest.mark.parametrize("before", [1, 2, 6])
+@pytest.mark.parametrize("before", [1, 6])
 def test_freeing_that_is_cut_off_frees_nothing(
     tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +248,8 @@ def test_what_cannot_be_freed_is_a_sentence(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
     with pytest.raises(RunError, match="no annotator of this run"):
         waiting.people(free="carl")
+    with pytest.raises(RunError, match="dropping needs rows to drop"):
+        waiting.people(drop=True)
     with pytest.raises(RunError, match="unknown key k7f3-q: use a key"):
         waiting.people(keys=["k7f3-q"])
     path, rows = first_sheet(waiting)
@@ -338,30 +259,6 @@ def test_what_cannot_be_freed_is_a_sentence(tmp_path: Path) -> None:
 
 
 # Runs that wait for nobody -----------------------------------------------------------------------
-
-
-def test_a_run_of_the_oracle_takes_no_file(tmp_path: Path) -> None:
-    items, answers = class_items(20)
-    done = run(items, answers, budget=5, out=tmp_path / "run")
-    waiting = begin(tmp_path, out=tmp_path / "waiting")
-    with pytest.raises(RunError, match="come from 'oracle'"):
-        done.answer(fill(sheets(waiting)[0]))
-    with pytest.raises(RunError, match="come from 'oracle'"):
-        done.people(away="anna")
-    with pytest.raises(RunError, match="no question of the run .* is open"):
-        done.people(free=True)
-
-
-def test_a_finished_run_stays_as_it_is(tmp_path: Path) -> None:
-    done = play(begin(tmp_path))
-    sheet = done.path / "ask" / "0001.csv"
-    model = (done.path / "model" / "head.safetensors").read_bytes()
-    received = done.answer(fill(sheet, wrong))
-    assert (received.accepted, received.disputed) == ({}, 6)
-    assert done.status()["state"] == "finished"
-    assert (done.path / "model" / "head.safetensors").read_bytes() == model
-    assert facts_of(done).asking.disputes == 6  # type: ignore[union-attr]
-    expect_sound(done)
 
 
 def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(tmp_path: Path) -> None:
@@ -380,15 +277,6 @@ def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(tmp_path: Path) -> No
     later = facts_of(play(done.resume())).audit  # what was learnt since then has no part of it
     assert later is not None
     assert (later.trained_on, later.shown_at, later.learnt) == (0, 18, 34)
-
-
-def test_two_at_a_time_are_one_too_many(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    token = WAIT.set(0.0)
-    with waiting.folder.locked(), pytest.raises(RunLocked):
-        waiting.answer(fill(sheets(waiting)[0]))
-    WAIT.reset(token)
-    assert answer_all(waiting).accepted == {"label": 6}
 
 
 # What is measured stays untold until the end -----------------------------------------------------

@@ -28,11 +28,6 @@ def test_what_is_asked_for_wins() -> None:
     assert audit_size(20, asked_for=19, tested=False, items=20) == 19
 
 
-def test_a_default_audit_leaves_an_item_to_train_on() -> None:
-    assert audit_size(1000, asked_for=None, tested=False, items=60) == 59
-    assert audit_size(1000, asked_for=None, tested=False, items=0) == 0
-
-
 @pytest.mark.parametrize(
     ("wanted", "budget", "items", "words"),
     [
@@ -87,12 +82,6 @@ def test_the_sentence_before_a_run_gives_half_the_interval_of_scipy() -> None:
         ends = binomtest(round(80 * share), 80).proportion_ci(method="wilson")
         assert f"{50 * (ends.high - ends.low):.0f}" in said
     assert said.startswith("80 of the 800 labels")
-
-
-def test_the_sentence_says_when_nothing_will_be_known() -> None:
-    assert "will not be known" in expected_width(0, 50)
-    assert "under 80 labels" in expected_width(0, 50)
-    assert "under 80 labels" not in expected_width(0, 500)
 
 
 def policies(*choices: int) -> dict[str, np.ndarray]:

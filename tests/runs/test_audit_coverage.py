@@ -5,15 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from stacksl.data import sample
 from stacksl.models.audit import default_size
 from stacksl.models.metrics import wilson
 
@@ -36,38 +33,6 @@ def benchmark() -> Any:
 def record() -> dict[str, Any]:
     text = (ROOT / "benchmarks" / "results" / "audit_coverage.json").read_text()
     return dict(json.loads(text))
-
-
-def test_exact_coverage_is_the_share_of_all_audits_that_cover(benchmark: Any) -> None:
-    """All 3,003 audits of 5 of 15 items, counted one by one."""
-    right = np.array([1] * 6 + [0] * 9, dtype=bool)
-    truth = float(right.mean())
-    covered = [
-        benchmark.covers(int(right[list(rows)].sum()), 5, truth)
-        for rows in combinations(range(15), 5)
-    ]
-    exact = benchmark.exact(5, truth, lambda k: hypergeom(15, 6, 5).pmf(k))
-    assert exact == pytest.approx(np.mean(covered))
-    assert 0 < exact < 1
-
-
-def test_simulated_coverage_is_the_exact_one_but_for_chance(benchmark: Any) -> None:
-    """2,000 draws: four standard errors, exceeded once in 16,000 by a right simulation."""
-    right = np.arange(90) % 3 > 0
-    exact = benchmark.exact(20, 2 / 3, lambda k: hypergeom(90, 60, 20).pmf(k))
-    error = np.sqrt(exact * (1 - exact) / benchmark.AUDITS)
-    assert abs(benchmark.simulated(right, 20, 0) - exact) < 4 * error
-
-
-def test_a_block_is_kept_from_the_run(benchmark: Any) -> None:
-    everything, _ = sample()
-    rest, block = benchmark.split(everything, 3)
-    ids = {item.id for item in everything.items}
-    assert {i.id for i in rest.items} | {i.id for i in block.items} == ids
-    assert len(rest.items) + len(block.items) == len(ids)
-    assert len(block.items) == len(ids) // 3
-    assert set(block.answers) == {item.id for item in block.items}
-    assert [i.id for i in benchmark.split(everything, 4)[1].items] != [i.id for i in block.items]
 
 
 def test_the_record_is_whole_and_of_default_audits(record: dict[str, Any], benchmark: Any) -> None:

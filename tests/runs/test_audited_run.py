@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import RunError
-from stacksl.labelers.oracle import OracleLabeler
-from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.models.linear import Model
 from stacksl.report.facts import Facts
 from stacksl.runs.finish.finish import finish, refit_with_audit
@@ -25,30 +22,6 @@ from .conftest import class_items
 ITEMS, ANSWERS = class_items(160)
 BUDGET = 100
 SIZE = 25  # min(max(100 / 10, 50), 200, 100 / 4)
-
-
-class Doubtful:
-    """The oracle, but it names no candidate for some items, by the last digit of their number."""
-
-    name = "doubtful"
-    repeatable = True
-    words = {"7": "none", "8": "ambiguous", "9": "broken"}
-
-    def __init__(self) -> None:
-        self._oracle = OracleLabeler(ANSWERS, {item.id: 3 for item in ITEMS})
-
-    def ask(self, purchases: Sequence[Purchase]) -> None:
-        self._oracle.ask(purchases)
-
-    def answers(self) -> list[Answer]:
-        said = [(answer, self.words.get(answer.item[-1])) for answer in self._oracle.answers()]
-        return [
-            replace(answer, said=word, index=None) if word else answer  # type: ignore[arg-type]
-            for answer, word in said
-        ]
-
-    def pending(self) -> list[Any]:
-        return []
 
 
 def facts_of(done: Run) -> Facts:
@@ -88,38 +61,6 @@ def test_the_report_and_the_card_say_it(done: Run) -> None:
     budget = facts_of(done).budget
     assert (budget.asked, budget.audit, budget.left) == (BUDGET - SIZE, SIZE, 0)
     assert facts_of(done).measured_on == "audit"
-
-
-def test_answers_that_are_not_clear_widen_the_range(tmp_path: Path) -> None:
-    found = run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", labeler=Doubtful())
-    facts, items = facts_of(found), audited_items(found)
-    audit, asking = facts.audit, facts.asking
-    assert audit is not None
-    assert asking is not None
-    assert audit.none_of_these == sum(item[-1] == "7" for item in items)
-    assert audit.unknown == sum(item[-1] in "89" for item in items)
-    assert audit.unknown > 0
-    assert audit.worst < audit.best
-    assert audit.low < audit.worst
-    assert audit.best < audit.high or audit.best == 1.0
-    bought = [str(row["item"]) for row in found.ledger.export()]
-    assert asking.none_of_these == sum(item[-1] == "7" for item in bought)
-    assert asking.answers == len(bought) == BUDGET
-    assert facts.budget.answered == BUDGET - SIZE - sum(
-        item[-1] in "789" for item in bought if item not in items
-    )
-
-
-def test_nothing_tells_of_the_audit_before_the_end(tmp_path: Path, monkeypatch: Any) -> None:
-    def stop(*rest: Any) -> None:
-        raise RunError("stopped")
-
-    monkeypatch.setattr(session, "finish", stop)
-    with pytest.raises(RunError, match="stopped"):
-        run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run")
-    names = {path.name for path in (tmp_path / "run").rglob("*")}
-    assert "run.db" in names
-    assert not names & {"facts.json", "report.html", "README.md"}
 
 
 Caught = list[tuple[Any, ...]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,7 +13,7 @@ from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.runs.changes.forgetting import forget
 
-from .changing_cases import MODES, audits, facts_of, finished, labelled
+from .changing_cases import MODES, POOL, audits, facts_of, finished, labelled
 from .people_cases import (
     answer_all,
     begin,
@@ -25,9 +24,6 @@ from .people_cases import (
     texts_of,
     write_pool,
 )
-
-Rows = Sequence[Mapping[str, object]]
-
 
 # The budget -------------------------------------------------------------------------------------
 
@@ -45,16 +41,6 @@ def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
     assert [c.labels for c in facts_of(done).asking.changes] == [40]  # type: ignore[union-attr]
     with done.ledger as ledger:
         assert [row.event for row in ledger.rows()].count("budget") == 1
-    expect_sound(done)
-
-
-@MODES
-def test_a_budget_lowered_on_the_way_is_kept(tmp_path: Path, mode: str) -> None:
-    waiting = begin(tmp_path, mode=mode)
-    answer_all(waiting)
-    waiting.change(budget=15, later=True)
-    done = play(waiting.resume())
-    assert len(bought(done, state="answered")) == 15
     expect_sound(done)
 
 
@@ -91,18 +77,6 @@ def test_money_left_by_who_costs_less_buys_more(tmp_path: Path) -> None:
     expect_sound(done)
 
 
-def test_money_needs_a_price(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="--price"):
-        begin(tmp_path).change(budget="$400", later=True)
-
-
-def test_shares_are_of_the_items_to_choose_from(tmp_path: Path) -> None:
-    owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
-    waiting = begin(tmp_path, owned=str(owned))
-    assert waiting.change(budget="all", later=True).labels == 60
-    assert waiting.change(budget="50%", later=True).labels == 30
-
-
 def test_a_label_of_a_forgotten_item_was_bought_all_the_same(tmp_path: Path) -> None:
     done = finished(tmp_path, count=40, budget="all", audit=0)
     forget(done.path, str(bought(done)[0]["item"]))
@@ -115,8 +89,7 @@ def test_a_label_of_a_forgotten_item_was_bought_all_the_same(tmp_path: Path) -> 
 # More items -------------------------------------------------------------------------------------
 
 
-@MODES
-@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize(("mode", "ids"), [("pool", False), ("stream", True)])
 def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> None:
     data = labelled(tmp_path / "data.csv", ids=ids, first=0, count=50)
     more = labelled(tmp_path / "more.csv", ids=ids, first=50, count=40, seed=6)
@@ -140,18 +113,6 @@ def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> Non
     expect_sound(done)
 
 
-@MODES
-def test_people_are_asked_of_what_came_on_the_way(tmp_path: Path, mode: str) -> None:
-    waiting = begin(tmp_path, count=20, budget=14, mode=mode)
-    answer_all(waiting)
-    assert waiting.change(items=write_pool(tmp_path, 40, seed=7, first=100), later=True).items == 40
-    waiting.change(budget=40, later=True)
-    done = play(waiting.resume())
-    assert len(bought(done, state="answered")) == 40
-    assert sum(len(str(row["item"])) == 4 for row in bought(done)) >= 20
-    expect_sound(done)
-
-
 def test_terms_that_changed_twice_are_both_taken_up_behind_saved_arrays(tmp_path: Path) -> None:
     waiting = begin(tmp_path, count=20, mode="stream", budget=18)
     waiting.change(budget=12, later=True)
@@ -166,20 +127,14 @@ def test_terms_that_changed_twice_are_both_taken_up_behind_saved_arrays(tmp_path
     expect_sound(done)
 
 
-def test_more_items_without_more_money_are_asked_about_by_nobody(tmp_path: Path) -> None:
-    done = finished(tmp_path, count=40)
-    done.change(items=labelled(tmp_path / "more.csv", ids=True, first=700, count=10), later=True)
-    done.resume()
-    assert (done.status()["spent"], done.status()["rounds"]) == (20, 20)
-    expect_sound(done)
-
-
 def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path) -> None:
     done = finished(tmp_path, count=40)
     table = done.folder.settings()
     taken = labelled(tmp_path / "taken.csv", ids=True, first=5, count=3)
     with pytest.raises(DataError, match="ids of their own"):
         done.change(items=taken, later=True)
+    with pytest.raises(RunError, match="come from 'oracle'"):
+        done.change(annotators="ben")
     with pytest.raises(LabelerError, match="answer"):
         done.change(items=write_pool(tmp_path, 5, first=700), later=True)
     with pytest.raises(DataError):
@@ -215,7 +170,7 @@ def test_owned_labels_come_first_and_cost_nothing(tmp_path: Path, mode: str) -> 
     expect_sound(done)
 
 
-@MODES
+@POOL
 def test_owned_labels_that_come_later_are_learnt_once(tmp_path: Path, mode: str) -> None:
     done = play(begin(tmp_path, mode=mode, budget=12))
     model = (done.path / "model" / "head.safetensors").read_bytes()
@@ -230,7 +185,7 @@ def test_owned_labels_that_come_later_are_learnt_once(tmp_path: Path, mode: str)
     expect_sound(done)
 
 
-@MODES
+@POOL
 def test_what_is_held_is_not_bought_nor_measured_by(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, audit=6, budget=20)
     measuring = set(audits(waiting))
@@ -251,16 +206,6 @@ def test_what_is_held_is_not_bought_nor_measured_by(tmp_path: Path, mode: str) -
 
 
 # A run with nothing to do -------------------------------------------------------------------------
-
-
-def test_a_finished_run_with_nothing_to_do_is_left_alone(tmp_path: Path) -> None:
-    done = finished(tmp_path)
-    files = [path for path in done.path.rglob("*") if path.is_file()]
-    before = {path: path.read_bytes() for path in files}
-    assert done.resume().status()["state"] == "finished"
-    assert {path: path.read_bytes() for path in files} == before
-    with pytest.raises(RunError, match="holds another run"):
-        finished(tmp_path)
 
 
 def test_a_run_that_has_not_begun_cannot_change(

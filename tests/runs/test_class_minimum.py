@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from pathlib import Path
 
@@ -33,11 +32,6 @@ def test_the_class_with_the_fewest_labels_has_the_first_turn() -> None:
     assert picks([0, 0, 1], count=1) == [2], "class 2 has none: its likeliest item"
     assert picks([0, 0, 1], count=2) == [2, 1], "then one each for 1 and 2, the lower index first"
     assert picks([0, 0, 1, 1, 2, 2], count=3) == [], "no class lacks a label"
-
-
-def test_no_row_is_picked_twice_and_rows_may_run_out() -> None:
-    found = picks([], count=9, wanted=3)
-    assert sorted(found) == [0, 1, 2, 3]
 
 
 def test_at_most_half_of_a_batch_is_kept() -> None:
@@ -76,20 +70,12 @@ def test_a_run_with_a_quota_buys_more_of_the_rare_class(tmp_path: Path) -> None:
     assert bought[5][2] >= bought[0][2]
 
 
-def test_a_quota_needs_a_pool(tmp_path: Path) -> None:
-    path = tmp_path / "items.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [["text", "label"], *([f"t {n}", f"c{n % 2}"] for n in range(9))]
-        )
-    with pytest.raises(SettingsError, match=r"min_per_class .* --mode pool"):
-        run(path, budget=2, mode="stream", min_per_class=2, out=tmp_path / "run")
-
-
 @pytest.mark.parametrize("wanted", [6, 20_000_000, 2**63 - 1])
 def test_a_quota_is_bounded_by_the_budget_over_the_classes(tmp_path: Path, wanted: int) -> None:
     items, labels = corpus()
     sentence = f"at most 5, the budget of 15 labels over the 3 classes, got {wanted}"
     with pytest.raises(SettingsError, match=sentence):
         run(items, labels, budget=15, mode="pool", min_per_class=wanted, out=tmp_path / "run")
+    with pytest.raises(SettingsError, match=r"min_per_class .* --mode pool"):
+        run(items, labels, budget=15, mode="stream", min_per_class=2, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +13,9 @@ import pytest
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.errors import LedgerCorrupt, RunError, SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.store.database import Store
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.spec import RunSpec
 
 from ..saved_arrays import latest_in
 from .conftest import CLASSES, Finished
@@ -159,16 +156,6 @@ def test_an_old_sheet_takes_the_name_of_the_class(made: Run) -> None:
     verify(made)
 
 
-def test_who_left_is_not_asked_once_more(tmp_path: Path) -> None:
-    made = started(tmp_path, annotators="anna,ben", count=80)
-    made.people(away="ben")
-    found = made.change(classes=NEW, reopen=True, budget=60)
-    assert found.again
-    for _ in range(2):
-        assert [(each.name, each.open) for each in made.annotators() if each.away] == [("ben", 0)]
-        answer_all(made, plainly)
-
-
 def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     none = none_said(made)
     found = made.change(classes=NEW, reopen=True)
@@ -210,56 +197,6 @@ def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path
     assert made.status()["answered"] == 20
     assert none_said(made) == len(found.again), "the first answers stay what they were"
     made.replay()
-
-
-class Cut(Exception):
-    """The machine goes down."""
-
-
-@pytest.mark.parametrize("step", ["before the event", "before a correction", "before the sheets"])
-def test_a_run_that_is_cut_off_takes_the_class_up(
-    made: Run, tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(made.path, tmp_path / "twin" / "run")
-    twin = Run(tmp_path / "twin" / "run")
-    twin.change(classes=NEW)
-    theirs, kept = learner_of(twin), made.folder.classes()
-
-    def cut(*args: object, **more: object) -> None:
-        raise Cut
-
-    with monkeypatch.context() as patch:
-        place = {"event": "Ledger.add_class", "correction": "Ledger.correct"}.get(step.split()[-1])
-        home = "stacksl.ledger.ledger" if place else "stacksl.runs.session.assignment"
-        patch.setattr(f"{home}.{place or 'SheetLabeler.pending'}", cut)
-        with pytest.raises(Cut):
-            made.change(classes=NEW)
-    verify(made)
-    if step == "before the sheets":
-        with pytest.raises(SettingsError, match="there already"):
-            made.change(classes="  NIGHT")
-        made.resume()
-    else:  # nothing has happened, and what is there plays again
-        assert made.folder.classes() == kept
-        assert made.replay()["labels"] == told(made, lambda ledger: ledger.accounts.learnt)
-        made.change(classes=NEW)
-    assert purchases(made) == purchases(twin)
-    ours = learner_of(made)
-    assert ours.keys() == theirs.keys()
-    for name, array in ours.items():
-        assert np.array_equal(array, theirs[name], equal_nan=True), name
-    made.replay()
-
-
-def test_a_stream_is_paced_and_compared_round_by_round_all_the_same(tmp_path: Path) -> None:
-    made = started(tmp_path, mode="stream")
-    made.change(classes=NEW)
-    answer_all(made, plainly)
-    made.change(classes="dawn")
-    play(made, plainly)
-    assert made.model.classes == ("bread", "sea", NEW, "dawn")
-    verify(made)
-    assert made.replay()["rounds"] == 40
 
 
 def test_answers_of_the_audit_are_mapped_and_not_learnt(tmp_path: Path) -> None:
@@ -356,54 +293,3 @@ def test_many_classes_stand_in_a_list_for_each_number_of_them(tmp_path: Path) ->
 def plainly_or_none(row: Row) -> str:
     topic = gold(row["prompt"])
     return f"[none]: {topic}" if topic == NEW and "classes-of-29" not in row["options"] else topic
-
-
-@pytest.mark.parametrize("given", [True, False])
-def test_classes_that_are_killed_on_their_way_are_not_there(
-    classes: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: bool
-) -> None:
-
-    def cut(store: Store) -> None:
-        raise Cut
-
-    if given:
-        made = started(tmp_path)
-    else:
-        shutil.copytree(classes.run.path, tmp_path / "run")
-        made = Run(tmp_path / "run")
-    before, kept = RunSpec.open(made.folder).dataset.classes or (), made.folder.classes()
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "commit", cut)
-        with pytest.raises(Cut):
-            made.change(classes="dusk", later=True)
-    assert RunSpec.open(made.folder).dataset.classes == before
-    assert made.folder.classes() == kept
-    made.change(classes="dusk", later=True)
-    made.change(classes="dawn", later=True)
-    assert RunSpec.open(made.folder).dataset.classes == (*before, "dusk", "dawn")
-    verify(made)
-
-
-def test_an_edited_class_is_refused(tmp_path: Path) -> None:
-    made = started(tmp_path)
-    whole = made.folder.database.read_bytes()
-    said = r"the settings or classes in .*run\.db were edited or damaged .*from a copy"
-    for edit in ("UPDATE classes SET name = 'see' WHERE name = 'sea'", "DELETE FROM classes"):
-        with sqlite3.connect(made.folder.database) as connection:
-            assert connection.execute(edit).rowcount > 0
-        connection.close()
-        for use in (
-            made.resume,
-            made.replay,
-            lambda: made.change(classes=NEW),
-            lambda: made.ledger,
-        ):
-            with pytest.raises(LedgerCorrupt, match=said):
-                use()
-        ledger = Ledger.open(made.path / "run.db", readonly=True)
-        with ledger, pytest.raises(LedgerCorrupt, match=said):
-            ledger.verify()
-        (made.path / "run.db").write_bytes(whole)
-        for suffix in ("-wal", "-shm"):  # of the edit
-            (made.path / f"run.db{suffix}").unlink(missing_ok=True)
-    assert made.resume().status()["state"] == "waiting"

@@ -15,6 +15,7 @@ from stacksl.runs.session import answering
 from stacksl.runs.session.answering import Received
 from stacksl.runs.storage.folder import LOCK, RunFolder
 
+from .changing_cases import POOL
 from .conftest import CLASSES
 from .people_cases import (
     Killed,
@@ -56,7 +57,7 @@ def labels(done: Run) -> dict[str, int | None]:
         return {item: ledger.label_of(item) for item in items}
 
 
-@pytest.mark.parametrize("mode", ["pool", "stream"])
+@POOL
 def test_labels_corrected_after_the_end_give_the_model_of_right_ones(
     tmp_path: Path, mode: str
 ) -> None:
@@ -94,7 +95,7 @@ def _head(done: Run) -> bytes:
     return (done.path / "model" / "head.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("word", ["none", "ambiguous", "broken", "none: another thing"])
+@pytest.mark.parametrize("word", ["none: another thing", "broken"])
 def test_a_label_becomes_another_answer_and_a_label_again(tmp_path: Path, word: str) -> None:
     waiting = begin(tmp_path)
     (sheet,) = sheets(waiting)
@@ -108,16 +109,6 @@ def test_a_label_becomes_another_answer_and_a_label_again(tmp_path: Path, word: 
     play(waiting)
     expect_sound(waiting)
     assert len(bought(waiting, state="answered")) == 24, "nothing is paid for again"
-
-
-def test_none_of_these_becomes_a_label(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    (sheet,) = sheets(waiting)
-    waiting.answer(fill(sheet, lambda row: "broken"))
-    assert labels(waiting) == {}
-    received = correct(waiting, fill(sheet))
-    assert (received.corrected, len(labels(waiting))) == (6, 6)
-    expect_sound(play(waiting))
 
 
 def test_an_old_copy_reverts_nothing_unless_it_is_listed_and_agreed(tmp_path: Path) -> None:
@@ -195,15 +186,6 @@ def test_the_audit_is_corrected_before_it_is_shown(tmp_path: Path) -> None:
     assert (one.correct, one.accuracy) == (other.correct, other.accuracy)
     assert other.interval_now is None
     expect_sound(mended)
-
-
-def test_a_model_on_corrected_labels_is_a_new_one_for_the_audit(tmp_path: Path) -> None:
-    done = play(begin(tmp_path, audit=8))
-    again = all_rows(done, wrong, tmp_path / "again.csv", "train")
-    correct(done, again)
-    audit = facts_of(done).audit
-    assert audit is not None
-    assert audit.shown_before
 
 
 @pytest.mark.parametrize("moment", ["before it is recorded", "when it was recorded"])

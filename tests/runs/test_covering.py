@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,22 +13,19 @@ from stacksl.core.gates.registry import Margin
 from stacksl.errors import RunError
 from stacksl.ledger.events import Row
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.loop.covering import FIRST
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
 from ..saved_arrays import drop
 from .conftest import class_items
-from .forgetting.forgetting_cases import Stopping, learnt_of
+from .forgetting.forgetting_cases import learnt_of, stopping
 from .people_cases import (
-    answer_all,
     begin,
     expect_sound,
     fill,
     play,
     sheets,
     truth,
-    write_pool,
     wrong,
 )
 
@@ -95,14 +91,16 @@ def test_other_streams_ask_by_the_margin_alone(tmp_path: Path, other: dict[str, 
     assert [each.asked for each in rounds[0]] != [each.asked for each in rounds[1]]
 
 
-@pytest.mark.parametrize("after", [0, 5, 9, 17])
+@pytest.mark.parametrize(
+    "after", [9, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 5, 17))]
+)
 def test_a_stream_that_was_cut_off_ends_as_the_undisturbed_one(tmp_path: Path, after: int) -> None:
     whole = streamed(tmp_path, checkpoint_every=20)
     answers = class_items(60)[1]
     with pytest.raises(KeyboardInterrupt):
-        streamed(tmp_path / "cut", checkpoint_every=20, labeler=Stopping(answers, after))
+        streamed(tmp_path / "cut", checkpoint_every=20, labeler=stopping(answers, after))
     cut = Run(tmp_path / "cut" / "run")
-    cut.resume(labeler=Stopping(answers, None))
+    cut.resume(labeler=stopping(answers, None))
     ours, theirs = ([row.decision() for row in rows_of(each, "round")] for each in (whole, cut))
     assert ours == theirs
     for path in sorted((whole.path / "model").iterdir()):
@@ -121,30 +119,18 @@ def test_a_replay_begins_where_an_item_was_forgotten(tmp_path: Path, learnt: boo
     """Its features had a part in the statistics before: the rounds after it are played again."""
     answers = class_items(60)[1]
     with pytest.raises(KeyboardInterrupt):
-        streamed(tmp_path, checkpoint_every=1000, labeler=Stopping(answers, 9))
+        streamed(tmp_path, checkpoint_every=1000, labeler=stopping(answers, 9))
     made = Run(tmp_path / "run")
     rounds = {str(row.item): row.round or 0 for row in rows_of(made, "round")}
     before = rows_of(made, "round")[-1].seq
     item = next(name for name in list(rounds)[3:] if (name in learnt_of(made)) is learnt)
     forget(made.path, item)
-    made.resume(labeler=Stopping(answers, None))
+    made.resume(labeler=stopping(answers, None))
     assert made.status()["state"] == "finished"
     told = made.replay()
     assert told["after"] >= before
     assert told["rounds"] == 60
     assert told["rows"] >= 60 - len(rounds)
-
-
-def test_several_answers_are_outstanding(tmp_path: Path) -> None:
-    waiting = begun(tmp_path, batch=7, annotators="anna,ben")
-    answer_all(waiting)
-    asked, answered = (waiting.status()[name] for name in ("asked", "answered"))
-    assert asked > answered, "the stream went on while these are out"
-    (sheet, *_) = sheets(waiting)
-    waiting.answer(fill(sheet))  # that of one of them
-    done = play(waiting)
-    assert refits(done) != []
-    expect_replayed(done)
 
 
 def test_corrections_make_a_refit_due(tmp_path: Path) -> None:
@@ -160,57 +146,6 @@ def test_corrections_make_a_refit_due(tmp_path: Path) -> None:
     corrected = fill(sheet, wrong)
     done.answer(corrected, correct=done.corrections(corrected))
     expect_sound(done)
-
-
-def test_a_label_that_is_withdrawn_still_covers(tmp_path: Path) -> None:
-    waiting = begun(tmp_path, batch=6)
-    (sheet,) = sheets(waiting)
-    waiting.answer(fill(sheet))
-    none = fill(sheet, lambda row: "ambiguous")
-    waiting.answer(none, correct=waiting.corrections(none))
-    with Session.open(RunSpec.open(waiting.folder)) as session:
-        learnt = {row for row, _, _ in session.examples.bought}
-        assert len(set(session.examples.taken) - learnt) >= 6, "of the sheet, none is learnt"
-    expect_replayed(play(waiting))
-
-
-def test_budget_items_and_classes_change_on_the_way(tmp_path: Path) -> None:
-    waiting = begun(tmp_path, batch=5)
-    answer_all(waiting)
-    waiting.change(budget=30, later=True)
-    answer_all(waiting)
-    waiting.change(items=write_pool(tmp_path, 20, seed=3, first=100), later=True)
-    answer_all(waiting)
-    count = len(refits(waiting))
-    waiting.change(classes="dawn")
-    assert len(refits(waiting)) == count + 1, "the head is to know the class"
-    done = play(waiting)
-    assert done.status()["answered"] == 30
-    assert done.model.classes[-1] == "dawn"
-    expect_replayed(done)
-
-
-def test_items_added_do_not_take_back_the_start_of_the_gate(tmp_path: Path) -> None:
-    waiting = begun(tmp_path, batch=2)
-    before = len(rows_of(waiting, "round"))
-    waiting.change(items=write_pool(tmp_path, 300, seed=3, first=100), later=True)
-    answer_all(waiting)
-    rounds = [row.decision() for row in rows_of(waiting, "round")]
-    assert 3 < before < FIRST, "it had started"
-    assert any(math.isfinite(each.statistic) for each in rounds[before:FIRST])
-    expect_replayed(play(waiting))
-
-
-def test_owned_items_cover_from_the_start(tmp_path: Path) -> None:
-    items, answers = class_items(20, seed=5)
-    owned = tmp_path / "owned.csv"
-    lines = [f"own-{i.id},{i.prompt},{i.candidates[answers[i.id]]}" for i in items]
-    owned.write_text("id,text,label\n" + "\n".join(lines) + "\n", encoding="utf-8")
-    made = streamed(tmp_path, owned=str(owned))
-    assert refits(made)[0] == 20
-    with Session.open(RunSpec.open(made.folder)) as session:
-        assert len(session.examples.taken) == 38
-    expect_replayed(made)
 
 
 @pytest.mark.parametrize(("given", "pace"), [({}, 20 / 60), ({"pace": 0.05}, 0.05)])

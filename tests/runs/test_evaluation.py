@@ -6,7 +6,6 @@ import csv
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from stacksl import Item
@@ -64,24 +63,6 @@ def test_a_file_with_nothing_usable_is_a_sentence(trained, tmp_path) -> None:
         trained.evaluate(write(tmp_path / "w.csv", [["", "sea"], ["", "bread"]]))
 
 
-def test_unlabelled_rows_are_one_sentence(trained, tmp_path) -> None:
-    rows = rows_of(20, 5)
-    rows[3][1] = rows[8][1] = ""
-    with pytest.raises(DataError, match="2 of 20 have none: .*stacksl predict"):
-        trained.evaluate(write(tmp_path / "w.csv", rows))
-    assert len(list(trained.predict(tmp_path / "w.csv"))) == 20
-
-
-def test_items_in_memory_are_evaluated_like_a_file(trained, tmp_path) -> None:
-    items, answers = class_items(40, 5)
-    names = trained.model.classes
-    assert names is not None
-    told = trained.evaluate(write(tmp_path / "t.csv", rows_of(40, 5)))
-    mine = [Item(item.id, item.prompt, names) for item in items]
-    gold = {name: names.index(CLASSES[index]) for name, index in answers.items()}
-    assert trained.evaluate(mine, gold) == told
-
-
 def class_items_of(trained: Run) -> tuple[list[Item], dict[str, int]]:
     """Items with the classes in the order of the model."""
     items, answers = class_items(4, 5)
@@ -102,26 +83,3 @@ def test_another_label_set_is_refused_and_never_scored(trained, classes) -> None
     with pytest.raises(DataError, match="'q' should be the 3 classes of the model"):
         list(trained.model.predict([Item("q", "a text", CLASSES)]))
     assert classes.run.evaluate(*class_items(10))["n"] == 10
-
-
-def test_the_report_has_the_same_numbers_as_evaluate(classes) -> None:
-    import json
-
-    test = json.loads((classes.run.path / "facts.json").read_text())["test"]
-    told = classes.run.evaluate(*classes.test)
-    assert test["accuracy"] == told["accuracy"]
-    assert [test["low"], test["high"]] == told["interval"]
-    assert test["macro_f1"] == pytest.approx(told["macro_f1"])
-
-
-def test_macro_f1_is_scikit_learns(trained, tmp_path) -> None:
-    from sklearn.metrics import f1_score
-
-    rows = rows_of(60, 7)
-    told = trained.evaluate(write(tmp_path / "t.csv", rows))
-    said = [row["choice"] for row in trained.predict(tmp_path / "t.csv")]
-    assert told["macro_f1"] == pytest.approx(
-        f1_score([row[1] for row in rows], said, average="macro")
-    )
-    assert 0 <= told["calibration_error"] <= 1
-    assert np.isfinite(told["calibration_error"])

@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 
 from stacksl.data import Classes
-from stacksl.errors import LedgerCorrupt, LedgerError, RunError, RunLocked
+from stacksl.errors import LedgerCorrupt, RunError, RunLocked
 from stacksl.files.atomic import write_atomic
 from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.store.schema import FORMAT
-from stacksl.ledger.store.settings import ClassRow, Setting
+from stacksl.ledger.store.settings import Setting
 from stacksl.runs.storage import folder as folders
-from stacksl.runs.storage.folder import RunFolder, claim_folder, class_rows, new_folder_name
+from stacksl.runs.storage.folder import RunFolder, claim_folder, class_rows
 
 
 @contextmanager
@@ -80,35 +79,6 @@ def test_a_second_process_is_told_who_holds_the_run(made) -> None:
         assert made.held()
 
 
-def test_a_run_that_is_held_is_waited_for(made) -> None:
-    with holder(made) as other:
-        tries: list[bool] = []
-
-        def sleep(_: float) -> None:
-            tries.append(made.held())
-            if len(tries) == 2:
-                other.communicate("")  # it ends, and the lock with it
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(folders.time, "sleep", sleep)
-            with made.locked():
-                assert tries == [True, True]
-
-
-def test_looking_at_a_run_does_not_take_it(made) -> None:
-    assert not made.held()
-    with made.locked():
-        pass
-    assert not made.held()
-
-
-def test_what_a_killed_process_had_half_written_is_swept(made) -> None:
-    half = made.features / ".tmp-1-rows.npy"
-    half.write_text("{")
-    with made.locked():
-        assert not half.exists()
-
-
 def test_a_folder_that_was_half_written_goes_too(tmp_path: Path) -> None:
     """An adapter is drafted as a whole folder, which a kill leaves behind."""
     made = RunFolder.create(tmp_path / "run")
@@ -117,26 +87,6 @@ def test_a_folder_that_was_half_written_goes_too(tmp_path: Path) -> None:
     (half / "adapter_model.safetensors").write_bytes(b"half")
     with made.locked():
         assert not half.exists()
-
-
-def test_a_folder_is_made_once(made, tmp_path) -> None:
-    with pytest.raises(RunError, match=r"holds another run.*stacksl resume"):
-        RunFolder.create(made.path)
-
-
-def test_a_folder_with_other_files_is_left_alone(tmp_path) -> None:
-    (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(RunError, match="is not empty and is no run"):
-        RunFolder.create(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
-
-
-def test_a_file_is_no_folder(tmp_path) -> None:
-    (tmp_path / "run").write_text("mine")
-    with pytest.raises(RunError, match="but it is a file"):
-        RunFolder.create(tmp_path / "run")
-    with pytest.raises(RunError, match="cannot write the run's folder"):
-        RunFolder.create(tmp_path / "run" / "below")
 
 
 def test_an_empty_folder_and_a_start_that_was_cut_off_are_taken(tmp_path) -> None:
@@ -160,29 +110,6 @@ def test_a_run_that_lost_its_database_is_left_alone(made) -> None:
     with pytest.raises(RunError, match=r"has no run\.db.*restore the file from a copy"):
         RunFolder.open(made.path)
     assert sorted(path.name for path in made.path.iterdir()) == before
-
-
-def test_a_folder_that_may_not_be_written(tmp_path, monkeypatch) -> None:
-    def refuse(self: Path, *words: object, **named: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
-
-    monkeypatch.setattr(Path, "mkdir", refuse)  # root may write anywhere, so it is injected
-    with pytest.raises(RunError, match="Permission denied; give another --out"):
-        RunFolder.create(tmp_path / "run")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write into a read-only folder")
-def test_a_read_only_folder(tmp_path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(RunError, match="Permission denied"):
-        RunFolder.create(tmp_path / "run")
-
-
-def test_no_run_is_named(tmp_path) -> None:
-    with pytest.raises(RunError, match="stacksl ls"):
-        RunFolder.open(tmp_path / "nowhere")
-    with pytest.raises(RunError, match=r"has no run\.db"):
-        RunFolder.open(tmp_path)
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
@@ -271,36 +198,6 @@ def test_classes_come_back_as_they_went(tmp_path) -> None:
         made = made_of(tmp_path / str(number), Beginning(classes=class_rows(given)))
         assert made.classes() == given
     assert made_of(tmp_path / "without").classes() is None
-
-
-def test_settings_and_classes_edited_by_hand_are_refused(tmp_path) -> None:
-    beginning = Beginning({"budget": Setting(100, "flag")}, [ClassRow("a")])
-    made = made_of(tmp_path / "run", beginning)
-    edit(made, "UPDATE settings SET value = 101 WHERE name = 'budget'")
-    for read in (
-        made.settings, made.resolved, made.config, made.classes, lambda: RunFolder.open(made.path)
-    ):  # fmt: skip
-        with pytest.raises(LedgerCorrupt, match=r"settings or classes in .*run\.db were edited"):
-            read()
-    edit(made, "UPDATE settings SET value = 100 WHERE name = 'budget'")
-    assert RunFolder.open(made.path).resolved()["budget"] == 100
-
-
-@pytest.mark.parametrize("step", [-1, 1])
-def test_a_folder_of_another_format_is_refused(made, step) -> None:
-    edit(made, f"UPDATE format SET number = {FORMAT + step}")
-    said = f"has format {FORMAT + step}, this version of stacksl reads format {FORMAT}: use the"
-    with pytest.raises(LedgerError, match=said):
-        RunFolder.open(made.path)
-
-
-def test_a_free_name_is_found(tmp_path) -> None:
-    first = new_folder_name(tmp_path, "2026-01-02", "my data")
-    assert first.name == "2026-01-02-my-data"
-    first.mkdir()
-    assert new_folder_name(tmp_path, "2026-01-02", "my data").name == "2026-01-02-my-data-2"
-    assert new_folder_name(tmp_path, "d", "../..").parent == tmp_path
-    assert new_folder_name(tmp_path, "d", "///").name == "d-run"
 
 
 def test_a_claimed_name_is_nobody_else_s(tmp_path, monkeypatch) -> None:

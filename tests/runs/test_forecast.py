@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,12 +10,10 @@ import pytest
 from stacksl.models.forecast import (
     Normal,
     Scenario,
-    agreement,
     ahead,
     before,
     carried_over,
     fitted_growth,
-    from_training,
     gain,
     logit,
     scenarios,
@@ -51,18 +48,6 @@ def test_a_power_law_is_found_and_continued() -> None:
     )
 
 
-def test_sources_that_differ_widen_the_interval() -> None:
-    wild = (*LAW[:2], made("c", 1.8, miss=-1.5))
-    narrow, wide = fitted_growth(LAW), fitted_growth(wild)
-    assert narrow is not None
-    assert wide is not None
-    assert wide.shift.sd > 0.5 > narrow.shift.sd
-
-
-def test_nothing_is_known_from_one_source() -> None:
-    assert fitted_growth((LAW[0], replace(LAW[1], source="a"))) is None
-
-
 def test_labels_that_are_harder_than_the_pool_are_carried_over() -> None:
     rng = np.random.default_rng(0)
     pool = rng.beta(5, 1, 4000)
@@ -74,14 +59,6 @@ def test_labels_that_are_harder_than_the_pool_are_carried_over() -> None:
     assert carried_over(sure, np.tile([0.0, 1.0], 200), sure) == pytest.approx(0.5, abs=0.05)
 
 
-def test_a_level_from_training_is_shifted_by_what_scenarios_missed() -> None:
-    known = fitted_growth(LAW)
-    assert known is not None
-    sure = np.full(100, 0.5)
-    level = from_training(known, sure, np.tile([0.0, 1.0], 50), sure)
-    assert level.mean == pytest.approx(0.3, abs=0.05)
-
-
 def test_the_gain_falls_with_labels_and_is_never_more_than_is_left() -> None:
     known = fitted_growth(scenarios())
     assert known is not None
@@ -90,14 +67,6 @@ def test_the_gain_falls_with_labels_and_is_never_more_than_is_left() -> None:
     assert values == sorted(values, reverse=True)
     for found in gains:
         assert 0 <= found.low <= found.value <= found.high <= 1 - share_of(1)
-
-
-def test_names_that_say_nothing_agree_with_few_neighbours() -> None:
-    rng = np.random.default_rng(4)
-    centres = np.linalg.qr(rng.normal(size=(16, 16)))[0][:5]
-    h = centres[rng.integers(0, 5, 500)] + 0.1 * rng.normal(size=(500, 16))
-    assert agreement(h, centres) > 0.95
-    assert agreement(rng.normal(size=(500, 16)), rng.normal(size=(5, 16))) < 0.9
 
 
 def test_the_shipped_scenarios_are_of_several_sets() -> None:

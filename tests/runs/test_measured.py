@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from stacksl.data import Dataset
 from stacksl.models.audit import Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested
-from stacksl.runs.finish.facts import audit_fact, calibration, class_rows, confusion_rows, source
+from stacksl.runs.finish.facts import calibration, class_rows, source
 from stacksl.runs.loop.examples import Examples
 
 from .conftest import CLASSES, class_items
@@ -52,11 +52,6 @@ def test_recall_of_the_audit_has_wilsons_interval() -> None:
     assert (night.test_n, night.precision, night.recall, night.low) == (0, 0.0, None, None)
 
 
-def test_confusions_leave_none_of_these_out() -> None:
-    (row,) = confusion_rows(DATA, Tested(audited=audited()))
-    assert (row.gold, row.predicted, row.count) == (CLASSES[0], CLASSES[1], 1)
-
-
 def test_a_test_file_measures_the_classes_and_the_audit_the_calibration() -> None:
     tested = Tested(evaluation(), audited=audited())
     assert source(tested) == "test"
@@ -67,20 +62,3 @@ def test_a_test_file_measures_the_classes_and_the_audit_the_calibration() -> Non
     alone = calibration(Tested(evaluation()))
     assert alone is not None
     assert (alone.source, alone.n) == ("test", 3)
-
-
-def test_where_there_is_neither_nothing_is_measured() -> None:
-    tested: Any = Tested()
-    assert calibration(tested) is None
-    assert confusion_rows(DATA, tested) == ()
-    assert class_rows(DATA, EXAMPLES, tested)[1].recall is None
-    assert audit_fact(None) is None
-
-
-def test_the_fact_has_the_numbers_of_the_verdict() -> None:
-    found = audited()
-    fact = audit_fact(found)
-    assert fact is not None
-    assert (fact.n, fact.correct, fact.none_of_these, fact.unknown) == (4, 2, 1, 0)
-    assert (fact.accuracy, fact.worst, fact.best) == (0.5, 0.5, 0.5)
-    assert (fact.low, fact.high) == found.interval

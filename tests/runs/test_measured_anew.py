@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stacksl.api import Run
 from stacksl.errors import RunError, SettingsError
 from stacksl.runs.spec import RunSpec
 
 from .changing_cases import MODES, audits, facts_of, finished, labelled
 from .conftest import class_items
-from .people_cases import answer_all, begin, bought, expect_sound, play
+from .people_cases import bought, expect_sound
 
 
 @MODES
@@ -48,8 +50,18 @@ def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) 
     expect_sound(done)
 
 
-def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return finished(tmp_path_factory.mktemp("audited"), audit=6)
+
+
+@pytest.fixture
+def done(audited: Run, tmp_path: Path) -> Run:
+    """A copy of a finished run with an audit of six."""
+    return Run(shutil.copytree(audited.path, tmp_path / "run"))
+
+
+def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(done: Run) -> None:
     first = facts_of(done).audit
     for labels in (40, 60):
         found = done.change(budget=labels)
@@ -66,30 +78,7 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(tmp_path: Pa
     expect_sound(done)
 
 
-def test_a_fresh_audit_is_not_called_shown_before(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
-    done.change(budget=120, later=True)
-    done.resume()
-    audit = facts_of(done).audit
-    assert audit is not None
-    assert (audit.number, audit.shown_at, audit.learnt) == (2, 89, 89)
-    assert not audit.shown_before
-    assert "shown before" not in (done.path / "report.html").read_text()
-
-
-def test_items_that_only_were_looked_at_show_the_audit_again(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
-    assert facts_of(done).audit.shown_before is False  # type: ignore[union-attr]
-    done.resume()
-    assert facts_of(done).audit.shown_before is False  # type: ignore[union-attr]
-    done.change(items=labelled(tmp_path / "more.csv", ids=True, first=700, count=9), later=True)
-    done.resume()
-    assert facts_of(done).audit.shown_before is True  # type: ignore[union-attr]
-    assert "This audit was shown before" in (done.path / "report.html").read_text()
-
-
-def test_facts_that_are_torn_are_refused_and_made_again_once_deleted(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
+def test_facts_that_are_torn_are_refused_and_made_again_once_deleted(done: Run) -> None:
     before = done.status()["audit"]
     assert before["n"] == 6
     facts = done.path / "facts.json"
@@ -101,8 +90,7 @@ def test_facts_that_are_torn_are_refused_and_made_again_once_deleted(tmp_path: P
     assert done.resume().status()["audit"] == before
 
 
-def test_labels_held_elsewhere_do_not_make_an_old_audit_new(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
+def test_labels_held_elsewhere_do_not_make_an_old_audit_new(done: Run, tmp_path: Path) -> None:
     done.change(owned=labelled(tmp_path / "owned.csv", ids=True, first=700, count=15), later=True)
     done.resume()
     audit = facts_of(done).audit
@@ -110,8 +98,7 @@ def test_labels_held_elsewhere_do_not_make_an_old_audit_new(tmp_path: Path) -> N
     assert (audit.number, audit.shown_at, audit.learnt) == (1, 14, 29)
 
 
-def test_an_audit_that_was_leased_stays_with_further_changes(tmp_path: Path) -> None:
-    done = finished(tmp_path, audit=6)
+def test_an_audit_that_was_leased_stays_with_further_changes(done: Run) -> None:
     found = done.change(budget=100, later=True)
     assert (found.audit, len(audits(done))) == (20, 26), "leased with the change"
     assert "20 of the 100 labels are kept" in str(found.measures)
@@ -126,20 +113,6 @@ def test_an_audit_that_was_leased_stays_with_further_changes(tmp_path: Path) -> 
     expect_sound(done)
 
 
-def test_an_audit_that_was_not_shown_is_not_bought_twice(tmp_path: Path) -> None:
-    waiting = play(begin(tmp_path, count=200, audit=4, budget=12, batch=40))
-    waiting.change(budget=112, later=True)
-    answer_all(waiting.resume())
-    assert waiting.status()["state"] == "waiting"
-    waiting.change(budget=150, later=True)
-    done = play(waiting.resume())
-    assert len(audits(done)) == 4 + 25
-    assert facts_of(done).audit is not None
-    assert facts_of(done).audit.n == 25  # type: ignore[union-attr]
-    assert done.status()["spent"] == 150
-    expect_sound(done)
-
-
 @pytest.mark.parametrize("tested", [True, False])
 def test_who_wanted_no_audit_gets_none(tmp_path: Path, tested: bool) -> None:
     own: dict[str, Any] = {"test": class_items(20, seed=9)} if tested else {"audit": 0}
@@ -147,27 +120,3 @@ def test_who_wanted_no_audit_gets_none(tmp_path: Path, tested: bool) -> None:
     done.change(budget=120, later=True)
     assert audits(done.resume()) == []
     assert done.status()["asked"] == 120
-
-
-def test_a_budget_that_grows_large_on_the_way_is_audited(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, count=150, batch=30)
-    waiting.change(budget=112, later=True)
-    done = play(waiting.resume())
-    assert len(audits(done)) == 22  # of the 88 labels not promised yet: min(max(8, 50), 88 / 4)
-    audit = facts_of(done).audit
-    assert audit is not None
-    assert audit.n == 22
-    expect_sound(done)
-
-
-def test_a_new_audit_that_finds_no_items_says_what_to_do(tmp_path: Path) -> None:
-    done = finished(tmp_path, count=120, budget=100, batch=50)
-    extra = labelled(tmp_path / "extra.csv", ids=True, first=700, count=90)
-    with pytest.raises(SettingsError, match="120"):
-        done.change(budget=200, later=True)
-    assert done.status()["state"] == "finished"
-    done.change(items=extra, later=True)
-    done.change(budget=200, later=True)
-    done.resume()
-    assert done.status()["spent"] == 200
-    expect_sound(done)

@@ -8,22 +8,16 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.core.blocks import PairBlock, SharedBlock
+from stacksl.core.blocks import SharedBlock
 from stacksl.core.scorers import make_scorer
-from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.loop import batch_selection as picking
 from stacksl.runs.loop import head_fitting as final
-from stacksl.runs.loop.batch_selection import margins, spread_out
-from stacksl.runs.loop.class_names import in_words, name_rows, name_texts
-from stacksl.runs.loop.head_fitting import KINDS, Source, beside_names, make_final
-from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
-from stacksl.runs.settings.resolve import resolve
+from stacksl.runs.loop.class_names import in_words, name_rows
+from stacksl.runs.loop.head_fitting import KINDS, Source, make_final
 from stacksl.runs.storage.folder import RunFolder
-from stacksl.types import Item
 
 from ..saved_arrays import drop
-from .conftest import class_items, game_of, pair_items, pooled
+from .conftest import class_items, game_of, pooled
 
 
 @pytest.mark.parametrize(
@@ -33,19 +27,12 @@ from .conftest import class_items, game_of, pair_items, pooled
         ("cardArrival", "card Arrival"),
         ("HTTPError", "HTTP Error"),
         ("top-up/limits", "top up limits"),
-        ("plain words", "plain words"),
         ("größe_ändern", "größe ändern"),
-        ("3-4", "3-4"),
         ("_", "_"),
     ],
 )
 def test_a_name_becomes_words(name, words) -> None:
     assert in_words(name) == words
-
-
-def test_descriptions_stand_behind_names() -> None:
-    assert name_texts(("a_b", "c"), ("what it is", "")) == ["a b: what it is", "c"]
-    assert name_texts(("a_b",)) == ["a b"]
 
 
 class Counting:
@@ -88,16 +75,6 @@ def _made(h, labels, names, rows, apart=frozenset(), made_by=None):
     return make_final(scorer, source, rows, labels[rows], made_by), source
 
 
-def test_neighbours_are_taken_where_classes_are_topics() -> None:
-    h, labels, names = _topics()
-    rows = np.arange(70)
-    labels = np.where(np.arange(len(labels)) < 70, labels, -1)  # nothing else may be read
-    made, _ = _made(h, labels, names, rows)
-    assert set(made.tried) == set(KINDS)
-    assert made.tried[made.made_by] == max(made.tried.values())
-    assert made.head is not None
-
-
 def test_neighbours_are_refused_where_classes_are_not_topics() -> None:
     """The class is the sign of one coordinate among many: neighbours agree in the others."""
     rng = np.random.default_rng(3)
@@ -120,35 +97,6 @@ def test_neighbours_are_refused_where_classes_are_not_topics() -> None:
     assert right[0] > right[1] + 0.03, "what was refused would have done harm"
 
 
-def test_a_tie_goes_to_the_simpler() -> None:
-    assert final._best({"plain": 0.5, "names": 0.5, "names and graph": 0.5}) == "plain"
-    assert final._best({"plain": 0.4, "names": 0.5, "names and graph": 0.5}) == "names"
-    assert final._best({}) == "names"
-
-
-def test_neighbours_are_to_win_by_more_than_doubt() -> None:
-    tried = {"plain": 0.5, "names": 0.55, "names and graph": 0.6}
-    assert final._best(tried, 0.04) == "names and graph"
-    assert final._best(tried, 0.06) == "names"
-    assert final._best({**tried, "plain": 0.58}, 0.06) == "plain"
-
-
-def test_a_name_counts_as_the_labels_that_its_class_lacks() -> None:
-    h, _, names = _topics(200)
-    source = Source(SharedBlock(h, 4), names, frozenset(), 5)
-    gold = np.repeat(np.arange(4), [0, 3, 7, 20])
-    np.testing.assert_array_equal(source.named(gold).weight, [8, 5, 1, 1])
-
-
-def test_names_are_moved_to_the_mean_of_the_items_that_take_part() -> None:
-    h, _, names = _topics(200)
-    apart = frozenset(range(150, 200))
-    source = Source(SharedBlock(h, 4), names + 3, apart, 5)
-    moved = source.named(np.zeros(0, dtype=np.int64)).h
-    np.testing.assert_allclose(moved.mean(axis=0), h[:150].mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(moved - moved[0], names - names[0], atol=1e-6)
-
-
 def test_a_class_with_labels_does_not_take_the_items_of_one_without() -> None:
     """Two clouds of one class each that touch, 30 labels of the first and the names of both."""
     rng = np.random.default_rng(1)
@@ -160,18 +108,6 @@ def test_a_class_with_labels_does_not_take_the_items_of_one_without() -> None:
     found = source.spread_labels(rows, cloud[rows])
     right = found.targets.argmax(axis=1) == cloud[30:]
     assert right[170:].mean() > 0.9
-
-
-def test_the_comparison_is_in_doubt_but_with_labels_of_a_model() -> None:
-    h, labels, names = _topics(300)
-    rng = np.random.default_rng(0)
-    labels = np.where(rng.random(300) < 0.4, rng.integers(4, size=300), labels)
-    source = Source(SharedBlock(h, 4), np.roll(names, 1, axis=0), frozenset(), 5)
-    tried, doubt = final._compare(source, np.arange(40), labels[:40])
-    assert 0.01 < doubt < 0.2
-    assert set(tried) == {"names", "names and graph"}
-    source.model = labels, confusion_of(labels[:40], labels[:40], 4)
-    assert final._compare(source, np.arange(40), labels[:40])[1] == 0.0
 
 
 @pytest.mark.parametrize(("labels", "tried"), [(5, 0), (30, 2), (60, 3)])
@@ -234,24 +170,6 @@ def test_a_pool_begins_with_a_head_of_names(tmp_path) -> None:
     assert first.payload == {"labels": 0, "made_by": "names", "tune": False}
 
 
-def test_without_names_the_first_batch_covers_too(tmp_path) -> None:
-    game = game_of(tmp_path, class_items(40), budget=6, ranks=True, batch=4)
-    batches = [[d.reason for d in posted] for posted in pooled(game)]
-    assert batches[:2] == [["coverage"] * 4, ["coverage"] * 2]
-    assert game.ledger.accounts.asked == 6
-
-
-def test_another_gate_or_a_huge_pool_is_ranked_as_before(tmp_path, monkeypatch) -> None:
-    names = np.eye(3, 8, dtype=np.float32)
-    game = game_of(tmp_path, class_items(40), budget=6, names=names, ranks=True, gate="contested")
-    assert {d.reason for d in next(pooled(game))} == {"rank"}
-    monkeypatch.setattr(final, "ITEMS", 5)
-    (tmp_path / "b").mkdir()
-    game = game_of(tmp_path / "b", class_items(40), budget=6, names=names, ranks=True)
-    posted = next(pooled(game))
-    assert len({d.item for d in posted}) == 6, "the sample has five, the order fills up"
-
-
 def test_the_graph_is_kept_and_made_again(tmp_path) -> None:
     items, answers = class_items(60)
     done = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "run")
@@ -278,26 +196,6 @@ def test_a_run_says_what_made_its_model_and_replays(tmp_path, mode) -> None:
     assert done.ledger.accounts.asked == 66, "names are no labels"
 
 
-def test_no_names_is_what_it_was_before_names(tmp_path) -> None:
-    items, answers = class_items(60)
-    done = run(items, answers, budget=20, names=False, out=tmp_path / "run")
-    last = [row for row in done.ledger.rows() if row.event == "refit"][-1]
-    assert last.payload == {"labels": 20, "tune": True}
-    assert not (done.path / "features" / "names.safetensors").exists()
-
-
-@pytest.mark.parametrize("preset", ["paper", "paper-stacksl"])
-def test_the_papers_presets_have_no_names(preset) -> None:
-    assert resolve(preset=preset).settings.names is False
-    assert resolve().settings.names is True
-
-
-def test_items_with_options_of_their_own_have_no_names(tmp_path) -> None:
-    items, answers = pair_items(30)
-    done = run(items, answers, mode="pool", budget=8, out=tmp_path / "run")
-    assert not (done.path / "features" / "names.safetensors").exists()
-
-
 def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
     items, answers = class_items(60)
     whole = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "whole")
@@ -311,67 +209,4 @@ def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
             assert (cut / "model" / part.name).read_bytes() == part.read_bytes(), part.name
 
 
-def test_refits_come_back_bit_for_bit(tmp_path) -> None:
-    names = np.eye(3, 8, dtype=np.float32)
-    game = game_of(tmp_path, class_items(80), budget=70, names=names, ranks=True)
-    for _ in pooled(game):
-        pass
-    refits = linear_trainer(game)
-    refits.finish()
-    other = LinearTrainer(game.examples, game.learner, game.ledger, names)
-    other.restore(refits.state())
-    assert (other.made_by, other.tried, other.labels, other.final) == (
-        refits.made_by, refits.tried, 70, True,
-    )  # fmt: skip
-    for one, two in zip(refits.state().values(), other.state().values(), strict=True):
-        np.testing.assert_array_equal(one, two)
-
-
 # Picks -------------------------------------------------------------------------------------------
-
-
-def test_margins_of_a_block_are_those_of_its_items() -> None:
-    h, labels, names = _topics(50)
-    block = SharedBlock(h, 4)
-    scorer = make_scorer("ridge", dim=12, classes=4)
-    head = scorer.refit(block.take(range(30)), labels[:30])
-    rows = [4, 40, 2]
-    found, predicted = margins(head, block, rows)
-    for row, statistic, kind in zip(rows, found, predicted, strict=True):
-        policy = np.sort(head.probabilities(block.take([row]))[0])
-        assert statistic == pytest.approx(policy[-2] - policy[-1], abs=1e-12)
-        assert kind == head.probabilities(block.take([row]))[0].argmax()
-    assert beside_names(names).classes == 4
-
-
-def test_picks_take_turns_among_classes_and_pass_over_near_twins() -> None:
-    h = np.array([[1, 0, 0], [1, 0.01, 0], [0.5, 0.8, 0], [0, 0, 1], [0, 1, 0]], dtype=np.float32)
-    block = SharedBlock(h, 2)
-    assert spread_out([0, 1, 2, 3, 4], 2, block, [0, 0, 0, 1, 1]) == [0, 3]
-    assert spread_out([0, 1, 2, 3, 4], 3, block) == [0, 2, 3]
-    assert spread_out([0, 1, 2], 3, block) == [0, 2, 1], "where all are near, the best fill up"
-    assert spread_out([1], 4, block) == [1]
-
-
-def test_picks_of_pair_items_are_apart_by_their_mean_features() -> None:
-    items, _ = pair_items(20)
-    rng = np.random.default_rng(0)
-    sizes = [len(item.candidates) for item in items]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    phi = rng.normal(size=(offsets[-1], 6))
-    phi[offsets[1] : offsets[2]] = phi[: offsets[1]].mean(axis=0)  # item 1 is item 0's twin
-    picked = spread_out(list(range(20)), 3, PairBlock(phi, offsets))
-    assert picked[0] == 0
-    assert 1 not in picked
-
-
-def test_no_batch_of_a_pool_holds_near_twins(tmp_path) -> None:
-    corpus = class_items(40)
-    game = game_of(tmp_path, corpus, budget=10, names=np.eye(3, 8, dtype=np.float32), ranks=True)
-    posted = next(pooled(game, coverage=False))
-    assert {d.reason for d in posted} == {"rank"}
-    h = np.asarray(game.examples.block.h)[[game.corpus.row[d.item] for d in posted]]
-    cosines = h @ h.T - 2 * np.eye(len(h))
-    assert cosines.max() < picking.TWIN
-    assert all(d.statistic >= d.threshold for d in posted)
-    assert isinstance(corpus[0][0], Item)

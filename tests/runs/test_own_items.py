@@ -6,7 +6,8 @@ from scipy.stats import binom
 
 from stacksl.models.own_items import class_totals, fewest, labelled_share, lower_bound
 
-TRIALS = 1000
+TRIALS = 200
+SIZES = [200, *(pytest.param(n, marks=pytest.mark.slow) for n in (30, 100, 600))]
 
 
 def simulated(rng, n, sharp):
@@ -21,7 +22,7 @@ def test_the_fewest_items_are_those_whose_exact_bound_reaches_the_accuracy():
         assert lower_bound(n, n) >= wanted > lower_bound(n - 1, n - 1)
 
 
-@pytest.mark.parametrize("n", [100, 200, 600])
+@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("wanted", [0.9, 0.95])
 def test_the_accuracy_above_the_threshold_is_too_low_in_five_of_a_hundred_at_most(n, wanted):
     rng, wrong, told = np.random.default_rng(n), 0, 0
@@ -49,7 +50,7 @@ def test_a_model_that_is_often_wrong_where_it_is_sure_labels_nothing():
     assert labelled_share(confidence, confidence < 0.5, confidence, 0.9).share is None
 
 
-@pytest.mark.parametrize("n", [30, 50, 200])
+@pytest.mark.parametrize("n", SIZES)
 def test_the_interval_of_a_class_holds_its_number_of_items(n):
     """3,000 items of four classes, one of them rare; a model that confuses two of them."""
     rng, inside = np.random.default_rng(n), np.zeros(4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.errors import DataError
-from stacksl.ledger.ledger import Ledger
 from stacksl.runs.session import assignment as people
 from stacksl.types import Item
 
-from .conftest import CLASSES
+from .changing_cases import POOL
 from .people_cases import (
     answer_all,
     begin,
@@ -23,7 +21,6 @@ from .people_cases import (
     expect_sound,
     facts_of,
     fill,
-    gold,
     open_rows,
     play,
     read_rows,
@@ -59,7 +56,7 @@ def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) 
     expect_sound(waiting)
 
 
-@pytest.mark.parametrize("mode", ["pool", "stream"])
+@POOL
 def test_a_partial_answer_tops_the_open_rows_up(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode)
     keys = [row["key"] for row in read_rows(sheets(waiting)[0])]
@@ -71,15 +68,6 @@ def test_a_partial_answer_tops_the_open_rows_up(tmp_path: Path, mode: str) -> No
     assert open_rows(waiting) == {"0003.csv": 6}
     expect_sound(play(waiting))
     assert len(bought(waiting, state="answered")) == 24
-
-
-def test_two_annotators_get_rows_of_their_own_and_as_many(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, batch=7, **TWO)
-    assert sorted(open_rows(waiting).items()) == [("0001-anna.csv", 4), ("0001-ben.csv", 3)]
-    play(waiting)
-    items = [row.item for row in handed(waiting)]
-    assert len(items) == len(set(items)) == 24
-    assert set(Counter(row.annotator for row in handed(waiting)).values()) == {12}
 
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
@@ -106,15 +94,6 @@ def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str)
     assert (facts.asking.agreement.n, facts.asking.agreement.agreed) == (5, 0)
     assert "0.0% of 5 rows" in (waiting.path / "report.html").read_text()
     expect_sound(waiting)
-
-
-def test_an_annotator_never_measures_agreement_with_oneself(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, overlap=3, **TWO)
-    for name in ("ben", "anna", "ben"):
-        waiting.people(free=name)
-    play(waiting)
-    for row in bought(waiting, slot=1):
-        assert len({each["labeler"] for each in bought(waiting, item=row["item"])}) == 2
 
 
 def test_prices_by_annotator_are_promised_at_the_highest(tmp_path: Path) -> None:
@@ -149,21 +128,6 @@ def test_options_of_an_item_are_shuffled_by_annotator_recorded_and_undone(tmp_pa
     assert {row["answer"] for row in bought(waiting, state="answered")} == {2}
 
 
-def test_classes_have_one_number_for_everybody(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, overlap=6, batch=12, seed=3, **TWO)
-    assert {row.order for row in handed(waiting)} == {tuple(range(len(CLASSES)))}
-    for path in sheets(waiting):
-        for row in read_rows(path):
-            lines = row["options"].splitlines()
-            assert [line.split(") ", 1)[1] for line in lines] == list(CLASSES)
-        waiting.answer(fill(path, lambda row: "ABC"[CLASSES.index(gold(row["prompt"]))]))
-    texts = texts_of(tmp_path / "pool-0-0.csv")
-    answered = bought(waiting, state="answered")
-    assert len(answered) == 12
-    for row in answered:
-        assert CLASSES[int(str(row["answer"]))] == gold(texts[str(row["item"])])
-
-
 def test_rows_that_measure_do_not_stand_out(tmp_path: Path) -> None:
     waiting = begin(tmp_path, audit=8, budget=30, batch=20)
     audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
@@ -191,22 +155,14 @@ def test_colleagues_read_sheets_where_they_were_put(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in (own.path / "ask").iterdir()} == {0o600}
 
 
-def test_a_folder_of_sheets_belongs_to_one_run(tmp_path: Path) -> None:
-    desk = tmp_path / "desk"
-    begin(tmp_path, ask_dir=str(desk))
+def test_a_folder_of_sheets_belongs_to_one_run_and_can_be_made(tmp_path: Path) -> None:
+    begin(tmp_path, ask_dir=str(tmp_path / "desk"))
     with pytest.raises(DataError, match="ask-dir of its own"):
-        begin(tmp_path, ask_dir=str(desk), out=tmp_path / "other")
+        begin(tmp_path, ask_dir=str(tmp_path / "desk"), out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be made"):
-        begin(tmp_path, ask_dir=str(tmp_path / "file" / "desk"))
-    (tmp_path / "file").unlink()
-    waiting = Run(tmp_path / "run").resume()
-    assert open_rows(waiting) == {"0001.csv": 6}
-    expect_sound(waiting)
+        begin(tmp_path, ask_dir=str(tmp_path / "file" / "desk"), out=tmp_path / "other")
 
 
 # Sheets that are gone, runs that are left --------------------------------------------------------
@@ -230,15 +186,6 @@ def test_a_sheet_that_was_deleted_is_written_again_with_its_keys(tmp_path: Path)
     assert {row["key"] for row in rows} > set(keys[4:])
 
 
-def test_a_sheet_with_answers_in_it_is_left_alone(tmp_path: Path) -> None:
-    waiting = begin(tmp_path)
-    path = fill(sheets(waiting)[0])
-    before = path.read_bytes()
-    assert waiting.resume().status()["state"] == "waiting"
-    assert path.read_bytes() == before
-    assert bought(waiting, state="answered") == []
-
-
 def test_a_crash_between_record_and_sheet_loses_no_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,13 +203,3 @@ def test_a_crash_between_record_and_sheet_loses_no_row(
     assert len(handed(cut)) == 6
     cut.resume()
     assert sheets(cut)[0].read_bytes() == sheets(whole)[0].read_bytes()
-
-
-def test_a_run_waits_for_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = begin(tmp_path)
-    later = time.time() + 400 * 24 * 3600
-    with Ledger.open(waiting.folder.database, clock=lambda: later) as ledger:
-        assert len(ledger.open_purchases()) == 6
-    monkeypatch.setattr(time, "time", lambda: later)
-    answer_all(waiting.resume())
-    assert len(bought(waiting, state="answered")) == 6

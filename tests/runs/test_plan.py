@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.errors import SettingsError
-from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Request
-from stacksl.ledger.purchases import Answer
 from stacksl.report.facts import Facts
 from stacksl.runs.session import session
 from stacksl.runs.settings.budget import parse_until, time_limit
@@ -27,32 +24,15 @@ BUDGET, AUDIT = 120, 30
 SETTINGS: dict[str, Any] = {"mode": "pool", "price": "2"}
 
 
-class Wrong:
-    """The oracle, but it answers the items of one purpose with the class after the right one."""
-
-    name = "wrong"
-    repeatable = True
-
-    def __init__(self, purpose: str) -> None:
-        self._oracle = OracleLabeler(ANSWERS, {item.id: 3 for item in ITEMS})
-        self._purpose, self._spoilt = purpose, set[str]()
-
-    def ask(self, requests: Sequence[Request]) -> None:
-        self._spoilt |= {each.item for each in requests if each.purpose == self._purpose}
-        self._oracle.ask(requests)
-
-    def answers(self) -> list[Answer]:
-        return [
-            replace(each, index=((each.index or 0) + 1) % 3) if each.item in self._spoilt else each
-            for each in self._oracle.answers()
-        ]
-
-    def pending(self) -> list[Any]:
-        return []
+def answering(wrong: str) -> Callable[[Request], int]:
+    """The file's answers, but for the items of one purpose: the class after the right one."""
+    return lambda request: (ANSWERS[request.item] + (request.purpose == wrong)) % 3
 
 
 def played(folder: Path, wrong: str = "nothing", **more: Any) -> Run:
-    return run(budget=BUDGET, items=ITEMS, labeler=Wrong(wrong), out=folder, **{**SETTINGS, **more})
+    return run(
+        budget=BUDGET, items=ITEMS, labeler=answering(wrong), out=folder, **{**SETTINGS, **more}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +71,6 @@ def test_a_run_stops_by_itself_and_says_why(mode: str, tmp_path: Path) -> None:
         assert sentence in (stopped.path / page).read_text()
 
 
-def test_the_stop_does_not_depend_on_the_audits_answers(tmp_path: Path) -> None:
-    found = [
-        played(tmp_path / wrong, wrong=wrong, until="gain=0.05/100")
-        for wrong in ("nothing", "audit")
-    ]
-    assert found[0].folder.read_state()["stopped"] == found[1].folder.read_state()["stopped"]
-    assert found[0].status()["answered"] == found[1].status()["answered"]
-
-
-def test_a_rule_that_is_never_met_changes_nothing(done: Run, tmp_path: Path) -> None:
-    other = played(tmp_path / "run", until="gain=0.000001/100")
-    assert items_of(other, "train") == items_of(done, "train")
-    assert other.folder.read_state()["stopped"] == ""
-
-
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_a_run_stops_after_a_time_and_ends_as_the_undisturbed_run(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -127,10 +92,16 @@ def test_a_run_stops_after_a_time_and_ends_as_the_undisturbed_run(
     assert said[0] == said[1]
 
 
-def test_a_time_is_for_answers_at_once(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="until with a time is for the file's own answers"):
-        run(ITEMS, classes=["a", "b", "c"], labeler="file", until="time=2h", budget=60,
-            out=tmp_path / "run")  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"until": "time=2h", "labeler": "file"}, "until with a time is for the file's own"),
+        ({"mode": "pool", "scorer": "sgd", "kl_on_skips": True}, "a pool has none: leave it out"),
+    ],
+)
+def test_settings_that_a_run_cannot_have(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(SettingsError, match=sentence):
+        prepare(ITEMS, ANSWERS, settings={**settings, "budget": "60"})
 
 
 @pytest.mark.parametrize("text", ["time=", "time=2", "time=2d", "time=-1h", "time=nanh", "time=h"])
@@ -161,14 +132,6 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
     assert "harder than the rest" in second["rests_on"]
     for row in (*first["expected"], *second["expected"], second["now"]):
         assert 0 < row["low"] < row["accuracy"] < row["high"] < 1
-
-
-def test_too_few_items_have_no_plan(tmp_path: Path) -> None:
-    file = tmp_path / "texts.csv"
-    file.write_text("text,label\n" + "a sea,x\nb sky,y\n" * 20)
-    told = prepare(file).forecast()
-    assert (told["now"], told["expected"]) == (None, [])
-    assert told["reason"] == "a forecast begins at 100 labels, and there are 40 items"
 
 
 @pytest.mark.parametrize("text", ["0.01/100", "gain=0.01", "gain=1/9", "gain=x/100", "gain=0.1/0"])

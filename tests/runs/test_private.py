@@ -7,15 +7,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.features.cache import VectorCache, text_key
-from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import ItemRecord
-from stacksl.ledger.store.settings import Setting
-from stacksl.runs.storage.folder import RunFolder, claim_folder
+from stacksl.runs.storage.folder import RunFolder
 
 from .conftest import class_items
 
@@ -85,40 +80,3 @@ def test_what_others_wrote_is_made_private_and_nothing_is_granted(tmp_path: Path
     assert stat.S_IMODE((tmp_path / "probe").stat().st_mode) == 0o644
     (folder.model / "shown").unlink()
     expect_private(folder.path)
-
-
-def test_an_older_run_is_closed_to_others_when_it_is_held(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path / "run")
-    Ledger.create(folder.database, run="r", budget=1, items=[]).close()
-    folder.path.chmod(0o755)
-    folder.database.chmod(0o644)
-    with RunFolder.open(folder.path).locked():
-        expect_private(folder.path)
-        folder.write_state("waiting")
-        with Ledger.open(folder.database) as ledger:
-            ledger.change_settings({"seed": Setting(1)})
-            assert {"run.db", "run.db-wal", "run.db-shm"} <= set(modes(folder.path))
-            expect_private(folder.path)
-
-
-def test_a_claimed_folder_and_one_that_was_there(tmp_path: Path) -> None:
-    expect_private(claim_folder(tmp_path / "runs", "2026-01-01", "toy"))
-    (tmp_path / "mine").mkdir(0o755)
-    expect_private(RunFolder.create(tmp_path / "mine").path)
-
-
-def test_a_ledger_with_its_log(tmp_path: Path) -> None:
-    (tmp_path / "made").mkdir(0o700)
-    items = [ItemRecord("a", "b", 2)]
-    ledger = Ledger.create(tmp_path / "made" / "run.db", run="r", budget=1, items=items)
-    assert "run.db-wal" in modes(tmp_path / "made")
-    expect_private(tmp_path / "made")
-    ledger.close()
-
-
-def test_the_cache_of_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("STACKSL_NO_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    cache = VectorCache("encoder")
-    cache.put([(text_key("a"), (np.ones(3, dtype=np.float32), False))])
-    expect_private(tmp_path / "stacksl")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +63,9 @@ def test_a_model_is_read_again_only_when_its_files_have_changed() -> None:
     assert len(before) == len(TEXTS)
 
 
-def test_indices_of_given_classes_mean_the_same() -> None:
-    names = ["sky", "forest", "beach"]
-    named = stacksl.run(TEXTS, LABELS, classes=names, budget=20, out="a")
-    numbered = stacksl.run(
-        TEXTS, np.array([names.index(x) for x in LABELS]), classes=names, budget=20, out="b"
-    )
-    assert named.model.classes == numbered.model.classes == tuple(names)
-    assert [*named.predict(TEXTS)] == [*numbered.predict(TEXTS)]
-
-
-@pytest.mark.parametrize("kind", ["pandas", "polars", "datasets"])
+@pytest.mark.parametrize(
+    "kind", ["pandas", *(pytest.param(k, marks=pytest.mark.slow) for k in ("polars", "datasets"))]
+)
 def test_a_data_frame_is_read_by_its_columns(kind: str) -> None:
     library = pytest.importorskip(kind, reason=f"needs {kind}")
     table = {"sentence": TEXTS, "kind": LABELS, "n": list(range(90))}
@@ -193,49 +184,6 @@ def test_people_take_the_place_of_a_labeler_that_never_answers() -> None:
     assert played.status()["state"] == "waiting"
 
 
-def test_another_labeler_and_a_larger_budget_continue_a_finished_run() -> None:
-    played = run(TEXTS, LABELS, labeler=right)
-    played.change(labeler="oracle", budget=26)
-    told = played.status()
-    assert (told["state"], told["labeler"], told["answered"]) == ("finished", "oracle", 26)
-
-
-def test_a_program_takes_the_place_of_people_whatever_they_were_given() -> None:
-    people = {"annotators": "anna,ben", "overlap": 3, "sheets": "csv", "classes": list(WORDS)}
-    played = run(TEXTS, LABELS, labeler="file", batch=4, **people)
-    assert played.status()["state"] == "waiting"
-    played.change(labeler="oracle")
-    told = played.status()
-    assert (told["state"], told["labeler"], told["answered"]) == ("finished", "oracle", 20)
-
-
-def test_a_sheet_that_comes_after_a_python_labeler_is_late() -> None:
-    played = run(TEXTS, LABELS, labeler="file", batch=4, sheets="csv", classes=list(WORDS))
-    (sheet,) = (played.folder.path / "ask").glob("*.csv")
-    text = sheet.read_text(encoding="utf-8-sig")
-    played.resume(labeler=right)
-    assert played.status()["state"] == "finished"
-    with sheet.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert text.count("\n") > len(rows) == 4
-    for row in rows:
-        row["answer"] = "1"
-    with (played.folder.path / "filled.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    received = played.answer(played.folder.path / "filled.csv")
-    assert (received.accepted, received.late + received.repeated) == ({}, 4)
-    assert played.status()["answered"] == 20
-
-
-def test_a_waiting_run_says_how_another_labeler_goes_on() -> None:
-    played = run(TEXTS, LABELS, labeler=silent, batch=4)
-    assert played.status()["resume"].startswith(f"stacksl change {played.folder.path} --labeler")
-    played.change(labeler="file", later=True)
-    assert played.status()["resume"].startswith("stacksl answer")
-
-
 @pytest.mark.parametrize("drop", [False, True])
 def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
     played = run(TEXTS, LABELS, labeler=silent, batch=4)
@@ -286,26 +234,3 @@ def test_what_is_no_list_of_items_is_one_sentence(items: Any) -> None:
 def test_labels_of_another_number_are_refused() -> None:
     with pytest.raises(DataError, match="90 texts should have as many labels, not 3"):
         run(TEXTS, LABELS[:3])
-
-
-@pytest.mark.parametrize(
-    "items",
-    [
-        [f"{text} {n} " for n in range(20) for text in ("lost", "top up")],
-        [stacksl.Item(f" i{n}", f" lost {n}", ("card ", "money")) for n in range(40)],
-        [stacksl.Item(f"i{n}", f"lost {n}\n", (f"card {n}\t", "money")) for n in range(40)],
-    ],
-)
-def test_white_space_around_texts_made_in_python_does_not_change_the_run(items) -> None:
-    classes = ["card", "money "] if isinstance(items[0], str) else None
-    run(items, budget=6, labeler="file", classes=classes)
-    assert stacksl.Run.open("run").resume().status()["state"] == "waiting"
-
-
-@pytest.mark.parametrize(
-    ("texts", "reason"), [(["", "a"], "empty prompt"), (["a\0", "b"], "a NUL byte")]
-)
-def test_a_text_that_could_not_be_read_again_is_refused(texts, reason) -> None:
-    with pytest.raises(DataError, match=f"row 1 .*{reason}"):
-        run(texts, classes=["card", "money"], budget=1)
-    assert not Path("run").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,23 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl.api import run
-from stacksl.core import Hard, Learner, SharedBlock, make_scorer
 from stacksl.core.heads.coverage import most_covering
-from stacksl.errors import LedgerCorrupt, LedgerError, RunError
+from stacksl.errors import RunError
 from stacksl.files import arrays
 from stacksl.ledger.events import Row
-from stacksl.ledger.purchases import Answer
 from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.loop.choosers import Pool, Stream
-from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.session.playback import Playback
-from stacksl.types import Label
 
 from ..saved_arrays import drop
-from .conftest import CLASSES, class_items, game_of, pooled, streamed
+from .conftest import class_items, game_of, pooled, streamed
 
 
 def playback(
@@ -106,7 +100,7 @@ def test_a_record_gives_the_same_bits(played, tmp_path) -> None:
     played.ledger.verify()
 
 
-@pytest.mark.parametrize("rounds", [1, 10, 39])
+@pytest.mark.parametrize("rounds", [1, 20])
 def test_the_rest_is_played_from_saved_arrays(tmp_path, rounds) -> None:
     game = game_of(tmp_path, class_items(40), budget=9)
     play = streamed(game)
@@ -118,14 +112,6 @@ def test_the_rest_is_played_from_saved_arrays(tmp_path, rounds) -> None:
     for _ in play:
         pass
     assert same(playback(game, tmp_path / "b", after=after, saved=saved, budget=9), game)
-
-
-def test_what_follows_the_record_is_written(played, tmp_path) -> None:
-    count = len(list(played.ledger.rows()))
-    other = playback(played, tmp_path / "b", budget=9)
-    other.ledger.set_budget(12, None, {"train": 11, "rounds": 44, "items": 40})
-    other.ledger.verify()
-    assert len(list(other.ledger.rows())) == count + 1
 
 
 @pytest.mark.parametrize(
@@ -180,101 +166,6 @@ def test_a_batch_that_differs_is_named(tmp_path, monkeypatch) -> None:
         playback(game, tmp_path / "b", chooser=Pool(coverage=True), budget=30)
 
 
-def test_batches_before_a_change_of_settings_are_taken_as_recorded(tmp_path, monkeypatch) -> None:
-    """The items, annotators and settings of that time are not known any more."""
-    game = game_of(tmp_path, class_items(40), budget=30, ranks=True, batch=7)
-    batches = pooled(game)
-    next(batches)
-    next(batches)
-    game.ledger.change_settings({})
-    for _ in batches:
-        pass
-    again: list[int] = []
-
-    class Counted(Pool):
-        def again(self, game: Game, recorded: Any) -> Any:
-            again.append(len(recorded))
-            return super().again(game, recorded)
-
-    assert same(playback(game, tmp_path / "b", chooser=Counted(), budget=30), game)
-    assert again == [], "nor is what the later ones were chosen by the same to the bit"
-
-
-def test_a_finished_pool_that_was_given_more_items_is_replayed(tmp_path) -> None:
-    """Its first model was made of fewer items, so the next batch cannot be chosen again."""
-    files = []
-    for name, count, seed in (("first", 60, 0), ("more", 30, 5)):
-        items, answers = class_items(count, seed)
-        files.append(tmp_path / f"{name}.csv")
-        with files[-1].open("w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(["id", "text", "label"])
-            table.writerows(
-                [f"{name}{i.id}", f"{i.prompt} {name}", CLASSES[answers[i.id]]] for i in items
-            )
-    made = run(files[0], budget=16, batch=8, out=tmp_path / "run", features="hashing")
-    made.change(items=files[1])
-    made.change(budget=24)
-    assert made.replay()["labels"] == 24
-
-
-def test_changed_terms_have_their_effect_in_order(played, tmp_path) -> None:
-    ledger = played.ledger
-    saved = {name: np.array(array) for name, array in played.state().items()}
-    before = ledger.head.count
-    ledger.set_budget(12, None, {"train": 11, "rounds": 44, "items": 40})
-    ledger.add_class("more", 4)
-    ledger.set_budget(13, None, {"train": 12, "rounds": 45, "items": 41})
-    ledger.flush()
-    found = []
-    for after, arrays_ in ((0, None), (before, saved)):
-        other = playback(played, tmp_path / str(after), after=after, saved=arrays_, budget=9)
-        learner = other.learner
-        found.append((learner.budget, learner.horizon, other.examples.block[0].size))
-    assert found == [(12, 45, 4)] * 2
-
-
-def test_audits_second_slots_and_other_answers_change_nothing_but_counts(tmp_path) -> None:
-    """The learner of a run with all of these, and that of its replay, are those of one without."""
-    plain = game_of(tmp_path, class_items(40), budget=9)
-    (tmp_path / "b").mkdir()
-    mixed = game_of(tmp_path / "b", class_items(40), budget=9)
-    terms = {"train": 8, "rounds": 40, "items": 40}
-    mixed.ledger.set_budget(14, None, terms)
-    mixed.learner.budget = plain.learner.budget = 8
-    (audit,) = mixed.ledger.reserve([mixed.corpus.ids[39]])
-    mixed.ledger.take([Answer(audit.item, 0, 1, 0, "me")])
-    for game in (plain, mixed):
-        for _ in streamed(game, range(30)):
-            pass
-    taught = next(row for row in mixed.ledger.rows() if row.event == "learnt")
-    (second,) = mixed.ledger.reserve([str(taught.item)], "train")
-    mixed.ledger.take([Answer(second.item, 1, 1, (taught.label().index + 1) % 3, "you")])
-    mixed.ledger.correct(second.item, 2, "you", slot=1)
-    assert mixed.ledger.said() == {
-        "label": plain.ledger.accounts.learnt + 2, "none": 0, "ambiguous": 0, "broken": 0,
-    }  # fmt: skip
-    other = playback(mixed, tmp_path / "c", budget=9)
-    assert plain.examples.bought == mixed.examples.bought
-    assert same(other, mixed)
-    assert all(
-        np.asarray(array).tobytes() == np.asarray(mixed.learner.state()[name]).tobytes()
-        for name, array in plain.learner.state().items()
-    )
-
-
-def test_owned_labels_are_learnt_again(tmp_path) -> None:
-    game = game_of(tmp_path, class_items(40), budget=9)
-    for decision, label in game.ledger.own(
-        [(game.corpus.ids[5], 2), (game.corpus.ids[7], 1)], "old.csv"
-    ):
-        game.teach(decision, label)
-    for _ in streamed(game, range(5)):
-        pass
-    assert same(playback(game, tmp_path / "b", budget=9), game)
-    assert game.examples.bought[:2] == [(5, 2, -1), (7, 1, -1)]
-
-
 @pytest.mark.parametrize("which", ["classes", "pairs"])
 def test_a_finished_run_is_replayed_in_whole(request, which) -> None:
     finished = request.getfixturevalue(which)
@@ -301,100 +192,3 @@ def test_theta_after_replay_is_the_models(request, spoil, which) -> None:
         theirs = arrays.load(again.path / "model" / f"{name}.safetensors")
         assert mine.keys() == theirs.keys()
         assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
-
-
-def test_an_edited_ledger_stops_a_resume(classes, spoil) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    again = spoil(classes)
-    with closing(sqlite3.connect(again.path / "run.db")) as database:
-        database.execute("update events set payload = replace(payload, '1', '2') where seq = 8")
-        database.commit()
-    with pytest.raises(LedgerCorrupt, match="8"):
-        again.resume()
-    assert again.status()["state"] == "failed"
-
-
-def test_a_cut_ledger_stops_a_resume(classes, spoil) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    again = spoil(classes)
-    with closing(sqlite3.connect(again.path / "run.db")) as database:
-        database.execute("delete from events where seq = (select max(seq) from events)")
-        database.commit()
-    with pytest.raises(LedgerCorrupt):
-        again.resume()
-
-
-def renew(examples: Examples, learner: Learner) -> None:
-    """Other features of the same items, as a refitted language model gives them."""
-    block = examples.block
-    assert isinstance(block, SharedBlock)
-    examples.block = SharedBlock(np.ascontiguousarray(block.h[:, ::-1]), block.classes)
-
-
-def rebuild(examples: Examples, learner: Learner) -> None:
-    """The learner as new, then every bought label under the features of the new epoch."""
-    renew(examples, learner)
-    learner.scorer.restore(make_scorer("ridge", dim=examples.block.dim, classes=3).state())
-    for row, label, choice in examples.bought:
-        inputs = examples.block[row]
-        shown = examples.shown.get(row, tuple(range(inputs.size)))
-        learner.scorer.step(inputs, shown, choice, Label(label))
-
-
-@pytest.fixture
-def two_epochs(tmp_path) -> tuple[Game, int]:
-    """A stream whose features are renewed after round 20; the row that says so."""
-    game = game_of(tmp_path, class_items(40), budget=9)
-    rounds = streamed(game)
-    for _ in range(20):
-        next(rounds)
-    rebuild(game.examples, game.learner)
-    game.ledger.note_refreshed(len(game.examples.bought), {})
-    seq = game.ledger.head.count
-    for _ in rounds:
-        pass
-    return game, seq
-
-
-class Renewing(LinearTrainer):
-    """A trainer whose features are renewed, as a language model's are."""
-
-    def again(self, row: Row) -> None:
-        assert row.event == "refreshed"
-        rebuild(self.examples, self.learner)
-        self.ledger.note_refreshed(len(self.examples.bought), {})
-
-
-def test_the_features_are_renewed_where_the_run_renewed_them(two_epochs, tmp_path) -> None:
-    game, _ = two_epochs
-    assert same(playback(game, tmp_path / "b", trainer=Renewing, budget=9), game)
-
-
-def test_renewed_features_are_refused_where_the_run_has_no_model(two_epochs, tmp_path) -> None:
-    game, seq = two_epochs
-    with pytest.raises(LedgerError, match=f"row {seq} .* has no model to refit"):
-        playback(game, tmp_path / "b", budget=9)
-
-
-def test_the_table_keeps_what_was_shown_of_items_not_presented_whole(tmp_path) -> None:
-    hard = game_of(tmp_path, class_items(40), budget=9, follower=Hard(1))
-    for _ in streamed(hard):
-        pass
-    assert len(hard.examples.bought) == 9
-    assert hard.examples.shown.keys() == {row for row, _, _ in hard.examples.bought}
-    posted = {r.item: r.decision() for r in hard.ledger.rows() if r.event == "round"}
-    for row, shown in hard.examples.shown.items():
-        assert shown == posted[hard.corpus.ids[row]].presented
-        assert len(shown) == 2
-    other = playback(hard, tmp_path / "b", budget=9, follower=Hard(1))
-    assert other.examples.shown == hard.examples.shown
-    assert same(other, hard)
-
-
-def test_what_is_presented_whole_is_not_kept_twice(played) -> None:
-    assert len(played.examples.bought) == 9
-    assert played.examples.shown == {}

@@ -13,7 +13,7 @@ from stacksl.report import render
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
-from .changing_cases import MODES, facts_of, finished, labelled
+from .changing_cases import MODES, POOL, facts_of, finished, labelled
 from .conftest import CLASSES, class_items
 from .people_cases import Row, answer_all, begin, bought, play, truth, wrong
 
@@ -41,8 +41,8 @@ def expect_agreement(done: Run) -> Facts:
     return facts
 
 
-@MODES
-@pytest.mark.parametrize("more", [{}, {"audit": 6, "budget": 40}])
+@POOL
+@pytest.mark.parametrize("more", [{"audit": 6, "budget": 40}])
 def test_an_oracle_s(tmp_path: Path, mode: str, more: dict) -> None:
     expect_agreement(finished(tmp_path, mode=mode, **more))
 
@@ -105,7 +105,7 @@ def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> Non
     assert ("erased", "1") in [(row.name, row.value) for row in facts.data.roles]
 
 
-@MODES
+@POOL
 def test_the_items_of_the_classes_are_those_of_the_run(tmp_path: Path, mode: str) -> None:
     done = play(begin(tmp_path, mode=mode, count=200, budget=90, audit=40, batch=30))
     own = facts_of(done).own
@@ -129,23 +129,3 @@ def test_a_curve_names_what_it_was_measured_on(tmp_path: Path) -> None:
     assert max(point.labels for point in bare.curve) < 88  # the last 22 of 110 measure
     none = facts_of(finished(tmp_path / "c", budget=60, audit=0))
     assert none.curve == ()
-
-
-def test_a_run_before_its_end_has_no_facts_of_its_audit(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, audit=5, budget=30)
-    assert not (waiting.path / "facts.json").exists()
-    assert not (waiting.path / "report.html").exists()
-
-
-def test_a_forgotten_item_leaves_the_disagreements(tmp_path: Path) -> None:
-    turn = iter(range(10_000))
-    done = play(begin(tmp_path, **TWO), lambda row: CLASSES[next(turn) % len(CLASSES)])
-    before = facts_of(done).asking
-    assert before is not None
-    gone = before.disagreements[0]
-    forget(done.path, gone.item)
-    done.resume()
-    after = facts_of(done).asking
-    assert after is not None
-    assert gone.item not in [row.item for row in after.disagreements]
-    assert gone.prompt not in (done.path / "report.html").read_text()

@@ -77,7 +77,7 @@ SPOILT = [
     lambda data: b"",
     lambda data: data[:-1],
     lambda data: data[: len(data) // 2],
-    *(lambda data, n=n: flipped(data, n * len(data) // 8) for n in range(8)),
+    *(lambda data, n=n: flipped(data, n * len(data) // 8) for n in (0, 5)),
     lambda data: bytes(50),
 ]
 
@@ -111,8 +111,7 @@ def model_of(path: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in (path / "model").iterdir()}
 
 
-@pytest.mark.parametrize("spare", [1, 0], ids=["last", "all"])
-@pytest.mark.parametrize("which", ["classes", "pairs"])
+@pytest.mark.parametrize(("which", "spare"), [("classes", 0), ("pairs", 1)])
 def test_a_run_goes_on_from_what_is_left(request, spoil, which, spare) -> None:
     """With no arrays left, the ledger alone rebuilds θ, the head and the report."""
     finished = request.getfixturevalue(which)

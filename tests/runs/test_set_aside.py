@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from .conftest import CLASSES
 from .people_cases import (
     Killed,
     Row,
-    answer_all,
     begin,
     bought,
     expect_sound,
@@ -24,7 +22,6 @@ from .people_cases import (
     gold,
     killed,
     open_rows,
-    read_rows,
     sheets,
     truth,
 )
@@ -111,17 +108,6 @@ def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(
     expect_sound(run)
 
 
-def test_what_is_named_on_the_way_changes_with_every_25_answers_alone(
-    found: Run, tmp_path: Path
-) -> None:
-    run = copy(found, tmp_path)
-    (before,) = run.status()["differing"]
-    path = next(path for path in sheets(run) if "anna" in path.name)
-    rows = read_rows(path)
-    run.answer(fill(path, shifted, keys=[rows[0]["key"]]))
-    assert run.status()["differing"] == [before]
-
-
 def test_who_is_set_aside_is_left_out_and_bought_anew_on_consent_only(
     found: Run, tmp_path: Path
 ) -> None:
@@ -144,6 +130,7 @@ def test_who_is_set_aside_is_left_out_and_bought_anew_on_consent_only(
     expect_sound(run)
 
 
+@pytest.mark.slow
 def test_a_false_alarm_is_taken_back(found: Run, tmp_path: Path) -> None:
     run = copy(found, tmp_path)
     run.people(set_aside="anna")
@@ -172,19 +159,6 @@ def test_the_model_without_somebody_after_the_end_is_that_of_the_others_alone(
     expect_sound(run)
     run.people(keep="anna")
     expect_sound(run)
-
-
-def test_honest_annotators_are_not_named(tmp_path: Path) -> None:
-    rng = random.Random(3)
-
-    def often(row: Row) -> str:
-        return truth(row) if rng.random() < 0.8 else rng.choice(CLASSES)
-
-    run = begin(tmp_path, count=300, budget=100, batch=20, names=True, **TWO)
-    for _ in range(10):
-        if run.status()["state"] == "waiting":
-            answer_all(run, often)
-        assert run.status()["differing"] == []
 
 
 def test_decisions_that_cannot_be(found: Run, tmp_path: Path) -> None:
@@ -221,15 +195,3 @@ def test_a_decision_that_is_killed_is_completed_by_resume(
         run.people(set_aside="anna")
     assert all("ben" in names for names in learnt_of(run).values())
     expect_sound(run)
-
-
-def test_rows_of_who_is_set_aside_are_dropped_on_demand(found: Run, tmp_path: Path) -> None:
-    kept, dropped = copy(found, tmp_path / "kept"), copy(found, tmp_path / "dropped")
-    kept.people(set_aside="anna")
-    dropped.people(set_aside="anna", drop=True)
-    for run in (kept, dropped):
-        to_the_end(run)
-        expect_sound(run)
-    assert len(bought(dropped, state="released")) >= len(bought(kept, state="released"))
-    with pytest.raises(RunError, match="give --free, --key, --away or --set-aside with --drop"):
-        copy(found, tmp_path / "none").people(drop=True)

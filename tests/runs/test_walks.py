@@ -127,9 +127,9 @@ def expect_laws(walk: Walk) -> None:
     expect_sound(walk.run)
 
 
-def walk_through(folder: Path, seed: int, mode: str) -> None:
+def walk_through(folder: Path, seed: int, mode: str, steps: int = 14) -> None:
     walk = Walk(folder, seed, mode)
-    for _ in range(14):
+    for _ in range(steps):
         walk.step()
         expect_laws(walk)
     play(walk.run)
@@ -139,11 +139,11 @@ def walk_through(folder: Path, seed: int, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_the_laws_hold_whatever_happens(tmp_path: Path, mode: str) -> None:
-    walk_through(tmp_path, 0, mode)
+    walk_through(tmp_path, 0, mode, steps=8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["pool", "stream"])
-@pytest.mark.parametrize("seed", range(1, 9))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_laws_hold_on_more_walks(tmp_path: Path, seed: int, mode: str) -> None:
     walk_through(tmp_path, seed, mode)

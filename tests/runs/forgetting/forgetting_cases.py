@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.labelers.protocol import Pending
+from stacksl.labelers.protocol import Request
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer, Purchase
 
 from ..conftest import pair_items
 
@@ -69,32 +69,16 @@ def verify(path: Path) -> None:
         ledger.verify()
 
 
-class Stopping:
+def stopping(answers: Mapping[str, int], after: int | None) -> Callable[[Request], int]:
     """Who answers what the data file says, and gives up after so many answers."""
+    asked = itertools.count(1)
 
-    name = "oracle of a test"
-    repeatable = True
+    def oracle_of_a_test(request: Request) -> int:
+        if after is not None and next(asked) > after:
+            raise KeyboardInterrupt
+        return answers[request.item]
 
-    def __init__(self, answers: Mapping[str, int], after: int | None) -> None:
-        self._answers, self._left = answers, after
-        self._asked: dict[tuple[str, int], Purchase] = {}
-
-    def ask(self, purchases: Sequence[Purchase]) -> None:
-        self._asked |= {(each.item, each.token): each for each in purchases}
-
-    def answers(self) -> list[Answer]:
-        asked, self._asked = self._asked, {}
-        if self._left is not None:
-            self._left -= len(asked)
-            if self._left < 0:
-                raise KeyboardInterrupt
-        return [
-            Answer(p.item, p.slot, p.token, self._answers[p.item], self.name)
-            for p in asked.values()
-        ]
-
-    def pending(self) -> list[Pending]:
-        return []
+    return oracle_of_a_test
 
 
 def oracle_of(data: Path) -> Mapping[str, int]:

@@ -9,7 +9,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.runs.changes.forgetting import forget
 
-from .forgetting_cases import Stopping, learnt_of, verify
+from .forgetting_cases import learnt_of, stopping, verify
 
 
 def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
     spec = {**QUICK, "model": str(tiny_model(tmp_path / "model")), "adapt": "lora", "audit": 0}
     spec |= {"refit_at": "0.5,1", "mode": "stream", "budget": 8, "kl_on_skips": True}
     with pytest.raises(KeyboardInterrupt):
-        run(items, answers, out=tmp_path / "r", labeler=Stopping(answers, 5), **spec)
+        run(items, answers, out=tmp_path / "r", labeler=stopping(answers, 5), **spec)
     made = Run(tmp_path / "r")
     learnt = learnt_of(made)
     assert len(learnt) == 5
@@ -29,7 +29,7 @@ def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
     told = forget(made.path, next(iter(learnt)))
     assert any("every adapter trained since" in sentence for sentence in told.remains)
     forget(made.path, unseen[0])
-    made.resume(labeler=Stopping(answers, None))
+    made.resume(labeler=stopping(answers, None))
     assert made.status()["state"] == "finished"
     assert made.replay()["labels"] == 7
     verify(made.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from pathlib import Path
@@ -99,30 +98,3 @@ def test_an_answer_in_a_sheet_is_entered_before_its_row_is_taken_out(tmp_path: P
     name = forget(made.path, ID).name
     assert holding(made.path) == set()
     assert uses(name) == {"answered": 1, "released": 1}, "who answered is paid all the same"
-
-
-def test_an_answer_on_a_row_that_was_taken_away_is_entered_first(tmp_path: Path) -> None:
-    """It would be paid: its lease was released, and budget is left."""
-    _, made = asked_by_people(tmp_path, until="waiting")
-    sheets = sorted((made.path / "ask").glob("0*.csv"))
-    first = next(sheet for sheet in sheets if PROMPT.encode() in sheet.read_bytes())
-    first.write_bytes(fill(first).read_bytes())
-    made.people(free=True, drop=True)
-    with pytest.raises(RunError, match="has an answer to the item .* that was not entered"):
-        forget(made.path, ID)
-
-
-def test_an_answer_to_another_item_stays_in_its_sheet_to_be_entered(tmp_path: Path) -> None:
-    _, made = asked_by_people(tmp_path, until="waiting")
-    sheets = sorted((made.path / "ask").glob("0*.csv"))
-    for sheet in sheets:
-        rows = [*csv.DictReader(fill(sheet).read_text(encoding="utf-8").splitlines())]
-        with sheet.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, rows[0].keys())
-            writer.writeheader()
-            for row in rows:
-                mine = {"answer": "", "note": ""} if PROMPT in row["prompt"] else {}
-                writer.writerow(row | mine)
-    forget(made.path, ID)
-    assert holding(made.path) == set()
-    assert sum(made.answer(*sheets).accepted.values()) > 0

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from stacksl.api import Run
 from stacksl.errors import LedgerError, RunError, RunLocked
-from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import Store
-from stacksl.runs.changes import forgetting
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.storage.folder import WAIT
 
@@ -34,42 +30,6 @@ def test_what_is_refused(pairs: Finished, spoil: Callable[[Finished], Run]) -> N
     (made.path / "run.db").unlink()
     with pytest.raises(RunError, match=r"has no run\.db.*from a copy"):
         forget(made.path, item.id)
-
-
-def test_a_call_that_was_cut_off_is_finished_by_the_next(
-    pairs: Finished, spoil: Callable[[Finished], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, item = spoil(pairs), pairs.items[5]
-
-    def cut_off(folder: object, keys: object) -> list[str]:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(forgetting, "erase_rows", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            forget(made.path, item.id)
-    with pytest.raises(RunError, match="interrupted: any command on the run finishes it"):
-        made.resume()
-    assert Run.open(made.path).status()["resume"] is not None, "the next command finishes it"
-    assert made.resume().status()["state"] == "finished"
-    assert item.prompt.encode() not in (made.path / "report.html").read_bytes()
-
-
-def test_the_same_call_gives_the_result_of_one_that_was_cut_off(
-    pairs: Finished, spoil: Callable[[Finished], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, item = spoil(pairs), pairs.items[5]
-    other = Run(shutil.copytree(made.path, made.path.with_name("other")))
-
-    def cut_off(self: Ledger, name: str) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Ledger, "erased", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            forget(made.path, item.id)
-    told, whole = forget(made.path, item.id), forget(other.path, item.id)
-    assert replace(told, name=whole.name) == whole
 
 
 def test_a_reader_in_the_way_leaves_the_mark_alone(

@@ -11,10 +11,9 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.spec import RunSpec
 
 from ..conftest import class_items
-from .forgetting_cases import Stopping, learnt_of, oracle_of, verify, write_items
+from .forgetting_cases import learnt_of, oracle_of, stopping, verify, write_items
 
 
 def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path, Run]:
@@ -30,7 +29,7 @@ def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path,
             writer.writerows(rows)
     spec = {"budget": 24, "audit": 0, "mode": "stream", "checkpoint_every": 1000, **settings}
     with pytest.raises(KeyboardInterrupt):
-        run(data, out=folder / "r", labeler=Stopping(oracle_of(data), after), **spec)
+        run(data, out=folder / "r", labeler=stopping(oracle_of(data), after), **spec)
     return data, Run(folder / "r")
 
 
@@ -43,7 +42,7 @@ def test_a_stream_goes_on_and_is_replayed_from_there(tmp_path: Path, kind: str) 
     assert told.learnt
     answers = oracle_of(data)
     data.unlink()
-    made.resume(labeler=Stopping(answers, None))
+    made.resume(labeler=stopping(answers, None))
     assert made.status()["state"] == "finished"
     assert made.status()["left"] == 0
     verify(made.path)
@@ -53,21 +52,6 @@ def test_a_stream_goes_on_and_is_replayed_from_there(tmp_path: Path, kind: str) 
     assert 0 < len(later) < 60
     assert again["rows"] >= len(later)
     assert item not in learnt_of(made)
-
-
-def test_an_item_that_no_round_had_seen_is_not_asked(tmp_path: Path) -> None:
-    data, made = stopped(tmp_path, "pairs", after=5)
-    with made.ledger as ledger:
-        unseen = [i.id for i in RunSpec.open(made.folder).dataset.items if not ledger.seen(i.id)]
-    assert len(unseen) > 20
-    told = [forget(made.path, item) for item in unseen[:2]]
-    assert not any(each.learnt for each in told)
-    made.resume(labeler=Stopping(oracle_of(data), None))
-    status = made.status()
-    assert (status["state"], status["rounds"]) == ("finished", 58)
-    assert status["left"] <= 2, "the pace counts on the rounds there were"
-    assert made.replay()["rounds"] == 58
-    verify(made.path)
 
 
 @pytest.mark.parametrize("gate", ["margin", "llf"])
@@ -83,7 +67,7 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path, 
     seen = [row.item for row in rounds if gate == "llf" or not row.decision().asked]
     forget(made.path, str(seen[0]))
     for each in (made, other):
-        each.resume(labeler=Stopping(oracle_of(data), None))
+        each.resume(labeler=stopping(oracle_of(data), None))
     arrays = [each.folder.model / "online.safetensors" for each in (made, other)]
     assert arrays[0].read_bytes() == arrays[1].read_bytes()
     assert [*learnt_of(made).values()][-9:] == [*learnt_of(other).values()][-9:]
