@@ -222,6 +222,18 @@ def test_rows_that_measure_are_handed_out_again_even_when_dropped(tmp_path: Path
     expect_sound(done)
 
 
+def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> None:
+    from stacksl.ledger.ledger import Ledger
+
+    waiting = begin(tmp_path, audit=6, batch=12)
+    with Ledger.open(waiting.folder.database) as ledger:
+        for lease in ledger.open_purchases():
+            if lease.purpose == "audit":
+                ledger.release(lease, "refused")
+    done = play(waiting.resume())
+    assert len(bought(done, purpose="audit", state="answered")) == 6
+
+
 @pytest.mark.parametrize("before", [1, 6])
 def test_freeing_that_is_cut_off_frees_nothing(
     tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
