@@ -13,6 +13,7 @@ from stacksl.errors import RunError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.runs.items.intake import again_in_memory
+from stacksl.runs.items.reading import Reading
 from stacksl.runs.items.stored import read_like_run
 from stacksl.runs.settings.resolve import load_plugins
 from stacksl.runs.spec import RunSpec
@@ -35,14 +36,61 @@ if TYPE_CHECKING:
 _Text = TypeVar("_Text", str, str | Path)
 
 
+def _model_in(folder: RunFolder) -> Model | AdaptedModel:
+    """The final model of a run; a linear one is kept while its files do not change."""
+    from stacksl.models.adapted import AdaptedModel, is_adapted
+
+    if is_adapted(folder.model):
+        load_plugins(folder.resolved().get("plugins"))
+        expect_derived(folder, MODEL)
+        return AdaptedModel.load(folder.model)
+    files = sorted(path for path in folder.model.glob("*") if path.is_file())
+    stats = [(path, path.stat()) for path in files]
+    return _linear_model(folder, tuple((p, s.st_size, s.st_mtime_ns) for p, s in stats))
+
+
 @lru_cache(maxsize=2)
 def _linear_model(folder: RunFolder, files: tuple[tuple[Path, int, int], ...]) -> Model:
-    """The model of a run, kept while its `files` have the same sizes and times of change."""
+    """The linear model of a run, kept while its `files` have the same sizes and times of change."""
     from stacksl.models.linear import Model
 
+    load_plugins(folder.resolved().get("plugins"))
     model = Model.load(folder.model)  # first: where it is damaged, the file is named
     expect_derived(folder, MODEL)
     return model
+
+
+def _reading(folder: RunFolder) -> Reading:
+    """How items are read for the final model of a run: the model itself, if it is linear."""
+    from stacksl.lm.export.folder import read_about
+    from stacksl.models.adapted import is_adapted
+
+    return read_about(folder.model) if is_adapted(folder.model) else _model_in(folder)
+
+
+def _read(
+    folder: RunFolder,
+    reading: Reading,
+    data: Any,
+    answers: Any = None,
+    given: Mapping[str, str] | None = None,
+) -> Dataset:
+    """What is in a file or in memory, read as the data of the run was; see `Run.read`."""
+    if isinstance(data, str | Path):
+        return read_like_run(folder, reading, data, given)
+    return again_in_memory(data, answers, reading)
+
+
+def _model_of(
+    folder: RunFolder, reading: Reading, items: Sequence[Item], features: Any
+) -> Model | AdaptedModel:
+    """The final model; with the `features` of the items, if they were given as an array."""
+    from stacksl.models.linear import Model
+
+    model = reading if isinstance(reading, Model) else _model_in(folder)
+    if features is None or not isinstance(model, Model):
+        return model
+    return model.with_rows([item.id for item in items], features)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +132,7 @@ class Run:
             RunError: there is none yet, or it is damaged.
             SettingsError: a plugin of the run cannot be imported.
         """
-        from stacksl.models.adapted import AdaptedModel, is_adapted
-
-        folder = self.folder
-        load_plugins(folder.resolved().get("plugins"))
-        if is_adapted(folder.model):
-            expect_derived(folder, MODEL)
-            return AdaptedModel.load(folder.model)
-        files = sorted(path for path in folder.model.rglob("*") if path.is_file())
-        stats = [(path, path.stat()) for path in files]
-        return _linear_model(folder, tuple((p, s.st_size, s.st_mtime_ns) for p, s in stats))
+        return _model_in(self.folder)
 
     @property
     def ledger(self) -> Ledger:
@@ -133,8 +172,10 @@ class Run:
             progress: called with (done, total).
             features: (n, d), of a run whose features were given as an array.
         """
-        items = self.read(data).items
-        return self._model_of(items, features).predict(items, progress)
+        folder = self.folder
+        reading = _reading(folder)
+        items = _read(folder, reading, data).items
+        return _model_of(folder, reading, items, features).predict(items, progress)
 
     def read(
         self, data: Any, answers: Any = None, given: Mapping[str, str] | None = None
@@ -148,23 +189,8 @@ class Run:
         Raises:
             RunError: there is no model yet.
         """
-        from stacksl.lm.export.folder import read_about
-        from stacksl.models.adapted import is_adapted
-
-        model = self.folder.model
-        reading = read_about(model) if is_adapted(model) else self.model
-        if isinstance(data, str | Path):
-            return read_like_run(self.folder, reading, data, given)
-        return again_in_memory(data, answers, reading)
-
-    def _model_of(self, items: Sequence[Item], features: Any) -> Model | AdaptedModel:
-        """The final model; with the `features` of the items, if they were given as an array."""
-        from stacksl.models.linear import Model
-
-        model = self.model
-        if features is None or not isinstance(model, Model):
-            return model
-        return model.with_rows([item.id for item in items], features)
+        folder = self.folder
+        return _read(folder, _reading(folder), data, answers, given)
 
     def labels(self, *, names: bool = False) -> Labelled:
         """The answers that were bought, one row each in the order of purchase.
@@ -194,8 +220,10 @@ class Run:
         """
         from stacksl.models.evaluation import evaluate
 
-        dataset = self.read(data, answers)
-        model = self._model_of(dataset.items, features)
+        folder = self.folder
+        reading = _reading(folder)
+        dataset = _read(folder, reading, data, answers)
+        model = _model_of(folder, reading, dataset.items, features)
         return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:

@@ -91,10 +91,12 @@ class HashingEncoder:
                 "restore(state) first"
             )
         vectors = np.zeros((len(texts), self._dim), np.float32)
-        basis = self._basis.astype(np.float64)
         for start in range(0, len(texts), _CHUNK):
             chunk = texts[start : start + _CHUNK]
             weights = self._weigh(_counts(chunk)[:, self._grams])
+            used, weights.indices = np.unique(weights.indices, return_inverse=True)
+            weights.resize(len(chunk), len(used))
+            basis = self._basis[used].astype(np.float64)  # all of it would take longer than a text
             vectors[start : start + len(chunk)] = _unit(weights @ basis)
             if progress is not None:
                 progress(start + len(chunk), len(texts))
