@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import pydoc_data.topics
 import shutil
+import sys
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from stacksl.errors import FeatureError
+from stacksl.errors import FeatureError, MissingExtra
 from stacksl.features import minilm, weights
 from stacksl.features.minilm import MiniLM, bert_graph
 
@@ -163,3 +164,12 @@ def test_the_graph_is_a_bert(encoder_folder: Path) -> None:
         model = AutoModel.from_pretrained(encoder_folder).eval()
         expected = model(input_ids=torch.tensor(ids.astype(np.int64))).last_hidden_state.numpy()
     np.testing.assert_allclose(states, expected, atol=2e-6)
+
+
+def test_a_package_that_was_installed_in_part_is_named(monkeypatch, tmp_path) -> None:
+    (tmp_path / "onnxruntime").mkdir()
+    (tmp_path / "onnxruntime" / "__init__.py").write_text("import onnxruntime.part\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    with pytest.raises(MissingExtra, match="of which onnxruntime is not installed: pip install"):
+        _ = MiniLM()._session

@@ -10,7 +10,13 @@ import pytest
 
 from stacksl.errors import FeatureError, MissingExtra
 from stacksl.features import weights
-from stacksl.features.weights import find_minilm, find_weights, folder_hash, minilm_is_here
+from stacksl.features.weights import (
+    find_minilm,
+    find_weights,
+    folder_hash,
+    minilm_is_here,
+    minilm_lacks,
+)
 
 pytest.importorskip("huggingface_hub")
 
@@ -96,7 +102,7 @@ def test_a_prompt_in_the_settings_counts(folder: Path) -> None:
 
 
 def test_missing_packages_give_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    package(monkeypatch, None, missing=("onnxruntime", "onnx", "tokenizers"))
+    package(monkeypatch, None, missing=("onnxruntime", "onnx", "tokenizers", "huggingface_hub"))
     with pytest.raises(MissingExtra, match=r"extra 'minilm': pip install 'stacksl\[minilm\]'"):
         find_minilm()
     package(monkeypatch, None, missing=("torch", "sentence_transformers"))
@@ -154,9 +160,11 @@ def test_a_copy_in_the_cache_of_the_hub_is_found(minilm, monkeypatch, hub) -> No
 def test_minilm_needs_its_packages_to_be_the_default(minilm, monkeypatch) -> None:
     package(monkeypatch, minilm.parent)
     assert minilm_is_here()
-    for name in ("onnxruntime", "onnx", "tokenizers"):
+    for name in ("onnxruntime", "onnx", "tokenizers", "huggingface_hub"):
         package(monkeypatch, minilm.parent, missing=(name,))
-        assert not minilm_is_here()
+        assert minilm_lacks() == [name]
+    package(monkeypatch, None, missing=("huggingface_hub",))
+    assert minilm_lacks() == ["huggingface_hub", "its weights"]
 
 
 def test_a_hub_that_does_not_answer_gives_one_sentence(monkeypatch, hub) -> None:

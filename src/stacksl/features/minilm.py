@@ -12,12 +12,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.errors import FeatureError
+from stacksl.errors import FeatureError, MissingExtra
 from stacksl.features.cache import CachedEncoder, Entry
 from stacksl.features.encoders import Vectors, encoder_threads, in_batches, unit
 from stacksl.features.weights import MINILM, MINILM_SHA256, file_hash, find_minilm
@@ -111,10 +112,9 @@ class MiniLM(CachedEncoder):
 
     @cached_property
     def _tokenizer(self) -> Any:
-        from tokenizers import Tokenizer
-
+        tokenizers = _imported("tokenizers")
         try:
-            tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
+            tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
         except Exception as error:  # the library raises nothing more special
             raise FeatureError(
                 f"the tokenizer of '{self.spec}' in {self._folder} cannot be read ({error}): remove"
@@ -126,9 +126,9 @@ class MiniLM(CachedEncoder):
 
     @cached_property
     def _session(self) -> Any:
-        from onnxruntime import InferenceSession, OrtValue, SessionOptions
         from safetensors.numpy import load_file
 
+        runtime = _imported("onnxruntime")
         file = self._folder / "model.safetensors"
         found = file_hash(file) if file.is_file() else "no file"
         if found != MINILM_SHA256:
@@ -140,13 +140,13 @@ class MiniLM(CachedEncoder):
         weights = load_file(file)
         graph = bert_graph({name: array.shape for name, array in weights.items()}, LAYERS, HEADS)
         used = [each.name for each in graph.graph.initializer]
-        options = SessionOptions()
+        options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3  # errors alone
-        values = [OrtValue.ortvalue_from_numpy(weights[name]) for name in used]
+        values = [runtime.OrtValue.ortvalue_from_numpy(weights[name]) for name in used]
         options.add_external_initializers(used, values)
         providers = ["CPUExecutionProvider"]
-        return InferenceSession(graph.SerializeToString(), options, providers=providers)
+        return runtime.InferenceSession(graph.SerializeToString(), options, providers=providers)
 
 
 def bert_graph(shapes: Mapping[str, Sequence[int]], layers: int, heads: int) -> Any:
@@ -162,6 +162,7 @@ def bert_graph(shapes: Mapping[str, Sequence[int]], layers: int, heads: int) -> 
 
     Source: Devlin et al. (2019), "BERT"; the operators are ONNX Runtime's contributed ones.
     """
+    _imported("onnx")
     from onnx import TensorProto, helper
 
     nodes: list[Any] = []
@@ -234,6 +235,18 @@ def bert_graph(shapes: Mapping[str, Sequence[int]], layers: int, heads: int) -> 
     opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
     graph = helper.make_graph(nodes, "bert", ids, [states], given)
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def _imported(package: str) -> Any:
+    """A package of the extra, of which an interrupted installation may have left a part.
+
+    Raises:
+        MissingExtra: it cannot be imported.
+    """
+    try:
+        return import_module(package)
+    except ImportError as fault:
+        raise MissingExtra.of(f"the encoder '{MINILM}'", MINILM, package) from fault
 
 
 def _cores() -> int:

