@@ -356,13 +356,13 @@ def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
         SettingsError, FeatureError: it is missing, not wanted, of other items, or a test set has
             no features.
     """
-    from stacksl.features.given import GIVEN, by_id
+    from stacksl.features.given import GIVEN, checked_rows
 
     if (given is None) == (settings.features == GIVEN):
         raise SettingsError("features 'given' are for Python: stacksl.run(..., features=X)")
     if given is None:
         return
-    by_id([item.id for item in sources.pool.items], given)
+    checked_rows(len(sources.pool.items), given)
     if sources.test is not None:
         raise SettingsError(
             "a test set has no features of its own here: leave test= out, and give them to"

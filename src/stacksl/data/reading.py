@@ -267,6 +267,7 @@ class _Items:
     without_id: list[int] = field(default_factory=list)
     unknown: dict[str, str] = field(default_factory=dict)
     classes: tuple[str, ...] | None = None
+    _checked: tuple[str, ...] | None = None
 
     def read(self, rows: Iterable[Row], classes: tuple[str, ...] | None, *, guessed: bool) -> None:
         """Turn rows into items; what cannot be used is set aside with its reason.
@@ -318,7 +319,7 @@ class _Items:
     def _check(self, draft: Draft) -> None:
         if not draft.prompt:
             raise RowFault("empty prompt")
-        if draft.candidates is None or draft.candidates is self.bank:
+        if draft.candidates is None or draft.candidates in (self.bank, self._checked):
             return
         count = len(draft.candidates)
         if count < 2:
@@ -331,6 +332,7 @@ class _Items:
             raise RowFault(f"equal options: number {first} and number {second} of {count}")
         if count > self.max_candidates:
             raise RowFault(f"too many options: {count}, at most {self.max_candidates} are read")
+        self._checked = draft.candidates
 
     def _classes(self, sound: Sequence[_Sound], guessed: bool) -> tuple[str, ...] | None:
         """The file's classes: those of its labels, or the options that all items share."""

@@ -202,11 +202,17 @@ def _options(table: Table, name: str, given: Mapping[str, str], id: str | None) 
     if name == "native" and label == "answer" and label not in columns:
         label = _named_label(table, candidates) or label
 
+    last: Any = None  # a tuple that many items share is read once
+    texts, keys = tuple[str, ...](), tuple[str, ...]()
+
     def draft(values: Mapping[str, Any], id: str) -> Draft:
-        asked = text(values.get(prompt), "the prompt")
-        if is_missing(values.get(candidates)):
-            raise RowFault("no options: the candidates are missing")
-        texts, keys = options(values[candidates])
+        nonlocal last, texts, keys
+        asked, listed = text(values.get(prompt), "the prompt"), values.get(candidates)
+        if listed is not last or not isinstance(listed, tuple):
+            if is_missing(listed):
+                raise RowFault("no options: the candidates are missing")
+            texts, keys = options(listed)
+            last = listed
         return Draft(asked, texts, gold_index(values.get(label) if label else None, texts, keys))
 
     own = id or ("id" if name != "options" else None)

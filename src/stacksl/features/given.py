@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from stacksl.types import Item
 GIVEN = "given"
 _BIAS = 0.1  # the last column, so that classes may differ in size
 _BELOW = 1.0 - 2.0**-22  # rounding stays below norm 1
+_AT_ONCE = 4096  # rows held in float64
 
 
 class GivenFeatures:
@@ -31,9 +32,10 @@ class GivenFeatures:
     truncated = 0
     reads_text = False
 
-    def __init__(self, classes: int, rows: Mapping[str, Array] | None = None) -> None:
+    def __init__(self, classes: int) -> None:
         self.classes = classes
-        self._rows = dict(rows or {})
+        self._rows: NDArray[Any] = np.zeros((0, 0))
+        self._place: Mapping[str, int] = {}  # of the row of each id
         self._columns = 0
         self._scale = 1.0
 
@@ -50,32 +52,35 @@ class GivenFeatures:
         ).hexdigest()
 
     def with_rows(self, ids: Sequence[str], rows: Any) -> GivenFeatures:
-        """This map with the `rows`, (n, d), of the items `ids`.
+        """This map with the `rows`, (n, d), of the items `ids`, in place of those it had.
 
         Raises:
             FeatureError: the rows are not finite numbers of that shape.
         """
-        made = GivenFeatures(self.classes, {**self._rows, **by_id(ids, rows)})
+        made = GivenFeatures(self.classes)
+        made._rows = checked_rows(len(ids), rows)
+        made._place = {name: place for place, name in enumerate(ids)}
         made._columns, made._scale = self._columns, self._scale
         return made
 
     def fit(self, items: Sequence[Item]) -> None:
         """Take the scale from the rows of `items`."""
-        table = self._table(items)
-        self._columns = table.shape[1]
-        self._scale = float(np.sqrt(np.square(table).sum(axis=1).max(initial=0.0))) or 1.0
+        self._columns = self._rows.shape[1]
+        longest = [np.square(table).sum(axis=1).max() for _, table in self._tables(items)]
+        self._scale = float(np.sqrt(max(longest, default=0.0))) or 1.0
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> SharedBlock:
         """The float32 features of `items`; see `FeatureMap.transform`."""
-        table = self._table(items) / self._scale
-        if table.shape[1] != self._columns:
-            raise FeatureError(
-                f"expected features of {self._columns} columns, got {table.shape[1]}: give the"
-                " features that the run began with"
-            )
-        norms = np.sqrt(np.square(table).sum(axis=1, keepdims=True))
         h = np.full((len(items), self.dim), _BIAS, np.float32)
-        h[:, :-1] = table * (np.sqrt(1.0 - _BIAS**2) * _BELOW) / np.maximum(norms, 1.0)
+        for part, table in self._tables(items):
+            if table.shape[1] != self._columns:
+                raise FeatureError(
+                    f"expected features of {self._columns} columns, got {table.shape[1]}: give the"
+                    " features that the run began with"
+                )
+            table /= self._scale
+            norms = np.sqrt(np.square(table).sum(axis=1, keepdims=True))
+            h[part, :-1] = table * (np.sqrt(1.0 - _BIAS**2) * _BELOW) / np.maximum(norms, 1.0)
         return SharedBlock(h, self.classes)
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -95,34 +100,40 @@ class GivenFeatures:
             )
         self._scale, self._columns = float(state["scale"][0]), int(state["columns"][0])
 
-    def _table(self, items: Sequence[Item]) -> Array:
-        missing = sum(item.id not in self._rows for item in items)
+    def _tables(self, items: Sequence[Item]) -> Iterator[tuple[slice, Array]]:
+        """Which of `items`, and their rows in float64, some thousands at a time."""
+        missing = sum(item.id not in self._place for item in items)
         if missing:
             raise FeatureError(
                 f"this run's features are given as arrays, and {missing} of {len(items)} items have"
                 " none: in Python, give features=X with a row for each item"
             )
-        return np.stack([self._rows[item.id] for item in items])
+        for start in range(0, len(items), _AT_ONCE):
+            places = [self._place[item.id] for item in items[start : start + _AT_ONCE]]
+            part = slice(start, start + len(places))
+            yield part, np.asarray(self._rows[places], dtype=np.float64)
 
 
-def by_id(ids: Sequence[str], rows: Any) -> dict[str, Array]:
-    """The `rows`, (n, d), by the ids of their n items, in float64.
+def checked_rows(count: int, rows: Any) -> NDArray[Any]:
+    """The `rows` of so many items, (count, d), as an array that may be mapped from a file.
 
     Raises:
         FeatureError: they are not finite numbers of that shape.
     """
     try:
-        table = np.asarray(rows, dtype=np.float64)
+        table = np.asarray(rows)
+        table = table if table.dtype.kind == "f" else table.astype(np.float64)
     except (TypeError, ValueError):
         raise FeatureError(
             "features should be an array of numbers with a row for each item"
         ) from None
-    if table.ndim != 2 or len(table) != len(ids) or not table.shape[1]:
+    if table.ndim != 2 or len(table) != count or not table.shape[1]:
         raise FeatureError(
-            f"features should have the shape ({len(ids)}, d), a row for each item, got"
-            f" {table.shape}"
+            f"features should have the shape ({count}, d), a row for each item, got {table.shape}"
         )
-    if not np.isfinite(table).all():
-        bad = int(np.flatnonzero(~np.isfinite(table).all(axis=1))[0])
-        raise FeatureError(f"features should be finite, got NaN or infinity in row {bad + 1}")
-    return dict(zip(ids, table, strict=True))
+    for start in range(0, count, _AT_ONCE):
+        finite = np.isfinite(table[start : start + _AT_ONCE]).all(axis=1)
+        if not finite.all():
+            bad = start + int(np.flatnonzero(~finite)[0])
+            raise FeatureError(f"features should be finite, got NaN or infinity in row {bad + 1}")
+    return table

@@ -186,12 +186,11 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def _save(path: Path, array: NDArray[Any]) -> dict[str, Any]:
-    """Write a contiguous `array`; gives its type, shape and offset in the file."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    data = buffer.getvalue()
-    write_atomic(path, data)
-    start = len(data) - array.nbytes
+    """Write a contiguous `array`, without copying it; gives type, shape and place in the file."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
+    write_atomic(path, header.getvalue(), array.data)
+    start = len(header.getvalue())
     return {"dtype": array.dtype.str, "shape": list(array.shape), "start": start}
 
 

@@ -17,14 +17,17 @@ from stacksl.errors import RunError
 DRAFT = ".tmp-"  # prefix of the name of a file that is not complete
 
 
-def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
-    """Write `content` to `path` of a run; see `replace_file`.
+def write_atomic(
+    path: Path, content: str | bytes, *more: memoryview, mode: int | None = None
+) -> None:
+    """Write `content`, and what follows it, to `path` of a run; see `replace_file`.
 
     Raises:
         RunError: the disk is full or the folder cannot be written.
     """
     try:
-        replace_file(path, content.encode() if isinstance(content, str) else content, mode)
+        first = content.encode() if isinstance(content, str) else content
+        replace_file(path, first, *more, mode=mode)
     except OSError as fault:
         raise RunError(
             f"cannot write {path.name} in {path.parent}: {fault.strerror or fault};"
@@ -32,8 +35,8 @@ def write_atomic(path: Path, content: str | bytes, *, mode: int | None = None) -
         ) from fault
 
 
-def replace_file(path: Path, payload: bytes, mode: int | None = None) -> None:
-    """Write `payload` to `path` so that a reader, or a crash, sees the old file or the new one.
+def replace_file(path: Path, *parts: bytes | memoryview, mode: int | None = None) -> None:
+    """Write `parts` to `path` so that a reader, or a crash, sees the old file or the new one.
 
     Only its owner may read it, independent of the umask, unless `mode` gives other permissions.
 
@@ -43,7 +46,7 @@ def replace_file(path: Path, payload: bytes, mode: int | None = None) -> None:
     draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")
     try:
         with opened_private(draft) as file:
-            file.write(payload)
+            file.writelines(parts)
             file.flush()
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
