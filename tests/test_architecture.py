@@ -25,7 +25,6 @@ HEAVY = (
     "numba",
     "peft",
     "pyarrow",
-    "pynndescent",
     "safetensors",
     "scipy",
     "sentence_transformers",

@@ -1,8 +1,5 @@
 """Labels over a graph of neighbours, held against scikit-learn's, and soft examples in a refit."""
 
-import sys
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -93,46 +90,6 @@ def test_equal_rows_find_each_other_and_never_themselves():
     assert np.isfinite(dense).all()
     assert (np.count_nonzero(dense, axis=1) >= 2).all()
     assert isinstance(graph, Graph)
-
-
-def test_beyond_the_limit_neighbours_are_those_of_the_descent(monkeypatch):
-    h, _ = _clouds(60)
-
-    class Descent:
-        """Exact neighbours, the row itself among them or not, and the last one not found."""
-
-        def __init__(self, data, *, metric, n_neighbors, random_state, n_jobs):
-            assert (metric, n_neighbors, random_state, n_jobs) == ("euclidean", 12, 0, 1)
-            euclid = np.sqrt(np.maximum(0, 2 - 2 * data @ data.T))
-            near = np.argsort(euclid, axis=1, kind="stable")[:, :n_neighbors].astype(np.int32)
-            near[7, 0] = near[7, 5]  # it did not find itself, and another one twice
-            near[9, 5:] = -1
-            self.neighbor_graph = near, np.take_along_axis(euclid, np.maximum(near, 0), axis=1)
-
-    exact = neighbour_graph(h, neighbours=5).similarity.toarray()
-    monkeypatch.setitem(sys.modules, "pynndescent", SimpleNamespace(NNDescent=Descent))
-    assert (neighbour_graph(h, neighbours=5).similarity.toarray() == exact).all()
-    monkeypatch.setattr(spreading, "EXACT", 59)
-    found = neighbour_graph(h, neighbours=5).similarity.toarray()
-    assert np.diag(found).max() == 0.0
-    other = np.flatnonzero((np.abs(found - exact) > 0.02).any(axis=1))
-    assert 9 in other, "one neighbour less"
-    assert len(other) < 20
-
-
-@pytest.mark.slow
-def test_the_descent_finds_nearly_all_exact_neighbours(monkeypatch):
-    h, _ = _clouds(3000, classes=12, dim=32, seed=5)
-    exact, _ = spreading._nearest(h, 15)
-    found, euclid = spreading._nearly_nearest(h, 15)
-    hits = [len(set(a) & set(b)) for a, b in zip(exact, found, strict=True)]
-    assert np.mean(hits) / 15 > 0.97
-    assert not (found == np.arange(3000)[:, None]).any()
-    np.testing.assert_array_equal(found, spreading._nearly_nearest(h, 15)[0])
-    assert (np.diff(euclid, axis=1) >= -1e-6).all()
-    twins = np.repeat(h[:200], 20, axis=0)  # more equal rows than neighbours
-    near, _ = spreading._nearly_nearest(twins, 15)
-    assert not (near == np.arange(4000)[:, None]).any()
 
 
 # Soft examples in a refit --------------------------------------------------------------------

@@ -53,17 +53,20 @@ class Rest:
 
 def rest_of(game: Game, policies: Policies) -> Rest:
     """What `policies`, the probabilities of items of given rows, say of those without an answer."""
-    corpus, said, sure, lead = game.corpus, list[int](), list[float](), list[float]()
+    corpus = game.corpus
     left = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE])
     left[[corpus.row[item] for item in game.ledger.bought()]] = False
     rows = np.flatnonzero(left)
+    said, sure, second = np.zeros(len(rows), np.int64), np.zeros(len(rows)), np.zeros(len(rows))
     for at in range(0, len(rows), CHUNK):
-        for policy in policies(rows[at : at + CHUNK].tolist()):
-            said.append(int(np.argmax(policy)))
-            sure.append(float(policy[said[-1]]))
-            second = np.partition(policy, -2)[-2] if len(policy) > 1 else -np.inf
-            lead.append(sure[-1] - float(second))
-    return Rest(rows, np.array(said, dtype=np.int64), np.array(sure), np.array(lead))
+        found = policies(rows[at : at + CHUNK].tolist())
+        table = np.full((len(found), max(2, *map(len, found))), -np.inf)
+        for row, policy in zip(table, found, strict=True):
+            row[: len(policy)] = policy
+        part = slice(at, at + len(found))
+        said[part] = np.argmax(table, axis=1)
+        second[part], sure[part] = np.partition(table, -2, axis=1)[:, -2:].T
+    return Rest(rows, said, sure, sure - second)
 
 
 def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:

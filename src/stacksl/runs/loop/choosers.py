@@ -192,11 +192,15 @@ def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]
     """`count` of the rows in `unbought`, which cover the most doubt; of a sample of a huge pool."""
     source, head = linear_trainer(game).source(), game.trainer.head
     kernel, members = source.kernel()
-    doubt, free = np.ones(len(source.block)), np.zeros(len(source.block), dtype=np.bool_)
+    rows, inside = np.array(unbought, dtype=np.int64), np.zeros(len(source.block), dtype=np.bool_)
+    inside[members] = True
+    rows = rows[inside[rows]]
+    doubt, free = np.ones(len(members)), np.zeros(len(members), dtype=np.bool_)
+    places = np.searchsorted(members, rows)
     if head is not None:
-        doubt[unbought] += margins(head, source.block, unbought)[0]
-    free[unbought] = True
-    chosen = most_covering(kernel, doubt[members], free[members], count)
+        doubt[places] += margins(head, source.block, rows.tolist())[0]
+    free[places] = True
+    chosen = most_covering(kernel, doubt, free, count)
     records = _picked(game, members[chosen.items].tolist(), COVERAGE, chosen.left_out)
     covering = [
         replace(record, statistic=gain) for record, gain in zip(records, chosen.gains, strict=True)
