@@ -4,7 +4,8 @@ The same texts are encoded in turn by `sentences:minilm` on ONNX Runtime, by the
 `sentences:FOLDER` (sentence-transformers, in the fixed shapes of this package), and by
 sentence-transformers alone in its own batches of 32, sorted by length. Each on one thread, no
 cache, seconds of CPU. With --equal as many texts of all lengths up to 256 tokens are compared:
-questions and abstracts, each cut at a random place. (Longer texts are encoded in parts.)
+questions, titles, commands and abstracts, each cut at a random place. (Longer texts are encoded in
+parts.)
 
     python benchmarks/encoder.py --data $STACKSL_DATA --json encoder.json
 """
@@ -28,6 +29,8 @@ from stacksl.data import read
 from stacksl.features.minilm import LONGEST, MiniLM
 from stacksl.features.sentences import SentenceEncoder
 from stacksl.features.weights import find_minilm
+
+SETS = ("banking77", "medical_abstracts", "snips", "stackoverflow_titles")
 
 
 def ways() -> dict[str, Callable[[list[str]], Any]]:
@@ -64,11 +67,7 @@ def of_all_lengths(root: Path, count: int) -> list[str]:
     """`count` questions and abstracts of up to 256 tokens, each cut at a random place."""
     draw, tokenizer = random.Random(0), Tokenizer.from_file(str(find_minilm() / "tokenizer.json"))
     tokenizer.no_truncation()
-    texts = [
-        item.prompt
-        for name in ("banking77", "medical_abstracts")
-        for item in read(root / name / "train.csv").items
-    ]
+    texts = [item.prompt for name in SETS for item in read(root / name / "train.csv").items]
     draw.shuffle(texts)
     some = (text[: draw.randint(1, len(text))] for text in texts)
     return list(islice((t for t in some if len(tokenizer.encode(t).ids) <= LONGEST), count))
