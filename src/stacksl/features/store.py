@@ -20,13 +20,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, PairBlock, SharedBlock, joined
+from stacksl.core.blocks import Block, LazyRows, PairBlock, SharedBlock, joined
 from stacksl.errors import FeatureError
 from stacksl.features.rows import Gathered
 from stacksl.files import formats
 from stacksl.files.atomic import make_private, write_atomic
 
 DIGEST = 16  # bytes of BLAKE2b per row
+_AT_ONCE = 4096  # rows written or hashed
 ABOUT = "features.json"
 _ONE_HASH = ("candidates", "index", "base")  # arrays of gathered pairs beside the rows
 REMEDY = "restore the folder from a copy, or start a new run"
@@ -52,7 +53,7 @@ def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] 
     The fixed part of the scores, where pair features have one, is hashed with its row. Of gathered
     pairs the rows are the prompts' vectors; the candidates' vectors have one hash.
     """
-    tables: dict[str, NDArray[Any]]
+    tables: dict[str, Any]
     if isinstance(block, SharedBlock):
         tables = {"rows": block.h}
     elif isinstance(block.phi, Gathered):
@@ -65,7 +66,6 @@ def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] 
         tables["offsets"] = block.offsets
         if block.base is not None:
             tables["base"] = np.asarray(block.base, dtype=np.float64)
-    tables = {name: np.ascontiguousarray(table) for name, table in tables.items()}
     arrays = {name: _save(folder / f"{name}.npy", table) for name, table in tables.items()}
     digests = {name: _digest(tables[name]).hex() for name in _ONE_HASH if name in tables}
     base = None if gathered else tables.get("base")
@@ -185,13 +185,21 @@ def _about(folder: Path) -> dict[str, Any]:
         raise FeatureError(f"{path} cannot be read ({fault}): {REMEDY}") from fault
 
 
-def _save(path: Path, array: NDArray[Any]) -> dict[str, Any]:
-    """Write a contiguous `array`, without copying it; gives type, shape and place in the file."""
+def _save(path: Path, array: NDArray[Any] | LazyRows) -> dict[str, Any]:
+    """Write an array block by block; gives its type, its shape and its place in the file."""
+    dtype = np.dtype(np.float32) if isinstance(array, LazyRows) else array.dtype
+    about = {"descr": dtype.str, "fortran_order": False, "shape": array.shape}
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
-    write_atomic(path, header.getvalue(), array.data)
+    np.lib.format.write_array_header_1_0(header, about)
+    write_atomic(path, header.getvalue(), (block.data for _, block in _blocks(array)))
     start = len(header.getvalue())
-    return {"dtype": array.dtype.str, "shape": list(array.shape), "start": start}
+    return {"dtype": dtype.str, "shape": list(array.shape), "start": start}
+
+
+def _blocks(array: NDArray[Any] | LazyRows) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The first row of each block of an array, and the block."""
+    for start in range(0, len(array), _AT_ONCE):
+        yield start, np.ascontiguousarray(array[start : start + _AT_ONCE])
 
 
 def _load(
@@ -213,12 +221,12 @@ def _digest(row: NDArray[Any]) -> bytes:
     return hashlib.blake2b(row.tobytes(), digest_size=DIGEST).digest()
 
 
-def _digests(rows: NDArray[Any], base: NDArray[Any] | None) -> Iterator[bytes]:
+def _digests(rows: NDArray[Any] | LazyRows, base: NDArray[Any] | None) -> Iterator[bytes]:
     """The hash of each row, and of its entry of `base` with it."""
-    rows = np.asarray(rows)  # a row of a memory map takes as long to make as to hash
-    for number, row in enumerate(rows):
-        extra = b"" if base is None else base[number].tobytes()
-        yield hashlib.blake2b(row.tobytes() + extra, digest_size=DIGEST).digest()
+    for start, block in _blocks(rows):
+        for number, row in enumerate(np.asarray(block), start):
+            extra = b"" if base is None else base[number].tobytes()
+            yield hashlib.blake2b(row.tobytes() + extra, digest_size=DIGEST).digest()
 
 
 def _verify(rows: NDArray[Any], base: NDArray[Any] | None, folder: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -18,16 +18,20 @@ DRAFT = ".tmp-"  # prefix of the name of a file that is not complete
 
 
 def write_atomic(
-    path: Path, content: str | bytes, *more: memoryview, mode: int | None = None
+    path: Path,
+    content: str | bytes,
+    more: Iterable[memoryview] = (),
+    *,
+    mode: int | None = None,
 ) -> None:
-    """Write `content`, and what follows it, to `path` of a run; see `replace_file`.
+    """Write `content`, and `more` after it, to `path` of a run; see `replace_file`.
 
     Raises:
         RunError: the disk is full or the folder cannot be written.
     """
     try:
         first = content.encode() if isinstance(content, str) else content
-        replace_file(path, first, *more, mode=mode)
+        replace_file(path, first, mode, more)
     except OSError as fault:
         raise RunError(
             f"cannot write {path.name} in {path.parent}: {fault.strerror or fault};"
@@ -35,8 +39,12 @@ def write_atomic(
         ) from fault
 
 
-def replace_file(path: Path, *parts: bytes | memoryview, mode: int | None = None) -> None:
-    """Write `parts` to `path` so that a reader, or a crash, sees the old file or the new one.
+def replace_file(
+    path: Path, payload: bytes, mode: int | None = None, more: Iterable[memoryview] = ()
+) -> None:
+    """Write `payload` to `path` so that a reader, or a crash, sees the old file or the new one.
+
+    What is long is given in parts, as `more` to write after it.
 
     Only its owner may read it, independent of the umask, unless `mode` gives other permissions.
 
@@ -46,7 +54,8 @@ def replace_file(path: Path, *parts: bytes | memoryview, mode: int | None = None
     draft = path.with_name(f"{DRAFT}{os.getpid()}-{path.name}")
     try:
         with opened_private(draft) as file:
-            file.writelines(parts)
+            file.write(payload)
+            file.writelines(more)
             file.flush()
             if mode is not None:
                 os.fchmod(file.fileno(), mode)

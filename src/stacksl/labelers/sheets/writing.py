@@ -141,6 +141,6 @@ def write_file(path: Path, content: str | bytes, mode: int, *, replace: bool = F
                 raise DataError(f"'{path}' is there already and may hold answers: move it away")
             path.chmod(mode)
             return
-        replace_file(path, payload, mode=mode)
+        replace_file(path, payload, mode)
     except OSError as error:
         raise DataError(f"cannot write '{path}': {error.strerror or error}") from None

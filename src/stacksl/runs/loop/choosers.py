@@ -192,9 +192,9 @@ def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]
     """`count` of the rows in `unbought`, which cover the most doubt; of a sample of a huge pool."""
     source, head = linear_trainer(game).source(), game.trainer.head
     kernel, members = source.kernel()
-    rows, inside = np.array(unbought, dtype=np.int64), np.zeros(len(source.block), dtype=np.bool_)
-    inside[members] = True
-    rows = rows[inside[rows]]
+    rows, sampled = np.array(unbought, dtype=np.int64), np.zeros(len(source.block), dtype=np.bool_)
+    sampled[members] = True
+    rows = rows[sampled[rows]]
     doubt, free = np.ones(len(members)), np.zeros(len(members), dtype=np.bool_)
     places = np.searchsorted(members, rows)
     if head is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, joined
+from stacksl.core.blocks import Block, SharedBlock, joined
 from stacksl.core.learner import Learner
 from stacksl.errors import RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
@@ -199,7 +199,8 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
     features.fit(items)
     make_private(spec.folder.features)
     arrays.save(spec.folder.features / "map.safetensors", features.state())
-    save_block(spec.folder.features, features.transform(items), features.fingerprint, ids)
+    lazy: Any = features.lazy(items)  # a large pool's are written without being held
+    save_block(spec.folder.features, SharedBlock(lazy, features.classes), features.fingerprint, ids)
 
 
 def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> None:
