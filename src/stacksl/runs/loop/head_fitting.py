@@ -134,9 +134,7 @@ class Source:
 
         The graph is made at the first call, and again for rows that it does not have.
         """
-        graph, members = self.graph() if self._holding is None else self._holding
-        if not np.isin(rows, members).all():
-            graph, members = self._holding = self._made(rows)
+        graph, members = self.holding(rows)
         known = rows if without is None else np.concatenate([rows, without])
         targets_at = np.flatnonzero(~np.isin(members, known))
         most = max(1, FITTED // self.block.classes)
@@ -184,6 +182,13 @@ class Source:
             if self.graph_file is not None:
                 arrays.save(self.graph_file, {**graph.state(), "rows": members, "of": self._of()})
         return self._graph
+
+    def holding(self, rows: Rows) -> tuple[Graph, Rows]:
+        """A graph that has the items `rows`, and its rows in ascending order."""
+        graph, members = self.graph() if self._holding is None else self._holding
+        if not np.isin(rows, members).all():
+            graph, members = self._holding = self._made(rows)
+        return graph, members
 
     def kernel(self) -> tuple[Kernel, Rows]:
         """The kernel over the graph's items, and their rows in ascending order."""
@@ -274,7 +279,7 @@ def _compare(source: Source, rows: Rows, gold: Rows) -> tuple[dict[Kind, float],
     """
     if len(rows) < FEWEST:
         return {}, 0.0
-    source.spread_labels(rows, gold)  # the graph holds the items of every fold
+    source.holding(rows)  # one graph for every fold
     right = {kind: np.zeros(len(rows)) for kind in (KINDS if len(rows) >= ENOUGH else KINDS[1:])}
     weight = source.represented(rows)
     weight /= weight.sum()

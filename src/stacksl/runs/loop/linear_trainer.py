@@ -197,7 +197,7 @@ class LinearTrainer:
             return _fit(untouched, others_bought, self.examples.block, tune=True)
         fresh, source = self._source is None, self._whole()
         if fresh and self.made_by == KINDS[-1]:
-            source.spread_labels(*_split(bought))  # the graph is to hold the items of every fold
+            source.holding(_split(bought)[0])  # one graph for every fold
         rows, _ = _split([bought[place] for place in places.tolist()])
         left_out = np.concatenate([rows, others])
         return make_final(untouched, source, *_split(others_bought), self.made_by, left_out).head
