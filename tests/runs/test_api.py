@@ -169,7 +169,7 @@ def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -
     with pytest.raises(StackslError, match="no c would open it"):
         run(items, answers, out=tmp_path / "run", budget=5, **settings)
     with Run.open(tmp_path / "run").ledger as ledger:
-        assert not list(ledger.rows())
+        assert {row.event for row in ledger.rows()} <= {"derived"}
 
 
 def test_a_library_that_changed_is_told(classes, spoil) -> None:

@@ -37,7 +37,7 @@ CHANGEABLE = {
 
 
 LIBRARIES = (
-    "numpy", "scipy", "scikit-learn", "numba", "onnxruntime", "torch", "sentence-transformers",
+    "numpy", "scipy", "scikit-learn", "onnxruntime", "torch", "sentence-transformers",
     "transformers", "peft", "accelerate",
 )  # fmt: skip
 
