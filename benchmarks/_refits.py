@@ -52,10 +52,11 @@ def model_of(more: Row, seed: int) -> Any:
     """The sample model as a run with these settings has it."""
     from stacksl.lm import LanguageModel
     from stacksl.runs.items.intake import OF_SAMPLE
-    from stacksl.runs.settings.fields import Settings
     from stacksl.runs.settings.language import choices_of
+    from stacksl.runs.settings.resolve import resolve
+    from stacksl_lab.language.cells import names_in_run
 
-    settings = Settings(**{**OF_SAMPLE, "adapt": "lora", **more})
+    settings = resolve({**OF_SAMPLE, **names_in_run(more)}).settings
     return LanguageModel(choices_of(settings, {"lm_threads": 1}), seed=seed)
 
 

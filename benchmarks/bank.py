@@ -167,7 +167,7 @@ class Ranking:
         with tempfile.TemporaryDirectory() as place:
             done = run(
                 self.folder / "train.jsonl.gz", bank=str(self.folder / "bank.jsonl.gz"),
-                features="sentences:minilm", k=count, mode=chosen, budget=labels, audit=0,
+                features="sentences:minilm", top_k=count, mode=chosen, budget=labels, audit=0,
                 seed=seed, out=Path(place) / "run",
             )  # fmt: skip
             names = [row["item"] for row in done.ledger.export()]

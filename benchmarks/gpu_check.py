@@ -75,11 +75,11 @@ face level office door health person art war history party result change morning
 WORDS = tuple(_TEXT.split())
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "numpy")
 RECIPE: dict[str, Any] = {
-    "mode": "pool", "batch": 5, "refit_at": "0.5,1", "normalisation": "token_mean",
+    "mode": "pool", "open_questions": 5, "lm.refit_at": "0.5,1", "lm.normalisation": "token_mean",
 }  # fmt: skip
 OTHER: dict[str, Any] = {
-    "mode": "stream", "refit_at": "0.5,1", "objective": "stacksl", "reference": "ema",
-    "protocol": "letter", "lora_dropout": 0.1, "checkpointing": True, "kl_target": 0.01,
+    "mode": "stream", "lm.refit_at": "0.5,1", "lm.objective": "stacksl",
+    "lm.answer_format": "letter", "lm.lora_dropout": 0.1, "lm.gradient_checkpointing": True,
 }  # fmt: skip
 ALIKE = ("labels", "adapters", "features")
 
@@ -200,7 +200,7 @@ def runs(case: Case, out: str, kind: str, *, beside: str | None = None) -> Itera
         given = OTHER if kind == "other" else RECIPE
         run = stacksl.run(
             str(data), test=str(test), out=place, budget=case.budget, labeler=labeler,
-            model=case.model, adapt="lora", **given | dict(case.settings),
+            **given | {f"lm.{name}": value for name, value in case.settings} | {"lm": case.model},
         )  # fmt: skip
     row = {"job": "runs", "model": case.name, "run": out, "kind": kind}
     row["seconds"] = time.monotonic() - begun
@@ -341,7 +341,7 @@ def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
     yield timed("score", len(items), tokens, time.monotonic() - begun, needs.scoring.total)
     some = lessons(items[: case.learnt])
     for again in (False, True) if batch_tokens == 4096 else ():
-        training = replace(recipe(case), checkpointing=again)
+        training = replace(recipe(case), gradient_checkpointing=again)
         needs = estimate(worker.base.config, items, replace(choices, training=training))
         worker.train(some[: training.batch_size], replace(training, epochs=1), 0, 0)
         done = worker.train(some, training, 0, 0)

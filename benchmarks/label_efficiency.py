@@ -38,7 +38,7 @@ from stacksl.features import make_features
 from stacksl.runs.items.roles import order_of
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.budget import parse_budget
-from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label
 
 STREAMS = ("shuffled", "rare", "late")
@@ -125,7 +125,7 @@ def measure(cell: Cell, world: World) -> dict[str, Any]:
     """Play one cell with the learner of `stacksl run`, refit, and test the final model."""
     order = order_for(cell, world)
     labels = parse_budget(cell.budget, len(order), None).labels
-    settings = Settings(gate=cell.gate, seed=cell.seed, budget=cell.budget)
+    settings = resolve({"gate": cell.gate, "seed": cell.seed, "budget": cell.budget}).settings
     learner, _ = build_learner(settings, world.block, order, labels)
     bought = buy(learner, world, order)
     head = learner.scorer.refit(world.block.take(bought), world.answers[bought])

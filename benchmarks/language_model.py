@@ -5,7 +5,8 @@
     python benchmarks/language_model.py --json benchmarks/results/language_model.json --pilot \\
         --seeds 100,101,102 --cells random@0.1,random@0.25 --settings '{"objective": "stacksl"}'
 
-A cell is one batch and one refit, as of `stacksl run --adapt lora --batch N` with N labels:
+A cell is one batch and one refit, as `stacksl run --adapt lora` with `--open-questions N` and N
+labels has them:
 `margin` buys the items of the smallest margins of the base model's scores (a run passes over
 near-duplicates, which this does not), `random` draws them. The base scores all questions once, for
 every cell. The test questions are used to report and for nothing else: `--pilot` holds out a

@@ -90,7 +90,7 @@ def measure(folder: str, what: str) -> None:
     assert peft.LoraConfig
     config = tf.AutoConfig.from_pretrained(folder)
     tf.AutoModelForCausalLM._model_mapping[type(config)]  # its module is an import, too
-    training = TrainSettings(checkpointing=what != "train", batch_size=4, epochs=2)
+    training = TrainSettings(gradient_checkpointing=what != "train", batch_size=4, epochs=2)
     choices = ModelChoices(
         folder, device="cpu", dtype="float32", batch_tokens=1024, training=training
     )
@@ -144,7 +144,7 @@ def estimates() -> None:
     print("| dtype | checkpointing | `batch_tokens` | weights | to train | to score |")
     print("|---|---|---|---|---|---|")
     for dtype, again, most in LARGE_ROWS:
-        training = TrainSettings(checkpointing=again == "yes")
+        training = TrainSettings(gradient_checkpointing=again == "yes")
         choices = ModelChoices("shape", dtype=dtype, batch_tokens=most, training=training)
         needs = estimate(tf.Qwen3Config(**LARGE), items, choices)
         counts = (needs.training.weights, needs.training.total, needs.scoring.total)

@@ -94,7 +94,16 @@ def answer(moves: Moves, data: Path, folder: Path) -> int:
     with texts.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([["text"], *([row["text"]] for row in rows[:600])])
     words = ["run", str(texts), "--classes", str(classes), "--features", "hashing", "--audit", "0"]
-    words += ["--labeler", "file", "--sheets", "csv", "--batch", str(SHEET), "--budget", "100"]
+    words += [
+        "--labeler",
+        "file",
+        "--sheets",
+        "csv",
+        "--open-questions",
+        str(SHEET),
+        "--budget",
+        "100",
+    ]
     call([*words, "--quiet", "--out", str(folder / "run")])
     (sheet,) = (folder / "run" / "ask").glob("0*.csv")
     known = {row["text"].strip(): row["category"] for row in rows}

@@ -44,6 +44,7 @@ from stacksl.core import (
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision
+from stacksl_lab.language.cells import names_in_run
 from stacksl_lab.statistics.estimates import holds
 
 FIRST_SEED = 7000
@@ -56,7 +57,7 @@ def learner_of(cell: Cell, world: World, seed: int) -> tuple[Learner, bool]:
     if cell.preset is not None:
         flags = {**cell.preset, "seed": seed, "budget": str(budget)}
         preset = flags.pop("preset", None)
-        settings = resolve(flags, preset=preset).settings
+        settings = resolve(names_in_run(flags), preset=preset).settings
         every = np.arange(world.horizon)
         learner, _ = build_learner(settings, world.block(every), every.tolist(), budget)
         return learner, settings.refit

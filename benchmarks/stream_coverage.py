@@ -28,7 +28,7 @@ from stacksl.runs.loop.choosers import Stream
 from stacksl.runs.loop.covering import Covering
 from stacksl.runs.loop.game import play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
-from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools.arena import Pool
 from stacksl_lab.pools.ours import game_of
 
@@ -38,7 +38,7 @@ RULES = ("coverage", "margin", "random")
 
 def accuracy(world: World, names: np.ndarray, rule: str, labels: int, seed: int) -> float:
     """Of the final model that a stream of all rows gives."""
-    settings = Settings(seed=seed, gate=rule)
+    settings = resolve({"seed": seed, "gate": rule}).settings
     with tempfile.TemporaryDirectory() as folder:
         pool = Pool(world.block, world.answers, names, list(range(len(world.answers))), settings)
         game = game_of(pool, rule, labels, Path(folder))

@@ -19,8 +19,10 @@ def fill_in(sheet: Path, known: dict[str, str]) -> None:
 def main(folder: Path) -> None:
     data, _ = sample()
     known = {i.prompt: i.candidates[data.answers[i.id]] for i in data.items}
-    people = {"labeler": "file", "annotators": "anna,ben", "overlap": 5, "price": "2.50"}
-    run = stacksl.run(data.items, budget="$250", batch=50, out=folder / "first-day", **people)
+    people = {"labeler": "file", "annotators": "anna,ben", "sheets.overlap": 5, "price": "2.50"}
+    run = stacksl.run(
+        data.items, budget="$250", open_questions=50, out=folder / "first-day", **people
+    )
     while (status := run.status())["state"] == "waiting":
         for sheet in (sheets := [Path(sheet["file"]) for sheet in status["sheets"]]):
             fill_in(sheet, known)

@@ -12,9 +12,8 @@ from typing import Any
 import typer
 
 from stacksl.cli.app import app
-from stacksl.runs.settings.fields import Settings
-from stacksl.runs.settings.marks import Flag, marked
-from stacksl.runs.settings.resolve import known_settings, owners_of
+from stacksl.cli.options import FLAGS
+from stacksl.runs.settings.fields import descriptions
 from stacksl_lab.verbs.app import app as laboratory
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
@@ -34,7 +33,7 @@ def lines() -> Iterator[str]:
         for verb, command in verbs(typer.main.get_command(each)):
             yield from table(f"`{each.info.name} {verb}`", dict(options(command)))
             yield ""
-    rows = {f"`{name}`": about(name) for name in known_settings() if not has_flag(name)}
+    rows = {f"`{name}`": about for name, about in descriptions().items() if name not in FLAGS}
     yield from table("by `--set` alone", rows)
 
 
@@ -67,18 +66,6 @@ def table(head: str, rows: dict[str, str]) -> Iterator[str]:
     yield "|---|---|"
     for name, what in rows.items():
         yield f"| {name} | {what} |".replace("|FILE", "\\|FILE")
-
-
-def has_flag(name: str) -> bool:
-    """Whether a setting has an option of its own."""
-    return name in Settings.model_fields and bool(marked(Settings.model_fields[name], Flag))
-
-
-def about(name: str) -> str:
-    """What a setting is."""
-    if name in Settings.model_fields:
-        return Settings.model_fields[name].description or ""
-    return f"Of the gate {' or '.join(owners_of(name))}."
 
 
 if __name__ == "__main__":

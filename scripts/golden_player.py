@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib.util
 import io
 import json
 import os
@@ -34,7 +35,18 @@ TOPICS = {
     "garden": "seed leaf soil bloom hedge",
 }
 BY_FILE = ("--labeler", "file", "--sheets", "csv")
+NESTED = importlib.util.find_spec("stacksl.runs.settings.marks") is None
+"""Whether the settings of the tree are in groups; in an earlier one their names are plain."""
 Rows = list[dict[str, Any]]
+
+
+def typed(words: tuple[object, ...]) -> list[str]:
+    """The words of a command as the tree takes them."""
+    known = [str(word) for word in words]
+    if NESTED:
+        return known
+    plain = ["--batch" if word == "--open-questions" else word for word in known]
+    return [re.sub(r"^(?:lm|update)\.(\w+=)", r"\1", word) for word in plain]
 
 
 class Play:
@@ -47,7 +59,7 @@ class Play:
     def call(self, *words: object, name: str = "") -> str:
         """What `stacksl WORDS` prints on stdout; its exit code is kept under `name`."""
         out, before = io.StringIO(), sys.argv
-        sys.argv = ["stacksl", *map(str, words)]
+        sys.argv = ["stacksl", *typed(words)]
         code: Any = 0
         try:
             with contextlib.redirect_stdout(out):
@@ -65,7 +77,7 @@ class Play:
 
     def killed(self, pattern: str, number: int, *words: object) -> None:
         """A call that is killed after its `number`-th write like `pattern`."""
-        command = [sys.executable, __file__, "--killed", pattern, str(number), *map(str, words)]
+        command = [sys.executable, __file__, "--killed", pattern, str(number), *typed(words)]
         self.calls.append(("killed", subprocess.run(command, check=False).returncode))
 
     def change(self, option: str, value: str, *more: str) -> None:
@@ -177,7 +189,9 @@ def say(sheet: str, row: dict[str, str]) -> str:
 def pool(play: Play) -> None:
     """Classes, the default mode: a pool ranked in batches."""
     train, test = files()
-    play.run(train, "--classes", "classes.txt", "--test", test, "--budget", 24, "--batch", 8)
+    play.run(
+        train, "--classes", "classes.txt", "--test", test, "--budget", 24, "--open-questions", 8
+    )
 
 
 def stream(play: Play) -> None:
@@ -197,7 +211,7 @@ def people(play: Play) -> None:
     """Sheets of two people: overlap, a wrong key, freed rows, late answers, an audit."""
     files()
     bare = write("bare.csv", [{"id": r["id"], "text": r["text"]} for r in texts(90)])
-    words = (*BY_FILE, "--annotators", "anna,ben", "--overlap", 3, "--batch", 8)
+    words = (*BY_FILE, "--annotators", "anna,ben", "--overlap", 3, "--open-questions", 8)
     play.run(bare, "--classes", "classes.txt", "--budget", 24, "--audit", 4, *words)
     play.answer(say, wrong_key=True)
     late = []
@@ -211,21 +225,21 @@ def people(play: Play) -> None:
 def audit(play: Play) -> None:
     """An audit by a noisy labeler, whose labels then join the final model."""
     train, _ = files()
-    play.run(train, "--budget", 24, "--batch", 8, "--audit", 8, "--labeler", "noisy:0.1")
+    play.run(train, "--budget", 24, "--open-questions", 8, "--audit", 8, "--labeler", "noisy:0.1")
     play.call_either(("change", "run", "--train-on-audit"), ("refit", "run", "--with-audit"))
 
 
 def budget(play: Play) -> None:
     """A budget that is raised."""
     train, test = files()
-    play.run(train, "--test", test, "--budget", 16, "--batch", 8, "--audit", 4)
+    play.run(train, "--test", test, "--budget", 16, "--open-questions", 8, "--audit", 4)
     play.change("--budget", "28")
 
 
 def more(play: Play) -> None:
     """More items, then more labels for them."""
     train, _ = files(60)
-    play.run(train, "--budget", 16, "--batch", 8)
+    play.run(train, "--budget", 16, "--open-questions", 8)
     play.change("--items", write("more.csv", texts(30, seed=5, prefix="more")))
     play.change("--budget", "24")
 
@@ -234,7 +248,7 @@ def owned(play: Play) -> None:
     """Labels held before, at the beginning and later."""
     train, test = files()
     held = write("owned.csv", texts(6, seed=4, prefix="own"))
-    play.run(train, "--test", test, "--budget", 12, "--batch", 6, "--owned", held)
+    play.run(train, "--test", test, "--budget", 12, "--open-questions", 6, "--owned", held)
     play.change("--owned", write("later.csv", texts(5, seed=6, prefix="later")))
 
 
@@ -242,7 +256,7 @@ def added(play: Play) -> None:
     """A class that people miss, added and asked for again."""
     files(topics=2)
     bare = write("bare.csv", [{"id": r["id"], "text": r["text"]} for r in texts(60)])
-    words = (*BY_FILE, "--annotators", "anna", "--batch", 8, "--audit", 0)
+    words = (*BY_FILE, "--annotators", "anna", "--open-questions", 8, "--audit", 0)
     play.run(bare, "--classes", "classes.txt", "--budget", 30, *words)
     play.answer(say)
     play.change("--add-class", "night", "--reopen")
@@ -252,7 +266,7 @@ def added(play: Play) -> None:
 def forgotten(play: Play) -> None:
     """An item that was learnt and is forgotten, then more labels."""
     train, _ = files()
-    play.run(train, "--budget", 16, "--batch", 8, "--set", "checkpoint_every=20")
+    play.run(train, "--budget", 16, "--open-questions", 8, "--set", "checkpoint_every=20")
     learnt = next(row["item"] for row in play.exported() if row["purpose"] == "train")
     play.call("forget", "run", "--id", learnt)
     write(train, [row for row in texts(90) if row["id"] != learnt])
@@ -271,7 +285,7 @@ def killed(play: Play) -> None:
 def language(play: Play) -> None:
     """A language model with an adapter, killed before the record of a refit and resumed."""
     data, test = questions("train.jsonl", 24), questions("test.jsonl", 12, seed=9)
-    quick = {"lora_rank": 2, "state_dim": 8, "batch_size": 2, "learning_rate": 1e-2}
+    quick = {"lm.lora_rank": 2, "lm.state_dim": 8, "lm.batch_size": 2, "update.learning_rate": 1e-2}
     words = [w for name, value in quick.items() for w in ("--set", f"{name}={value}")]
     words += ["--model", "sample", "--adapt", "lora", "--mode", "stream", "--device", "cpu"]
     words += ["--epochs", "2", "--budget", "8", "--refit-at", "0.5,1", "--test", test]

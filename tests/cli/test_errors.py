@@ -81,7 +81,7 @@ def test_ctrl_c_before_the_folder_says_that_nothing_was_bought(stacksl, api, mon
         (["ledger", "verfy", "x"], "did you mean 'verify'? see `stacksl ledger --help`"),
         (["run", "--bugdet", "5"], "--budget"),
         (["evaluate", "runs/first"], "see `stacksl evaluate --help`"),
-        (["run", "--seed", "many"], "seed must be an integer, not 'many'"),
+        (["run", "--seed", "many"], "seed must be a valid integer, not 'many'"),
     ],
 )
 def test_a_mistyped_command_is_one_line_with_a_hint(stacksl, words, hint) -> None:

@@ -46,7 +46,7 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     from stacksl.lm.settings import LoraSettings
     from stacksl.lm.training.adapters import Adapter
 
-    run = made_with(folder, max_candidates=2000)
+    run = made_with(folder, read={"max_candidates": 2000})
     loaded = open_base(str(base), device="cpu", dtype="float32")
     about: dict[str, Any] = {
         "name": str(base), "source": loaded.source, "fingerprint": loaded.fingerprint,
@@ -90,7 +90,7 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
 
 
 def test_what_the_limits_cut_is_said(stacksl, base, items, tmp_path) -> None:
-    short = make_run(tmp_path / "short", base, max_len_prompt=4)
+    short = make_run(tmp_path / "short", base, lm={"max_len_prompt": 4})
     said = stacksl("export", short, "--task", items, tmp_path / "out")
     assert said.code == 0, said.err
     assert "2 of 2 prompts lost their start" in said.err
@@ -123,7 +123,7 @@ def test_what_cannot_be_done_is_one_sentence(stacksl, run, tmp_path) -> None:
 
 
 def test_a_run_without_a_language_model_is_refused(stacksl, tmp_path) -> None:
-    made_with(tmp_path / "other", max_candidates=9)
+    made_with(tmp_path / "other", read={"max_candidates": 9})
     said = stacksl("export", tmp_path / "other", "--merge", tmp_path / "out")
     assert said.code == 2
     assert "holds no adapted language model" in said.err

@@ -11,8 +11,7 @@ import typer
 
 from stacksl.cli import app as program
 from stacksl.cli.entry import call
-from stacksl.runs.settings.fields import Settings
-from stacksl.runs.settings.marks import Flag, marked
+from stacksl.cli.options import FLAGS
 from stacksl.runs.settings.resolve import known_settings
 from stacksl_lab.verbs import app as laboratory
 
@@ -98,17 +97,13 @@ def shown(text: str) -> set[str]:
 def test_the_help_of_run_is_short_and_help_all_has_every_flag(stacksl) -> None:
     short, full = stacksl("run", "--help"), stacksl("run", "--help-all")
     assert (short.code, full.code) == (0, 0)
-    common = {
-        f"--{name.replace('_', '-')}"
-        for name, field in Settings.model_fields.items()
-        if (flag := marked(field, Flag)) and flag.common
-    }
+    common = {f"--{flag.word}" for flag in FLAGS.values() if flag.common}
     assert common < shown(short.out) < shown(full.out)
     assert len(shown(short.out)) < 30
-    flags = {name for name, field in Settings.model_fields.items() if marked(field, Flag)}
-    seen = {word.removeprefix("--").replace("-", "_") for word in shown(full.out)}
-    assert flags <= seen
-    assert not seen & (Settings.model_fields.keys() - flags)
+    flags = {f"--{flag.word}" for flag in FLAGS.values()}
+    others = {f"--{name.rpartition('.')[2]}" for name in known_settings() if name not in FLAGS}
+    assert flags <= shown(full.out)
+    assert not (shown(full.out) - flags) & {word.replace("_", "-") for word in others}
 
 
 def test_every_setting_is_described_and_listed(stacksl) -> None:
@@ -117,16 +112,21 @@ def test_every_setting_is_described_and_listed(stacksl) -> None:
     }
     assert set(rows) == set(known_settings())
     assert all(rows.values())
-    assert rows["level"] == "Of the gate adpo."
+    assert rows["gate.level"].endswith("(gate adpo)")
+    assert set(FLAGS) <= set(rows)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (["--follower", "hard"], "--follower is not an option: give --set follower=hard"),
-        (["--max-len-prompt=9"], "--max-len-prompt is not an option: give --set max_len_prompt=9"),
-        (["--reading", "literal"], "--reading is not an option: give --set reading=literal"),
-        (["--kappa"], "--kappa is not an option: give --set kappa=VALUE"),
+        (
+            ["--max-len-prompt=9"],
+            "--max-len-prompt is not an option: give --set lm.max_len_prompt=9",
+        ),
+        (["--reading", "literal"], "--reading is not an option: give --set gate.reading=literal"),
+        (["--batch", "3"], "--batch is not an option: it is called --open-questions"),
+        (["--kappa"], "--kappa is not an option: give --set gate.kappa=VALUE"),
     ],
 )
 def test_a_setting_without_a_flag_names_set(stacksl, words, sentence) -> None:

@@ -61,8 +61,19 @@ def begin(folder: Path, stacksl: Shell) -> None:
         "--price",
         "anna=3,ben=2",
     ]
-    words += ["--budget", "14", "--batch", "6", "--audit", "4", "--overlap", "2", "--mode", "pool"]
-    said = stacksl(*words, "--no-names", "--yes", "--out", "run", "--json")
+    words += [
+        "--budget",
+        "14",
+        "--open-questions",
+        "6",
+        "--audit",
+        "4",
+        "--overlap",
+        "2",
+        "--mode",
+        "pool",
+    ]
+    said = stacksl(*words, "--no-class-names", "--yes", "--out", "run", "--json")
     assert said.code == 0, said.err
     told = json.loads(said.out)
     assert (told["state"], told["budget"], told["audit"]) == ("waiting", 14, None)

@@ -23,18 +23,18 @@ def test_flags_are_passed_on_as_typed(stacksl, api) -> None:
     assert (given["data"], given["test"], given["out"]) == ("toy.csv", "t.csv", api.out)
     resolved = given["settings"]
     flags = {name for name, where in resolved.origin.items() if where == "flag"}
-    assert flags == {"budget", "seed", "strict", "prompt_column"}
+    assert flags == {"budget", "seed", "read.strict", "columns.prompt"}
     assert resolved.settings.budget == "10%"
-    assert resolved.settings.strict is True
+    assert resolved.settings.read.strict is True
 
 
 def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tmp_path) -> None:
     config = tmp_path / "other.toml"
-    config.write_text('seed = 1\nridge = 0.5\ndelta = 0.1\nbudget = "7"\n')
-    words = ("--config", config, "--set", "ridge=0.25", "--set", "seed=2", "--seed", "3")
+    config.write_text('seed = 1\nbudget = "7"\n[scorer]\nridge = 0.5\ndelta = 0.1\n')
+    words = ("--config", config, "--set", "scorer.ridge=0.25", "--set", "seed=2", "--seed", "3")
     assert stacksl("run", "--quiet", *words).code == 0
     settings = api.asked[0][1]["settings"].settings
-    assert (settings.seed, settings.ridge, settings.delta) == (3, 0.25, 0.1)
+    assert (settings.seed, settings.scorer.ridge, settings.scorer.delta) == (3, 0.25, 0.1)
     assert settings.budget == "7"
 
 

@@ -57,7 +57,9 @@ def printed(stacksl: Shell) -> list[object]:
 
 def played(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[object]:
     """The outputs of a run from its beginning to its end, whose audit is answered by `say`."""
-    waiting = begin(folder, out="run", audit=4, budget=12, batch=6, count=30, annotators="anna,ben")
+    waiting = begin(
+        folder, out="run", audit=4, budget=12, open_questions=6, count=30, annotators="anna,ben"
+    )
     audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
     seen: list[object] = [audit]
     while waiting.status()["state"] == "waiting":
@@ -105,7 +107,7 @@ def test_no_output_depends_on_what_the_audit_says(
 
 
 def test_an_export_has_the_audit_when_the_run_has_finished(tmp_path: Path, stacksl: Shell) -> None:
-    waiting = begin(tmp_path, count=140, audit=5, budget=15, batch=40)
+    waiting = begin(tmp_path, count=140, audit=5, budget=15, open_questions=40)
     first = {str(row["item"]) for row in bought(waiting, purpose="audit")}
 
     def exported() -> set[str]:
@@ -142,7 +144,7 @@ def test_one_answer_does_not_show_whether_its_row_is_of_the_audit(
         folder = tmp_path / "day"
         folder.mkdir()
         monkeypatch.chdir(folder)
-        wanted = {"audit": 5, "budget": budget, "batch": batch, "annotators": "anna,ben"}
+        wanted = {"audit": 5, "budget": budget, "open_questions": batch, "annotators": "anna,ben"}
         begin(folder, out="run", count=50, **wanted)
         waiting = Run.open("run")
         of = {str(row["item"]): row["purpose"] for row in bought(waiting)}

@@ -78,8 +78,8 @@ def test_a_size_without_weights(stacksl, stories: Path, data: Path) -> None:
 @pytest.mark.usefixtures("untimed")
 def test_settings_reach_the_size(stacksl, stories: Path, data: Path) -> None:
     plain = dry(stacksl, data, "--model", stories)
-    again = dry(stacksl, data, "--model", stories, "--set", "checkpointing=true")
-    more = ("--set", "lora_rank=4", "--dtype", "bfloat16", "--set", "batch_tokens=64")
+    again = dry(stacksl, data, "--model", stories, "--set", "lm.gradient_checkpointing=true")
+    more = ("--set", "lm.lora_rank=4", "--dtype", "bfloat16", "--set", "lm.batch_tokens=64")
     other = dry(stacksl, data, "--model", stories, *more)
     assert again["checkpointing"] is True
     assert again["training"]["activations"] < plain["training"]["activations"]

@@ -30,9 +30,11 @@ def test_a_ridge_below_the_floor_is_refused_wherever_it_is_given() -> None:
     assert ScorerSettings(ridge=LEAST_RIDGE).ridge == LEAST_RIDGE
     with pytest.raises(SettingsError, match=r"ridge must be a number of at least 1e-06"):
         ScorerSettings(ridge=below)
-    assert resolve({"ridge": LEAST_RIDGE}).settings.ridge == LEAST_RIDGE
-    with pytest.raises(SettingsError, match=r"ridge must be greater than or equal to 0\.000001"):
-        resolve({"ridge": below})
+    assert resolve({"scorer.ridge": LEAST_RIDGE}).settings.scorer.ridge == LEAST_RIDGE
+    with pytest.raises(
+        SettingsError, match=r"scorer.ridge must be greater than or equal to 0\.000001"
+    ):
+        resolve({"scorer.ridge": below})
 
 
 def test_make_scorer_refuses_what_cannot_be() -> None:

@@ -85,13 +85,13 @@ def test_every_module_of_the_page_is_tested() -> None:
 @pytest.mark.parametrize("mode", ["stream", "pool"])
 def test_a_gate_with_a_setting_is_one_module(modules: Path, tmp_path: Path, mode: str) -> None:
     own = {"gate": "unsure", "plugins": write(modules, "A gate"), "mode": mode}
-    run = play(tmp_path / "run", **own, level=0.25)
-    assert run.folder.resolved()["level"] == 0.25
+    run = play(tmp_path / "run", **own, **{"gate.level": 0.25})
+    assert run.folder.resolved()["gate.level"] == 0.25
     if mode == "stream":
         with run.ledger as ledger:
             thresholds = {row.decision().threshold for row in ledger.rows() if row.event == "round"}
         assert 0.25 in thresholds
-        never = play(tmp_path / "never", **own, level=2.0)
+        never = play(tmp_path / "never", **own, **{"gate.level": 2.0})
         assert asked(never) != asked(run)
 
 
@@ -116,7 +116,7 @@ def test_the_command_line_imports_the_modules_of_a_run(
         "letters",
         "--quiet",
     ]
-    assert call([*words, "--set", "level=0.4", "--set", f"plugins={gate},{encoder}"]) == 0
+    assert call([*words, "--set", "gate.level=0.4", "--set", f"plugins={gate},{encoder}"]) == 0
     words = [sys.executable, "-m", "stacksl", "predict", "run", "data.csv"]
     fresh = subprocess.run(words, capture_output=True)
     assert fresh.returncode == 0, fresh.stderr
@@ -226,7 +226,12 @@ def test_a_labeler_that_calls_a_service_is_one_module(
 ) -> None:
     """It answers late; a run that is resumed until all have come pays each purchase once."""
     settings = {"plugins": write(modules, "A labeler"), "mode": "stream", "audit": 0}
-    settings |= {"labeler": f"service:{jobs.url}", "budget": "$4", "price": "0.5", "batch": 3}
+    settings |= {
+        "labeler": f"service:{jobs.url}",
+        "budget": "$4",
+        "price": "0.5",
+        "open_questions": 3,
+    }
     run, waited = stacksl.run(ITEMS, out=tmp_path / "run", **settings), 0
     while run.status()["state"] == "waiting":
         assert waited < 30

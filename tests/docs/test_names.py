@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stacksl.lm import OBJECTIVES
-from stacksl.lm.prompt.format import PROTOCOLS, TEMPLATES
+from stacksl.lm.prompt.format import ANSWER_FORMATS, TEMPLATES
 from stacksl.lm.scoring.normalise import NORMALISATIONS
 
 from .pages_cases import PAGES, REGISTRIES, ROOT, prose, spans
@@ -42,7 +42,9 @@ def test_every_decision_has_its_section() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [PROTOCOLS, TEMPLATES, NORMALISATIONS, OBJECTIVES], ids=lambda names: next(iter(names))
+    "names",
+    [ANSWER_FORMATS, TEMPLATES, NORMALISATIONS, OBJECTIVES],
+    ids=lambda names: next(iter(names)),
 )
 def test_every_name_of_a_language_model_is_on_its_page(names: Any) -> None:
     assert set(names) <= set(spans(PAGES["docs/lm.md"]))

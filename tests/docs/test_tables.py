@@ -7,8 +7,7 @@ import dataclasses
 from stacksl.lm.prompt.format import TEMPLATES, template
 from stacksl.lm.size import Size
 from stacksl.runs.session.build_learner import default_scorer
-from stacksl.runs.settings.conflicts import OF_MODEL
-from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.fields import CalibratedGate, LanguageModel, Update
 from stacksl.runs.settings.presets import PRESETS
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.language.paper import FIXED
@@ -30,19 +29,19 @@ def test_the_table_of_presets_is_what_they_resolve_to() -> None:
         "paper": resolve(preset="paper"),
     }
     for name, cells in table.items():
-        if name not in Settings.model_fields:
-            assert name == "feedback"
+        if name == "feedback":
             continue
         for cell, made in zip(cells, resolved.values(), strict=False):
-            value = getattr(made.settings, name)
-            if name == "scorer" and value is None:
+            of_llf = CalibratedGate.model_fields["kappa"].default  # the default names another gate
+            value = made.settings.flat().get(name, of_llf)
+            if name == "scorer.name" and value is None:
                 value = default_scorer(2)
                 assert f"`{default_scorer(None)}` for pairs" in cell
-            if name == "clip_level" and value is None:
+            if name == "update.clip_level" and value is None:
                 assert cell == "95 % quantile"
                 continue
             assert cell.startswith(f"`{shown(value)}`"), f"{name}: {cell}, resolved {value}"
-    assert resolve({"aim": "regret"}).settings.gate in table["gate"][0]
+    assert resolve({"aim": "regret"}).settings.gate.name in table["gate.name"][0]
     differing = {
         name
         for made in resolved.values()
@@ -52,19 +51,14 @@ def test_the_table_of_presets_is_what_they_resolve_to() -> None:
     assert differing <= set(table), "every setting that a preset sets has its row"
 
 
-SHARED = (  # settings of a language model's refits that `sgd` has too
-    "learning_rate", "kl_weight", "kl_target", "kl_on_skips", "reference", "ema_decay", "clip",
-    "clip_level", "clip_multiple",
-)  # fmt: skip
-
-
 def test_the_settings_of_a_language_model_are_all_there_with_their_defaults() -> None:
     table = {row[0].strip("`"): row[1] for row in rows_under(PAGES["docs/lm.md"], "setting")}
-    assert set(table) == {"model", "adapt", *OF_MODEL, *SHARED}
-    unset = {"model": "none", "template": "`answer`, for `letter` `letters`"}
-    found = resolve({"model": "sample"}).settings.model_copy(update=dict.fromkeys(unset))
+    own = {f"lm.{name}" for name in LanguageModel.model_fields}
+    assert set(table) == own | {f"update.{name}" for name in Update.model_fields}
+    unset = {"lm.model": "none", "lm.template": "`answer`, for `letter` `letters`"}
+    found = resolve({"lm.model": "sample"}).settings.flat() | dict.fromkeys(unset)
     for name, cell in table.items():
-        value = getattr(found, name)
+        value = found[name]
         wanted = unset.get(name, "none") if value is None else f"`{shown(value)}`"
         assert cell.startswith(wanted), f"{name}: {cell}, resolved {value}"
     assert TEMPLATES["answer"] == template(None, "option")
@@ -92,6 +86,6 @@ def test_the_recipes_are_the_presets() -> None:
     ]
     named = {name: PRESETS[name] for name in ("small", "medium", "large")}
     assert table == [
-        [name, preset["kappa"], preset["kl_weight"], preset["learning_rate"]]
+        [name, preset["gate.kappa"], preset["update.kl_weight"], preset["update.learning_rate"]]
         for name, preset in named.items()
     ]

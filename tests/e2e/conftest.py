@@ -224,9 +224,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "classes-stream": {"budget": 16, "mode": "stream", "checkpoint_every": 16},
     "pairs-stream": {"budget": 14, "checkpoint_every": 16, "gate": "contested", "price": "0.25"},
     "classes-covering": {"budget": 56, "mode": "stream", "checkpoint_every": 32},
-    "classes-pool": {"budget": 20, "mode": "pool", "batch": 4, "checkpoint_every": 8},
-    "classes-model": {"budget": 36, "mode": "pool", "batch": 6, "checkpoint_every": 8},
-    "pairs-paper": {"budget": 20, "preset": "paper", "checkpoint_every": 16, "gate_scale": 0.001},
+    "classes-pool": {"budget": 20, "mode": "pool", "open_questions": 4, "checkpoint_every": 8},
+    "classes-model": {"budget": 36, "mode": "pool", "open_questions": 6, "checkpoint_every": 8},
+    "pairs-paper": {
+        "budget": 20,
+        "preset": "paper",
+        "checkpoint_every": 16,
+        "gate.gate_scale": 0.001,
+    },
 }
 
 

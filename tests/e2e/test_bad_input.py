@@ -108,7 +108,10 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--budget", "abc"], "not 'abc'"),
         (["good.csv", "--budget", "$40"], "needs --price"),
         (["good.csv", "--budget", "0.001"], "the smallest fraction that works is 0.016667"),
-        (["good.csv", "--gate", "contested", "--set", "width_scale=0"], "never asks"),
+        (
+            ["good.csv", "--gate", "contested", "--set", "gate.width_scale=0"],
+            "must be greater than 0",
+        ),
         (["good.csv", "--gate", "margn"], "did you mean 'margin'"),
         (["good.csv", "--features", "hashin"], "did you mean 'hashing'"),
         (["good.csv", "--scorer", "newtn"], "did you mean 'newton'"),
@@ -116,7 +119,7 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--labeler", "oracel"], "did you mean 'oracle'"),
         (["good.csv", "--labeler", "noisy:2"], "from 0 to 1"),
         (["good.csv", "--mode", "pool", "--gate", "llf"], "llf"),
-        (["good.csv", "--set", "noise=inf"], "finite"),
+        (["good.csv", "--set", "scorer.noise=inf"], "finite"),
         (["good.csv", "--test", "nowhere.csv"], "nowhere.csv"),
         (["good.csv", "--test", "pairs.jsonl"], ""),
         (["good.csv", "--format", "cvs"], "csv"),
@@ -128,7 +131,7 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--set", "order=any"], "shuffled"),
         (["good.csv", "--preset", "papr"], "did you mean 'paper'"),
         (["good.csv", "--set", "rigde=1"], "did you mean 'ridge'"),
-        (["good.csv", "--set", "kl_weight=0.1"], "sgd"),
+        (["good.csv", "--set", "update.kl_weight=0.1"], "sgd"),
         (["good.csv", "--out", "good.csv"], "good.csv"),
         (["good.csv", "--out", "one"], "another run"),
         (["good.csv", "--out", "."], "not empty and is no run"),
@@ -148,7 +151,7 @@ def test_an_encoder_that_is_not_there(home, refused) -> None:
 
 
 def test_three_mistakes_of_a_config_are_named_at_once(home, refused) -> None:
-    (home / "my.toml").write_text('bugdet = 5\nridge = -1\ngate = "margn"\n')
+    (home / "my.toml").write_text('bugdet = 5\nscorer.ridge = -1\ngate = "margn"\n')
     said = refused("run", "good.csv", "--config", "my.toml", "--out", "new")
     for hint in (
         "did you mean 'budget'",

@@ -287,7 +287,14 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Sheets]:
     found = {}
     for both in (True, False):
         folder = tmp_path_factory.mktemp("asked")
-        made = begin(folder, annotators="anna,ben", budget=16, batch=8, audit=4, overlap=3)
+        made = begin(
+            folder,
+            annotators="anna,ben",
+            budget=16,
+            open_questions=8,
+            audit=4,
+            sheets={"overlap": 3},
+        )
         out = [fill(path) for path in sheets(made)]
         assert [path.name for path in out] == ["0001-anna.csv", "0001-ben.csv"]
         given = [path.relative_to(made.path) for path in (out if both else out[:1])]
@@ -356,7 +363,17 @@ def long(tmp_path: Path) -> Kind:
 
 def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_path, capfd) -> None:
     out = tmp_path / "run"
-    words = ("run", long.data, "--test", long.test, "--budget", 12, "--batch", 6, "--quiet")
+    words = (
+        "run",
+        long.data,
+        "--test",
+        long.test,
+        "--budget",
+        12,
+        "--open-questions",
+        6,
+        "--quiet",
+    )
     words += ("--out",)
     process = subprocess.Popen(
         [sys.executable, "-c", HALTING, str(Path(__file__).parent), *map(str, words), str(out)],

@@ -26,9 +26,9 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "transformers.models.qwen3.modeling_qwen3")
 RUNS, LABELS, LM = "stacksl.runs", "stacksl.ledger", "stacksl.lm"
-SETTINGS = {**QUICK, "budget": 6, "batch_size": 2, "checkpoint_every": 4}
+SETTINGS = {**QUICK, "budget": 6, "lm.batch_size": 2, "checkpoint_every": 4}
 # refits at 1, 3 and 6 labels; two epochs of steps of two: 2, 4 and 6 steps
-STREAM = {"mode": "stream", "refit_at": "0.1,0.5,1"}
+STREAM = {"mode": "stream", "lm.refit_at": "0.1,0.5,1"}
 
 ROUNDS = {
     "when the features of epoch 0 were saved": (f"{RUNS}.session.setup:save_block", 1, "after"),
@@ -79,13 +79,13 @@ def kind(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
 @pytest.fixture(scope="module")
 def pool(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
     """The same in the default mode."""
-    return played(worker, tmp_path_factory.mktemp("pool"), {"batch": 2})
+    return played(worker, tmp_path_factory.mktemp("pool"), {"open_questions": 2})
 
 
 @pytest.fixture(scope="module")
 def choosing(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
     """The same, where the first 25 labels choose a normalisation."""
-    more = {"normalisation": "auto", "budget": 28, "epochs": 1, "batch_size": 14}
+    more = {"lm.normalisation": "auto", "budget": 28, "lm.epochs": 1, "lm.batch_size": 14}
     return played(worker, tmp_path_factory.mktemp("choosing"), more, count=36)
 
 
@@ -93,7 +93,7 @@ def played(worker: Worker, folder: Path, more: dict[str, Any], count: int = 16) 
     model = tiny_model(folder / "model")
     data = write(folder / "data.jsonl", count, seed=0)
     test = write(folder / "test.jsonl", 8, seed=1)
-    settings = {**SETTINGS, **more, "model": str(model), "adapt": "lora"}
+    settings = {**SETTINGS, **more, "lm.model": str(model), "lm.adapt": "lora"}
     made = Kind("lm", data, test, settings, folder / "undisturbed" / "run")
     made.seconds = worker.play(**made.order(made.reference))["seconds"]
     return made
@@ -165,7 +165,7 @@ def test_a_default_run_that_adapts_is_killed(
     worker: Worker, pool: Kind, tmp_path: Path, moment: str
 ) -> None:
     known = Run.open(pool.reference).folder.resolved()
-    assert (known["mode"], known["refit_at"]) == ("pool", "1")
+    assert (known["mode"], known["lm.refit_at"]) == ("pool", "1")
     expect_resumed(worker, pool, tmp_path / "run", POOL[moment])
 
 

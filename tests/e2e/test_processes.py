@@ -35,11 +35,11 @@ SECOND_REFIT = 6  # the step to end at: 4 are the first refit's (5 labels, 2 epo
 TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
 OPTIONS = ("--mode", "stream", "--device", "cpu", "--refit-at", "0.5,1", "--epochs", "2", "--quiet")
 SETTINGS = {
-    "lora_rank": 2,
-    "state_dim": 8,
-    "batch_size": 3,
-    "batch_tokens": 16,  # several micro-batches a step, so that both processes have some
-    "learning_rate": 0.01,
+    "lm.lora_rank": 2,
+    "lm.state_dim": 8,
+    "lm.batch_size": 3,
+    "lm.batch_tokens": 16,  # several micro-batches a step, so that both processes have some
+    "update.learning_rate": 0.01,
 }
 ENDING = """
 import os, signal, sys, time
@@ -161,7 +161,7 @@ def test_two_processes_buy_and_learn_what_one_does(jobs: Jobs) -> None:
 
 
 def test_an_error_is_one_sentence_and_ends_both(jobs: Jobs) -> None:
-    done = jobs.run("wrong", 2, learning_rate=1e30)
+    done = jobs.run("wrong", 2, update={"learning_rate": 1e30})
     assert done.returncode != 0
     assert ["not finite" in each for each in sentences(done)] == [True], done.stderr
     assert Run.open(jobs.folder / "wrong").status()["state"] == "failed"

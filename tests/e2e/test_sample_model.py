@@ -20,7 +20,7 @@ from ..once import made_once, shared_folder
 
 pytest.importorskip("peft")
 
-SMALL = {**OF_SAMPLE, "adapt": "lora", "epochs": 1, "state_dim": 32}
+SMALL = {**OF_SAMPLE, "lm.adapt": "lora", "lm.epochs": 1, "lm.state_dim": 32}
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_a_run_on_it_keeps_its_budget_and_hands_over_an_adapter(
         budget=12,
         test=(held, {item.id: test.answers[item.id] for item in held}),
         out=tmp_path / "run",
-        refit_at="0.5,1",
+        **{"lm.refit_at": "0.5,1"},
         **SMALL,
     )
     assert run.status()["asked"] == 12

@@ -50,7 +50,7 @@ def texts(count: int, *, pairs: bool = False) -> Dataset:
 
 
 def arena_of(count: int = 90, *, pairs: bool = False, most: int = 24) -> Arena:
-    return make_arena(texts(count, pairs=pairs), None, Settings(batch=6), None, most)[0]
+    return make_arena(texts(count, pairs=pairs), None, Settings(open_questions=6), None, most)[0]
 
 
 def comparison(arena: Arena, *names: str) -> Comparison:
@@ -217,7 +217,7 @@ def test_it_is_typed_and_printed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "rows.csv", texts(90), once=True)
-    words = ["compare", data, "--budgets", "24,12", "--seeds", "2", "--batch", "6"]
+    words = ["compare", data, "--budgets", "24,12", "--seeds", "2", "--open-questions", "6"]
     assert call(words, *LABORATORY) == 0
     said = capsys.readouterr()
     assert "1 of 4 classes have a single row (alone)" in said.err

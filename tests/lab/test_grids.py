@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stacksl.runs.settings.resolve import resolve
+from stacksl.runs.settings.resolve import flattened, resolve
 from stacksl_lab.language.asking import cell_of
-from stacksl_lab.language.cells import Setting
+from stacksl_lab.language.cells import Setting, names_in_run
 from stacksl_lab.language.paper import NUMBERS
 from stacksl_lab.language.studies import LanguageBench
 from stacksl_lab.language.tasks import Setup
@@ -74,9 +74,10 @@ def test_a_run_takes_the_settings(study: str, bench: LanguageBench) -> None:
         if setting.shots is None:
             cell = cell_of(replace(setting, chosen=False), 0, bench)
             asked: dict[str, Any] = {**cell.settings, "model": "m", "seed": 0, "budget": "5"}
-            made = resolve(asked)
+            made = resolve(names_in_run(asked))
             assert made.settings.adapts
-            assert all(made.origin[name] == "flag" for name in cell.settings)
+            given = flattened(names_in_run(cell.settings))
+            assert all(made.origin[name] == "flag" for name in given)
 
 
 @pytest.mark.parametrize("study", list(LANGUAGE))

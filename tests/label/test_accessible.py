@@ -69,9 +69,16 @@ def many_classes(folder: Path) -> Run:
     lines = [f"t{n},a text {n} with {'many ' * 40}words" for n in range(12)]
     (folder / "pool.csv").write_text("id,text\n" + "\n".join(lines) + "\n")
     return run(
-        folder / "pool.csv", annotators="anna,ben", budget=6, batch=6, mode="pool", names=False,
-        labeler="file", classes=str(folder / "classes.csv"), out=folder / "run",
-    )  # fmt: skip
+        folder / "pool.csv",
+        annotators="anna,ben",
+        budget=6,
+        open_questions=6,
+        mode="pool",
+        class_names=False,
+        labeler="file",
+        classes=str(folder / "classes.csv"),
+        out=folder / "run",
+    )
 
 
 def unfolded(page: Any, wait: str) -> Any:
@@ -83,7 +90,7 @@ def unfolded(page: Any, wait: str) -> Any:
 
 
 def test_every_page_keeps_wcag_a_and_aa(look: Callable[[str], Any], tmp_path: Path) -> None:
-    served = Served(begin(tmp_path, annotators="anna,ben", budget=4, batch=4, audit=0))
+    served = Served(begin(tmp_path, annotators="anna,ben", budget=4, open_questions=4, audit=0))
     page = unfolded(look(served.links["anna"]), PROMPT)
     assert faults(page) == [], "a question"
     page.focus("#note")
@@ -123,10 +130,18 @@ def test_the_rows_of_a_run_fit_however_long_their_texts(
     names = ["b" * 90, "\u0628\u0637\u0627\u0642\u0629", *(f"class {n}" for n in range(148))]
     served = Served(
         run(
-            texts, classes=names, annotators="anna", budget=2, batch=2, mode="pool", names=False,
-            labeler="file", out=tmp_path / "run", audit=0,
+            texts,
+            classes=names,
+            annotators="anna",
+            budget=2,
+            open_questions=2,
+            mode="pool",
+            class_names=False,
+            labeler="file",
+            out=tmp_path / "run",
+            audit=0,
         )
-    )  # fmt: skip
+    )
     page, owner = look(served.links["anna"]), look(served.links[OWNER])
     for word in ("bbb", "\u0628\u0637"):
         page.wait_for_selector(PROMPT)
@@ -145,7 +160,7 @@ def test_the_rows_of_a_run_fit_however_long_their_texts(
 
 
 def test_axe_finds_what_is_wrong(look: Callable[[str], Any], tmp_path: Path) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=4, batch=4, audit=0))
+    served = Served(begin(tmp_path, annotators="anna", budget=4, open_questions=4, audit=0))
     page = unfolded(look(served.links["anna"]), PROMPT)
     page.evaluate("""() => {
       document.querySelector('label[for=note]').remove();
@@ -158,7 +173,7 @@ def test_axe_finds_what_is_wrong(look: Callable[[str], Any], tmp_path: Path) -> 
 def test_the_accessibility_tree_of_a_session_by_keyboard(
     look: Callable[[str], Any], tmp_path: Path
 ) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=6, batch=6, audit=2))
+    served = Served(begin(tmp_path, annotators="anna", budget=6, open_questions=6, audit=2))
     page = look(served.links["anna"])
     seen = []
     while len(seen) < 6:

@@ -18,7 +18,7 @@ from stacksl.lm import LanguageModel
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.adapters import Adapters
 from stacksl.runs.loop.language_trainer import LanguageTrainer
-from stacksl.runs.settings.conflicts import due_at
+from stacksl.runs.settings.budget import due_at
 
 from ..runs.lm_cases import QUICK, sentences, tiny_model
 from .conftest import Opened, Page
@@ -30,12 +30,17 @@ AT_EACH = ",".join(str((n + 0.5) / ANSWERS) for n in range(ANSWERS - 1))  # a re
 
 def begun(folder: Path, items: Any, **settings: Any) -> Run:
     model = folder / "model"
-    given = {"budget": ANSWERS, "mode": "pool", "batch": 2, "epochs": 1, "refit_at": AT_EACH}
+    given = {
+        "budget": ANSWERS,
+        "mode": "pool",
+        "open_questions": 2,
+        "lm.epochs": 1,
+        "lm.refit_at": AT_EACH,
+    }
     return run(
         items,
         out=folder / f"run-{len(list(folder.iterdir()))}",
-        model=str(model if model.is_dir() else tiny_model(model)),
-        adapt="lora",
+        **{"lm.model": str(model if model.is_dir() else tiny_model(model)), "lm.adapt": "lora"},
         labeler="file",
         annotators="anna",
         sheets="csv",

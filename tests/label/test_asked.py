@@ -35,7 +35,7 @@ def skip(browser: Browser, key: str, **more: str) -> None:
 
 
 def played(opened: Opened, **settings: Any) -> Page:
-    page = opened(budget=12, batch=6, audit=4, overlap=2, **settings)
+    page = opened(budget=12, open_questions=6, audit=4, **{"sheets.overlap": 2}, **settings)
     anna, ben = page.browser("anna"), page.browser("ben")
     for browser in (anna, ben):
         key, prompt = next(iter(browser.rows().items()))
@@ -83,7 +83,7 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
 
 
 def test_annotators_never_see_it_and_the_owner_not_before_the_end(opened: Opened) -> None:
-    page = opened(budget=12, batch=6, audit=4)
+    page = opened(budget=12, open_questions=6, audit=4)
     owner, anna = page.browser(OWNER), page.browser("anna")
     assert owner.http.get("/asked").status_code == 404
     assert "/asked" not in owner.http.get("/").text
@@ -95,7 +95,7 @@ def test_annotators_never_see_it_and_the_owner_not_before_the_end(opened: Opened
 
 
 def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
-    page = opened(budget=8, batch=4, audit=0)
+    page = opened(budget=8, open_questions=4, audit=0)
     people = [page.browser("anna"), page.browser("ben")]
     key, prompt = next(iter(people[0].rows().items()))
     skip(people[0], key, note="a remark of anna's")

@@ -34,7 +34,9 @@ PROMPT = "article:not([hidden]) .prompt"
 
 
 def test_a_session_by_keyboard_alone(visit: Callable[..., Any], tmp_path: Path) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=10, batch=6, audit=2), linger=4.0)
+    served = Served(
+        begin(tmp_path, annotators="anna", budget=10, open_questions=6, audit=2), linger=4.0
+    )
     page = visit(served.links["anna"])
     assert "#" not in page.url
     keyboard, seen, undone = page.keyboard, 0, False
@@ -88,7 +90,7 @@ def events_of(run: Run) -> list[str]:
 
 
 def test_offline_a_double_click_and_a_second_tab(visit: Callable[..., Any], tmp_path: Path) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=12, batch=12, audit=0))
+    served = Served(begin(tmp_path, annotators="anna", budget=12, open_questions=12, audit=0))
     page = visit(served.links["anna"])
     page.context.set_offline(True)
     for _ in range(4):
@@ -156,9 +158,16 @@ def test_three_hundred_classes_and_a_hostile_prompt(
     lines = [f't{n},"{text if n % 2 else "short"} {n}"' for n in range(12)]
     (tmp_path / "pool.csv").write_text("id,text\n" + "\n".join(lines) + "\n", encoding="utf-8")
     made = run(
-        tmp_path / "pool.csv", annotators="anna", budget=2, batch=2, mode="pool", names=False,
-        labeler="file", classes=str(tmp_path / "classes.txt"), out=tmp_path / "run",
-    )  # fmt: skip
+        tmp_path / "pool.csv",
+        annotators="anna",
+        budget=2,
+        open_questions=2,
+        mode="pool",
+        class_names=False,
+        labeler="file",
+        classes=str(tmp_path / "classes.txt"),
+        out=tmp_path / "run",
+    )
     served = Served(made)
     width, scheme = looks
     page = visit(
@@ -199,7 +208,7 @@ def kept_in(page: Any) -> dict[str, Any]:
 def test_the_back_button_a_skip_and_a_revoked_session(
     visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    served = Served(begin(tmp_path, annotators="anna,ben", budget=12, batch=12, audit=0))
+    served = Served(begin(tmp_path, annotators="anna,ben", budget=12, open_questions=12, audit=0))
     page = visit(served.links["anna"])
     page.keyboard.press("a")
     second = page.inner_text(PROMPT)
@@ -268,7 +277,9 @@ def go_on(served: Served, page: Any, owner: Any) -> None:
 
 
 def test_the_owner_sees_news_and_changes_the_run(visit: Callable[..., Any], tmp_path: Path) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=10, batch=6, audit=2, price="0.5"))
+    served = Served(
+        begin(tmp_path, annotators="anna", budget=10, open_questions=6, audit=2, price="0.5")
+    )
     page = visit(served.links["anna"])
     owner = visit(served.links["(owner)"], ready=".numbers", viewport={"width": 390, "height": 800})
     wait_until(lambda: owner.evaluate("document.documentElement.scrollWidth <= innerWidth"))
@@ -298,7 +309,7 @@ def test_the_owner_sees_news_and_changes_the_run(visit: Callable[..., Any], tmp_
 def test_numbers_that_change_during_a_click_do_not_lose_it(
     visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    served = Served(begin(tmp_path, annotators="anna", budget=4, batch=4, audit=0))
+    served = Served(begin(tmp_path, annotators="anna", budget=4, open_questions=4, audit=0))
     page, owner = visit(served.links["anna"]), visit(served.links["(owner)"], ready=".numbers")
     owner.hover("[data-act=pause]")
     owner.mouse.down()

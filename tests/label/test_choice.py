@@ -31,7 +31,13 @@ def test_a_normalisation_is_chosen_beside_the_entry_of_answers(
     monkeypatch.setattr("stacksl.runs.session.language.CHOOSE_BY", FIRST)
     monkeypatch.setattr("stacksl.runs.loop.language_trainer.CHOOSE_BY", FIRST)
     corpus: Any = questions(ITEMS)
-    given = {"normalisation": "auto", "refit_at": refit_at, "batch": 8, "budget": 12, "audit": 6}
+    given = {
+        "lm.normalisation": "auto",
+        "lm.refit_at": refit_at,
+        "open_questions": 8,
+        "budget": 12,
+        "audit": 6,
+    }
     made = begun(tmp_path, corpus[0], **given)
     held = Held(monkeypatch, LanguageModel, "choose_among")
     page, until = opened(made), time.monotonic() + 60

@@ -34,7 +34,7 @@ def act(browser: Browser, **body: Any) -> Any:
 
 
 def test_what_nobody_waits_for_is_not_carried_out_and_the_page_goes_on(opened: Opened) -> None:
-    page = opened(budget=12, batch=6)
+    page = opened(budget=12, open_questions=6)
     anna, busy = page.browser("anna"), Busy(page)
     rows = anna.rows()
     given_up = page.player.do(lambda: free_rows(page.run.folder, away=["anna"]), closes=True)
@@ -48,7 +48,7 @@ def test_what_nobody_waits_for_is_not_carried_out_and_the_page_goes_on(opened: O
 def test_what_the_owner_is_told_was_not_done_is_not_done_later(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = opened(budget=12, batch=6)
+    page = opened(budget=12, open_questions=6)
     boss, busy = page.browser(",owner"), Busy(page)
     monkeypatch.setattr(owner, "PATIENCE", 0.1)
     reply = act(boss, act="annotator", name="carl")
@@ -61,7 +61,7 @@ def test_what_the_owner_is_told_was_not_done_is_not_done_later(
 
 
 def test_the_page_goes_on_after_an_operation_that_fails(opened: Opened) -> None:
-    page = opened(budget=12, batch=6)
+    page = opened(budget=12, open_questions=6)
 
     def full() -> None:
         raise RunError("the disk is full")
@@ -78,7 +78,7 @@ def test_the_page_goes_on_after_an_operation_that_fails(opened: Opened) -> None:
 
 
 def test_who_joins_may_open_the_link_before_the_run_is_open_again(opened: Opened) -> None:
-    page = opened(budget=12, batch=6)
+    page = opened(budget=12, open_questions=6)
     carl = page.browser("carl")  # the link is there, the run is being opened
     assert carl.http.get("/").status_code == 200
     assert carl.rows() == {}

@@ -136,7 +136,7 @@ class Client:
 
 @pytest.fixture
 def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
-    waiting = begin(tmp_path, annotators="anna,ben", budget=14, batch=6, audit=2)
+    waiting = begin(tmp_path, annotators="anna,ben", budget=14, open_questions=6, audit=2)
     client = Client(waiting, request.getfixturevalue("worker"))
     yield client
     if client.process is not None:

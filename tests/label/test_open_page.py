@@ -166,7 +166,7 @@ def test_what_is_no_sheet_is_refused_in_a_sentence(opened: Opened) -> None:
 def test_a_sheet_is_chosen_and_entered_in_the_browser(
     visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    made = begin(tmp_path, annotators="anna,ben", budget=8, batch=8, audit=0)
+    made = begin(tmp_path, annotators="anna,ben", budget=8, open_questions=8, audit=0)
     files = [fill(path) for path in sheets(made)]
     served = Served(made)
     owner = visit(served.links["(owner)"], ready=".numbers")

@@ -43,7 +43,7 @@ def test_two_annotators_finish_a_run_to_the_last_label(opened: Opened) -> None:
 
 
 def test_nothing_tells_an_audit_row_from_another(opened: Opened) -> None:
-    page = opened(budget=12, batch=12, audit=6)
+    page = opened(budget=12, open_questions=12, audit=6)
     anna, ben = page.browser("anna"), page.browser("ben")
     with page.run.ledger as ledger:
         purpose = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
@@ -253,7 +253,7 @@ def test_a_repeated_answer_is_taken_once_and_a_stale_one_changes_nothing(opened:
 
 
 def test_a_freed_row_is_withdrawn_and_its_answer_counts_unless_another_did(opened: Opened) -> None:
-    page = opened(budget=8, audit=0, batch=4)
+    page = opened(budget=8, audit=0, open_questions=4)
     anna, ben = page.browser("anna"), page.browser("ben")
     key, prompt = next(iter(anna.rows().items()))
     page.player.stop()
@@ -342,7 +342,7 @@ def test_the_owner_pauses_ends_sessions_and_sees_no_audit(opened: Opened) -> Non
 
 
 def test_the_owner_changes_the_budget_invites_and_corrects(opened: Opened) -> None:
-    page = opened(overlap=4)
+    page = opened(sheets={"overlap": 4})
     anna, owner = page.browser("anna"), page.browser(OWNER)
 
     def act(**body: Any) -> Any:
@@ -416,7 +416,7 @@ def test_the_owner_sets_aside_who_differs_and_keeps_them(
 def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:
     """The numbers after an answer to a row of the audit are those after any other."""
     shown: dict[bool, set[str]] = {}
-    page = opened(budget=12, batch=12, audit=6)
+    page = opened(budget=12, open_questions=12, audit=6)
     owner, people = page.browser(OWNER), {name: page.browser(name) for name in ("anna", "ben")}
     with page.run.ledger as ledger:
         purpose = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}

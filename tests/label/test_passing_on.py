@@ -33,7 +33,7 @@ def wait_for(holds: Any, seconds: float = 120.0) -> None:
 
 
 def test_a_skipped_row_goes_to_somebody_else_and_its_reason_to_the_ledger(opened: Opened) -> None:
-    page = opened(budget=12, batch=6, audit=2)
+    page = opened(budget=12, open_questions=6, audit=2)
     anna, ben = page.browser("anna"), page.browser("ben")
     key, prompt = next(iter(anna.rows().items()))
     assert skip(anna, key).json() == {"state": "skipped"}
@@ -55,7 +55,7 @@ def test_a_skipped_row_goes_to_somebody_else_and_its_reason_to_the_ledger(opened
 
 
 def test_skipped_by_everybody_it_comes_back_at_the_end(opened: Opened) -> None:
-    page = opened(budget=6, batch=6, audit=0, annotators="anna")
+    page = opened(budget=6, open_questions=6, audit=0, annotators="anna")
     anna = page.browser("anna")
     rows = anna.rows()
     key, prompt = next(iter(rows.items()))
@@ -68,7 +68,7 @@ def test_skipped_by_everybody_it_comes_back_at_the_end(opened: Opened) -> None:
 
 @pytest.mark.parametrize("purpose", ["audit"])
 def test_a_skipped_row_of_an_audit_is_passed_on_as_any_other(opened: Opened, purpose: str) -> None:
-    page = opened(budget=12, batch=12, audit=6)
+    page = opened(budget=12, open_questions=12, audit=6)
     people = {name: page.browser(name) for name in ("anna", "ben")}
     with page.run.ledger as ledger:
         purposes = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
@@ -86,7 +86,7 @@ def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
     import stacksl.label.player as player
 
     monkeypatch.setattr(player, "TICK", 0.05)
-    page = opened(budget=12, batch=6, audit=2, idle=30.0)
+    page = opened(budget=12, open_questions=6, audit=2, idle=30.0)
     anna, ben = page.browser("anna"), page.browser("ben")
     rows = anna.rows()
     now = [time.monotonic()]
@@ -120,14 +120,14 @@ def test_nobody_loses_rows_where_nobody_is_there(
     import stacksl.label.player as player
 
     monkeypatch.setattr(player, "TICK", 0.02)
-    page = opened(budget=12, batch=6, audit=2, idle=0.05)
+    page = opened(budget=12, open_questions=6, audit=2, idle=0.05)
     time.sleep(0.5)
     assert reasons(page) == []
     assert sum(map(len, page.player.view.rows.values())) == 6
 
 
 def test_labels_are_bought_by_how_many_rows_are_open_and_by_nothing_else(opened: Opened) -> None:
-    page = opened(budget=24, batch=12, audit=6, annotators="anna")
+    page = opened(budget=24, open_questions=12, audit=6, annotators="anna")
     calls: list[int] = []
     original = OpenRun.short
 
@@ -160,7 +160,9 @@ def test_the_pace_leaves_breaks_out() -> None:
 
 
 def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) -> None:
-    page = opened(budget=12, batch=8, audit=0, overlap=4, annotators="anna,ben,carl")
+    page = opened(
+        budget=12, open_questions=8, audit=0, sheets={"overlap": 4}, annotators="anna,ben,carl"
+    )
     people = {name: page.browser(name) for name in ("anna", "ben", "carl")}
     with page.run.ledger as ledger:
         handed = ledger.private.handed()

@@ -100,7 +100,7 @@ def copy_of(run: Run, folder: Path) -> Run:
 def test_answers_skips_and_sheets_are_entered_while_the_model_is_refitted(
     opened: Opened, refit: Callable[..., Held], tmp_path: Path
 ) -> None:
-    waiting = begin(tmp_path, annotators="anna,ben", audit=4, batch=12)
+    waiting = begin(tmp_path, annotators="anna,ben", audit=4, open_questions=12)
     sheet = next(path for path in sheets(waiting) if "ben" in path.name)
     page = opened(waiting)
     anna, ben = people = [page.browser("anna"), page.browser("ben")]
@@ -127,7 +127,7 @@ def test_answers_skips_and_sheets_are_entered_while_the_model_is_refitted(
     assert page.run.replay()["labels"] == 20
 
 
-@pytest.mark.parametrize("more", [{}, {"mode": "stream", "names": True}])
+@pytest.mark.parametrize("more", [{}, {"mode": "stream", "class_names": True}])
 def test_a_run_killed_in_a_refit_buys_what_one_that_was_not_killed_buys(
     opened: Opened,
     refit: Callable[..., Held],
@@ -136,7 +136,7 @@ def test_a_run_killed_in_a_refit_buys_what_one_that_was_not_killed_buys(
     more: dict[str, Any],
 ) -> None:
     monkeypatch.setattr("stacksl.runs.loop.linear_trainer.EVERY", 4)  # of a stream
-    page = opened(batch=12, **more)
+    page = opened(open_questions=12, **more)
     people = [page.browser("anna"), page.browser("ben")]
     held = refit()
     answer_until(held, people)
@@ -166,7 +166,7 @@ def test_a_run_killed_in_a_refit_buys_what_one_that_was_not_killed_buys(
 def test_a_change_waits_for_the_refit_and_a_page_opens_before_it(
     opened: Opened, refit: Callable[..., Held]
 ) -> None:
-    page = opened(batch=12)
+    page = opened(open_questions=12)
     people = [page.browser("anna"), page.browser("ben")]
     held = refit()
     answer_until(held, people)
@@ -200,7 +200,7 @@ def test_answers_that_teach_nothing_are_followed_by_no_refit(
         return original(self)
 
     monkeypatch.setattr(LinearTrainer, "_on_the_way", noted)
-    page = opened(budget=30, batch=2, audit=10, annotators="anna")
+    page = opened(budget=30, open_questions=2, audit=10, annotators="anna")
     anna = page.browser("anna")
     with page.run.ledger as ledger:
         audit = set(ledger.bought("audit"))
@@ -225,7 +225,7 @@ def test_answers_that_teach_nothing_are_followed_by_no_refit(
 def test_a_refit_that_fails_ends_the_page_in_a_sentence(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = opened(batch=6)
+    page = opened(open_questions=6)
     people = [page.browser("anna"), page.browser("ben")]
 
     def fails(*words: Any) -> None:

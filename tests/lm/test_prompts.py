@@ -47,7 +47,7 @@ def test_letter_knows_where_each_candidate_stands() -> None:
 
 def test_more_candidates_than_letters_are_refused() -> None:
     many = Item("big", "?", tuple(str(number) for number in range(27)))
-    with pytest.raises(DataError, match="'big' has 27 candidates: use protocol 'option'"):
+    with pytest.raises(DataError, match="'big' has 27 candidates: use answer format 'option'"):
         PromptFormat(TEMPLATES["letters"], "letter").render(many)
 
 

@@ -96,7 +96,7 @@ def test_activations_are_those_of_one_row() -> None:
     assert wide.training.logits == 4 * 3 * 4 * 50_000
     assert wide.training.activations == LAYERS * layer
     assert wide.scoring.logits == 4 * 3 * 4 * 50_000
-    again = estimate(config(), [item], choices(training={"checkpointing": True}))
+    again = estimate(config(), [item], choices(training={"gradient_checkpointing": True}))
     assert again.training.activations == LAYERS * 4 * 64 * 10 + 2 * layer
 
 
@@ -108,7 +108,9 @@ def test_int8_keeps_the_inputs_of_its_matrices_in_spite_of_checkpointing() -> No
     """
     item = TokenItem("a", (7,) * 6, ((1, 2), (3, 4)), (1, 1))
     found = {
-        dtype: estimate(config(), [item], choices(dtype=dtype, training={"checkpointing": True}))
+        dtype: estimate(
+            config(), [item], choices(dtype=dtype, training={"gradient_checkpointing": True})
+        )
         for dtype in ("nf4", "int8")
     }
     more = found["int8"].training.activations - found["nf4"].training.activations
@@ -142,7 +144,7 @@ def test_a_mixture_of_experts_has_a_size(dtype: str) -> None:
 
 def test_a_path_that_does_not_fit() -> None:
     with pytest.raises(SettingsError, match="'packed' does not fit"):
-        estimate(config("mistral", sliding_window=16), rows(2), choices(path="packed"))
+        estimate(config("mistral", sliding_window=16), rows(2), choices(scoring="packed"))
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +189,9 @@ def test_a_run_that_fits_is_let_through(folder: str, size: Size) -> None:
 
 def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
     assert refused(folder, 0.9 * size.memory).endswith(
-        "lower batch_tokens from 1024 to 512 and turn checkpointing on"
+        "lower batch_tokens from 1024 to 512 and turn gradient_checkpointing on"
     )
-    tight = {"batch_tokens": 512, "training": {"checkpointing": True}}
+    tight = {"batch_tokens": 512, "training": {"gradient_checkpointing": True}}
     least = forecast(choices(model=folder, **tight), questions(8)[0], DUE, 0).memory
     said = refused(folder, 1.05 * least, **tight)
     assert said.endswith("set max_len_prompt, or take a smaller model")
@@ -228,14 +230,14 @@ def test_memory_of_a_gpu_is_its_own(folder: str, monkeypatch: pytest.MonkeyPatch
     assert [free_bytes(f"cuda:{n}") for n in range(2)] == list(FakeGPUs.FREE)
     items, _ = questions(12)
 
-    def said(**given: Any) -> list[str]:
+    def said(device: str) -> list[str]:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            expect_room(resolve({"model": folder, **given}).settings, items, 4)
+            expect_room(resolve({"lm.model": folder, "lm.device": device}).settings, items, 4)
         return [str(each.message) for each in seen if "this run needs" in str(each.message)]
 
-    assert said(device="auto") == []
-    assert said(device="cuda:0") == []
-    (sentence,) = said(device="cuda:1")
+    assert said("auto") == []
+    assert said("cuda:0") == []
+    (sentence,) = said("cuda:1")
     assert sentence.startswith("on cuda:1 this run needs about ")
     assert "more than 90 % of the 0.1 MB that are free" in sentence

@@ -17,7 +17,7 @@ BATCHES = {"an item a batch": 1, "some items a batch": 90, "all in one batch": 2
 
 
 def lettered(items: list[TokenItem]) -> list[TokenItem]:
-    """Items as protocol `letter` has them: two tokens of the prompt for each option's text."""
+    """Items as answer format `letter` has them: two tokens of the prompt for each option's text."""
     wide = [item for item in items if len(item.prompt) >= 2 * len(item.options) + 1]
     assert len(wide) == 3
     return [

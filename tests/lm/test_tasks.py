@@ -207,7 +207,7 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
             each += 0.1 * torch.randn_like(each)
     about = About(
         name=str(base), source=loaded.source, fingerprint=loaded.fingerprint, stamp="",
-        protocol="letter", template="{prompt}\n{options}\nAnswer:", normalisation="sum",
+        answer_format="letter", template="{prompt}\n{options}\nAnswer:", normalisation="sum",
         temperature=1.0, dtype=loaded.dtype, pmi_context="empty",
     )  # fmt: skip
     write_model(folder, adapter, about)

@@ -71,9 +71,8 @@ class Killed(Exception):
 
 
 CHANGES = {
-    "ema": {"reference": "ema", "ema_decay": 0.5},
-    "pmi": {"normalisation": "pmi", "kl_target": 1e-3},
-    "clipped": {"clip": "scale", "clip_multiple": 1.0, "epochs": 8},
+    "pmi": {"normalisation": "pmi"},
+    "clipped": {"clip": "scale", "clip_level": 0.5, "epochs": 8},
 }
 
 
@@ -174,7 +173,9 @@ def test_a_step_without_room_is_taken_in_halves(make_model, items, error, backwa
 def test_no_room_for_one_item_ends_in_one_sentence(adapter, items, error):
     examples = made(adapter, items, FAST)
     end = without_room(adapter.model, 0, error)
-    with pytest.raises(RunError, match="one item at a time: go on with .* checkpointing=true"):
+    with pytest.raises(
+        RunError, match="one item at a time: go on with .* lm.gradient_checkpointing=true"
+    ):
         train(adapter, Likelihood(adapter.model), examples, FAST, seed=0, key=1)
     assert not adapter.model.training
     end()

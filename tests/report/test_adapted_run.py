@@ -37,10 +37,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
     base = tiny_model(tmp_path_factory.mktemp("base") / "tiny")
     (base / "README.md").write_text("---\nlicense: apache-2.0\n---\n", encoding="utf-8")
     return run(
-        *items(20, 0), test=items(10, 1), budget=6, out=tmp_path_factory.mktemp("run") / "run",
-        model=str(base), adapt="lora", lora_rank=2, epochs=1, refit_at="0.5,1", state_dim=8,
-        max_len_prompt=40, learning_rate=1e-2, device="cpu",
-    )  # fmt: skip
+        *items(20, 0),
+        test=items(10, 1),
+        budget=6,
+        out=tmp_path_factory.mktemp("run") / "run",
+        lm={
+            "model": str(base),
+            "adapt": "lora",
+            "lora_rank": 2,
+            "epochs": 1,
+            "refit_at": "0.5,1",
+            "state_dim": 8,
+            "max_len_prompt": 40,
+            "device": "cpu",
+        },
+        update={"learning_rate": 1e-2},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +75,7 @@ def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     model = facts.language
     assert model is not None
     assert (model.base.name, model.base.licence) == ("tiny", "apache-2.0")
-    assert (model.scoring.protocol, model.scoring.max_len_prompt) == ("option", 40)
+    assert (model.scoring.answer_format, model.scoring.max_len_prompt) == ("option", 40)
     assert (model.computed.device, model.computed.dtype) == ("cpu", "float32")
     assert (model.computed.threads, model.computed.processes) == (1, 1)
     assert 50 * 2**20 < model.computed.peak_memory < 64 * 2**30

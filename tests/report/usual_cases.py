@@ -192,9 +192,12 @@ def settings() -> tuple[SettingRow, ...]:
     return (
         SettingRow("budget", "0.1", "flag"),
         SettingRow("features", "sentences:minilm", "flag"),
-        SettingRow("gate", "margin", "aim"),
-        *(SettingRow(name, "1.0", "default") for name in ("ridge", "noise", "norm_bound")),
-        SettingRow("pace", "0.005", "default"),
+        SettingRow("gate.name", "margin", "aim"),
+        *(
+            SettingRow(name, "1.0", "default")
+            for name in ("scorer.ridge", "scorer.noise", "scorer.norm_bound")
+        ),
+        SettingRow("gate.pace", "0.005", "default"),
     )
 
 

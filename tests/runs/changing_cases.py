@@ -26,7 +26,7 @@ def facts_of(done: Run) -> Facts:
 def finished(folder: Path, *, count: int = 160, **settings: Any) -> Run:
     """A finished run of the oracle."""
     items, answers = class_items(count)
-    wanted = {"budget": 20, "batch": 10, "mode": "pool", "names": False} | settings
+    wanted = {"budget": 20, "open_questions": 10, "mode": "pool", "class_names": False} | settings
     return run(items, answers, out=folder / "run", **wanted)
 
 

@@ -31,20 +31,20 @@ SHAPE = {
     "initializer_range": 0.3,  # options differ by nats, so that a wrong one shows
 }
 QUICK: dict[str, Any] = {
-    "protocol": "option",
-    "normalisation": "token_mean",
-    "objective": "stacksl",  # the one with a reference
-    "lora_rank": 2,
-    "state_dim": 8,
-    "epochs": 2,
-    "batch_size": 4,
-    "learning_rate": 1e-2,  # of a model this small: choices must change
-    "device": "cpu",
-    "max_candidates": 10,
+    "lm.answer_format": "option",
+    "lm.normalisation": "token_mean",
+    "lm.objective": "stacksl",  # the one with a reference
+    "lm.lora_rank": 2,
+    "lm.state_dim": 8,
+    "lm.epochs": 2,
+    "lm.batch_size": 4,
+    "update.learning_rate": 1e-2,  # of a model this small: choices must change
+    "lm.device": "cpu",
+    "read.max_candidates": 10,
 }
 """A run of seconds whose refits are seen in the predictions."""
 
-SHORT = {"budget": 6, "refit_at": "0.5,1", "epochs": 1}
+SHORT = {"budget": 6, "lm.refit_at": "0.5,1", "lm.epochs": 1}
 
 WORDS = {"bread": "flour dough oven", "sea": "wave salt tide", "night": "star moon owl"}
 
@@ -130,7 +130,9 @@ class Refusing(OracleLabeler):
 
 def adapt(model: Path, corpus: Corpus, out: Path, labeler: Any = None, **settings: Any) -> Run:
     given = {"budget": BUDGET, **QUICK, **settings}
-    return run(*corpus, out=out, model=str(model), adapt="lora", labeler=labeler, **given)
+    return run(
+        *corpus, out=out, **{"lm.model": str(model), "lm.adapt": "lora"}, labeler=labeler, **given
+    )
 
 
 def rows_of(made: Run, *events: str) -> list[Row]:

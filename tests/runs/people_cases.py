@@ -50,9 +50,14 @@ def write_classes(folder: Path) -> Path:
 
 def begin(folder: Path, *, count: int = 60, **settings: Any) -> Run:
     """A run of people over `count` sentences that waits for its first answers."""
-    wanted: dict[str, Any] = {"budget": 24, "batch": 6, "mode": "pool", "names": False}
+    wanted: dict[str, Any] = {
+        "budget": 24,
+        "open_questions": 6,
+        "mode": "pool",
+        "class_names": False,
+    }
     wanted |= {"out": folder / "run", "classes": str(write_classes(folder)), "labeler": "file"}
-    wanted.setdefault("sheets", "csv")
+    wanted["sheets.format"] = "csv"
     return run(write_pool(folder, count), **{**wanted, **settings})
 
 

@@ -27,14 +27,14 @@ def two_of_three(count: int, seed: int = 0) -> tuple[list[Item], dict[str, int]]
 
 def played(folder: Path, budget: int, **settings: Any) -> Run:
     items, answers = two_of_three(90)
-    plan = {"mode": "pool", "audit": 0, "names": False, **settings}
+    plan = {"mode": "pool", "audit": 0, "class_names": False, **settings}
     said = {"labeler": lambda request: answers.get(request.item)}  # None is "none of these"
     return run(items, budget=budget, out=folder / "run", **said, **plan)
 
 
 @pytest.fixture(scope="module")
 def abstaining(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return played(tmp_path_factory.mktemp("abstaining"), 70, names=True)
+    return played(tmp_path_factory.mktemp("abstaining"), 70, class_names=True)
 
 
 def facts(done: Run) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refits, "Source", noted)
-        done = played(tmp_path, 30, names=True)
+        done = played(tmp_path, 30, class_names=True)
     items, answers = two_of_three(90)
     with done.ledger as ledger:
         asked = {row["item"] for row in ledger.export()}

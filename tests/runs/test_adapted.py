@@ -22,7 +22,7 @@ from .lm_cases import QUICK, Corpus, Refusing, questions, tiny_model, told_label
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
-SHORT = {**QUICK, "budget": 6, "refit_at": "1"}
+SHORT = {**QUICK, "budget": 6, "lm.refit_at": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_verify_hashes_the_weights_anew(place: Path) -> None:
 @pytest.fixture
 def cut_off(place: Path, tmp_path: Path) -> tuple[Run, OracleLabeler]:
     """A run that stopped at its third label, and a labeler to go on with."""
-    given = {**SHORT, "model": str(place / "base"), "adapt": "lora"}
+    given = {**SHORT, "lm.model": str(place / "base"), "lm.adapt": "lora"}
     with pytest.raises(LabelerError):
         run(*questions(20), out=tmp_path / "run", labeler=Refusing(questions(20), 2), **given)
     return Run.open(tmp_path / "run"), told_labels(questions(20))

@@ -17,7 +17,7 @@ from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalise import fitted_temperature
 from stacksl.models.adapted import AdaptedModel
-from stacksl.runs.settings.conflicts import due_at
+from stacksl.runs.settings.budget import due_at
 
 from ..saved_arrays import latest_in
 from .lm_cases import (
@@ -212,7 +212,9 @@ def test_a_replay_compares_temperatures(finished: Run, monkeypatch: pytest.Monke
 @pytest.fixture(scope="module")
 def once(model: Path, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run that refits once, on the first labels of the stream."""
-    return adapt(model, corpus, tmp_path_factory.mktemp("once") / "run", gate="first", refit_at="1")
+    return adapt(
+        model, corpus, tmp_path_factory.mktemp("once") / "run", gate="first", lm={"refit_at": "1"}
+    )
 
 
 def test_the_last_adapter_depends_on_the_labels_alone(

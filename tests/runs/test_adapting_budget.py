@@ -32,10 +32,22 @@ def started(model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     corpus, found = questions(40), {}
     for mode in ("stream", "pool"):
         found[mode] = tmp_path_factory.mktemp("left") / mode
-        given = {"budget": 12, "gate": "margin", **QUICK, "epochs": 1, "mode": mode, "batch": 4}
+        given = {
+            "budget": 12,
+            "gate": "margin",
+            **QUICK,
+            "lm.epochs": 1,
+            "mode": mode,
+            "open_questions": 4,
+        }
         with pytest.raises(LabelerError, match="gone home"):
-            run(*corpus, out=found[mode], model=str(model), adapt="lora",
-                labeler=Refusing(corpus, 4), **given)  # fmt: skip
+            run(
+                *corpus,
+                out=found[mode],
+                **{"lm.model": str(model), "lm.adapt": "lora"},
+                labeler=Refusing(corpus, 4),
+                **given,
+            )
     return found
 
 

@@ -48,8 +48,14 @@ def _few() -> Iterator[None]:
 def begun(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Run:
     folder.mkdir(exist_ok=True)
     data = written(folder / "data.jsonl", CORPUS)
-    given = {**QUICK, "budget": 10, "batch": 4, "normalisation": "auto", **settings}
-    return run(data, out=folder / "run", model=str(model), adapt="lora", labeler=labeler, **given)
+    given = {**QUICK, "budget": 10, "open_questions": 4, "lm.normalisation": "auto", **settings}
+    return run(
+        data,
+        out=folder / "run",
+        **{"lm.model": str(model), "lm.adapt": "lora"},
+        labeler=labeler,
+        **given,
+    )
 
 
 def left(model: Path, folder: Path, after: int, **settings: Any) -> Run:
@@ -127,7 +133,12 @@ def test_labels_drawn_first_choose_before_anything_else(
 
     named = prepare(
         tmp_path / "data.jsonl",
-        settings={**QUICK, "model": str(model), "normalisation": kind, "pmi_context": premise},
+        settings={
+            **QUICK,
+            "lm.model": str(model),
+            "lm.normalisation": kind,
+            "lm.pmi_context": premise,
+        },
         out=tmp_path / "named",
         labeler=told_labels(CORPUS),
     ).start()
@@ -181,7 +192,7 @@ MOMENTS = {
 
 @pytest.fixture(scope="module")
 def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory, _few: None) -> Run:
-    return begun(model, tmp_path_factory.mktemp("undisturbed"), refit_at="0.3,1")
+    return begun(model, tmp_path_factory.mktemp("undisturbed"), lm={"refit_at": "0.3,1"})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +223,7 @@ def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
     with monkeypatch.context() as patched:
         patched.setattr(place, cut)
         with pytest.raises(KeyboardInterrupt):
-            begun(model, tmp_path, refit_at="0.3,1")
+            begun(model, tmp_path, lm={"refit_at": "0.3,1"})
     made = Run.open(tmp_path / "run")
     drop(made.path)
     made.resume()
@@ -220,7 +231,7 @@ def test_a_run_cut_off_at_the_choice_ends_as_an_undisturbed_one(
 
 
 def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Path) -> None:
-    made = left(model, tmp_path, after=8, batch=2, refit_at="0.8,1")
+    made = left(model, tmp_path, after=8, open_questions=2, lm={"refit_at": "0.8,1"})
     assert [row.payload["epoch"] for row in rows_of(made, "refreshed")] == [1, 2]
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     made.change(budget=20, later=True)
@@ -242,7 +253,9 @@ def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Pat
 
 
 def test_people_get_the_rest_once_they_have_answered_the_first(model: Path, tmp_path: Path) -> None:
-    made = begun(model, tmp_path, "file", batch=8, sheets="csv", annotators="anna", audit=0)
+    made = begun(
+        model, tmp_path, "file", open_questions=8, sheets="csv", annotators="anna", audit=0
+    )
     gold = {item.prompt: item.candidates[CORPUS[1][item.id]] for item in CORPUS[0]}
 
     def answer(count: int) -> list[str]:

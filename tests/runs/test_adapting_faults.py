@@ -20,7 +20,7 @@ from .people_cases import answer_all
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
-SHORT: dict[str, Any] = {**QUICK, "budget": 4, "refit_at": "1", "adapt": "lora"}
+SHORT: dict[str, Any] = {**QUICK, "budget": 4, "lm.refit_at": "1", "lm.adapt": "lora"}
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def failed(fault: type[StackslError], out: Path, model: Path | str, **settings: 
     """The sentence of a run that fails, which its state holds too."""
     corpus = settings.pop("corpus", questions(12))
     with pytest.raises(fault) as caught:
-        run(*corpus, out=out, model=str(model), **{**SHORT, **settings})
+        run(*corpus, out=out, **{"lm.model": str(model)}, **{**SHORT, **settings})
     sentence = str(caught.value)
     assert "\n" not in sentence
     status = Run.open(out).status()
@@ -46,14 +46,19 @@ def refused(fault: type[StackslError], out: Path, model: Path | str, **settings:
     """The sentence of a run that does not even begin: no folder is made."""
     corpus = settings.pop("corpus", questions(12))
     with pytest.raises(fault) as caught:
-        run(*corpus, out=out, model=str(model), **{**SHORT, **settings})
+        run(*corpus, out=out, **{"lm.model": str(model)}, **{**SHORT, **settings})
     assert "\n" not in str(caught.value)
     assert not out.exists()
     return str(caught.value)
 
 
 def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: Path) -> None:
-    given = {"learning_rate": 1e30, "batch_size": 1, "warmup_share": 0.0, "epochs": 3}
+    given = {
+        "update.learning_rate": 1e30,
+        "lm.batch_size": 1,
+        "lm.warmup_share": 0.0,
+        "lm.epochs": 3,
+    }
     sentence = failed(RunError, tmp_path / "run", model, **given)
     assert "finite" in sentence
     made = Run.open(tmp_path / "run")
@@ -61,16 +66,18 @@ def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: P
     with pytest.raises(StackslError, match="finite"):
         made.resume()
     assert made.status()["asked"] == 4, "nothing is bought again"
-    made.resume(settings={"learning_rate": 1e-4, "batch_tokens": 300})
+    made.resume(settings={"update.learning_rate": 1e-4, "lm.batch_tokens": 300})
     status = made.status()
     assert (status["state"], status["asked"]) == ("finished", status["budget"])
     assert any("learning_rate was 1e+30" in said for said in status["warnings"])
-    assert made.folder.resolved()["learning_rate"] == 1e-4
+    assert made.folder.resolved()["update.learning_rate"] == 1e-4
     assert made.replay()["labels"] == status["budget"]
 
 
 def test_a_lora_target_that_the_model_lacks(model: Path, tmp_path: Path) -> None:
-    sentence = refused(SettingsError, tmp_path / "run", model, lora_targets="q_proj,nonsense")
+    sentence = refused(
+        SettingsError, tmp_path / "run", model, lm={"lora_targets": "q_proj,nonsense"}
+    )
     assert "nonsense" in sentence
 
 
@@ -83,7 +90,7 @@ def test_options_that_are_the_same_tokens_name_their_item(model: Path, tmp_path:
     items, answers = questions(6)
     odd = Item("twins", "salt", ("wave wave wave wave tide", "wave wave wave wave star"))
     corpus = ([*items, odd], {**answers, "twins": 0})
-    sentence = refused(DataError, tmp_path / "run", model, corpus=corpus, max_len_choice=4)
+    sentence = refused(DataError, tmp_path / "run", model, corpus=corpus, lm={"max_len_choice": 4})
     assert "candidates 1 and 2 of item 'twins'" in sentence
 
 
@@ -124,8 +131,8 @@ def test_answers_are_taken_without_reading_the_weights(
 
     items, answers = questions(12)
     texts = {item.prompt: item.candidates[answers[item.id]] for item in items}
-    more = {"labeler": "file", "sheets": "csv", "mode": "pool", "batch": 2, "audit": 0}
-    made = run(items, out=tmp_path / "run", model=str(model), **{**SHORT, **more})
+    more = {"labeler": "file", "sheets": "csv", "mode": "pool", "open_questions": 2, "audit": 0}
+    made = run(items, out=tmp_path / "run", **{"lm.model": str(model)}, **{**SHORT, **more})
     recorded = made.folder.resolved()
     weights = model / "model.safetensors"
 
@@ -150,7 +157,7 @@ def test_answers_are_taken_without_reading_the_weights(
 
 
 def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> None:
-    made = run(*questions(12), out=tmp_path / "run", model=str(model), **SHORT)
+    made = run(*questions(12), out=tmp_path / "run", **{"lm.model": str(model)}, **SHORT)
     (made.path / "adapters" / "01.json").write_text("{")
     made.folder.write_state(**{**made.folder.read_state(), "state": "stopped"})
     with pytest.raises(RunError, match=r"01\.json of a refit cannot be read"):
@@ -159,8 +166,8 @@ def test_a_damaged_record_of_a_refit_is_told(model: Path, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("lost", [["adapters"], ["adapters/01.json"]])
 def test_a_missing_adapter_is_trained_again(model: Path, tmp_path: Path, lost: list[str]) -> None:
-    settings = {**SHORT, "refit_at": "0.5,1"}
-    made = run(*questions(12), out=tmp_path / "run", model=str(model), **settings)
+    settings = {**SHORT, "lm.refit_at": "0.5,1"}
+    made = run(*questions(12), out=tmp_path / "run", **{"lm.model": str(model)}, **settings)
     kept = {path.name: path.read_bytes() for path in made.folder.model.glob("*.safetensors")}
     for place in [*lost, "model"]:
         path = made.path / place
@@ -181,19 +188,28 @@ def test_a_missing_adapter_is_trained_again(model: Path, tmp_path: Path, lost: l
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"adapt": "lora"}, "give --model NAME_OR_DIR"),
-        ({"lora_rank": 4}, "lora_rank belongs to a language model: give --model"),
-        ({"objective": "ce", "epochs": 2}, "epochs, objective belong to a language model"),
-        ({"model": "m", "features": "hashing"}, "makes its own features"),
-        ({"model": "m", "scorer": "ridge"}, "the gate's head is 'newton', not 'ridge'"),
-        ({"model": "m", "objective": "ce-hard"}, "give --set follower=hard"),
-        ({"model": "m", "objective": "ce", "kl_weight": 0.2}, "belongs to the objective 'stacksl'"),
-        ({"model": "m", "adapt": "full"}, "adapt must be 'lora'"),
+        ({"lm.adapt": "lora"}, "give --model NAME_OR_DIR"),
+        ({"lm.lora_rank": 4}, "lora_rank belongs to a language model: give --model"),
+        (
+            {"lm.objective": "ce", "lm.epochs": 2},
+            "lm.epochs, lm.objective belong to a language model",
+        ),
+        ({"lm.model": "m", "features": "hashing"}, "makes its own features"),
+        ({"lm.model": "m", "scorer": "ridge"}, "the gate's head is 'newton', not 'ridge'"),
+        ({"lm.model": "m", "lm.objective": "ce-hard"}, "give --set follower=hard"),
+        (
+            {"lm.model": "m", "lm.objective": "ce", "update.kl_weight": 0.2},
+            "belongs to the objective 'stacksl'",
+        ),
+        ({"lm.model": "m", "lm.adapt": "full"}, "adapt must be 'lora'"),
         ({"model": "m", "shard": True}, "unknown setting 'shard'"),
         ({"model": "m", "training_checkpoint_every": 1}, "unknown setting"),
-        ({"model": "m", "refit_at": "1,0.5"}, "refit_at should be shares"),
-        ({"model": "m", "refit_at": "0"}, "refit_at should be shares"),
-        ({"model": "m", "protocol": "leter"}, "protocol must be 'option' or 'letter'"),
+        ({"lm.model": "m", "lm.refit_at": "1,0.5"}, "refit_at should be shares"),
+        ({"lm.model": "m", "lm.refit_at": "0"}, "refit_at should be shares"),
+        (
+            {"lm.model": "m", "lm.answer_format": "leter"},
+            "lm.answer_format must be 'option' or 'letter'",
+        ),
     ],
 )
 def test_settings_at_odds(settings: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -211,9 +227,15 @@ def test_an_item_of_more_options_than_letters_is_set_aside(tmp_path: Path, filed
     path = written(tmp_path / "data.jsonl", (items, answers))
     model = tiny_model(tmp_path / "model", max_position_embeddings=512)
     kept = {item.id: answers[item.id] for item in items}
-    given = {**QUICK, "protocol": "letter", "max_candidates": 2000, "budget": 2, "refit_at": "1"}
+    given = {
+        **QUICK,
+        "lm.answer_format": "letter",
+        "read.max_candidates": 2000,
+        "budget": 2,
+        "lm.refit_at": "1",
+    }
     data: Any = (str(path),) if filed else (items, kept)
-    made = run(*data, out=tmp_path / "run", model=str(model), **given)
+    made = run(*data, out=tmp_path / "run", **{"lm.model": str(model)}, **given)
     assert made.status()["state"] == "finished"
     (row,) = RunSpec.open(made.folder).dataset.rejected
     assert row.id == "many"

@@ -24,8 +24,8 @@ def begun(model: Path, folder: Path, **settings: Any) -> Run:
     folder.mkdir(exist_ok=True)
     owned = written(folder / "owned.jsonl", OWNED)
     data = written(folder / "data.jsonl", questions(12))
-    given = {**QUICK, "budget": 4, "owned": str(owned), "normalisation": "auto", **settings}
-    return run(data, out=folder / "run", model=str(model), adapt="lora", **given)
+    given = {**QUICK, "budget": 4, "owned": str(owned), "lm.normalisation": "auto", **settings}
+    return run(data, out=folder / "run", **{"lm.model": str(model), "lm.adapt": "lora"}, **given)
 
 
 def way_of(made: Run) -> tuple[str, str]:
@@ -46,10 +46,18 @@ def test_owned_labels_choose_before_the_first_round(model: Path, tmp_path: Path)
     assert made.status()["state"] == "finished"
     assert made.replay()["labels"] == 4 + len(items)
     kind, premise = way_of(made)
-    named = begun(model, tmp_path / "named", normalisation=kind, pmi_context=premise)
+    named = begun(
+        model,
+        tmp_path / "named",
+        lm={"normalisation": kind, "pmi_context": premise},
+    )
     assert last_weights(named) == last_weights(made)
 
 
 def test_a_stream_without_labels_refuses_it(model: Path) -> None:
     with pytest.raises(SettingsError, match="got a stream: give --mode pool, --owned FILE"):
-        run(*questions(6), model=str(model), adapt="lora", normalisation="auto", budget=2)
+        run(
+            *questions(6),
+            lm={"model": str(model), "adapt": "lora", "normalisation": "auto"},
+            budget=2,
+        )

@@ -33,13 +33,13 @@ FIVE = "0.05,0.1,0.25,0.5,1"
     [
         ({}, ("pool", "file"), ("1", "file")),
         ({"gate": "random"}, ("pool", "file"), ("1", "file")),
-        ({"refit_at": "0.5,1"}, ("pool", "file"), ("0.5,1", "flag")),
+        ({"lm.refit_at": "0.5,1"}, ("pool", "file"), ("0.5,1", "flag")),
         ({"mode": "pool"}, ("pool", "flag"), ("1", "file")),
         ({"mode": "stream"}, ("stream", "flag"), (FIVE, "default")),
         ({"aim": "regret"}, ("stream", "default"), (FIVE, "default")),
         ({"gate": "first"}, ("stream", "default"), (FIVE, "default")),
         (
-            {"objective": "stacksl", "kl_on_skips": True},
+            {"lm.objective": "stacksl", "update.kl_on_skips": True},
             ("stream", "default"),
             (FIVE, "default"),
         ),
@@ -55,39 +55,39 @@ def test_a_run_on_a_file_is_a_pool_refitted_once(
 ) -> None:
     corpus = sentences(12) if given.get("gate") == "random" else questions(12)  # fixed classes too
     data = written(tmp_path / "data.jsonl", corpus)
-    resolved = prepare(data, settings={"model": str(model), **given}).spec.resolved
-    found = {name: (getattr(resolved.settings, name), resolved.origin[name])
+    resolved = prepare(data, settings={"lm.model": str(model), **given}).spec.resolved
+    found = {name: (resolved.settings.flat()[name], resolved.origin[name])
              for name in ("mode", "refit_at")}  # fmt: skip
-    assert found == {"mode": mode, "refit_at": refit_at}
+    assert found == {"mode": mode, "lm.refit_at": refit_at}
     chosen = ("auto", "file") if mode[0] == "pool" else ("token_mean", "default")
-    assert (resolved.settings.normalisation, resolved.origin["normalisation"]) == chosen
+    assert (resolved.settings.lm.normalisation, resolved.origin["lm.normalisation"]) == chosen
 
 
 @pytest.mark.parametrize(
     ("given", "way"),
     [
-        ({"protocol": "letter"}, "token_mean"),
-        ({"normalisation": "pmi"}, "pmi"),
-        ({"pmi_context": "empty"}, "token_mean"),
+        ({"lm.answer_format": "letter"}, "token_mean"),
+        ({"lm.normalisation": "pmi"}, "pmi"),
+        ({"lm.pmi_context": "empty"}, "token_mean"),
     ],
 )
 def test_letters_and_a_choice_of_the_user_are_not_chosen(
     model: Path, tmp_path: Path, given: dict[str, Any], way: str
 ) -> None:
     data = written(tmp_path / "data.jsonl", questions(12))
-    settings = prepare(data, settings={"model": str(model), **given}).settings
-    assert (settings.mode, settings.normalisation) == ("pool", way)
+    settings = prepare(data, settings={"lm.model": str(model), **given}).settings
+    assert (settings.mode, settings.lm.normalisation) == ("pool", way)
 
 
 def test_labels_for_each_class_need_a_linear_model(model: Path, tmp_path: Path) -> None:
     data = written(tmp_path / "data.jsonl", sentences(12))
     with pytest.raises(SettingsError, match="min_per_class needs a linear model"):
-        prepare(data, settings={"model": str(model), "min_per_class": 1})
+        prepare(data, settings={"lm.model": str(model), "min_per_class": 1})
 
 
 def test_a_default_run_has_one_refit_and_no_epoch(model: Path, tmp_path: Path) -> None:
     data = written(tmp_path / "data.jsonl", questions(20))
-    made = run(data, out=tmp_path / "run", model=str(model), budget=6, **QUICK)
+    made = run(data, out=tmp_path / "run", **{"lm.model": str(model)}, budget=6, **QUICK)
     (refit,) = rows_of(made, "refit")
     assert (refit.payload["labels"], refit.payload["adapter"]) == (6, 1)
     assert not rows_of(made, "refreshed")
@@ -111,7 +111,15 @@ def test_each_batch_is_in_doubt_by_the_scores_of_the_last_refit(
 ) -> None:
     """The second batch is by the base's scores as the first, the third by those of a refit."""
     corpus = questions(24)
-    made = adapt(model, corpus, tmp_path / "run", mode="pool", batch=3, budget=9, refit_at="0.6,1")
+    made = adapt(
+        model,
+        corpus,
+        tmp_path / "run",
+        mode="pool",
+        open_questions=3,
+        budget=9,
+        lm={"refit_at": "0.6,1"},
+    )
     assert [row.payload["labels"] for row in rows_of(made, "refit")] == [6, 9]
     place = {item.id: n for n, item in enumerate(corpus[0])}
     scores = [[margin(inputs.offset) if inputs.offset.any() else 1.0 for inputs in block]
@@ -135,7 +143,7 @@ def test_owned_labels_are_learnt_in_the_one_refit(model: Path, tmp_path: Path) -
     for count in (5, 12):
         owned = written(tmp_path / f"{count}.jsonl", questions(count, seed=3))
         given = {**QUICK, "owned": str(owned), "budget": 8}
-        made = run(data, out=tmp_path / str(count), model=str(model), **given)
+        made = run(data, out=tmp_path / str(count), **{"lm.model": str(model)}, **given)
         (refit,) = rows_of(made, "refit")
         assert refit.payload["labels"] == 8 + count
         assert not rows_of(made, "refreshed")

@@ -38,7 +38,9 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
     ],
 )
 def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) -> None:
-    made = adapt(model, questions(20), tmp_path / "run", mode=mode, gate=gate, batch=4, **SHORT)
+    made = adapt(
+        model, questions(20), tmp_path / "run", mode=mode, gate=gate, open_questions=4, **SHORT
+    )
     status = made.status()
     rounds = 20 if mode == "stream" else 6
     assert (status["state"], status["rounds"]) == ("finished", rounds)
@@ -68,7 +70,7 @@ def refitted(monkeypatch: pytest.MonkeyPatch) -> list[list[Lesson]]:
 def test_hard_candidates_are_those_presented_or_all_others(
     model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Lesson]], objective: str
 ) -> None:
-    settings = {**SHORT, "follower": "hard", "k": 1, "gate": "first", "objective": objective}
+    settings = {**SHORT, "follower": "hard", "top_k": 1, "gate": "first", "lm.objective": objective}
     made = adapt(model, corpus, tmp_path / "run", **settings)
     shown = {row.decision().item: row.decision().presented for row in rows_of(made, "round")}
     assert [len(each) for each in refitted] == [3, 6]
@@ -86,7 +88,7 @@ def test_hard_candidates_are_those_presented_or_all_others(
 def test_skipped_items_since_the_last_refit_are_held_where_they_were(
     model: Path, corpus: Corpus, tmp_path: Path, refitted: list[list[Lesson]]
 ) -> None:
-    made = adapt(model, corpus, tmp_path / "run", kl_on_skips=True, **SHORT)
+    made = adapt(model, corpus, tmp_path / "run", **{"update.kl_on_skips": True}, **SHORT)
     base = next(blocks(made, corpus))
     place = {item.id: n for n, item in enumerate(corpus[0])}
     skipped: list[list[str]] = [[]]
@@ -114,8 +116,8 @@ def test_fixed_classes_from_a_table(model: Path, tmp_path: Path, protocol: str) 
     table = tmp_path / "data.csv"
     lines = [f"{item.prompt},{item.candidates[answers[item.id]]}" for item in items]
     table.write_text("\n".join(["text,label", *lines]) + "\n")
-    given = {**QUICK, **SHORT, "protocol": protocol, "objective": "ce"}
-    made = run(table, test=table, out=tmp_path / "run", model=str(model), **given)
+    given = {**QUICK, **SHORT, "lm.answer_format": protocol, "lm.objective": "ce"}
+    made = run(table, test=table, out=tmp_path / "run", **{"lm.model": str(model)}, **given)
     assert made.status()["asked"] == 6
     assert set(made.model.classes or ()) == {"bread", "sea", "night"}
     rows = [*made.predict(table)]

@@ -168,7 +168,7 @@ def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path:
 
 
 def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, annotators="anna,ben", overlap=20, budget=30)
+    waiting = begin(tmp_path, annotators="anna,ben", sheets={"overlap": 20}, budget=30)
     with waiting.ledger as ledger:
         bens = sum(row.annotator == "ben" for row in ledger.private.handed())
     assert waiting.people(away="ben") == bens == 3
@@ -210,7 +210,7 @@ def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str
 
 
 def test_rows_that_measure_are_handed_out_again_even_when_dropped(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, audit=6, batch=12)
+    waiting = begin(tmp_path, audit=6, open_questions=12)
     measured = {str(row["item"]) for row in bought(waiting, purpose="audit")}
     assert waiting.people(free=True, drop=True) == 12
     with waiting.ledger as ledger:
@@ -225,7 +225,7 @@ def test_rows_that_measure_are_handed_out_again_even_when_dropped(tmp_path: Path
 def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> None:
     from stacksl.ledger.ledger import Ledger
 
-    waiting = begin(tmp_path, audit=6, batch=12)
+    waiting = begin(tmp_path, audit=6, open_questions=12)
     with Ledger.open(waiting.folder.database) as ledger:
         for lease in ledger.open_purchases():
             if lease.purpose == "audit":
@@ -238,7 +238,7 @@ def test_a_run_cut_off_while_freeing_measures_all_the_same(tmp_path: Path) -> No
 def test_freeing_that_is_cut_off_frees_nothing(
     tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waiting = begin(tmp_path, audit=2, batch=12)
+    waiting = begin(tmp_path, audit=2, open_questions=12)
     rows, record, again = bought(waiting), Ledger.record, itertools.count(1)
 
     def cut(ledger: Ledger, event: str, *data: object, **fields: object) -> None:
@@ -310,7 +310,7 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
     for say, found in seen.items():
         folder = tmp_path / say.__name__
         folder.mkdir()
-        waiting = begin(folder, audit=8, budget=30, batch=10)
+        waiting = begin(folder, audit=8, budget=30, open_questions=10)
         measuring = {str(row["item"]) for row in bought(waiting, purpose="audit")}
         while waiting.status()["state"] == "waiting":
             found += traces(waiting)

@@ -165,7 +165,12 @@ def test_items_that_make_no_run(tmp_path, items, answers, hint) -> None:
 
 def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -> None:
     items, answers = pair_items(40)
-    settings = {"preset": "paper", "noise": 0.0, "norm_bound": 0.0, "width_scale": 1.0}
+    settings = {
+        "preset": "paper",
+        "scorer.noise": 0.0,
+        "scorer.norm_bound": 0.0,
+        "gate.width_scale": 1.0,
+    }
     with pytest.raises(StackslError, match="no c would open it"):
         run(items, answers, out=tmp_path / "run", budget=5, **settings)
     with Run.open(tmp_path / "run").ledger as ledger:

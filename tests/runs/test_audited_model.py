@@ -22,9 +22,8 @@ def test_the_audit_is_of_what_the_model_predicts(tmp_path: Path) -> None:
         items,
         answers,
         out=tmp_path / "run",
-        model=str(tiny_model(tmp_path / "base")),
-        adapt="lora",
-        **{**QUICK, "budget": 16, "audit": 10, "refit_at": "1"},
+        **{"lm.model": str(tiny_model(tmp_path / "base")), "lm.adapt": "lora"},
+        **{**QUICK, "budget": 16, "audit": 10, "lm.refit_at": "1"},
     )
     audit = Facts.from_json((made.path / "facts.json").read_text()).audit
     assert audit is not None

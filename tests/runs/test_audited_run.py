@@ -102,7 +102,7 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
     made, labels, before = refitted(
         caught,
         monkeypatch,
-        lambda: run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", names=names),
+        lambda: run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", class_names=names),
     )
     assert labels == SIZE
     after = {p.name: p.read_bytes() for p in made.folder.model.iterdir()}

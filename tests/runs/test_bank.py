@@ -64,7 +64,7 @@ def done(whole: Run, tmp_path: Path) -> Run:
 
 def played(files: tuple[Path, Path], out: Path, **more: object) -> Run:
     faq, bank = files
-    return run(faq, bank=str(bank), budget=20, k=4, audit=0, test=faq, out=out, **more)
+    return run(faq, bank=str(bank), budget=20, top_k=4, audit=0, test=faq, out=out, **more)
 
 
 def test_a_run_ranks_what_it_retrieved(done: Run, files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_a_bank_that_is_none(
     [
         ({"follower": "nearest"}, "give --bank FILE"),
         ({"bank": "b.csv", "follower": "hard"}, "leave it out"),
-        ({"bank": "b.csv", "k": 1}, "must be 2 or more"),
+        ({"bank": "b.csv", "top_k": 1}, "must be 2 or more"),
         ({"bank": "b.csv", "classes": "c.csv"}, "exclude each other"),
-        ({"bank": "b.csv", "model": "sample"}, "leave --model"),
+        ({"bank": "b.csv", "lm.model": "sample"}, "leave --model"),
     ],
 )
 def test_settings_that_do_not_go_together(settings: dict[str, object], sentence: str) -> None:

@@ -96,11 +96,11 @@ def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> Non
     done = run(
         data,
         budget=20,
-        batch=10,
+        open_questions=10,
         mode=mode,
-        names=False,
+        class_names=False,
         out=tmp_path / "run",
-        label_column="label",
+        columns={"label": "label"},
     )
     assert done.change(items=more, later=True).items == 40
     done.change(budget=80, later=True)

@@ -48,7 +48,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     home = tmp_path_factory.mktemp("cut")
     (home / "two.txt").write_text("bread\nsea\n", encoding="utf-8")
     made = begin(
-        home, classes=str(home / "two.txt"), budget=14, batch=14, audit=0, count=30,
+        home, classes=str(home / "two.txt"), budget=14, open_questions=14, audit=0, count=30,
         mode=request.param,
     )  # fmt: skip
     answer_all(made, grudging)

@@ -49,7 +49,7 @@ def test_a_class_is_the_mean_of_its_name_and_examples(tmp_path) -> None:
 
 
 def test_examples_stay_with_a_run_to_its_end(tmp_path) -> None:
-    waiting = begin(tmp_path, classes=listed(tmp_path), names=True)
+    waiting = begin(tmp_path, classes=listed(tmp_path), class_names=True)
     given = waiting.folder.classes()
     assert given == read_classes(listed(tmp_path))
     assert given.examples == (
@@ -57,7 +57,7 @@ def test_examples_stay_with_a_run_to_its_end(tmp_path) -> None:
     )  # fmt: skip
     assert RunSpec.open(RunFolder(waiting.path)).sources.given == given
     (tmp_path / "plain").mkdir()
-    plain = begin(tmp_path / "plain", names=True)
+    plain = begin(tmp_path / "plain", class_names=True)
     kept = [(r.path / "features" / "names.safetensors").read_bytes() for r in (waiting, plain)]
     assert kept[0] != kept[1], "the vectors of the classes are others"
     waiting.change(classes={"rain": "wet"})

@@ -56,9 +56,15 @@ def test_a_run_with_a_quota_buys_more_of_the_rare_class(tmp_path: Path) -> None:
     bought = {}
     for quota in (0, 5):
         done = run(
-            items, labels, budget=30, mode="pool", batch=5, names=False, min_per_class=quota,
+            items,
+            labels,
+            budget=30,
+            mode="pool",
+            open_questions=5,
+            class_names=False,
+            min_per_class=quota,
             out=tmp_path / str(quota),
-        )  # fmt: skip
+        )
         with done.ledger as ledger:
             rows = ledger.export()
             reasons = Counter(r.payload["reason"] for r in ledger.rows() if r.event == "round")

@@ -59,7 +59,7 @@ def started(folder: Path, **settings: Any) -> Run:
 
 @pytest.fixture(scope="module")
 def first_batch(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return started(tmp_path_factory.mktemp("two"), names=True)
+    return started(tmp_path_factory.mktemp("two"), class_names=True)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_no_more_is_asked_for_again_than_was_agreed_to(made: Run) -> None:
 
 
 def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path: Path) -> None:
-    made = started(tmp_path, budget=20, batch=20)
+    made = started(tmp_path, budget=20, open_questions=20)
     found = made.change(classes=NEW)
     assert made.status()["state"] == "finished"
     assert made.change(budget=30, dry_run=True).again == found.again
@@ -200,7 +200,7 @@ def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path
 
 
 def test_answers_of_the_audit_are_mapped_and_not_learnt(tmp_path: Path) -> None:
-    made = started(tmp_path, audit=12, batch=38)
+    made = started(tmp_path, audit=12, open_questions=38)
     before = made.status()["answered"]
     found = made.change(classes=NEW)
     assert found.measured > 0
@@ -262,7 +262,7 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(
         pairs.run.change(classes=NEW)
     shutil.copytree(pairs.run.path, tmp_path / "lm")
     adapted = Run(tmp_path / "lm")
-    adapted.folder.change_settings({"model": "sample", "adapt": "lora"})
+    adapted.folder.change_settings({"lm.model": "sample", "lm.adapt": "lora"})
     with pytest.raises(RunError, match="language model's features"):
         adapted.change(classes=NEW)
 
@@ -272,10 +272,10 @@ def test_many_classes_stand_in_a_list_for_each_number_of_them(tmp_path: Path) ->
     (tmp_path / "many.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
     plan = {
         "labeler": "file",
-        "sheets": "csv",
+        "sheets.format": "csv",
         "classes": str(tmp_path / "many.txt"),
         "budget": 12,
-        "batch": 6,
+        "open_questions": 6,
     }
     made = run(write_pool(tmp_path, 30), out=tmp_path / "run", audit=0, mode="pool", **plan)
     made.change(classes=NEW)

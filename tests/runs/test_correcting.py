@@ -130,7 +130,7 @@ def test_an_old_copy_reverts_nothing_unless_it_is_listed_and_agreed(tmp_path: Pa
 
 
 def test_annotators_correct_rows_of_their_own(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, annotators="anna,ben", batch=4)
+    waiting = begin(tmp_path, annotators="anna,ben", open_questions=4)
     anna = next(path for path in sheets(waiting) if "anna" in path.name)
     old = write_rows(tmp_path / "old.csv", read_rows(anna))
     waiting.people(free="anna", away="anna")
@@ -172,7 +172,7 @@ def test_the_audit_is_measured_by_what_was_said_before_it_was_shown(tmp_path: Pa
 def test_the_audit_is_corrected_before_it_is_shown(tmp_path: Path) -> None:
     def said(folder: Path, say: Any) -> Run:
         folder.mkdir()
-        waiting = begin(folder, audit=8, batch=24)
+        waiting = begin(folder, audit=8, open_questions=24)
         (sheet,) = sheets(waiting)
         keys = [row["key"] for row in read_rows(sheet)]
         waiting.answer(fill(sheet, say, keys=keys[:-1]))  # one is left: nothing is shown yet

@@ -44,7 +44,7 @@ def streamed(folder: Path, count: int = 60, **settings: Any) -> Run:
 
 def begun(folder: Path, **settings: Any) -> Run:
     """A stream of people that waits for its first answers."""
-    return begin(folder, **{"mode": "stream", "names": True, "audit": 0, **settings})
+    return begin(folder, **{"mode": "stream", "class_names": True, "audit": 0, **settings})
 
 
 def rows_of(made: Run, event: str) -> list[Row]:
@@ -79,7 +79,7 @@ def test_the_head_is_refitted_on_the_way_and_replayed(tmp_path: Path) -> None:
     expect_replayed(made)
 
 
-@pytest.mark.parametrize("other", [{"gate": "margin"}, {"names": False}, {"refit": False}])
+@pytest.mark.parametrize("other", [{"gate": "margin"}, {"class_names": False}, {"refit": False}])
 def test_other_streams_ask_by_the_margin_alone(tmp_path: Path, other: dict[str, Any]) -> None:
     covering, plain = tmp_path / "a", tmp_path / "b"
     rounds = [
@@ -134,7 +134,7 @@ def test_a_replay_begins_where_an_item_was_forgotten(tmp_path: Path, learnt: boo
 
 
 def test_corrections_make_a_refit_due(tmp_path: Path) -> None:
-    waiting = begun(tmp_path, batch=6)
+    waiting = begun(tmp_path, open_questions=6)
     (sheet,) = sheets(waiting)
     waiting.answer(fill(sheet, wrong))
     before = len(refits(waiting))
@@ -148,7 +148,7 @@ def test_corrections_make_a_refit_due(tmp_path: Path) -> None:
     expect_sound(done)
 
 
-@pytest.mark.parametrize(("given", "pace"), [({}, 20 / 60), ({"pace": 0.05}, 0.05)])
+@pytest.mark.parametrize(("given", "pace"), [({}, 20 / 60), ({"gate.pace": 0.05}, 0.05)])
 def test_the_gate_follows_the_statistic_at_its_pace(
     tmp_path: Path, given: dict[str, Any], pace: float
 ) -> None:

@@ -147,7 +147,9 @@ def test_a_pool_at_random_draws_by_the_seed_whatever_the_order(tmp_path) -> None
 )
 def test_a_pool_runs_on_either_kind_of_item(tmp_path, gate, make) -> None:
     items, answers = make(30)
-    done = run(items, answers, mode="pool", gate=gate, budget=8, batch=2, out=tmp_path / "run")
+    done = run(
+        items, answers, mode="pool", gate=gate, budget=8, open_questions=2, out=tmp_path / "run"
+    )
     status = done.status()
     assert (status["state"], status["asked"], status["rounds"]) == ("finished", 8, 8)
     assert done.replay()["labels"] == 8

@@ -26,7 +26,12 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 def people(folder: Path, **more: Any) -> Run:
-    wanted = {"annotators": "anna,ben", "price": "anna=0.5,ben=0.2", "audit": 5, "overlap": 3}
+    wanted = {
+        "annotators": "anna,ben",
+        "price": "anna=0.5,ben=0.2",
+        "audit": 5,
+        "sheets.overlap": 3,
+    }
     return begin(folder, **{**wanted, **more})
 
 
@@ -103,7 +108,7 @@ def test_the_audit_is_sealed_until_the_end(tmp_path: Path, hub: Any, name: str) 
     for say in (truth, wrong):
         folder = tmp_path / say.__name__
         folder.mkdir()
-        waiting = people(folder, batch=12)
+        waiting = people(folder, open_questions=12)
         audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
         with waiting.ledger as ledger:
             keys = {row.key for row in ledger.private.handed() if row.item in audit}
@@ -124,7 +129,7 @@ def test_the_audit_is_sealed_until_the_end(tmp_path: Path, hub: Any, name: str) 
 
 
 def test_an_export_is_read_again_with_the_same_labels(tmp_path: Path, hub: Any) -> None:
-    done = play(people(tmp_path, overlap=0))
+    done = play(people(tmp_path, sheets={"overlap": 0}))
     write_labels(done, tmp_path / "a.json")
     write_labels(done, tmp_path / "hf")
     wanted = {row["item"]: row["label"] for row in done.labels().rows}
@@ -170,8 +175,10 @@ def test_pairs_have_the_chosen_option_and_where_it_is_from(tmp_path: Path, hub: 
 
 def test_answers_that_are_set_aside_make_no_pairs(tmp_path: Path) -> None:
     items = [Item(f"q{n}", f"question {n}", ("yes it is", "no", f"other {n}")) for n in range(20)]
-    more: dict[str, Any] = {"labeler": "file", "annotators": "anna,ben", "sheets": "csv"}
-    waiting = run(items, budget=8, audit=0, batch=8, mode="pool", out=tmp_path / "run", **more)
+    more: dict[str, Any] = {"labeler": "file", "annotators": "anna,ben", "sheets.format": "csv"}
+    waiting = run(
+        items, budget=8, audit=0, open_questions=8, mode="pool", out=tmp_path / "run", **more
+    )
     with Ledger.open(waiting.path / "run.db") as ledger:
         ledger.stand("set_aside", "ben")
     waiting.answer(*[fill(path, lambda _: "A") for path in sheets(waiting)])

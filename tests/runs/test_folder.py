@@ -187,9 +187,9 @@ def test_what_somebody_chose_is_what_another_run_takes(tmp_path) -> None:
     chosen = {"flag": 3, "config": 4, "installed": 5, "environment": 6}
     made = made_of(tmp_path / "run", Beginning(given))
     assert made.config() == chosen | named | {"features": "hashing"}
-    given["model"] = Setting("tiny", "flag")
+    given["lm.model"] = Setting("tiny", "flag")
     adapting = made_of(tmp_path / "lm", Beginning(given))
-    assert adapting.config() == chosen | named | {"model": "tiny"}
+    assert adapting.config() == chosen | named | {"lm.model": "tiny"}
 
 
 def test_classes_come_back_as_they_went(tmp_path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
 from stacksl.api import prepare
+from stacksl.core import GATES
 from stacksl.errors import SettingsError
+from stacksl.runs.settings.fields import Gate, descriptions, gate_group
 from stacksl.runs.settings.resolve import resolve
 
 from .conftest import class_items, pair_items
@@ -16,12 +19,18 @@ from .conftest import class_items, pair_items
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"level": 0.3}, "level belongs to the gate 'adpo', but the gate is 'margin'"),
-        ({"gate": "adpo", "level": "high"}, "level must be a number, not 'high'"),
-        ({"gate": "adpo", "levle": 1}, "unknown setting 'levle': did you mean 'level'?"),
-        ({"gate": "llf", "reading": "both"}, "reading must be 'else' or 'literal', not 'both'"),
-        ({"gate": "contested", "floor": 2}, r"needs a reserve in \(0, 1\] and a floor in \(0, 1\)"),
-        ({"gate": "margin", "kappa": 1}, "kappa belongs to the gate 'llf', but the gate is 'marg"),
+        ({"gate.level": 0.3}, "level belongs to the gate 'adpo', but the gate is 'margin'"),
+        ({"gate": "adpo", "gate.level": "high"}, "level must be a valid number, not 'high'"),
+        ({"gate": "adpo", "levle": 1}, "unknown setting 'levle': did you mean 'gate.level'?"),
+        (
+            {"gate": "llf", "gate.reading": "both"},
+            "reading must be 'else' or 'literal', not 'both'",
+        ),
+        ({"gate": "contested", "gate.floor": 2}, r"needs a reserve in \(0, 1\] and a floor in"),
+        (
+            {"gate": "margin", "gate.kappa": 1},
+            "kappa belongs to the gate 'llf', but the gate is 'mar",
+        ),
     ],
     ids=str,
 )
@@ -31,6 +40,18 @@ def test_a_wrong_setting_of_a_gate_is_one_sentence(given, sentence) -> None:
     assert "; " not in str(caught.value)
 
 
+@pytest.mark.parametrize("gate", sorted(GATES))
+def test_a_gate_s_settings_are_its_fields_absent_and_explained(gate: str) -> None:
+    own = {each.name for each in fields(GATES[gate])}
+    calibrated = {"kappa", "warmup"} if gate == "llf" else set()
+    added = gate_group(gate).model_fields.keys() - Gate.model_fields.keys()
+    assert added - calibrated == own - Gate.model_fields.keys()
+    made = resolve({"gate": gate}).settings.gate
+    assert all(getattr(made, name) is None for name in own)
+    known = descriptions()
+    assert all(known[f"gate.{name}"].split(" (gate ")[0] for name in own)
+
+
 @pytest.mark.parametrize(
     ("make", "given", "gate"),
     [
@@ -38,7 +59,7 @@ def test_a_wrong_setting_of_a_gate_is_one_sentence(given, sentence) -> None:
         (class_items, {"mode": "stream"}, "coverage"),
         (class_items, {"mode": "pool", "gate": "margin"}, "margin"),
         (class_items, {"mode": "pool", "follower": "hard"}, "margin"),
-        (class_items, {"mode": "stream", "names": False}, "margin"),
+        (class_items, {"mode": "stream", "class_names": False}, "margin"),
         (class_items, {"mode": "stream", "aim": "regret"}, "information"),
         (pair_items, {"mode": "pool"}, "margin"),
     ],
@@ -46,7 +67,7 @@ def test_a_wrong_setting_of_a_gate_is_one_sentence(given, sentence) -> None:
 def test_what_selects_is_named(make, given: dict[str, Any], gate: str) -> None:
     items, answers = make(20)
     plan = prepare(items, answers, settings={**given, "budget": "5", "features": "hashing"})
-    assert plan.settings.gate == gate
+    assert plan.settings.gate.name == gate
 
 
 @pytest.mark.parametrize(
@@ -54,7 +75,7 @@ def test_what_selects_is_named(make, given: dict[str, Any], gate: str) -> None:
     [
         (pair_items, {"mode": "pool"}),
         (class_items, {"mode": "pool", "follower": "hard"}),
-        (class_items, {"mode": "stream", "names": False}),
+        (class_items, {"mode": "stream", "class_names": False}),
         (class_items, {"mode": "stream", "refit": False}),
     ],
 )
@@ -67,7 +88,7 @@ def test_coverage_is_refused_where_it_cannot_be(make, given: dict[str, Any]) -> 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_settings_that_move_a_threshold_are_warned_of_in_a_pool(mode: str) -> None:
     items, answers = class_items(20)
-    wanted = {"mode": mode, "gate": "contested", "reserve": 0.3, "budget": "5"}
+    wanted = {"mode": mode, "gate": "contested", "gate.reserve": 0.3, "budget": "5"}
     warnings = prepare(items, answers, settings=wanted).warnings
-    told = "the statistic of 'contested' and has no threshold: reserve has an effect"
+    told = "the statistic of 'contested' and has no threshold: gate.reserve has an effect"
     assert any(told in each for each in warnings) == (mode == "pool")

@@ -118,7 +118,7 @@ def test_a_model_killed_while_it_is_replaced_is_not_read(
 def test_with_fewer_than_two_classes_bought_there_is_no_refit_and_the_run_says_so(tmp_path) -> None:
     items, _ = class_items(30)
     answers = {item.id: 0 for item in items}
-    done = run(items, answers, budget=5, names=False, out=tmp_path / "run")
+    done = run(items, answers, budget=5, class_names=False, out=tmp_path / "run")
     assert done.model.head is None
     assert not (done.path / "model" / "head.safetensors").exists()
     assert "no refit" in (done.path / "report.html").read_text().lower()

@@ -112,7 +112,12 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def played(files: dict[str, str], out: Path, model: str | None, **settings: object) -> stacksl.Run:
-    given: dict[str, Any] = {"features": "hashing", "mode": "pool", "price": "1", "batch": 10}
+    given: dict[str, Any] = {
+        "features": "hashing",
+        "mode": "pool",
+        "price": "1",
+        "open_questions": 10,
+    }
     given |= {"budget": "$40", "audit": 0, "test": files["data"], "out": out}
     given |= {} if model is None else {"model_labels": files[model]}
     return stacksl.run(files["data"], **(given | settings))
@@ -165,7 +170,7 @@ def test_a_forgotten_item_has_no_label_of_the_model(files: dict[str, str], tmp_p
     assert [row for row, label in enumerate(said_in(run)) if label < 0] == [2]
 
 
-@pytest.mark.parametrize("settings", [{"mode": "stream"}, {"names": False}, {"refit": False}])
+@pytest.mark.parametrize("settings", [{"mode": "stream"}, {"class_names": False}, {"refit": False}])
 def test_other_runs_are_refused(
     files: dict[str, str], tmp_path: Path, settings: dict[str, Any]
 ) -> None:
@@ -192,7 +197,12 @@ def labelled(files: dict[str, str], out: Path, data: str = "data", **settings: A
         named = TOPICS[(place + (number % 5 == 0)) % 4]
         return named if named in request.candidates and number != 7 else None
 
-    given: dict[str, Any] = {"features": "hashing", "mode": "pool", "batch": 200, "audit": 0}
+    given: dict[str, Any] = {
+        "features": "hashing",
+        "mode": "pool",
+        "open_questions": 200,
+        "audit": 0,
+    }
     given |= {"budget": "all", "labeler": model, "out": out}
     return stacksl.run(files[data], **(given | settings))
 

@@ -172,11 +172,11 @@ def test_a_pool_begins_with_a_head_of_names(tmp_path) -> None:
 
 def test_the_graph_is_kept_and_made_again(tmp_path) -> None:
     items, answers = class_items(60)
-    done = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "run")
+    done = run(items, answers, mode="pool", budget=20, open_questions=5, out=tmp_path / "run")
     kept = done.path / "features" / final.GRAPH
     before, chosen = kept.read_bytes(), [row["item"] for row in done.ledger.export()]
     kept.unlink()
-    again = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "again")
+    again = run(items, answers, mode="pool", budget=20, open_questions=5, out=tmp_path / "again")
     assert (again.path / "features" / final.GRAPH).read_bytes() == before
     assert [row["item"] for row in again.ledger.export()] == chosen
     forget(done.path, chosen[0])
@@ -186,7 +186,7 @@ def test_the_graph_is_kept_and_made_again(tmp_path) -> None:
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_a_run_says_what_made_its_model_and_replays(tmp_path, mode) -> None:
     items, answers = class_items(90)
-    done = run(items, answers, mode=mode, budget=66, batch=22, out=tmp_path / "run")
+    done = run(items, answers, mode=mode, budget=66, open_questions=22, out=tmp_path / "run")
     last = [row for row in done.ledger.rows() if row.event == "refit"][-1]
     assert last.payload["tune"] is True
     assert set(last.payload["tried"]) == set(KINDS)
@@ -198,7 +198,7 @@ def test_a_run_says_what_made_its_model_and_replays(tmp_path, mode) -> None:
 
 def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
     items, answers = class_items(60)
-    whole = run(items, answers, mode="pool", budget=20, batch=5, out=tmp_path / "whole")
+    whole = run(items, answers, mode="pool", budget=20, open_questions=5, out=tmp_path / "whole")
     cut = tmp_path / "cut"
     shutil.copytree(whole.path, cut)
     drop(cut, newest=1)

@@ -40,7 +40,7 @@ def handed(waiting: Run) -> list[Any]:
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) -> None:
-    waiting = begin(tmp_path, mode=mode, batch=8, audit=6, budget=30, names=True)
+    waiting = begin(tmp_path, mode=mode, open_questions=8, audit=6, budget=30, class_names=True)
     answered, spent = 0, []
     while waiting.status()["state"] == "waiting":
         told = open_rows(waiting)
@@ -72,7 +72,7 @@ def test_a_partial_answer_tops_the_open_rows_up(tmp_path: Path, mode: str) -> No
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str) -> None:
-    waiting = begin(tmp_path, mode=mode, overlap=5, price="2", **TWO)
+    waiting = begin(tmp_path, mode=mode, **{"sheets.overlap": 5}, price="2", **TWO)
     most = 0
     while waiting.status()["state"] == "waiting":
         most = max(most, sum(open_rows(waiting).values()))
@@ -119,7 +119,14 @@ def test_prices_by_annotator_are_promised_at_the_highest(tmp_path: Path) -> None
 
 def test_options_of_an_item_are_shuffled_by_annotator_recorded_and_undone(tmp_path: Path) -> None:
     items = [Item(f"q{n}", f"question {n}", tuple(f"{n} {c}" for c in "wxyz")) for n in range(20)]
-    plan = {"labeler": "file", "sheets": "csv", "budget": 12, "batch": 12, "overlap": 6, "seed": 3}
+    plan = {
+        "labeler": "file",
+        "sheets": "csv",
+        "budget": 12,
+        "open_questions": 12,
+        "sheets.overlap": 6,
+        "seed": 3,
+    }
     waiting = run(items, out=tmp_path / "run", mode="pool", audit=0, **plan, **TWO)
     orders = {(row.item, row.annotator): row.order for row in handed(waiting)}
     assert len(set(orders.values())) > 3
@@ -129,7 +136,7 @@ def test_options_of_an_item_are_shuffled_by_annotator_recorded_and_undone(tmp_pa
 
 
 def test_rows_that_measure_do_not_stand_out(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, audit=8, budget=30, batch=20)
+    waiting = begin(tmp_path, audit=8, budget=30, open_questions=20)
     audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
     measuring = {
         text for name, text in texts_of(tmp_path / "pool-0-0.csv").items() if name in audit
@@ -145,7 +152,7 @@ def test_rows_that_measure_do_not_stand_out(tmp_path: Path) -> None:
 
 def test_colleagues_read_sheets_where_they_were_put(tmp_path: Path) -> None:
     desk = tmp_path / "desk"
-    waiting = begin(tmp_path, ask_dir=str(desk), ask_mode="0640", **TWO)
+    waiting = begin(tmp_path, **{"sheets.dir": str(desk), "sheets.mode": "0640"}, **TWO)
     assert {path.parent for path in sheets(waiting)} == {desk}
     assert desk.stat().st_mode & 0o777 == 0o750
     assert {path.stat().st_mode & 0o777 for path in desk.iterdir()} == {0o640}
@@ -156,13 +163,13 @@ def test_colleagues_read_sheets_where_they_were_put(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_sheets_belongs_to_one_run_and_can_be_made(tmp_path: Path) -> None:
-    begin(tmp_path, ask_dir=str(tmp_path / "desk"))
+    begin(tmp_path, sheets={"dir": str(tmp_path / "desk")})
     with pytest.raises(DataError, match="ask-dir of its own"):
-        begin(tmp_path, ask_dir=str(tmp_path / "desk"), out=tmp_path / "other")
+        begin(tmp_path, sheets={"dir": str(tmp_path / "desk")}, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be made"):
-        begin(tmp_path, ask_dir=str(tmp_path / "file" / "desk"), out=tmp_path / "other")
+        begin(tmp_path, sheets={"dir": str(tmp_path / "file" / "desk")}, out=tmp_path / "other")
 
 
 # Sheets that are gone, runs that are left --------------------------------------------------------

@@ -15,7 +15,7 @@ from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.report.facts import Facts
 from stacksl.runs.session import session
-from stacksl.runs.settings.budget import parse_until, time_limit
+from stacksl.runs.settings.budget import parse_stop_when, time_limit
 
 from .conftest import class_items, pair_items
 
@@ -61,11 +61,11 @@ def test_nothing_on_the_way_depends_on_the_audits_answers(done: Run, tmp_path: P
 
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_a_run_stops_by_itself_and_says_why(mode: str, tmp_path: Path) -> None:
-    stopped = played(tmp_path / "run", until="gain=0.5/100", mode=mode)
+    stopped = played(tmp_path / "run", stop_when="gain=0.5/100", mode=mode)
     learnt = stopped.status()["answered"]
     assert 20 <= learnt < BUDGET - AUDIT
     assert stopped.status()["state"] == "finished"
-    sentence = f"Buying stopped after {learnt} training labels by until gain=0.5/100"
+    sentence = f"Buying stopped after {learnt} training labels by stop_when gain=0.5/100"
     assert stopped.folder.read_state()["stopped"].startswith(sentence)
     for page in ("report.html", "README.md"):
         assert sentence in (stopped.path / page).read_text()
@@ -76,10 +76,10 @@ def test_a_run_stops_after_a_time_and_ends_as_the_undisturbed_run(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock is the test's: ten seconds pass with each batch, or each item of a stream."""
-    settings = {"mode": mode, "budget": 60, "checkpoint_every": 7, "batch": 9}
+    settings = {"mode": mode, "budget": 60, "checkpoint_every": 7, "open_questions": 9}
     whole = run(ITEMS, ANSWERS, out=tmp_path / "whole", **settings)
     monkeypatch.setattr(session, "monotonic", partial(next, itertools.count(0, 10)))
-    cut = run(ITEMS, ANSWERS, out=tmp_path / "cut", until="time=25s", **settings)
+    cut = run(ITEMS, ANSWERS, out=tmp_path / "cut", stop_when="time=25s", **settings)
     assert cut.status()["state"] == "stopped"
     bought = cut.status()["asked"]
     assert bought < whole.status()["asked"]
@@ -95,8 +95,14 @@ def test_a_run_stops_after_a_time_and_ends_as_the_undisturbed_run(
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"until": "time=2h", "labeler": "file"}, "until with a time is for the file's own"),
-        ({"mode": "pool", "scorer": "sgd", "kl_on_skips": True}, "a pool has none: leave it out"),
+        (
+            {"stop_when": "time=2h", "labeler": "file"},
+            "stop_when with a time is for the file's own",
+        ),
+        (
+            {"mode": "pool", "scorer": "sgd", "update.kl_on_skips": True},
+            "a pool has none: leave it out",
+        ),
     ],
 )
 def test_settings_that_a_run_cannot_have(settings: dict[str, Any], sentence: str) -> None:
@@ -106,7 +112,7 @@ def test_settings_that_a_run_cannot_have(settings: dict[str, Any], sentence: str
 
 @pytest.mark.parametrize("text", ["time=", "time=2", "time=2d", "time=-1h", "time=nanh", "time=h"])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match="until must be a time such as time=90s"):
+    with pytest.raises(SettingsError, match="stop_when must be a time such as time=90s"):
         time_limit(text)
 
 
@@ -116,8 +122,8 @@ def test_options_of_their_own_have_no_forecast(tmp_path: Path) -> None:
     told = found.forecast()
     assert (told["now"], told["expected"]) == (None, [])
     assert "nothing is forecast" in told["reason"]
-    with pytest.raises(SettingsError, match="until needs a forecast"):
-        run(items, answers, budget=60, until="gain=0.1/9", out=tmp_path / "other")
+    with pytest.raises(SettingsError, match="stop_when needs a forecast"):
+        run(items, answers, budget=60, stop_when="gain=0.1/9", out=tmp_path / "other")
 
 
 def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) -> None:
@@ -136,5 +142,5 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
 
 @pytest.mark.parametrize("text", ["0.01/100", "gain=0.01", "gain=1/9", "gain=x/100", "gain=0.1/0"])
 def test_a_rule_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match="until must be gain=G/N such as gain=0.01/100"):
-        parse_until(text)
+    with pytest.raises(SettingsError, match="stop_when must be gain=G/N such as gain=0.01/100"):
+        parse_stop_when(text)

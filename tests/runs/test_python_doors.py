@@ -70,7 +70,10 @@ def test_a_data_frame_is_read_by_its_columns(kind: str) -> None:
     library = pytest.importorskip(kind, reason=f"needs {kind}")
     table = {"sentence": TEXTS, "kind": LABELS, "n": list(range(90))}
     frame = library.Dataset.from_dict(table) if kind == "datasets" else library.DataFrame(table)
-    played = run(frame, prompt_column="sentence", label_column="kind")
+    played = run(
+        frame,
+        columns={"prompt": "sentence", "label": "kind"},
+    )
     assert played.evaluate(TEXTS, LABELS)["accuracy"] > 0.9
     table = {"text": TEXTS, "kind": LABELS}
     again = library.Dataset.from_dict(table) if kind == "datasets" else library.DataFrame(table)
@@ -131,7 +134,7 @@ def test_a_function_abstains_for_nothing_and_says_what_an_answer_cost() -> None:
             return stacksl.ABSTAIN
         return (None, 0) if len(calls) == 4 else (right(request), 0.25)
 
-    settings = {"classes": list(WORDS), "price": "1", "batch": 5}
+    settings = {"classes": list(WORDS), "price": "1", "open_questions": 5}
     played = run(TEXTS, labeler=colleague, **settings)
     told = played.status()
     assert (told["state"], told["labeler"]) == ("waiting", "colleague")
@@ -157,7 +160,7 @@ def silent(request: Any) -> Any:
 
 
 def test_another_labeler_takes_the_open_questions() -> None:
-    played = run(TEXTS, LABELS, labeler=silent, batch=4)
+    played = run(TEXTS, LABELS, labeler=silent, open_questions=4)
     assert played.status()["sheets"] == [{"file": "silent", "open": 4, "why": "it abstained"}]
     with played.ledger as ledger:
         asked = {purchase.item for purchase in ledger.open_purchases()}
@@ -175,7 +178,7 @@ def test_another_labeler_takes_the_open_questions() -> None:
 
 
 def test_people_take_the_place_of_a_labeler_that_never_answers() -> None:
-    played = run(TEXTS, LABELS, labeler=silent, batch=4)
+    played = run(TEXTS, LABELS, labeler=silent, open_questions=4)
     played.change(labeler="file")
     told = played.status()
     assert (told["state"], told["labeler"]) == ("waiting", "file")
@@ -186,7 +189,7 @@ def test_people_take_the_place_of_a_labeler_that_never_answers() -> None:
 
 @pytest.mark.parametrize("drop", [False, True])
 def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
-    played = run(TEXTS, LABELS, labeler=silent, batch=4)
+    played = run(TEXTS, LABELS, labeler=silent, open_questions=4)
     with played.ledger as ledger:
         before = ledger.open_purchases()
     assert played.people(free=True, drop=drop) == 4

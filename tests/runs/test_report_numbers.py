@@ -17,7 +17,7 @@ from .changing_cases import MODES, POOL, facts_of, finished, labelled
 from .conftest import CLASSES, class_items
 from .people_cases import Row, answer_all, begin, bought, play, truth, wrong
 
-TWO = {"annotators": "anna,ben", "overlap": 6}
+TWO = {"annotators": "anna,ben", "sheets.overlap": 6}
 
 
 def expect_agreement(done: Run) -> Facts:
@@ -107,7 +107,7 @@ def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> Non
 
 @POOL
 def test_the_items_of_the_classes_are_those_of_the_run(tmp_path: Path, mode: str) -> None:
-    done = play(begin(tmp_path, mode=mode, count=200, budget=90, audit=40, batch=30))
+    done = play(begin(tmp_path, mode=mode, count=200, budget=90, audit=40, open_questions=30))
     own = facts_of(done).own
     assert own is not None
     assert (own.source, own.measured) == ("audit", 40)

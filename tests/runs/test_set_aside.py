@@ -70,7 +70,7 @@ def learnt_of(run: Run) -> dict[str, set[str]]:
 def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of two whose Anna reads another list, when the test has found it."""
     folder = tmp_path_factory.mktemp("found")
-    run = begin(folder, count=300, budget=120, batch=20, audit=20, names=True, **TWO)
+    run = begin(folder, count=300, budget=120, open_questions=20, audit=20, class_names=True, **TWO)
     for _ in range(8):
         if run.status()["differing"]:
             return run

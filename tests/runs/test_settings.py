@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from stacksl.errors import SettingsError
 from stacksl.runs.session.build_learner import default_scorer
-from stacksl.runs.settings.fields import Settings
-from stacksl.runs.settings.resolve import resolve
+from stacksl.runs.settings.fields import FIELDS, descriptions
+from stacksl.runs.settings.resolve import RENAMED, known_settings, resolve
 
 
 def test_a_flag_is_over_the_config_over_the_preset_over_the_aim_over_the_default() -> None:
     def seen(**layers: object) -> tuple[str, str]:
         resolved = resolve(**layers)  # type: ignore[arg-type]
-        return resolved.settings.gate, resolved.origin["gate"]
+        return resolved.settings.gate.name, resolved.origin["gate.name"]
 
     flags, config = {"gate": "first", "aim": "regret"}, {"gate": "random", "aim": "regret"}
     assert seen(flags=flags, config=config, preset="paper") == ("first", "flag")
@@ -21,7 +23,7 @@ def test_a_flag_is_over_the_config_over_the_preset_over_the_aim_over_the_default
     assert seen(flags={"aim": "regret"}, preset="paper") == ("llf", "preset")
     assert seen(flags={"aim": "regret"}) == ("information", "aim")
     assert seen() == ("margin", "aim")
-    assert resolve().origin["ridge"] == "default"
+    assert resolve().origin["scorer.ridge"] == "default"
 
 
 def test_a_config_may_name_the_preset_and_a_flag_names_another() -> None:
@@ -30,8 +32,8 @@ def test_a_config_may_name_the_preset_and_a_flag_names_another() -> None:
 
 
 def test_an_absent_flag_is_no_flag() -> None:
-    resolved = resolve({"ridge": None, "gate": None}, {"ridge": 0.5})
-    assert (resolved.settings.ridge, resolved.origin["ridge"]) == (0.5, "config")
+    resolved = resolve({"scorer.ridge": None, "gate": None}, {"scorer.ridge": 0.5})
+    assert (resolved.settings.scorer.ridge, resolved.origin["scorer.ridge"]) == (0.5, "config")
 
 
 @pytest.mark.parametrize("budget", [0.1, "0.1", 5, "$4"])
@@ -41,11 +43,11 @@ def test_a_budget_keeps_its_decimals(budget: object) -> None:
 
 
 def test_the_other_aim_has_its_own_gate_and_nothing_else() -> None:
-    model, regret = resolve().settings, resolve({"aim": "regret"}).settings
-    other = {"aim": "regret", "gate": "information"}
-    assert {name: getattr(regret, name) for name in other} == other
-    same = set(Settings.model_fields) - set(other)
-    assert regret.model_dump(include=same) == model.model_dump(include=same)
+    model, regret = resolve().settings.flat(), resolve({"aim": "regret"}).settings.flat()
+    other = {"aim": "regret", "gate.name": "information"}
+    assert {name: regret[name] for name in other} == other
+    same = set(model) & set(regret) - set(other)
+    assert [regret[name] for name in same] == [model[name] for name in same]
     assert (default_scorer(3), default_scorer(None)) == ("ridge", "newton")
 
 
@@ -59,11 +61,11 @@ def mistake(**layers: object) -> str:
     ("config", "hints"),
     [
         (
-            {"mode": "lake", "noise": float("inf"), "k": 2},
+            {"mode": "lake", "scorer.noise": float("inf"), "top_k": 2},
             ["'stream' or 'pool'", "noise must be a finite number", "--set follower=hard"],
         ),
         (
-            {"preset": "papr", "delta": float("nan"), "kl_weight": 0.5},
+            {"preset": "papr", "scorer.delta": float("nan"), "update.kl_weight": 0.5},
             ["did you mean 'paper'", "delta", "belongs to the scorer 'sgd'"],
         ),
     ],
@@ -75,7 +77,68 @@ def test_three_mistakes_are_named_at_once(config: dict, hints: list[str]) -> Non
 
 
 def test_kl_and_clipping_belong_to_sgd() -> None:
-    for name in ("reference", "ema_decay", "kl_weight", "clip", "inner_steps"):
-        value = Settings.model_fields[name].default
-        assert "belongs to the scorer 'sgd'" in mistake(flags={name: value})
-        assert resolve({"scorer": "sgd", name: value}).settings.scorer == "sgd"
+    for name in ("reference", "kl_weight", "clip", "kl_on_skips"):
+        given = {f"update.{name}": FIELDS[f"update.{name}"].default}
+        assert "belongs to the scorer 'sgd'" in mistake(flags=given)
+        assert resolve({"scorer": "sgd", **given}).settings.scorer.name == "sgd"
+
+
+def test_a_group_is_a_table_dotted_names_or_its_first_setting() -> None:
+    written = resolve({"gate": {"name": "llf", "kappa": 0.5}, "update": {"clip": "none"}, **SGD})
+    dotted = resolve({"gate.name": "llf", "gate.kappa": 0.5, "update.clip": "none", **SGD})
+    short = resolve({"gate": "llf", "gate.kappa": "0.5", "update.clip": "none", **SGD})
+    assert written == dotted == short
+    assert written.origin["gate.kappa"] == "flag"
+    assert resolve(config=written.explicit()).settings == written.settings
+
+
+SGD = {"scorer": "sgd"}
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [
+        ("lora_rank", "lm.lora_rank"),
+        ("kappa", "gate.kappa"),
+        ("lm.kappa", "gate.kappa"),
+        ("batch", "open_questions"),
+        ("until", "stop_when"),
+        ("names", "class_names"),
+        ("k", "top_k"),
+        ("track", "scorer.covariance_rows"),
+        ("path", "lm.scoring"),
+        ("protocol", "lm.answer_format"),
+        ("checkpointing", "lm.gradient_checkpointing"),
+        ("ask_dir", "sheets.dir"),
+        ("name", "gate.name or scorer.name"),
+    ],
+)
+def test_a_former_name_is_answered_with_the_present_one(former: str, now: str) -> None:
+    assert mistake(flags={former: 1}) == f"{former} is {now}"
+
+
+def test_every_former_name_leads_to_a_setting() -> None:
+    assert set(RENAMED.values()) <= set(known_settings())
+    assert not set(RENAMED) & set(known_settings())
+
+
+def test_the_help_of_a_setting_stands_alone() -> None:
+    for name, text in descriptions().items():
+        assert text, name
+        assert not text.startswith(("Of ", "of ")), name
+        assert not re.search(r"(?<!docs/paper\.md, )\bD\d+\b", text), name
+
+
+def test_a_preset_s_setting_of_its_gate_falls_with_the_gate() -> None:
+    chosen = resolve({"gate": "margin"}, preset="small")
+    assert chosen.settings.gate.name == "margin"
+    assert "gate.kappa" not in chosen.origin
+
+
+@pytest.mark.parametrize("mode", ["0200", "640x", "7", "0088"])
+def test_sheets_are_the_owner_s_to_read(mode: str) -> None:
+    said = mistake(flags={"labeler": "file", "sheets": {"mode": mode, "dir": "desk"}})
+    assert said == (
+        "sheets.mode must be permissions that let the owner read and write, such as 0640,"
+        f" not '{mode}'"
+    )

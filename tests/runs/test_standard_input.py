@@ -15,7 +15,7 @@ from stacksl.api import run
 from .conftest import class_items
 
 
-@pytest.mark.parametrize(("column", "settings"), [("text", {}), ("say", {"prompt_column": "say"})])
+@pytest.mark.parametrize(("column", "settings"), [("text", {}), ("say", {"columns.prompt": "say"})])
 def test_a_run_whose_prompts_have_another_name_is_opened_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, settings: dict[str, str]
 ) -> None:
@@ -27,7 +27,7 @@ def test_a_run_whose_prompts_have_another_name_is_opened_again(
     listed = tmp_path / "classes.txt"
     listed.write_text("\n".join(names), encoding="utf-8")
     named: dict[str, Any] = {
-        "rounds": 40,
+        "read.rounds": 40,
         "budget": 12,
         "audit": 0,
         "classes": str(listed),

@@ -41,9 +41,17 @@ class Walk:
         self.folder = folder
         self.came = 0
         self.run: Run = begin(
-            folder, count=50, mode=mode, budget=30, batch=BATCH, audit=5, overlap=3, seed=seed,
-            annotators="anna,ben,carl", price="anna=3,ben=2,carl=1",
-        )  # fmt: skip
+            folder,
+            count=50,
+            mode=mode,
+            budget=30,
+            open_questions=BATCH,
+            audit=5,
+            sheets={"overlap": 3},
+            seed=seed,
+            annotators="anna,ben,carl",
+            price="anna=3,ben=2,carl=1",
+        )
 
     def step(self) -> str:
         steps: list[Callable[[], object]] = [self.answer] * 6

@@ -58,7 +58,7 @@ def _agreement(spec: RunSpec) -> float | None:
     from stacksl.runs.loop.class_names import name_rows, name_texts
 
     classes, items = spec.sources.classes, spec.sources.pool.items
-    if classes is None or not spec.settings.names or spec.settings.features == GIVEN:
+    if classes is None or not spec.settings.class_names or spec.settings.features == GIVEN:
         return None
     made = make_features(spec.settings.features, classes=classes.names)
     some = items[:: -(-len(items) // LOOKED_AT)]
@@ -136,13 +136,13 @@ def size_of(spec: RunSpec) -> dict[str, Any] | None:
     """
     from stacksl.lm.loading import place_of
     from stacksl.lm.size import forecast, free_bytes
-    from stacksl.runs.settings.conflicts import due_at
+    from stacksl.runs.settings.budget import due_at
     from stacksl.runs.settings.language import choices_of
 
     if not spec.settings.adapts:
         return None
     labels = spec.budget.labels + len(spec.sources.owned)
-    due = sorted({*due_at(spec.settings.refit_at, labels), labels})  # the end has one
+    due = sorted({*due_at(spec.settings.lm.refit_at, labels), labels})  # the end has one
     choices = choices_of(spec.settings, {})
     free = free_bytes(place_of(choices.device))
     found = forecast(choices, spec.sources.pool.items, due, free)

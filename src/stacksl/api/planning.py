@@ -20,7 +20,7 @@ from stacksl.runs.items.reading import given_classes, load_owned, load_test, nam
 from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
 from stacksl.runs.items.spool import STDIN, as_stream, spooled
 from stacksl.runs.items.stored import stamps_of
-from stacksl.runs.settings.budget import Budget, parse_budget, parse_until, time_limit
+from stacksl.runs.settings.budget import Budget, parse_budget, parse_stop_when, time_limit
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.spec import RunSpec
@@ -243,7 +243,7 @@ def _read_sources(
             if _is(data, STDIN)
             else as_written(intake.in_memory(data, answers, classes=known, columns=columns))
         )
-        if settings.adapts and settings.protocol == "letter":
+        if settings.adapts and settings.lm.answer_format == "letter":
             pool = intake.within(pool, intake.LETTERS)
         tested = None if held is None else load_test(held, pool, settings)
         owned = load_owned(settings.owned, pool, settings)
@@ -295,7 +295,8 @@ def run(
         classes: the names of the classes in their order, or a file of them.
         features: `hashing` or `sentences:NAME_OR_DIR`, or an array with a row for each item.
         progress: called with the progress of the run.
-        settings: any field of `stacksl.Settings`.
+        settings: those of `stacksl.Settings`, a group as a mapping such as `lm={"lora_rank": 8}`;
+            a plain value for a group is its first setting, such as `gate="llf"`.
 
     Raises:
         StackslError: one sentence on what is wrong.
@@ -321,8 +322,8 @@ def run(
 # What settings and items must be to each other ----------------------------------------------------
 
 READING = (
-    "owned", "classes", "bank", "k", "format", "prompt_column", "label_column", "id_column",
-    "max_candidates", "strict",
+    "owned", "classes", "bank", "top_k", "read.format", "columns.prompt", "columns.label",
+    "columns.id", "read.max_candidates", "read.strict",
 )  # fmt: skip
 """Settings that say which files are read, and how."""
 
@@ -336,8 +337,9 @@ def _expect_source(resolved: Resolved, data: Any) -> None:
     """
     settings, stdin = resolved.settings, _is(data, STDIN)
     if isinstance(data, RunSpec):
+        now, then = settings.flat(), data.settings.flat()
         for name in READING:
-            changed = getattr(settings, name) != getattr(data.settings, name)
+            changed = now[name] != then[name]
             if resolved.origin.get(name) == "flag" and changed:
                 raise SettingsError(
                     f"the items of the run {data.folder.path} are taken as they were read, without"
@@ -345,7 +347,7 @@ def _expect_source(resolved: Resolved, data: Any) -> None:
                 )
     elif settings.bank is not None and (stdin or _path(data) is None):
         raise SettingsError("--bank needs the questions in a file: give its path as DATA")
-    if settings.rounds is not None and not stdin:
+    if settings.read.rounds is not None and not stdin:
         raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
 
 
@@ -402,31 +404,31 @@ def _expect_playable(
             f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
         )
     if settings.mode == "pool":
-        if settings.gate != COVERAGE:
-            require_ranking(GATES[settings.gate]())
-        if settings.kl_on_skips:
+        if settings.gate.name != COVERAGE:
+            require_ranking(GATES[settings.gate.name]())
+        if settings.update.kl_on_skips:
             raise SettingsError(
                 "kl_on_skips learns from the rounds that a stream skips, and a pool has none: leave"
                 " it out, or give --mode stream"
             )
-    elif settings.adapts and settings.normalisation == "auto" and settings.owned is None:
+    elif settings.adapts and settings.lm.normalisation == "auto" and settings.owned is None:
         raise SettingsError(
             "the normalisation 'auto' is chosen by the first labels of a pool or by labels that you"
             " have, got a stream: give --mode pool, --owned FILE, or a normalisation"
         )
-    if settings.until is None:
+    if settings.stop_when is None:
         return
-    if time_limit(settings.until) is not None:
+    if time_limit(settings.stop_when) is not None:
         if settings.labeler == "file":
             raise SettingsError(
-                "until with a time is for the file's own answers or a model's, since a run of"
+                "stop_when with a time is for the file's own answers or a model's, since a run of"
                 " people waits between commands: give a budget"
             )
         return
-    parse_until(settings.until)
+    parse_stop_when(settings.stop_when)
     if known_of(settings, dataset) is None:
         raise SettingsError(
-            "until needs a forecast, and there is one for files of classes alone: give a budget"
+            "stop_when needs a forecast, and there is one for files of classes alone: give a budget"
         )
 
 
@@ -445,13 +447,13 @@ def _model_labels(settings: Settings, sources: Sources) -> tuple[int, ...]:
     from stacksl.runs.session.said import load_said
 
     ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
-    named = settings.names and settings.refit and settings.features != GIVEN
+    named = settings.class_names and settings.refit and settings.features != GIVEN
     if not (
         ranked and named and make_features(settings.features, classes=dataset.classes).reads_text
     ):
         raise SettingsError(
             "model_labels needs a pool of texts with fixed classes, whose final model is fitted on"
-            " labels and class names: give --mode pool and leave out --model, --no-names and"
+            " labels and class names: give --mode pool and leave out --model, --no-class-names and"
             " features of your own, or leave out --model-labels"
         )
     found = load_said(settings.model_labels, dataset, settings, sources.dataset.items)

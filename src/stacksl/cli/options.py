@@ -7,20 +7,23 @@ say, so that a flag, a config file and a Python call are refused with the same s
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.marks import DATA, LEARN, MODEL, SPEND, Flag, marked
 
 if TYPE_CHECKING:
     from stacksl.api import Run
 
+SPEND = "Labels and money"
+DATA = "Reading files"
+LEARN = "How it learns"
+MODEL = "A language model"
 _OUTPUT = "Output"
 PANELS = (SPEND, DATA, LEARN, MODEL, _OUTPUT)
 """The groups of options, in the order of the help."""
@@ -28,8 +31,69 @@ PANELS = (SPEND, DATA, LEARN, MODEL, _OUTPUT)
 EVERYTHING = "stacksl.everything"
 """Where a context notes that every option is to be shown."""
 
-READING = ("format", "prompt_column", "label_column", "id_column")
+READING = ("read.format", "columns.prompt", "columns.label", "columns.id")
 """The settings that say how a file is read again."""
+
+
+class Flag(NamedTuple):
+    """The option of a setting on the command line; without one, a setting is given by `--set`.
+
+    `metavar` names the value in the help (None for a switch), under `panel`; the short `--help`
+    lists what is `common`, `--help-all` every option.
+    """
+
+    word: str
+    metavar: str | None
+    panel: str
+    common: bool = False
+
+
+FLAGS: Mapping[str, Flag] = {
+    "budget": Flag("budget", "B", SPEND, True),
+    "price": Flag("price", "P", SPEND, True),
+    "labeler": Flag("labeler", "NAME", SPEND, True),
+    "server.url": Flag("url", "URL", SPEND),
+    "server.allow_send": Flag("allow-send", None, SPEND),
+    "open_questions": Flag("open-questions", "N", SPEND, True),
+    "annotators": Flag("annotators", "A,B", SPEND, True),
+    "audit": Flag("audit", "N", SPEND, True),
+    "stop_when": Flag("stop-when", "gain=G/N", SPEND),
+    "owned": Flag("owned", "FILE", SPEND, True),
+    "model_labels": Flag("model-labels", "FILE_OR_RUN", SPEND),
+    "min_per_class": Flag("min-per-class", "M", SPEND),
+    "sheets.overlap": Flag("overlap", "M", SPEND),
+    "sheets.dir": Flag("ask-dir", "DIR", SPEND),
+    "sheets.mode": Flag("ask-mode", "OCTAL", SPEND),
+    "sheets.format": Flag("sheets", "FORMAT", SPEND),
+    "classes": Flag("classes", "FILE", DATA, True),
+    "bank": Flag("bank", "FILE", DATA, True),
+    "columns.prompt": Flag("prompt-column", "NAME", DATA, True),
+    "columns.label": Flag("label-column", "NAME", DATA, True),
+    "columns.id": Flag("id-column", "NAME", DATA, True),
+    "read.format": Flag("format", "NAME", DATA, True),
+    "read.rounds": Flag("rounds", "N", DATA),
+    "read.max_candidates": Flag("max-candidates", "N", DATA),
+    "read.strict": Flag("strict", None, DATA),
+    "features": Flag("features", "SPEC", LEARN, True),
+    "seed": Flag("seed", "N", LEARN, True),
+    "mode": Flag("mode", "MODE", LEARN),
+    "class_names": Flag("class-names", None, LEARN),
+    "aim": Flag("aim", "AIM", LEARN),
+    "gate.name": Flag("gate", "NAME", LEARN),
+    "scorer.name": Flag("scorer", "NAME", LEARN),
+    "lm.model": Flag("model", "NAME_OR_DIR", MODEL, True),
+    "lm.adapt": Flag("adapt", "HOW", MODEL, True),
+    "lm.template": Flag("template", "NAME|FILE", MODEL, True),
+    "lm.chat": Flag("chat", None, MODEL, True),
+    "lm.answer_format": Flag("answer-format", "NAME", MODEL),
+    "lm.normalisation": Flag("normalisation", "NAME", MODEL),
+    "lm.pmi_context": Flag("pmi-context", "NAME", MODEL),
+    "lm.device": Flag("device", "NAME", MODEL),
+    "lm.dtype": Flag("dtype", "NAME", MODEL),
+    "lm.objective": Flag("objective", "NAME", MODEL),
+    "lm.refit_at": Flag("refit-at", "SHARES", MODEL),
+    "lm.epochs": Flag("epochs", "N", MODEL),
+}
 
 Verb = TypeVar("Verb", bound=Callable[..., None])
 
@@ -81,12 +145,18 @@ class SettingsCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb; the settings typed are in `ctx.obj`."""
-        typed = {each.name: ctx.params.pop(each.name) for each in _made(self.names)}
+        wanted = self.names or FLAGS
+        typed = {name: ctx.params.pop(_parameter(name), None) for name in wanted}
         ctx.obj = {name: value for name, value in typed.items() if value is not None}
         return super().invoke(ctx)
 
 
 _COMMANDS: dict[Callable[..., None], type[TyperCommand]] = {}
+
+
+def _parameter(name: str) -> str:
+    """The name of the parameter of the option of a setting."""
+    return FLAGS[name].word.replace("-", "_")
 
 
 @cache
@@ -95,26 +165,27 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
 
     Those that are not common are hidden unless `everything` is to be shown.
     """
-    from stacksl.runs.settings.fields import Settings
+    from stacksl.runs.settings.fields import FIELDS, about
 
     def settings(**_: Any) -> None: ...
 
-    known = Settings.model_fields
     parameters = []
-    for name in names or [name for name, field in known.items() if marked(field, Flag)]:
-        field, flag = known[name], marked(known[name], Flag) or Flag("Options", "VALUE", True)
-        switch, word = field.annotation is bool, name.replace("_", "-")
+    for name in names or FLAGS:
+        flag, field = FLAGS[name], FIELDS[name]
+        off = f"/--no-{flag.word}" if field.annotation is bool and field.default else ""
         option = typer.Option(
             None,
-            f"--{word}/--no-{word}" if switch and field.default else f"--{word}",
-            metavar=None if switch else flag.metavar,
+            f"--{flag.word}{off}",
+            metavar=flag.metavar,
             rich_help_panel=flag.panel,
-            help=field.description,
+            help=about(field),
             hidden=not (everything or flag.common),
         )
-        kind = bool | None if switch else str | None
+        kind = bool | None if flag.metavar is None else str | None
         only = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(name, only, default=option, annotation=kind))
+        parameters.append(
+            inspect.Parameter(_parameter(name), only, default=option, annotation=kind)
+        )
     settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     settings.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(add_completion=False)
@@ -129,11 +200,13 @@ def _place(parameter: Any) -> int:
 
 def _refuse_setting(option: str, words: list[str]) -> None:
     """The message for a setting that was typed as an `option` but has none."""
-    from stacksl.runs.settings.resolve import known_settings
+    from stacksl.runs.settings.resolve import named
 
-    name = option.lstrip("-").replace("-", "_")
-    if name not in known_settings():
+    name = next(iter(named(option.lstrip("-").replace("-", "_"))), None)
+    if name is None:
         return
+    if name in FLAGS:
+        raise SettingsError(f"{option} is not an option: it is called --{FLAGS[name].word}")
     typed = next((word for word in words if word.partition("=")[0] == option), option)
     after = [typed.partition("=")[2], *words[words.index(typed) + 1 :]] if typed in words else []
     value = next((word for word in after[:2] if word), "VALUE")
@@ -143,9 +216,7 @@ def _refuse_setting(option: str, words: list[str]) -> None:
 
 def reading(context: typer.Context) -> dict[str, str]:
     """How a file is to be read, of what was typed: `format`, and a column by its role."""
-    return {
-        name.removesuffix("_column"): context.obj[name] for name in READING if name in context.obj
-    }
+    return {name.partition(".")[2]: context.obj[name] for name in READING if name in context.obj}
 
 
 def open_run(path: Path) -> Run:
@@ -207,7 +278,7 @@ Set = Annotated[
         "--set",
         metavar="NAME=VALUE",
         rich_help_panel=LEARN,
-        help="Any other setting, such as ridge=0.1; `stacksl ls settings` names them all.",
+        help="Any other setting, such as scorer.ridge=0.1; `stacksl ls settings` names them all.",
     ),
 ]
 Test = Annotated[

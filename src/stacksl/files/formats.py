@@ -15,7 +15,7 @@ from typing import Any
 from stacksl.errors import RunError
 
 MODEL = 3  # of a linear model's folder, in its `model.json`
-LANGUAGE_MODEL = 4  # of an adapted language model's folder, in its `lm.json`
+LANGUAGE_MODEL = 5  # of an adapted language model's folder, in its `lm.json`
 
 DIGEST = "sha256"
 FORMAT = "format_number"

@@ -340,7 +340,7 @@ class OpenRun:
 
         Not after each answer: a purchase begins with a refit.
         """
-        size, rows = self.sheets.settings.batch, len(self.labeler.rows)
+        size, rows = self.sheets.settings.open_questions, len(self.labeler.rows)
         leases = len(self.ledger.open_purchases())
         if not leases:
             return True

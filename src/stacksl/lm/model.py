@@ -165,7 +165,7 @@ class LanguageModel:
 
         Of an adapter that has not moved there is no hash: the model is the base then.
         """
-        same: dict[str, Any] = {"device": "auto", "path": "auto", "threads": None}
+        same: dict[str, Any] = {"device": "auto", "scoring": "auto", "threads": None}
         same |= {"model": "", "batch_tokens": 1, "training": TrainSettings()}
         asked = replace(self.choices, dtype=self.worker.base.dtype, **same)
         parts = (

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from stacksl.core.losses import Reading
-from stacksl.errors import SettingsError
-from stacksl.lm.prompt.format import PmiContext, Protocol
+from stacksl.lm.prompt.format import AnswerFormat, PmiContext
 from stacksl.lm.scoring.normalise import Normalisation
 from stacksl.types import Item
 
-Reference: TypeAlias = Literal["frozen", "ema", "previous"]
+Reference: TypeAlias = Literal["frozen", "previous"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,41 +38,21 @@ class LoraSettings:
 class TrainSettings:
     """Everything that fixes a refit besides its examples, its seed and where it begins.
 
-    Attributes:
-        objective: one of `objectives.OBJECTIVES`.
-        reference: π_ref of the KL term: the base model, a moving average of the adapter over the
-            steps of this refit, or the adapter before the step. The last has no KL gradient at
-            all but for dropout (`docs/paper.md`, D3), since every step has one gradient.
-        ema_decay: α of reference ← α·reference + (1 - α)·adapter after every step.
-        kl_weight: λ of the term λ·KL(π ‖ π_ref).
-        kl_target: τ; after every step the weight is adjusted to keep the mean KL of a step near
-            it, within [1e-6, 1/learning_rate]; None leaves the weight alone.
-        clip: how a loss above the level is clipped (`docs/paper.md`, D10).
-        clip_level: ρ in nats; None is the 95 % quantile of the last 200 losses.
-        clip_multiple: ρ as a multiple of their median instead.
-        normalisation: of the option log-likelihoods.
-        temperature: what normalised scores are divided by.
-        epochs: passes over the examples.
-        batch_size: examples of an optimiser step.
-        learning_rate: the peak of AdamW's.
-        warmup_share: the share of the steps in which it rises to the peak.
-        weight_decay: AdamW's.
-        max_grad_norm: longer gradients are scaled to this length.
-        checkpointing: whether activations are computed again instead of kept.
+    The fields are those of a run's settings `update` and `lm`, which explain them and check their
+    ranges. Under the reference `previous` the KL term is left out, since its gradient is zero
+    (`docs/paper.md`, D3).
 
-    Raises:
-        SettingsError: a `kl_target` with the reference `previous`. Ranges are those of the run's
-            settings, which are checked where they are given.
+    Attributes:
+        normalisation, temperature: of the option log-likelihoods: their kind, and what they are
+            divided by.
+        max_grad_norm: longer gradients are scaled to this length.
     """
 
     objective: str = "ce"
     reference: Reference = "frozen"
-    ema_decay: float = 0.99
     kl_weight: float = 0.1
-    kl_target: float | None = None
     clip: Reading = "scale"
     clip_level: float | None = None
-    clip_multiple: float | None = None
     normalisation: Normalisation = "token_mean"
     temperature: float = 1.0
     epochs: int = 3
@@ -82,17 +61,12 @@ class TrainSettings:
     warmup_share: float = 0.1
     weight_decay: float = 0.01
     max_grad_norm: float = 1.0
-    checkpointing: bool = False
-
-    def __post_init__(self) -> None:
-        if self.kl_target is not None and self.reference == "previous":
-            raise SettingsError("a kl_target needs reference frozen or ema: KL to 'previous' is 0")
+    gradient_checkpointing: bool = False
 
     @property
     def pulls(self) -> bool:
         """Whether a KL term takes part."""
-        weighs = self.kl_weight > 0 or self.kl_target is not None
-        return self.objective == "stacksl" and weighs
+        return self.objective == "stacksl" and self.reference == "frozen" and self.kl_weight > 0
 
     @property
     def clips(self) -> Reading:
@@ -104,26 +78,18 @@ class TrainSettings:
 class ModelChoices:
     """Which model, how it is asked, how it is read and how it is trained.
 
+    The fields are those of a run's settings `lm`, which explain them.
+
     Attributes:
-        model: a folder, a name on the hub, or `sample`.
-        protocol, template, chat: how an item is put (`prompts.PromptFormat`); the template's text,
-            not its name.
-        system, chat_arguments: of the chat form (`prompts.PromptFormat`).
-        pmi_context: the premise of `pmi` (`prompts.PromptFormat`).
-        normalisation, temperature: how log-likelihoods become scores; `auto` is `token_mean` until
-            labels choose it with the premise (`LanguageModel.choose`), a temperature of None is
-            fitted.
-        max_len_prompt, max_len_choice: tokens kept (`tokens.Limits`).
-        device, dtype: as `loading.load` takes them.
-        path: how options are scored (`likelihood.PATHS`), or `auto`.
-        batch_tokens: tokens of one forward pass, at most.
+        template: the text, not its name.
+        normalisation, temperature: `auto` is `token_mean` until labels choose it with the premise
+            (`LanguageModel.choose`), a temperature of None is fitted.
         threads: torch's on the CPU, since sums are cut by their number; None leaves them.
-        state_dim: the directions of option states that are kept.
         lora, training: of the adapter, and of its refits.
     """
 
     model: str
-    protocol: Protocol = "option"
+    answer_format: AnswerFormat = "option"
     template: str = "{prompt}\nAnswer:"
     chat: bool = False
     system: str | None = None
@@ -135,7 +101,7 @@ class ModelChoices:
     max_len_choice: int | None = None
     device: str = "auto"
     dtype: str = "auto"
-    path: str = "auto"
+    scoring: str = "auto"
     batch_tokens: int = 4096
     threads: int | None = None
     state_dim: int = 128

@@ -157,7 +157,7 @@ def estimate(
     number = kind.itemsize
     with quiet(), torch.device("meta"):
         model = load_transformers().AutoModelForCausalLM.from_config(config, dtype=kind)
-    path = Likelihood(model, path=choices.path).path
+    path = Likelihood(model, path=choices.scoring).path
     adapted = adapted_layers(model, choices.lora.targets).values()
     moving = choices.lora.rank * sum(sum(layer.weight.shape) for layer in adapted)
     parameters = sum(int(each.numel()) for each in model.parameters())
@@ -184,14 +184,14 @@ def estimate(
     passes = 2 if premise else 1
     tokens = step * (prompt + copies * premise + passes * tail)
     kept, passing = layers * layer * tokens, layer * tokens
-    if recipe.checkpointing:  # what goes into each layer; one layer's numbers are made again
+    if recipe.gradient_checkpointing:
+        # what goes into each layer; one layer's numbers are made again
         kept, passing = layers * number * hidden * tokens, 2 * layer * tokens
         if choices.dtype == "int8":  # bitsandbytes keeps its inputs where no checkpoint drops them
             kept += number * _inputs(model) * tokens
-    second = recipe.pulls and recipe.reference != "frozen"
     training = replace(
         held,
-        adapter=(2 + second) * _FLOAT * moving,
+        adapter=2 * _FLOAT * moving,
         gradients=_FLOAT * moving,
         optimiser=_MOMENTS * _FLOAT * moving,
         activations=kept + transient,
@@ -213,7 +213,7 @@ def estimate(
         longest=longest,
         dtype=choices.dtype,
         batch_tokens=choices.batch_tokens,
-        checkpointing=recipe.checkpointing,
+        checkpointing=recipe.gradient_checkpointing,
         disk=Disk(
             weights=parameters * stored.itemsize,
             features=len(due) * options * an_option,
@@ -356,7 +356,7 @@ def _advice(size: Size, room: float) -> str:
     if smaller < size.batch_tokens:
         ways.append(f"lower batch_tokens from {size.batch_tokens} to {smaller}")
     if not size.checkpointing:
-        ways.append("turn checkpointing on")
+        ways.append("turn gradient_checkpointing on")
     return " and ".join(ways or ["set max_len_prompt, or take a smaller model"])
 
 

@@ -67,7 +67,7 @@ class Worker:
     def likelihood(self) -> Likelihood:
         """The model as a scorer of options."""
         own = self._choices
-        return Likelihood(self.adapter.model, path=own.path, batch_tokens=own.batch_tokens)
+        return Likelihood(self.adapter.model, path=own.scoring, batch_tokens=own.batch_tokens)
 
     @property
     def moved(self) -> bool:

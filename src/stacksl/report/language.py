@@ -36,13 +36,13 @@ class Scoring:
     """How an item is presented to the model, and how log-likelihoods become scores.
 
     Attributes:
-        protocol: `option` or `letter`; template: its text; chat: whether the base tokenizer's chat
-            form is put around it.
+        answer_format: `option` or `letter`; template: its text; chat: whether the base tokenizer's
+            chat form is put around it.
         pmi_context: the premise of `pmi`.
         max_len_prompt, max_len_choice, positions: the limits in tokens; None for none.
     """
 
-    protocol: str
+    answer_format: str
     template: str
     chat: bool
     normalisation: str
@@ -61,7 +61,7 @@ class Cut:
         where: which items, as it is to be shown.
         prompts: how many of them lost the start of their prompt.
         options: how many options of all items lost their end.
-        lost: how many have a candidate whose text in the prompt is gone (protocol `letter`).
+        lost: how many have a candidate whose text in the prompt is gone (answer format `letter`).
     """
 
     where: str
@@ -123,7 +123,7 @@ class AdapterRefit:
         loss, largest: mean and largest loss of a label in the last epoch, before clipping (nats).
         loss_clipped, largest_clipped: the same after clipping.
         kl: mean KL(π ‖ π_ref) in the last epoch (nats); None where none was computed.
-        clipped: share of all losses above the clip level; kl_weight: λ at the end.
+        clipped: share of all losses above the clip level.
         accuracy, low, high: of its weights on the test file; None without one.
     """
 
@@ -132,7 +132,6 @@ class AdapterRefit:
     examples: int
     steps: int
     clipped: float
-    kl_weight: float
     seconds: float
     tokens: int
     loss: float | None = None

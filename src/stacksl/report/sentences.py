@@ -415,7 +415,7 @@ def steered(facts: Facts) -> str:
         return STEERED
     if facts.method.gate == "random":
         return ""
-    chosen = any((row.name, row.value) == ("normalisation", "auto") for row in facts.settings)
+    chosen = any((row.name, row.value) == ("lm.normalisation", "auto") for row in facts.settings)
     return RANKED + DRAWN * chosen
 
 
@@ -474,7 +474,7 @@ def scoring_rows(scoring: Scoring) -> dict[str, str]:
     """How items are presented to a model, and how their likelihoods become scores."""
     prompt, option, positions = scoring.max_len_prompt, scoring.max_len_choice, scoring.positions
     return {
-        "Protocol": scoring.protocol,
+        "Answer format": scoring.answer_format,
         "Chat form": "the base tokenizer's" if scoring.chat else "none",
         "Normalisation": scoring.normalisation,
         "Premise of pmi": scoring.pmi_context,

@@ -21,17 +21,20 @@ from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import (
     Resolved,
+    flattened,
+    known_settings,
     load_plugins,
     plugin_versions,
     resolve,
-    settings_type,
+    unknown_setting,
+    validated,
 )
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.version import __version__
 
 CHANGEABLE = {
-    "batch_size", "batch_tokens", "checkpointing", "epochs", "learning_rate", "warmup_share",
-    "weight_decay",
+    "lm.batch_size", "lm.batch_tokens", "lm.epochs", "lm.gradient_checkpointing",
+    "lm.warmup_share", "lm.weight_decay", "update.learning_rate",
 }  # fmt: skip
 """Settings that may change during a run: how its refits are trained."""
 
@@ -125,7 +128,7 @@ class RunSpec:
         facts["columns"] = [list(each) for each in self.dataset.columns.items()]  # in their order
         facts |= versions(self.settings.plugins)
         origin = self.resolved.origin
-        values = self.settings.model_dump().items()
+        values = self.settings.flat().items()
         found = {name: Setting(value, origin.get(name)) for name, value in values}
         found |= {name: Setting(value) for name, value in facts.items()}
         return {name: each for name, each in found.items() if each.value is not None}
@@ -142,16 +145,15 @@ class RunSpec:
         stored = folder.settings()
         table = {name: setting.value for name, setting in stored.items()}
         load_plugins(table.get("plugins"))
-        kind = settings_type(table["gate"])
-        try:
-            settings = kind(**{k: table[k] for k in kind.model_fields if k in table})
-        except ValueError as fault:  # such as of a plugin's gate that has changed since
+        known, mistakes = known_settings(), list[str]()
+        settings = validated({name: table[name] for name in known if name in table}, mistakes)
+        if mistakes:  # such as of a plugin's gate that has changed since
             raise RunError(
                 f"the settings of the run {folder.path} are not of this version of stacksl"
-                f" ({__version__}): {fault}"
-            ) from fault
+                f" ({__version__}): {'; '.join(mistakes)}"
+            )
         origins = {name: setting.origin for name, setting in stored.items()}
-        origin = {name: origins.get(name) or "default" for name in kind.model_fields}
+        origin = {name: origins.get(name) or "default" for name in settings.flat()}
         return cls(
             folder,
             Resolved(settings, origin, table.get("preset")),
@@ -176,6 +178,9 @@ class RunSpec:
         Raises:
             SettingsError: a setting that a run cannot change once it has begun, or a wrong value.
         """
+        settings, known = flattened(settings), self.settings.flat()
+        if unknown := [name for name in settings if name not in known]:
+            raise SettingsError(unknown_setting(unknown[0], self.settings.gate.name))
         if fixed := sorted(settings.keys() - CHANGEABLE):
             raise SettingsError(
                 f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is"
@@ -185,8 +190,8 @@ class RunSpec:
             raise SettingsError("this run trains no language model: resume it without --set")
         if not settings:
             return self.settings
-        resolved = resolve(dict(settings), self.resolved.explicit()).settings
-        return self.settings.model_copy(update={name: getattr(resolved, name) for name in settings})
+        found = resolve(settings, self.resolved.explicit()).settings.flat()
+        return self.settings.replaced({name: found[name] for name in settings})
 
     def changed(self, settings: Mapping[str, Any]) -> tuple[RunSpec, list[str]]:
         """This spec with changed settings of training, and a warning for each change.
@@ -198,15 +203,16 @@ class RunSpec:
             SettingsError: see `with_training`.
         """
         values = self.with_training(settings)
-        pairs = {name: (getattr(self.settings, name), getattr(values, name)) for name in settings}
+        new = values.flat()
+        pairs = {name: (old, new[name]) for name, old in self.settings.flat().items()}
         differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
         if not differ:
             return self, []
-        self.folder.change_settings({name: new for name, (_, new) in differ.items()}, "resume")
+        self.folder.change_settings({name: now for name, (_, now) in differ.items()}, "resume")
         origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
         said = [
-            f"{name} was {old} until the run was resumed with {new}"
-            for name, (old, new) in differ.items()
+            f"{name} was {old} until the run was resumed with {now}"
+            for name, (old, now) in differ.items()
         ]
         return replace(self, resolved=Resolved(values, origin, self.resolved.preset)), said
 

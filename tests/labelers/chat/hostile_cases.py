@@ -23,15 +23,21 @@ from .chat_server import (
 )
 
 NAMES = ["green", "red", "blue"]
-PRICED = {"input_price": "100", "output_price": "200"}
+PRICED = {"server.input_price": "100", "server.output_price": "200"}
 KEY = "sk-zyxcanary-0123456789"
 
 
 def begin(server: Server, folder: Path, **settings: Any) -> stacksl.Run:
     texts = [f"text {n} of {NAMES[n % 3]} and w{n % 5}" for n in range(24)]
-    given: dict[str, Any] = {"budget": 6, "timeout": 1.5, "allow_send": True, **PRICED, **settings}
+    given: dict[str, Any] = {
+        "budget": 6,
+        "server.timeout": 1.5,
+        "server.allow_send": True,
+        **PRICED,
+        **settings,
+    }
     return stacksl.run(
-        texts, classes=NAMES, labeler="openai:m", url=server.url, out=folder, **given
+        texts, classes=NAMES, labeler="openai:m", **{"server.url": server.url}, out=folder, **given
     )
 
 

@@ -83,7 +83,7 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
     folder = RunFolder(tmp_path / "run")
     assert folder.resolved()["label_template_text"] == DEFAULT
-    folder.change_settings({"url": "http://127.0.0.1:1/v1"}, "flag")
+    folder.change_settings({"server.url": "http://127.0.0.1:1/v1"}, "flag")
     with pytest.raises(SettingsError, match="what was allowed"):
         stacksl.Run.open(folder.path).resume()
 
@@ -94,15 +94,25 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
         (["--audit", "3"], "answered by people"),
         (["--price", "1"], "paid by the token"),
         (["--budget", "$5"], "paid by the token"),
-        (["--set", "input_price=1"], "go together"),
-        (["--set", "input_price=x", "--set", "output_price=1"], "price must be a number"),
+        (["--set", "server.input_price=1"], "go together"),
+        (
+            ["--set", "server.input_price=x", "--set", "server.output_price=1"],
+            "price must be a number",
+        ),
         (["--url", "ftp://host"], "the url should be"),
         (["--url", "http://me:zyxpass@host/v1"], "the url should be"),
         (["--labeler", "openai"], "needs a model"),
         (["--labeler", "oracle"], "a model on a server"),
-        (["--set", "label_template=missing.txt"], "label_template"),
+        (["--set", "server.label_template=missing.txt"], "label_template"),
         (
-            ["--price", "0.000001", "--set", "input_price=1", "--set", "output_price=1"],
+            [
+                "--price",
+                "0.000001",
+                "--set",
+                "server.input_price=1",
+                "--set",
+                "server.output_price=1",
+            ],
             "--price of",
         ),
     ],
@@ -121,7 +131,9 @@ def test_a_template_of_the_users_own(tmp_path: Path) -> None:
     file = tmp_path / "label.txt"
     file.write_text("Ä {prompt}{prompt}\n{unknown}\nOptions:\n{options}\n\n")
     with serving(right) as server:
-        made = command(tmp_path, server.url, "--allow-send", "--set", f"label_template={file}")
+        made = command(
+            tmp_path, server.url, "--allow-send", "--set", f"server.label_template={file}"
+        )
         assert call(made) == 0
         text = server.bodies[0]["messages"][0]["content"]
     assert text.startswith("Ä text ")
@@ -264,7 +276,7 @@ def test_a_server_that_ignores_the_schema_is_shown_the_nearest_classes(tmp_path:
 
     with serving(chatty) as server:
         words = command(tmp_path, server.url, "--allow-send", names=MANY)
-        assert call([*words, "--set", "concurrency=1"]) == 0
+        assert call([*words, "--set", "server.concurrency=1"]) == 0
         first, *others = server.bodies
     assert len(others) == 6  # the first label is asked for again, as a text
     assert "response_format" in first
@@ -285,8 +297,8 @@ def test_a_dear_answer_that_ignores_the_schema_does_not_stop_every_session(tmp_p
 
     with serving(dear) as server:
         words = command(tmp_path, server.url, "--allow-send", names=MANY)
-        prices = ("--set", "input_price=100", "--set", "output_price=200", "--yes")
-        assert call([*words, "--set", "concurrency=1", *prices]) == 0
+        prices = ("--set", "server.input_price=100", "--set", "server.output_price=200", "--yes")
+        assert call([*words, "--set", "server.concurrency=1", *prices]) == 0
         run = stacksl.Run.open(tmp_path / "run")
         assert run.status()["state"] == "waiting"
         assert len(server.bodies) == 1
@@ -304,14 +316,14 @@ def test_equal_texts_are_bought_once_where_the_schema_is_ignored(tmp_path: Path)
         words = command(tmp_path, server.url, "--allow-send", "--mode", "stream", names=MANY)
         rows = [{"id": f"q{n}", "text": f"text {n // 3} of {MANY[n // 3]}"} for n in range(6)]
         Path(words[1]).write_text("\n".join(map(json.dumps, rows)))
-        assert call([*words, "--set", "concurrency=1"]) == 0
+        assert call([*words, "--set", "server.concurrency=1"]) == 0
         assert len(server.bodies) == 3  # one with the schema, and one for each text
 
 
 def test_an_added_text_too_long_for_the_price_of_a_label_is_refused(tmp_path: Path) -> None:
     more = tmp_path / "more.jsonl"
     with serving(right) as server:
-        prices = ("--set", "input_price=100", "--set", "output_price=200", "--yes")
+        prices = ("--set", "server.input_price=100", "--set", "server.output_price=200", "--yes")
         assert call([*command(tmp_path, server.url, "--allow-send"), *prices]) == 0
         run = stacksl.Run.open(tmp_path / "run")
         more.write_text(json.dumps({"id": "long", "text": "word " * 2000 + "of red"}))
@@ -332,7 +344,7 @@ def examples_of(body: dict[str, Any]) -> list[list[str]]:
 def test_examples_are_labels_that_train(tmp_path: Path) -> None:
     owned = tmp_path / "owned.csv"
     owned.write_text("text,label\nan owned text of red,red\nanother owned one of blue,blue\n")
-    more = ("--set", "shots=3", "--owned", str(owned), "--mode", "stream")
+    more = ("--set", "server.shots=3", "--owned", str(owned), "--mode", "stream")
     with serving(right) as server:
         words = command(tmp_path, server.url, *more)
         assert call([*words, "--allow-send", "--budget", "8"]) == 0
@@ -375,7 +387,7 @@ def test_examples_are_never_of_the_audit(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_example_leaves_all_requests(tmp_path: Path) -> None:
-    more = ("--allow-send", "--set", "shots=9", "--mode", "stream")
+    more = ("--allow-send", "--set", "server.shots=9", "--mode", "stream")
     with serving(right) as server:
         assert call(command(tmp_path, server.url, *more)) == 0
     run = tmp_path / "run"
@@ -394,7 +406,7 @@ def test_a_forgotten_example_leaves_all_requests(tmp_path: Path) -> None:
 def test_examples_are_shown_and_consented_to(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = command(tmp_path, "http://127.0.0.1:9/v1", "--set", "shots=2")
+    words = command(tmp_path, "http://127.0.0.1:9/v1", "--set", "server.shots=2")
     assert call([*words, "--dry-run", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)["request"]["body"]
     assert examples_of(body) == [
@@ -405,7 +417,7 @@ def test_examples_are_shown_and_consented_to(
     assert "prompts, options and labelled examples to" in capsys.readouterr().err
     file = tmp_path / "label.txt"
     file.write_text("{prompt}{options}")
-    assert call([*words, "--set", f"label_template={file}"]) == 2
+    assert call([*words, "--set", f"server.label_template={file}"]) == 2
     assert "{examples}" in capsys.readouterr().err
 
 

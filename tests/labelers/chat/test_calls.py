@@ -77,7 +77,7 @@ def test_a_server_that_refuses_a_parameter_is_asked_without_it(
     names: tuple[str, ...], how: str, tmp_path: Path
 ) -> None:
     with serving(refuses(*names, how=how)) as server:
-        run = begin(server, tmp_path / "run", concurrency=1, budget=3)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1}, budget=3)
         assert len(server.bodies) == 3 + len(names)  # once in the run
         for body in server.bodies[len(names) :]:
             assert not set(names) & set(body)
@@ -101,7 +101,7 @@ def test_what_a_server_refuses_is_known_after_a_resume(tmp_path: Path) -> None:
             refuses("max_tokens", "temperature")(handler, body, number)
 
     with serving(at_first) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         assert run.status()["state"] == "waiting"
         server.behave = refuses("max_tokens", "temperature")
         asked = len(server.bodies)
@@ -112,7 +112,7 @@ def test_what_a_server_refuses_is_known_after_a_resume(tmp_path: Path) -> None:
 
 def test_a_server_that_takes_no_limit_is_a_sentence(tmp_path: Path) -> None:
     with serving(refuses("max_tokens", "max_completion_tokens")) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         assert len(server.bodies) == 2
     (place,) = run.status()["sheets"]
     assert "refuses every limit of an answer's length" in place["why"]
@@ -123,7 +123,7 @@ def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -
     prices = []
     for tokens in (None, 500):
         with serving(right) as server:
-            run = begin(server, tmp_path / f"run-{tokens}", answer_tokens=tokens)
+            run = begin(server, tmp_path / f"run-{tokens}", **{"server.answer_tokens": tokens})
             assert {body["max_tokens"] for body in server.bodies} == {tokens or 8}
         with Ledger.open(run.path / "run.db", readonly=True) as ledger:
             prices.append(ledger.accounts.price)
@@ -168,7 +168,7 @@ def test_an_answer_that_was_paid_is_not_bought_again(
 
 def test_a_crash_between_request_and_answer_counts_as_spent(tmp_path: Path) -> None:
     with serving(status(401)) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         row = read_calls(run.path / "run.db")[0]
         edit(run.path, "DELETE FROM requests WHERE place > 1")  # its end was not committed
         server.behave = right
@@ -213,7 +213,7 @@ def test_the_key_is_in_the_header_alone(
             right(handler, body, number)
 
     with serving(echo) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         assert run.status()["state"] == "waiting"
         run.resume()
     assert run.status()["state"] == "finished"
@@ -239,7 +239,7 @@ def test_requests_go_out_together(tmp_path: Path) -> None:
         right(handler, body, number)
 
     with serving(slow) as server:
-        run = begin(server, tmp_path / "run", concurrency=3)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 3})
     assert expect_books(run) == {"label": 6}
     assert 2 <= server.most <= 3
 
@@ -249,16 +249,21 @@ def test_equal_questions_are_bought_once(tmp_path: Path) -> None:
     with serving(right) as server:
         texts = ["text 1 of green", "text 2 of red"] * 6
         run = made(
-            texts, classes=NAMES, labeler="openai:m", url=server.url, out=tmp_path / "run",
-            budget="all", allow_send=True, **PRICED,
-        )  # fmt: skip
+            texts,
+            classes=NAMES,
+            labeler="openai:m",
+            **{"server.url": server.url, "server.allow_send": True},
+            out=tmp_path / "run",
+            budget="all",
+            **PRICED,
+        )
     assert len(server.bodies) == 2
     assert expect_books(run) == {"label": 12}
 
 
 @pytest.mark.parametrize("mode", ["stream", "pool"])
 def test_a_budget_in_dollars_is_exact(mode: str, tmp_path: Path) -> None:
-    rates = {"input_price": "0.15", "output_price": "0.6"}
+    rates = {"server.input_price": "0.15", "server.output_price": "0.6"}
     with serving(right) as server:
         run = begin(server, tmp_path / "run", **rates, budget="$0.001", mode=mode)
         assert run.status()["state"] == "finished"
@@ -279,7 +284,7 @@ def test_each_call_is_charged_at_what_it_used(tmp_path: Path) -> None:
         handler.send(200, completion(said, usage=(50 * number, number)))
 
     with serving(dearer) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
@@ -292,7 +297,7 @@ def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path:
         handler.send(200, completion(said, usage=(450 if number == 2 else 100, 1)))
 
     with serving(dear) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         found = run.status()
         assert found["state"] == "waiting"
         (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
@@ -319,7 +324,7 @@ def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotte
             handler.send(401)
 
     with serving(lost) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         lines = read_calls(run.path / "run.db")
         [call] = [line for line in lines if line.get("cost", 0) > 100 * 100 + 200]
         with run.ledger as ledger:

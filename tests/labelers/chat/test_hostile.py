@@ -53,7 +53,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behaviour, tmp_path: Path) -> None:
     with serving(once(bad, 2)) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
     assert len(server.bodies) == 7
@@ -62,7 +62,7 @@ def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behaviour, tmp_path: P
 @pytest.mark.parametrize("bad", [status(500)], ids=["500"])
 def test_a_server_that_always_fails_is_left_alone(bad: Behaviour, tmp_path: Path) -> None:
     with serving(bad) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         first = run.status()
         assert first["state"] == "waiting"
         assert "in a row" in first["sheets"][0]["why"]
@@ -88,7 +88,7 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
             right(handler, body, number)
 
     with serving(limited) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
@@ -137,7 +137,7 @@ def test_no_server_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize("said", ["I cannot help with that.", None])
 def test_what_names_no_option_is_charged_and_not_learnt(said: str | None, tmp_path: Path) -> None:
     with serving(once(lambda h, b, n: h.send(200, completion(said)), 3)) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 5, "broken": 1}
 
@@ -146,7 +146,7 @@ def test_answers_that_name_no_option_stop_the_buying(tmp_path: Path) -> None:
     with serving(
         lambda h, b, n: h.send(200, completion("Well.")) if n != 2 else right(h, b, n)
     ) as s:
-        run = begin(s, tmp_path / "run", concurrency=1, budget=12)
+        run = begin(s, tmp_path / "run", **{"server.concurrency": 1}, budget=12)
         assert run.status()["state"] == "waiting"
         assert "named no option" in run.status()["sheets"][0]["why"]
         found = expect_books(run)
@@ -163,7 +163,7 @@ def test_usage_above_the_reservation_is_named_and_stops(tmp_path: Path) -> None:
         handler.send(200, completion(letter_of(body, wanted), usage=(10_000_000, 5)))
 
     with serving(once(dear, 3)) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         found = run.status()
         assert found["state"] == "waiting"
         assert "cost more than was reserved" in found["sheets"][0]["why"]
@@ -197,7 +197,7 @@ def test_books_are_exact_in_a_storm(seed: int, tmp_path: Path) -> None:
     chosen = [draw.choice(choices) for _ in range(500)]
 
     with serving(lambda h, b, n: chosen[n](h, b, n)) as server:
-        run = begin(server, tmp_path / "run", concurrency=4, budget=12)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 4}, budget=12)
         for _ in range(40):
             found = expect_books(run)
             if run.status()["state"] == "finished":

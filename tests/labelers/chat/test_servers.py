@@ -62,7 +62,7 @@ def test_an_item_longer_than_the_context_is_broken_and_no_other(
             right(handler, body, number)
 
     with serving(short) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         bodies = server.bodies
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"broken": 1, "label": 5}
@@ -85,9 +85,13 @@ def test_a_list_of_classes_longer_than_the_context_is_shortened(tmp_path: Path) 
 
     with serving(short) as server:
         run = stacksl.run(
-            [f"text {n} of {names[n]}" for n in range(24)], classes=names, labeler="openai:m",
-            url=server.url, out=tmp_path / "run", budget=24, allow_send=True, concurrency=1,
-        )  # fmt: skip
+            [f"text {n} of {names[n]}" for n in range(24)],
+            classes=names,
+            labeler="openai:m",
+            server={"url": server.url, "allow_send": True, "concurrency": 1},
+            out=tmp_path / "run",
+            budget=24,
+        )
         ways = ["schema" if "response_format" in body else "text" for body in server.bodies]
     assert run.status()["state"] == "finished"
     assert ways == ["schema", "text"] * 24  # the schema is not given up: a shorter item may fit
@@ -100,7 +104,7 @@ def test_a_server_whose_context_is_too_short_for_all_is_left_alone(tmp_path: Pat
         handler.send(400, json.dumps(TOO_LONG["llama.cpp"]).encode())
 
     with serving(short) as server:
-        run = begin(server, tmp_path / "run", concurrency=1, budget=12)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1}, budget=12)
         assert len(server.bodies) == UNNAMED
     status = run.status()
     assert status["state"] == "waiting"
@@ -116,7 +120,7 @@ def test_a_refused_item_does_not_take_a_way_from_the_others(tmp_path: Path) -> N
             right(handler, body, number)
 
     with serving(picky) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         scored = ["logprobs" in body for body in server.bodies]
     assert scored == [True, True, False, True, True, True, True]
     assert expect_books(run) == {"broken": 1, "label": 5}

@@ -77,9 +77,13 @@ def test_a_run_whose_labeler_is_a_real_server(
     texts = [f"text {n} of {names[n % classes]}" for n in range(24)]
     url, model = served
     run = stacksl.run(
-        texts, classes=names, labeler=f"openai:{model}", url=url, out=tmp_path / "run", budget=6,
-        allow_send=True, input_price="100", output_price="200",
-    )  # fmt: skip
+        texts,
+        classes=names,
+        labeler=f"openai:{model}",
+        server={"url": url, "allow_send": True, "input_price": "100", "output_price": "200"},
+        out=tmp_path / "run",
+        budget=6,
+    )
     for _ in range(9):
         if run.status()["state"] == "finished":
             break

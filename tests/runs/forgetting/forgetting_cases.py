@@ -116,13 +116,13 @@ def asked_by_people(folder: Path, *, until: str) -> tuple[Path, Run]:
     """A run whose two people were both asked for the canary, and its data."""
     plan: dict[str, Any] = {
         "mode": "pool",
-        "batch": 6,
+        "open_questions": 6,
         "budget": 16,
         "audit": 0,
         "labeler": "file",
-        "sheets": "csv",
+        "sheets.format": "csv",
     }
-    plan |= {"annotators": "anna,ben", "overlap": 3}
+    plan |= {"annotators": "anna,ben", "sheets.overlap": 3}
     plain = run(write_items(folder / "plain.jsonl", 24, None), out=folder / "plain", **plan)
     with plain.ledger as ledger:
         asked = Counter(row.item for row in ledger.private.handed())

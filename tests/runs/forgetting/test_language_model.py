@@ -17,8 +17,13 @@ def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
     from ..lm_cases import QUICK, questions, tiny_model
 
     items, answers = questions(24)
-    spec = {**QUICK, "model": str(tiny_model(tmp_path / "model")), "adapt": "lora", "audit": 0}
-    spec |= {"refit_at": "0.5,1", "mode": "stream", "budget": 8, "kl_on_skips": True}
+    spec = {
+        **QUICK,
+        "lm.model": str(tiny_model(tmp_path / "model")),
+        "lm.adapt": "lora",
+        "audit": 0,
+    }
+    spec |= {"lm.refit_at": "0.5,1", "mode": "stream", "budget": 8, "update.kl_on_skips": True}
     with pytest.raises(KeyboardInterrupt):
         run(items, answers, out=tmp_path / "r", labeler=stopping(answers, 5), **spec)
     made = Run(tmp_path / "r")

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
+from stacksl.runs.settings.fields import GROUPS
+from stacksl.runs.settings.resolve import RENAMED, known_settings, named
 from stacksl_lab.study.store import Found
 from stacksl_lab.study.study import Line
 
@@ -71,6 +73,18 @@ class Cell:
         """A hash of everything above and of `with_` (the model's and the data's fingerprints)."""
         text = json.dumps([asdict(self), *with_], sort_keys=True, default=str)
         return blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def name_in_study(name: str) -> str:
+    """What a setting of a run is called in a study and in its results."""
+    former = {now: old for old, now in RENAMED.items()}
+    return former.get(name) or name.rpartition(".")[2]
+
+
+def names_in_run(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a study by their names in a run."""
+    whole = {*known_settings(), *GROUPS}
+    return {name if name in whole else named(name)[0]: each for name, each in settings.items()}
 
 
 @dataclass(frozen=True, slots=True)

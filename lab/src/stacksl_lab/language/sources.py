@@ -13,7 +13,7 @@ from stacksl.core.rng import generator
 from stacksl.data import Dataset, read
 from stacksl.errors import DataError, SettingsError, StackslError
 from stacksl.runs.items.intake import OF_SAMPLE
-from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.fields import FIELDS
 from stacksl.types import Item
 from stacksl_lab.language.paper import SIZES, SUBJECTS
 from stacksl_lab.language.tasks import Setup, Task, only
@@ -30,8 +30,9 @@ SAMPLE_SETTINGS: Mapping[str, Any] = {
     "pmi_context": "empty",
     "max_len_prompt": None,
     "max_len_choice": None,
-    "epochs": Settings.model_fields["epochs"].default,
-    **{name: OF_SAMPLE[name] for name in ("learning_rate", "batch_tokens")},
+    "epochs": FIELDS["lm.epochs"].default,
+    "learning_rate": OF_SAMPLE["update.learning_rate"],
+    "batch_tokens": OF_SAMPLE["lm.batch_tokens"],
 }
 """How the sample model is asked and trained: by options, since it has learnt no letters; None: the
 default of `stacksl.Settings`."""

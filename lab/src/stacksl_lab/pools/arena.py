@@ -86,7 +86,7 @@ class Arena:
     @cached_property
     def digest(self) -> str:
         """A hash of all features and answers."""
-        digest = blake2b(f"{self.size} {self.settings.batch}".encode(), digest_size=12)
+        digest = blake2b(f"{self.size} {self.settings.open_questions}".encode(), digest_size=12)
         tables = [self.gold, self.test_gold, *map(_table, (self.block, self.test))]
         for table in [*tables, *([] if self.names is None else [self.names])]:
             digest.update(f"{table.shape} {table.dtype}".encode())
@@ -140,7 +140,7 @@ def make_arena(
     features.fit(items)
     blocks = [features.transform(part, report) for part in (items, others)]
     answers = {**data.answers} if test is None else {**test.answers}
-    named = data.classes is not None and settings.names and features.reads_text
+    named = data.classes is not None and settings.class_names and features.reads_text
     names = name_rows(features, name_texts(data.classes or ())) if named else None
     gold = _gold(items, data.answers)
     about = {
@@ -150,7 +150,7 @@ def make_arena(
         "items": len(items),
         "pool": pool,
         "features": settings.features,
-        "batch": settings.batch,
+        "batch": settings.open_questions,
         "classes": None if data.classes is None else len(data.classes),
     }
     arena = Arena(blocks[0], gold, blocks[1], _gold(others, answers), names, pool, settings, about)

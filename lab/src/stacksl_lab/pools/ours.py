@@ -34,7 +34,7 @@ def bought(pool: Pool, gate: str, count: int) -> list[int]:
 def game_of(pool: Pool, gate: str, labels: int, folder: Path) -> Game:
     """The game over the rows of a pool, in their order, with the answers at hand."""
     block, rows = pool.block, range(len(pool.gold))
-    settings = pool.settings.model_copy(update={"mode": "pool", "gate": gate})
+    settings = pool.settings.replaced({"mode": "pool", "gate.name": gate})
     learner, _ = build_learner(settings, block, rows, labels)
     ids = [str(row) for row in rows]
     classes = block.classes if isinstance(block, SharedBlock) else None
@@ -49,5 +49,5 @@ def game_of(pool: Pool, gate: str, labels: int, folder: Path) -> Game:
         labeler=OracleLabeler(answers, sizes),
         examples=examples,
         trainer=LinearTrainer(examples, learner, ledger, pool.names, settings.seed),
-        batches=Batches(settings.batch),
+        batches=Batches(settings.open_questions),
     )

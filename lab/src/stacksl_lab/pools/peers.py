@@ -69,7 +69,7 @@ class Peer:
         chosen: list[int] = []
         with _seeded(pool.settings.seed):
             while len(chosen) < count:
-                n = min(pool.settings.batch, count - len(chosen))
+                n = min(pool.settings.open_questions, count - len(chosen))
                 if self.model and len(np.unique(pool.gold[chosen])) < 2:
                     taken = set(chosen)
                     chosen += [row for row in pool.order if row not in taken][:n]

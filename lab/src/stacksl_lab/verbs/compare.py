@@ -42,7 +42,7 @@ PoolSize = Annotated[
 ]
 
 
-@options.takes(*options.READING, "classes", "features", "batch")
+@options.takes(*options.READING, "classes", "features", "open_questions")
 def compare(
     context: typer.Context,
     data: options.File,

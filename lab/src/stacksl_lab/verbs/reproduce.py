@@ -217,15 +217,18 @@ def _cannot_draw(folder: Path, fault: OSError) -> RunError:
 
 
 def _pairs(pairs: Sequence[str]) -> list[tuple[str, Any]]:
-    """Settings written NAME=VALUE, those of `run --set`."""
+    """Settings written NAME=VALUE, those of `run --set`, by their names in a study."""
     from stacksl.cli.verbs.run import setting_of
-    from stacksl.runs.settings.fields import Settings
+    from stacksl.runs.settings.resolve import known_settings, unknown_setting
+    from stacksl_lab.language.cells import name_in_study
 
     found = [setting_of(text) for text in pairs]
     for name, _ in found:
-        if name not in Settings.model_fields or name in ("seed", "model", "budget"):
+        if name in ("seed", "lm.model", "budget"):
             raise SettingsError(f"--set takes a setting of a run, and '{name}' cannot be set here")
-    return found
+        if name not in known_settings():
+            raise SettingsError(unknown_setting(name))
+    return [(name_in_study(name), value) for name, value in found]
 
 
 def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Path) -> Result:
@@ -236,6 +239,7 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
         StackslError: it failed.
     """
     from stacksl.api import Run, prepare
+    from stacksl_lab.language.cells import names_in_run
     from stacksl_lab.language.paper import STREAMED
 
     start = time.monotonic()
@@ -243,7 +247,8 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
         run = Run.open(folder).resume()
     else:
         shutil.rmtree(folder, ignore_errors=True)  # begun, but no run yet
-        run = prepare(train, test=test, out=folder, settings={**STREAMED, **settings}).start()
+        known = names_in_run({**STREAMED, **settings})
+        run = prepare(train, test=test, out=folder, settings=known).start()
     if run.status()["state"] == "stopped":
         raise KeyboardInterrupt  # the run took it and put itself away
     return _result(run, str(settings.get("clip", "scale")), time.monotonic() - start)

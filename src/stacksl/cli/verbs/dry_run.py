@@ -43,7 +43,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         else {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO},
         "forecast": plan.forecast(),
         "size": plan.size(),
-        "settings": plan.settings.model_dump(),
+        "settings": plan.settings.flat(),
         "request": _request(plan),
         "warnings": list(plan.warnings),
     }
@@ -115,8 +115,8 @@ def _bought(plan: Plan) -> str:
                 f" {count(test['shared']) if test['shared'] else 'none'} of them in the data",
             ),
             ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
-            ("Gate", plan.settings.gate),
-            ("Model", plan.settings.model),
+            ("Gate", plan.settings.gate.name),
+            ("Model", plan.settings.lm.model),
             ("Features", None if plan.settings.adapts else plan.settings.features),
             ("Folder", f"{plan.out} (nothing was written)"),
         ]

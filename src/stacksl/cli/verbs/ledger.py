@@ -95,7 +95,7 @@ def _weights(run: Run) -> tuple[str | None, str | None]:
     from stacksl.errors import RunError, StackslError
     from stacksl.lm.loading import open_base
 
-    name = str(table["model"])
+    name = str(table["lm.model"])
     try:
         found = open_base(name, device="cpu").fingerprint
     except StackslError as fault:

@@ -240,15 +240,6 @@ def _first_lines(module: str, registry: str) -> dict[str, str]:
     return found
 
 
-def _settings() -> dict[str, str]:
-    from stacksl.runs.settings.fields import Settings
-    from stacksl.runs.settings.resolve import known_settings, owners_of
-
-    about = {name: field.description or "" for name, field in Settings.model_fields.items()}
-    own = (name for name in known_settings() if name not in about)
-    return {**about, **{name: f"Of the gate {' or '.join(owners_of(name))}." for name in own}}
-
-
 def _presets() -> dict[str, str]:
     from stacksl.runs.settings.presets import PRESETS
 
@@ -273,7 +264,7 @@ def _labelers() -> dict[str, str]:
 
 
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
-    "settings": _settings,
+    "settings": lambda: import_module("stacksl.runs.settings.fields").descriptions(),
     "gates": _gates,
     "scorers": partial(_first_lines, "stacksl.core.scorers", "SCORERS"),
     "followers": partial(_first_lines, "stacksl.core.followers", "FOLLOWERS"),

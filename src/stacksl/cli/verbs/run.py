@@ -98,7 +98,7 @@ def resume(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Change a setting of training from here on, such as batch_tokens=1024 after a "
+            help="Change a setting of training from here on, such as lm.batch_tokens=1024 after a "
             "refit that ran out of memory.",
         ),
     ] = None,
@@ -115,8 +115,8 @@ def resume(
     """
     opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":
-        adapts = "model" in opened.folder.resolved()
-        more = "; if memory ran out, --set batch_tokens=N takes less of it" if adapts else ""
+        adapts = "lm.model" in opened.folder.resolved()
+        more = "; if memory ran out, --set lm.batch_tokens=N takes less of it" if adapts else ""
         said = "this run was killed, or the machine went down; it continues where it was"
         warn([said + more])
     try:

@@ -30,8 +30,9 @@ class ADPO(Usual):
     of log g, their number), and zeros under a constant.
 
     Args:
-        level: Γ > 0, in units of g; None for the level that keeps the pace.
-        pace: the largest change of log Γ in a round.
+        level: Γ > 0, the width of the pair above which a label is asked; None for a level that
+            keeps the pace of the budget.
+        pace: the largest change of log Γ in a round, where no level is given.
 
     Raises:
         SettingsError: a parameter is not a positive number.

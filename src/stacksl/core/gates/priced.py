@@ -66,7 +66,7 @@ class Contested(Priced):
     Args:
         width_scale: α > 0 (score units); None is √d, which is σ√d with noise σ = 1.
         reserve: f in (0, 1], how far ahead of an even schedule spending may run.
-        floor: r in (0, 1), the price on schedule as a share of U.
+        floor: r in (0, 1), the price on schedule as a share of the largest statistic so far.
 
     Raises:
         SettingsError: a parameter is outside its range; α = 0 would never ask, since then g ≤ 0.
@@ -106,8 +106,12 @@ class Information(Priced):
     g = tr(F H⁻¹), at most 1, the mutual information of label and θ to first order (nats), with F
     the Fisher information of the round's label at θ. For scorers that keep no Fisher information
     it is ‖φ(z, x̂)‖² in V⁻¹, the information of a reward of the choice (`Bounds.information`).
-    Price, state, `reserve` and `floor` as in `Contested`; the defaults were chosen on pilot seeds
-    of the study `gates` (`docs/decisions.md`).
+    Price and state are as in `Contested`; the defaults were chosen on pilot seeds of the study
+    `gates` (`docs/decisions.md`).
+
+    Args:
+        reserve: f in (0, 1], how far ahead of an even schedule spending may run.
+        floor: r in (0, 1), the price on schedule as a share of the largest statistic so far.
 
     Raises:
         SettingsError: a parameter is outside its range.
@@ -153,9 +157,10 @@ class Reserve(Usual):
     free/(1 − κ).
 
     Args:
-        share: κ in (0, 1): a small one has a high level and more to spend freely.
+        share: κ in (0, 1), the share of the budget that is kept for costly rounds: a small one has
+            a high level and more to spend freely.
         ahead: f in (0, 1], how far ahead of an even schedule free spending may run.
-        floor: r in (0, 1), the price on schedule as a share of v.
+        floor: r in (0, 1), the price of information on schedule as a share of v.
         pending: n ≥ 0, the labels that may be open when another is bought; the exponent is then
             (n + 1)dℓ/(κB). It is 0 where each answer is learnt before the next round.
 

@@ -72,7 +72,8 @@ class LLF(Usual):
     beside it.
 
     Args:
-        gate_scale: c ≥ 0 (score units).
+        gate_scale: c ≥ 0: a label is asked where the spread exceeds c/√(1 + labels asked), in score
+            units; calibrated if absent.
         reading: 'else', the text's: a wide spread asks. 'literal', Algorithm 2 as printed (its ELSE
             is commented out): a spread ≤ ε asks; then statistic and threshold change sign.
 
@@ -121,9 +122,9 @@ class Margin(Usual):
     |g − mean|, n), over the n statistics that were finite.
 
     Args:
-        pace: step, in score units where `adaptive` is False (`ONE_HOT_PACE`); else in units of the
-            running mean absolute deviation of the statistic.
-        adaptive: whether the step follows the statistic's own scale.
+        pace: how far the threshold moves in a round, in score units where `adaptive` is False
+            (`ONE_HOT_PACE`); else in units of the running mean absolute deviation of the statistic.
+        adaptive: whether the pace follows the statistic's own scale.
 
     Raises:
         SettingsError: the pace is not a positive number.

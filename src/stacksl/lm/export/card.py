@@ -11,7 +11,7 @@ from typing import Any
 from stacksl import __version__
 from stacksl.lm.export.tasks import command
 from stacksl.lm.loading import Weights
-from stacksl.lm.prompt.format import PmiContext, PromptFormat, Protocol
+from stacksl.lm.prompt.format import AnswerFormat, PmiContext, PromptFormat
 from stacksl.lm.prompt.tokens import Limits
 from stacksl.lm.quantised import QUANTISED, unquantised
 from stacksl.lm.scoring.normalise import Normalisation
@@ -48,7 +48,7 @@ class About:
     source: str
     fingerprint: str
     stamp: str
-    protocol: Protocol
+    answer_format: AnswerFormat
     template: str
     normalisation: Normalisation
     temperature: float

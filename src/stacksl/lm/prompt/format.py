@@ -1,7 +1,7 @@
 """An item to the text a language model reads and the continuations it is asked about.
 
-Two protocols, named in every table: `option` asks for the text of each candidate, `letter` lists
-the candidates in the prompt and asks for their letters.
+Two answer formats, named in every table: `option` asks for the text of each candidate, `letter`
+lists the candidates in the prompt and asks for their letters.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Literal, TypeAlias
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
-Protocol: TypeAlias = Literal["letter", "option"]
+AnswerFormat: TypeAlias = Literal["letter", "option"]
 PmiContext: TypeAlias = Literal["template", "last_line", "empty"]
 Span: TypeAlias = tuple[int, int]
 
-PROTOCOLS: tuple[Protocol, ...] = ("letter", "option")
+ANSWER_FORMATS: tuple[AnswerFormat, ...] = ("letter", "option")
 PMI_CONTEXTS: tuple[PmiContext, ...] = ("template", "last_line", "empty")
 TEMPLATES: Mapping[str, str] = {
     "answer": "{prompt}\nAnswer:",
@@ -59,12 +59,12 @@ class Prompt:
 
 @dataclass(frozen=True)
 class PromptFormat:
-    """How items are put to a model: template, protocol, and the tokenizer's chat form if wanted.
+    """How items are put to a model: template, answer format, and the chat form if wanted.
 
     Args:
         template: the text with `{prompt}` in it; `letter` needs `{options}` too. Text of items is
             put in as it is, so braces in it mean nothing.
-        protocol: `option` or `letter`.
+        answer_format: `option` or `letter`.
         chat: a tokenizer whose chat template wraps the rendered text as the user's turn, with the
             assistant's turn opened; None for plain text. The delimiter between the context and a
             continuation is then empty instead of one space.
@@ -77,31 +77,31 @@ class PromptFormat:
         chat_arguments: what the chat template takes besides, such as `enable_thinking`.
 
     Raises:
-        SettingsError: the template lacks a field or has an unknown one, the protocol is unknown,
-            or the tokenizer has no chat template.
+        SettingsError: the template lacks a field or has an unknown one, the answer format is
+            unknown, or the tokenizer has no chat template.
     """
 
     template: str = TEMPLATES["answer"]
-    protocol: Protocol = "option"
+    answer_format: AnswerFormat = "option"
     chat: Any = None
     pmi_context: PmiContext = "template"
     system: str | None = None
     chat_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.protocol not in PROTOCOLS:
-            raise unknown_name("protocol", self.protocol, PROTOCOLS)
+        if self.answer_format not in ANSWER_FORMATS:
+            raise unknown_name("answer_format", self.answer_format, ANSWER_FORMATS)
         if self.pmi_context not in PMI_CONTEXTS:
             raise unknown_name("pmi_context", self.pmi_context, PMI_CONTEXTS)
         found = set(_FIELD.findall(self.template))
-        needed = _FIELDS if self.protocol == "letter" else {"prompt"}
+        needed = _FIELDS if self.answer_format == "letter" else {"prompt"}
         if needed - found or found - _FIELDS:
             wrong = sorted(needed - found) or sorted(found - _FIELDS)
             what = "lacks" if needed - found else "has the unknown"
             raise SettingsError(
-                f"a template for protocol '{self.protocol}' takes the fields {{prompt}} and "
-                f"{{options}}, and this one {what} {', '.join('{' + name + '}' for name in wrong)}"
-                ": correct the template"
+                f"a template for answer format '{self.answer_format}' takes the fields {{prompt}}"
+                f" and {{options}}, and this one {what}"
+                f" {', '.join('{' + name + '}' for name in wrong)}: correct the template"
             )
         if self.chat is None and (self.system is not None or self.chat_arguments):
             raise SettingsError("system and chat_arguments belong to the chat form: give --chat")
@@ -141,7 +141,7 @@ class PromptFormat:
         )
 
     def _answers(self, item: Item) -> tuple[str, ...]:
-        if self.protocol == "option":
+        if self.answer_format == "option":
             return item.candidates
         return tuple(_letters(item))
 
@@ -149,7 +149,7 @@ class PromptFormat:
         """The template with its fields filled, and where the candidates stand in it."""
         values = {"prompt": asked, "options": ""}
         within: list[Span] = []
-        if self.protocol == "letter" or "{options}" in self.template:
+        if self.answer_format == "letter" or "{options}" in self.template:
             values["options"], within = _listed(item)
         text, done, start = "", 0, 0
         for found in _FIELD.finditer(self.template):
@@ -159,7 +159,7 @@ class PromptFormat:
                 start = len(text)  # of the last listing: it has read the most
             text += values[found.group(1)]
         text += self.template[done:]
-        if self.protocol == "option":
+        if self.answer_format == "option":
             return text, None
         return text, tuple((start + first, start + last) for first, last in within)
 
@@ -186,13 +186,13 @@ class PromptFormat:
         return whole, None if spans is None else _shifted(spans, text, whole)
 
 
-def template(spec: str | None, protocol: Protocol = "option") -> str:
+def template(spec: str | None, answer_format: AnswerFormat = "option") -> str:
     """The template that `spec` names: one of `TEMPLATES`, or a UTF-8 file that holds one.
 
     Args:
-        spec: a name, a path, or None for the protocol's default. One line end at the end of a
+        spec: a name, a path, or None for the answer format's default. One line end at the end of a
             file is not part of its template.
-        protocol: `option` or `letter`.
+        answer_format: `option` or `letter`.
 
     Raises:
         SettingsError: no template of that name and no file there, or a file that is not text.
@@ -201,7 +201,7 @@ def template(spec: str | None, protocol: Protocol = "option") -> str:
     '{prompt}\\nAnswer:'
     """
     if spec is None:
-        return TEMPLATES["letters" if protocol == "letter" else "answer"]
+        return TEMPLATES["letters" if answer_format == "letter" else "answer"]
     if spec in TEMPLATES:
         return TEMPLATES[spec]
     try:
@@ -245,7 +245,7 @@ def _shifted(spans: tuple[Span, ...], text: str, whole: str) -> tuple[Span, ...]
 def _letters(item: Item) -> str:
     if len(item.candidates) > len(string.ascii_uppercase):
         raise DataError(
-            f"protocol 'letter' has 26 letters, and item '{item.id}' has "
-            f"{len(item.candidates)} candidates: use protocol 'option'"
+            f"answer format 'letter' has 26 letters, and item '{item.id}' has "
+            f"{len(item.candidates)} candidates: use answer format 'option'"
         )
     return string.ascii_uppercase[: len(item.candidates)]

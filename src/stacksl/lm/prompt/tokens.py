@@ -27,8 +27,8 @@ class TokenItem:
         options_cut: how many options lost tokens at their end.
         joined: whether encoding a continuation together with the prompt changed the prompt's own
             tokens, so that the two do not meet where the text does.
-        spans: for protocol `letter`, which tokens of `prompt` hold each candidate's own text, as
-            (start, stop); one that the limits cut in part keeps its rest. None for `option`, and
+        spans: for answer format `letter`, which tokens of `prompt` hold each candidate's own text,
+            as (start, stop); one that the limits cut in part keeps its rest. None for `option`, and
             where any of them is `lost`.
         lost: whether the text of a candidate should have tokens in the prompt and has none left,
             or its tokens are not known: the options' own tokens then stand for all of them.

@@ -110,7 +110,7 @@ class Likelihood:
         """Log-likelihoods and pooled states of every option, without gradients or dropout.
 
         h_i = mean over the tokens of option i of the last hidden state behind the last norm, its
-        last token included; in protocol `letter` over the tokens of its text in the prompt.
+        last token included; in answer format `letter` over the tokens of its text in the prompt.
 
         Args:
             items: their token rows; see `TokenItem.spans`.
@@ -291,7 +291,7 @@ def within_memory(what: str, *, checkpointing: bool = True) -> Iterator[None]:
             raise
         way = "start a run with a smaller max_len_prompt or another model"
         if not checkpointing:
-            way = f"go on with `stacksl resume RUN --set checkpointing=true`, or {way}"
+            way = f"go on with `stacksl resume RUN --set lm.gradient_checkpointing=true`, or {way}"
         raise RunError(
             f"there was not enough memory to {what}, one item at a time: {way}; the labels are kept"
         ) from None

@@ -3,7 +3,7 @@
 Each takes a causal model of transformers and items, and reads log p(option | prompt), summed over
 the option's tokens and, where `states` are asked for, the state that the model is in over the
 option's text: the mean of its last hidden states, those behind its last norm, over the option's
-tokens; in protocol `letter` over the tokens of the option's text inside the prompt
+tokens; in answer format `letter` over the tokens of the option's text inside the prompt
 (`TokenItem.spans`). For states every option's last token is read too, since an option of one token
 would have none otherwise. They are taken from the decoder while it makes the logits, so no logits
 are made for their sake.

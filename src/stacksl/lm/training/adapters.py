@@ -14,11 +14,10 @@ from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.loading import Base
 from stacksl.lm.reading import first_line, quiet, still_random
-from stacksl.lm.scoring.paths import Tensor, evaluating, load_torch
+from stacksl.lm.scoring.paths import Tensor, load_torch
 from stacksl.lm.settings import LoraSettings
 
 POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself under this one alone
-REFERENCE = "reference"
 _WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
@@ -208,10 +207,6 @@ class Adapter:
             with quiet():
                 getattr(inner, f"{stem}disable")()
 
-    def reference(self) -> SecondAdapter:
-        """A second adapter beside this one, started at its present weights."""
-        return SecondAdapter(self.model, self._moving)
-
     def save(self, folder: Path) -> None:
         """Leave a folder that loads without this package, whole or not at all; safetensors only.
 
@@ -303,58 +298,3 @@ def _first_weights(name: str, parameter: Tensor, seed: int) -> Tensor:
     draw = torch.Generator().manual_seed(int.from_bytes(key, "little") >> 1)
     bound = 1 / math.sqrt(parameter.shape[1])
     return torch.empty(parameter.shape).uniform_(-bound, bound, generator=draw)
-
-
-class SecondAdapter:
-    """Weights that follow the policy's: reference <- decay reference + (1 - decay) policy.
-
-    The policy's average, or its last iterate. It starts at the policy's present weights and is
-    never trained or saved with the adapter.
-
-    Args:
-        model: a PeftModel with one LoRA adapter.
-        policy: the adapter's tensors by name.
-
-    Source: the paper's moving reference policy; `docs/paper.md`, D3 on what the last iterate does.
-    """
-
-    def __init__(self, model: Any, policy: dict[str, Tensor]) -> None:
-        self._model = model
-        if REFERENCE not in model.peft_config:
-            with quiet(), still_random():
-                model.add_adapter(REFERENCE, model.peft_config[POLICY])
-        own = dict(model.named_parameters())
-        self._pairs = [
-            (own[name.replace(f".{POLICY}.", f".{REFERENCE}.")], tensor)
-            for name, tensor in policy.items()
-        ]
-        for mine, theirs in self._pairs:
-            mine.data = mine.data.to(theirs.dtype)
-        self._train_policy_alone()
-        self.move(0.0)
-
-    def move(self, decay: float) -> None:
-        """Take the step; `decay` 0 copies the policy, 1 leaves the reference where it is."""
-        with load_torch().no_grad():
-            for mine, policy in self._pairs:
-                if decay == 0:
-                    mine.copy_(policy)
-                else:
-                    mine.mul_(decay).add_(policy, alpha=1 - decay)
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """The model under these weights instead of the policy's, without gradients or dropout."""
-        self._model.set_adapter(REFERENCE)
-        try:
-            with load_torch().no_grad(), evaluating(self._model):
-                yield
-        finally:
-            self._model.set_adapter(POLICY)
-            self._train_policy_alone()
-
-    def _train_policy_alone(self) -> None:
-        """Gradients for the policy alone: PEFT gives them to whichever adapter is active."""
-        for mine, policy in self._pairs:
-            mine.requires_grad_(False)
-            policy.requires_grad_(True)

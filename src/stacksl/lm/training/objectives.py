@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stacksl.core.calibration import clip_at_median, clip_at_quantile
+from stacksl.core.calibration import clip_at_quantile
 from stacksl.core.losses import Reading
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.paths import load_torch
@@ -118,19 +118,17 @@ def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
 class ClipWindow:
     """The losses that the clip level ρ is made from: the last 200 of the labels trained on.
 
-    ρ is `level`, or `multiple` times their median, or their 95 % quantile; infinite before 20 of
-    them, so that nothing is clipped.
+    ρ is `level`, or their 95 % quantile, which is infinite before 20 of them, so that nothing is
+    clipped.
 
     Args:
         level: ρ in nats, or None.
-        multiple: ρ as a multiple of the median, or None.
 
     Source: the paper's "Loss Clipping ρ".
     """
 
-    def __init__(self, level: float | None, multiple: float | None) -> None:
+    def __init__(self, level: float | None) -> None:
         self._fixed = level
-        self._multiple = multiple
         self.losses: list[float] = []
 
     def level(self) -> float:
@@ -139,10 +137,7 @@ class ClipWindow:
             return self._fixed
         if len(self.losses) < _ENOUGH:
             return math.inf
-        seen = np.array(self.losses)
-        if self._multiple is not None:
-            return clip_at_median(seen, self._multiple)
-        return clip_at_quantile(seen, _QUANTILE)
+        return clip_at_quantile(np.array(self.losses), _QUANTILE)
 
     def add(self, losses: Sequence[float]) -> None:
         """Take in the losses of a step, before clipping."""

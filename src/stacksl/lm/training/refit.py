@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stacksl.core.calibration import adjusted_kl_weight
 from stacksl.core.losses import clip as clip_value
 from stacksl.core.rng import generator
 from stacksl.errors import RunError
@@ -29,7 +28,6 @@ from stacksl.lm.training.objectives import ClipWindow, Example, clip, cross_entr
 
 Seen: TypeAlias = tuple[float | None, float | None]  # loss and KL of an example, where it has them
 
-_LEAST_WEIGHT = 1e-6  # of an adjusted KL weight: 0 could not grow
 _NOT_FINITE = (
     "training gave {what} that is not finite at step {step} of {total}: take a lower learning_rate "
     "or dtype float32; the labels are kept"
@@ -45,9 +43,8 @@ class Trained:
         examples: that took part, those for the KL term alone included.
         loss: mean loss of the labels in the last epoch, before clipping, nats; None without labels.
         kl: mean KL(π ‖ π_ref) over what the loss is over, in the last epoch, nats; None where it
-            was not seen (`sft`, no reference scores, or an unused `ema` or `previous`).
+            was not seen (`sft`, no reference scores, or the reference `previous`).
         clipped: share of all losses that were above the clip level.
-        kl_weight: λ at the end.
         seconds: of wall clock.
         tokens: of packed rows that went through the model with gradients.
         largest: the largest loss of a label in the last epoch, before clipping, nats.
@@ -59,7 +56,6 @@ class Trained:
     loss: float | None
     kl: float | None
     clipped: float
-    kl_weight: float
     seconds: float
     tokens: int
     largest: float | None = None
@@ -108,7 +104,7 @@ def train(
     ]
     steps = TrainingSteps(adapter, likelihood, read, settings, (seed, key), processes)
     if read:
-        with _training(adapter, settings.checkpointing):
+        with _training(adapter, settings.gradient_checkpointing):
             steps.run(progress)
     return steps.trained()
 
@@ -151,11 +147,7 @@ class TrainingSteps:
         self._shares = 1 if adapter.drops else processes.size
         self.an_epoch = math.ceil(len(examples) / settings.batch_size)
         self.total = settings.epochs * self.an_epoch
-        self.window = ClipWindow(settings.clip_level, settings.clip_multiple)
-        self.moving = settings.pulls and settings.reference != "frozen"
-        self.kl_weight = settings.kl_weight
-        if settings.kl_target is not None:
-            self.kl_weight = max(settings.kl_weight, _LEAST_WEIGHT)
+        self.window = ClipWindow(settings.clip_level)
         self.step, self.seconds = 0, 0.0
         self.tokens = self.labels = self.clipped = 0
         self.losses: list[float] = []  # of this epoch, before clipping
@@ -173,11 +165,9 @@ class TrainingSteps:
             weight_decay=given.weight_decay,
             max_grad_norm=given.max_grad_norm,
         )
-        if self.moving:
-            self.second = self.adapter.reference()
         while self.step < self.total:
             what = f"take step {self.step + 1} of the training"
-            with within_memory(what, checkpointing=given.checkpointing):
+            with within_memory(what, checkpointing=given.gradient_checkpointing):
                 self._step()
             self.seconds = monotonic() - started
             if progress is not None:
@@ -185,14 +175,10 @@ class TrainingSteps:
 
     def _step(self) -> None:
         chosen, level = self._chosen(), self.window.level()
-        if self.moving and self.settings.reference == "previous":
-            self.second.move(0.0)
         seen = self._add_gradients(chosen, level)
         self._refuse_not_finite(seen)
         self.processes.total(self.optimizer.gradients())
         self.optimizer.step(self.step)
-        if self.moving and self.settings.reference == "ema":
-            self.second.move(self.settings.ema_decay)
         self._note(seen, level)
         self.tokens += sum(each.tokens for each in chosen)
         self.step += 1
@@ -270,7 +256,7 @@ class TrainingSteps:
             pulling = kl(scores, anchor)
             pull = float(pulling.detach())
             if self.settings.pulls:
-                term = term + self.kl_weight * pulling
+                term = term + self.settings.kl_weight * pulling
         return term, (loss, pull)
 
     def _scores(self, group: Sequence[Example]) -> list[Tensor]:
@@ -287,9 +273,6 @@ class TrainingSteps:
     def _anchors(self, group: Sequence[Example]) -> list[Tensor | None]:
         """Scores of the reference; None where there are none."""
         torch = load_torch()
-        if self.moving:
-            with self.second.active():
-                return list(self._scores(group))
         if self.settings.reference != "frozen" or self.settings.objective == "sft":
             return [None] * len(group)
         device = self.adapter.model.device
@@ -308,9 +291,8 @@ class TrainingSteps:
                 )
 
     def _note(self, seen: Sequence[Seen], level: float) -> None:
-        """Update after a step: clip window, KL weight, the means of the epoch."""
+        """Update after a step: clip window, the means of the epoch."""
         losses = [loss for loss, _ in seen if loss is not None]
-        kls = [pull for _, pull in seen if pull is not None]
         if self.settings.clips != "none":
             self.clipped += sum(loss > level for loss in losses)
         self.labels += len(losses)
@@ -318,14 +300,7 @@ class TrainingSteps:
         self.losses += losses
         flat = np.zeros(0)  # of the game's clip, the value alone
         self.cut += [clip_value(loss, flat, level, self.settings.clips)[0] for loss in losses]
-        self.kls += kls
-        target = self.settings.kl_target
-        if self.settings.pulls and target is not None and kls:
-            most = 1.0 / self.settings.learning_rate
-            observed = sum(kls) / len(kls)
-            self.kl_weight = adjusted_kl_weight(
-                self.kl_weight, max(0.0, observed), target, most=most
-            )
+        self.kls += [pull for _, pull in seen if pull is not None]
 
     def trained(self) -> Trained:
         """The result so far."""
@@ -335,7 +310,6 @@ class TrainingSteps:
             loss=_mean(self.losses),
             kl=_mean(self.kls),
             clipped=self.clipped / max(1, self.labels),
-            kl_weight=self.kl_weight,
             seconds=self.seconds,
             tokens=self.tokens,
             largest=max(self.losses, default=None),

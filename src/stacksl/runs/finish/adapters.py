@@ -16,7 +16,7 @@ from stacksl.lm import Cuts, LanguageModel, ModelChoices, Tokenizing
 from stacksl.lm.export.card import About
 from stacksl.lm.quantised import numbers_of
 from stacksl.lm.scoring.paths import load_torch
-from stacksl.lm.training.adapters import REFERENCE, stacks
+from stacksl.lm.training.adapters import stacks
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audit
 from stacksl.models.evaluation import Evaluation, Tested, point
@@ -33,7 +33,7 @@ from stacksl.runs.storage.folder import TIMES
 from stacksl.types import copied
 
 REPORTED = (
-    "examples", "steps", "clipped", "kl_weight", "seconds", "tokens",
+    "examples", "steps", "clipped", "seconds", "tokens",
     "loss", "loss_clipped", "largest", "largest_clipped", "kl",
 )  # fmt: skip
 """What the record of a refit says of its training."""
@@ -96,11 +96,7 @@ class AdapterEnding:
         about = self.model.about()
         adapter = self.lm.worker.adapter
         trained = sum(int(p.numel()) for p in adapter.parameters())
-        total = sum(
-            numbers_of(weights)
-            for name, weights in adapter.model.named_parameters()
-            if f".{REFERENCE}." not in name  # the second adapter of `ema` and `previous`
-        )
+        total = sum(map(numbers_of, adapter.model.parameters()))
         uncovered = sum(int(each.numel()) for each in stacks(adapter.model))
         epochs = self.game.ledger.rows() if self.spec.settings.mode == "stream" else ()
         return f.LanguageModel(
@@ -151,7 +147,7 @@ class AdapterEnding:
         return f.Computed(
             device=str(facts["lm_device"]),
             dtype=str(facts["lm_dtype"]),
-            path=str(recorded.get("lm_path", self.lm.choices.path)),
+            path=str(recorded.get("lm_path", self.lm.choices.scoring)),
             threads=int(facts["lm_threads"]),
             processes=int(facts["lm_processes"]),
             peak_memory=peak,
@@ -227,15 +223,10 @@ def training_of(choices: ModelChoices, without: int = 0) -> tuple[Named, ...]:
     }
     if without:
         shape["Without an adapter"] = f"{without:,} numbers in stacks, such as experts"
-    pull: dict[str, object] = {
-        "KL weight at the start": recipe.kl_weight,
-        "KL target": "none" if recipe.kl_target is None else recipe.kl_target,
-        "Reference": recipe.reference,
-    }
     rows = {
         **shape,
         "Objective": recipe.objective,
-        **(pull if recipe.pulls else {}),
+        **({"KL weight": recipe.kl_weight} if recipe.pulls else {}),
         "Clipping": recipe.clips,
         "Epochs of a refit": recipe.epochs,
         "Examples of a step": recipe.batch_size,

@@ -39,7 +39,6 @@ from stacksl.runs.finish.rounds import (
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.settings.budget import parse_prices
-from stacksl.runs.settings.conflicts import OF_MODEL
 from stacksl.runs.spec import RunSpec, versions
 from stacksl.types import copied
 
@@ -69,6 +68,7 @@ def facts_of(
         method=copied(
             f.Method,
             spec.settings,
+            gate=spec.settings.gate.name,
             scorer=game.learner.scorer.name,
             features=ending.features.spec,
             labeler=game.labeler.name,
@@ -159,13 +159,13 @@ def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:
     """Every setting; those left open with what was chosen for them."""
     gate: Any = game.learner.gate
     chosen = {
-        **{each.name: getattr(gate, each.name) for each in fields(gate)},
-        "scorer": game.learner.scorer.name,
-        "width_scale": game.learner.width_scale,
+        **{f"gate.{each.name}": getattr(gate, each.name) for each in fields(gate)},
+        "scorer.name": game.learner.scorer.name,
+        "gate.width_scale": game.learner.width_scale,
     }
     rows = []
-    for name, given in spec.settings.model_dump().items():
-        if name in OF_MODEL and not spec.settings.adapts:
+    for name, given in spec.settings.flat().items():
+        if name.startswith("lm.") and not spec.settings.adapts:
             continue
         value = chosen.get(name) if given is None else given
         shown = "none" if value is None else str(value)

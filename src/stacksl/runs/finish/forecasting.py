@@ -24,7 +24,7 @@ from stacksl.runs.finish.rounds import before_label
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import covering_of, linear_trainer
-from stacksl.runs.settings.budget import parse_until, time_limit
+from stacksl.runs.settings.budget import parse_stop_when, time_limit
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
@@ -61,7 +61,7 @@ def _ranking(game: Game) -> Head | None:
 
 @dataclass(slots=True, eq=False)
 class Forecaster:
-    """The forecast of a run as it is now, and the rule of `--until`.
+    """The forecast of a run as it is now, and the rule of `--stop-when`.
 
     It reads training labels, and nothing of the audit.
     """
@@ -96,7 +96,7 @@ class Forecaster:
         return {**found, "options": options_of(self.spec), "most": most}
 
     def enough(self) -> bool:
-        """Whether the next labels are estimated to gain less than `--until` asks for.
+        """Whether the next labels are estimated to gain less than `--stop-when` asks for.
 
         Computed anew where a batch of a pool, or 25 labels of a stream, were learnt; `stopped` is
         then the sentence of the report.
@@ -104,16 +104,16 @@ class Forecaster:
         settings, learnt = self.spec.settings, len(self.game.examples.bought)
         if settings.mode == "stream":
             learnt -= learnt % EVERY
-        if settings.until is None or learnt == self._seen or time_limit(settings.until):
+        if settings.stop_when is None or learnt == self._seen or time_limit(settings.stop_when):
             return bool(self.stopped)
         self._seen, self.stopped = learnt, ""
-        least, more = parse_until(settings.until)
+        least, more = parse_stop_when(settings.stop_when)
         known, level = self._known(), self.level(learnt)
         if known is None or level is None:
             return False
         found = gain(known, level, learnt, more, options_of(self.spec))
         if found.value < least:
-            self.stopped = stop_sentence(settings.until, learnt, more, found)
+            self.stopped = stop_sentence(settings.stop_when, learnt, more, found)
         return bool(self.stopped)
 
     def _known(self) -> Growth | None:
@@ -134,7 +134,7 @@ def stop_sentence(until: str, learnt: int, more: int, found: Estimate) -> str:
     """Why buying stopped."""
     points = [f"{100 * each:.1f}" for each in (found.value, found.low, found.high)]
     return (
-        f"Buying stopped after {learnt:,} training labels by until {until}: the next {more:,} were"
-        f" estimated to gain {points[0]} points of accuracy (90% interval {points[1]} to"
+        f"Buying stopped after {learnt:,} training labels by stop_when {until}: the next {more:,}"
+        f" were estimated to gain {points[0]} points of accuracy (90% interval {points[1]} to"
         f" {points[2]})."
     )

@@ -14,23 +14,23 @@ from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError
 from stacksl.runs.items.reading import Reading
-from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.fields import Gate
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
 LETTERS = 26
 TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
-_PATHS = ("bank", "classes", "owned", "model_labels", "ask_dir", "label_template")
+_PATHS = ("bank", "classes", "owned", "model_labels", "sheets.dir", "server.label_template")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
-REFITTED_ONCE = {"refit_at": "1"}  # a language model whose labels are chosen by the base's scores
-CHOSEN = {"normalisation": "auto"}  # by its first labels, where options are texts
+REFITTED_ONCE = {"lm.refit_at": "1"}  # where labels are chosen by a language model's base scores
+CHOSEN = {"lm.normalisation": "auto"}  # by its first labels, where options are texts
 OF_SAMPLE = {
-    "model": "sample",
-    "template": "plain",
-    "normalisation": "pmi",
-    "pmi_context": "last_line",
-    "learning_rate": 5e-4,
-    "batch_tokens": 512,
+    "lm.model": "sample",
+    "lm.template": "plain",
+    "lm.normalisation": "pmi",
+    "lm.pmi_context": "last_line",
+    "update.learning_rate": 5e-4,
+    "lm.batch_tokens": 512,
 }
 """How the sample language model is asked its own questions and trained on them.
 
@@ -54,17 +54,17 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
     Raises:
         SettingsError: data without a model to adapt to it.
     """
-    named = resolved.settings.model
+    named = resolved.settings.lm.model
     if named is not None and named != "sample" and Path(named).is_dir():
         # a run may be resumed from another folder
-        resolved = resolved.updated(model=str(Path(named).resolve()))
-    if resolved.settings.protocol == "letter":  # as many candidates as there are letters
-        most = min(resolved.settings.max_candidates, LETTERS)
-        resolved = resolved.updated(max_candidates=most)
+        resolved = resolved.updated({"lm.model": str(Path(named).resolve())})
+    if resolved.settings.lm.answer_format == "letter":  # as many candidates as there are letters
+        most = min(resolved.settings.read.max_candidates, LETTERS)
+        resolved = resolved.updated({"read.max_candidates": most})
     if without_data:
         if named in (None, "sample"):
             return resolved.with_defaults(OF_SAMPLE, "sample")
-        return resolved.with_defaults({"template": "plain"}, "sample")
+        return resolved.with_defaults({"lm.template": "plain"}, "sample")
     if named is None:
         raise SettingsError(
             "--adapt on data of yours needs the language model to adapt: give --model"
@@ -117,7 +117,7 @@ def within(dataset: Dataset, most: int) -> Dataset:
         for n, item in long.items()
     ]
     if len(aside) == len(dataset.items):
-        raise DataError(f"every item has more than {most} candidates: use protocol 'option'")
+        raise DataError(f"every item has more than {most} candidates: use answer_format 'option'")
     gone = {item.id for item in long.values()}
     return replace(
         dataset,
@@ -129,9 +129,9 @@ def within(dataset: Dataset, most: int) -> Dataset:
 
 def absolute(resolved: Resolved) -> Resolved:
     """The settings with absolute paths, since a run may be resumed from another folder."""
-    named = {name: getattr(resolved.settings, name) for name in _PATHS}
-    whole = {name: str(Path(path).resolve()) for name, path in named.items() if path is not None}
-    return resolved.updated(**whole)
+    known = resolved.settings.flat()
+    named = {name: known[name] for name in _PATHS if known[name] is not None}
+    return resolved.updated({name: str(Path(path).resolve()) for name, path in named.items()})
 
 
 def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
@@ -147,14 +147,16 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
     from stacksl.core.gates.registry import gate_type
 
     wanted = resolved.settings
-    gate = gate_type(wanted.gate)
-    if wanted.aim != "model" or gate is None or not gate.ranks or wanted.kl_on_skips:
+    gate = gate_type(wanted.gate.name)
+    if wanted.aim != "model" or gate is None or not gate.ranks or wanted.update.kl_on_skips:
         return resolved
     if wanted.adapts:
         resolved = resolved.with_defaults({"mode": "pool"}, "file")
         if resolved.settings.mode == "stream":
             return resolved
-        chosen = wanted.protocol == "option" and resolved.origin["pmi_context"] == "default"
+        chosen = (
+            wanted.lm.answer_format == "option" and resolved.origin["lm.pmi_context"] == "default"
+        )
         return resolved.with_defaults(REFITTED_ONCE | (CHOSEN if chosen else {}), "file")
     people = wanted.labeler == "file" or wanted.labeler.startswith(("openai:", "hf:"))
     quick = labels <= FEW_LABELS and len(dataset.items) <= FEW_ITEMS
@@ -172,15 +174,15 @@ def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved
     from stacksl.core.gates.registry import COVERAGE
     from stacksl.features import make_features
 
-    settings, chosen = resolved.settings, resolved.origin["gate"] != "aim"
-    if settings.gate != COVERAGE and (chosen or settings.gate != "margin"):
+    settings, chosen = resolved.settings, resolved.origin["gate.name"] != "aim"
+    if settings.gate.name != COVERAGE and (chosen or settings.gate.name != "margin"):
         return resolved
     possible = classes is not None and not settings.adapts and settings.follower == "given"
     if classes is not None and possible and settings.mode == "stream":
         reads_text = make_features(settings.features, classes=tuple(classes)).reads_text
-        possible = settings.names and settings.refit and reads_text
+        possible = settings.class_names and settings.refit and reads_text
     if possible:
-        return resolved.updated(gate=COVERAGE)
+        return resolved.updated({"gate.name": COVERAGE})
     if chosen:
         raise SettingsError(
             "the query strategy 'coverage' needs items that share fixed classes, all of them"
@@ -193,12 +195,13 @@ def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved
 def without_threshold(resolved: Resolved) -> list[str]:
     """A warning where settings of a gate were given and the gate ranks a pool."""
     settings, where = resolved.settings, resolved.origin
-    own = type(settings).model_fields.keys() - Settings.model_fields.keys()
-    given = sorted(name for name in own if where[name] in ("flag", "config"))
+    own = type(settings.gate).model_fields.keys() - Gate.model_fields.keys()
+    given = [f"gate.{name}" for name in sorted(own)]
+    given = [name for name in given if where[name] in ("flag", "config")]
     if settings.mode != "pool" or not given:
         return []
     return [
-        f"a pool is ranked by the statistic of '{settings.gate}' and has no threshold:"
+        f"a pool is ranked by the statistic of '{settings.gate.name}' and has no threshold:"
         f" {', '.join(given)} has an effect only where the statistic reads it"
     ]
 
@@ -227,7 +230,9 @@ def in_memory(
     table = table_of(items)
     if table is not None:
         if answers is not None:
-            raise DataError("a data frame has its answers in a column: give label_column=NAME")
+            raise DataError(
+                "a data frame has its answers in a column: give columns={'label': NAME}"
+            )
         known = classes is not None
         found = read(table, columns=columns, classes=classes, lenient=known)
         return replace(found, columns=columns or {}, format=TEXTS)

@@ -62,18 +62,16 @@ def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArra
 
 def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -> Dataset:
     """A file of the run's kind, `how` it is said; over a bank with what its prompts retrieve."""
-    how |= {"bank": bank, "max_candidates": settings.max_candidates, "seed": settings.seed}
+    how |= {"bank": bank, "max_candidates": settings.read.max_candidates, "seed": settings.seed}
     dataset = read(path, **how)
     if bank is None:
         return dataset
-    return retrieved(dataset, bank, settings.features, settings.k or len(bank.texts))
+    return retrieved(dataset, bank, settings.features, settings.top_k or len(bank.texts))
 
 
 def named_columns(settings: Settings) -> dict[str, str]:
     """The columns that the settings name, by their roles."""
-    roles = ("prompt", "label", "id")
-    named = {role: getattr(settings, f"{role}_column") for role in roles}
-    return {role: name for role, name in named.items() if name}
+    return {role: name for role, name in settings.columns if name}
 
 
 def as_before(columns: Mapping[str, str]) -> dict[str, Any]:
@@ -90,10 +88,10 @@ def read_first(
         source,
         settings,
         bank,
-        format=settings.format,
+        format=settings.read.format,
         columns=named_columns(settings),
         classes=None if classes is None else classes.names,
-        strict=settings.strict,
+        strict=settings.read.strict,
     )
 
 
@@ -146,7 +144,7 @@ def read_like(
     """A file read as `train` was; `what` it is, for messages."""
     how = as_before(train.columns) | {"classes": train.classes, "lenient": True}
     try:
-        return _read(path, settings, bank, format=settings.format, **how)
+        return _read(path, settings, bank, format=settings.read.format, **how)
     except DataError as fault:
         raise DataError(f"in the {what} {Path(path).name}: {fault}") from None
 
@@ -175,6 +173,6 @@ def read_again(
     `given` may hold `format`, `prompt`, `label` and `id`.
     """
     other = dict(given or {})
-    form = other.pop("format", settings.format)
+    form = other.pop("format", settings.read.format)
     how = {"usual": model.columns, "classes": model.classes, "lenient": True}
     return _read(path, settings, bank, format=form, columns=other or None, **how)

@@ -28,7 +28,7 @@ def as_stream(resolved: Resolved) -> Resolved:
         raise SettingsError(
             "standard input is a stream: leave --mode pool out, or give the items as a file"
         )
-    if resolved.settings.rounds is None:
+    if resolved.settings.read.rounds is None:
         raise SettingsError(
             "a stream paces its labels over its items, so standard input needs their number: give"
             " --rounds N"
@@ -37,12 +37,12 @@ def as_stream(resolved: Resolved) -> Resolved:
 
 
 def spooled(settings: Settings, classes: Classes | None) -> Dataset:
-    """The next `settings.rounds` items of standard input, JSON objects with one a line.
+    """The next `settings.read.rounds` items of standard input, JSON objects with one a line.
 
     Raises:
         DataError: a line is no JSON object, or there are fewer items than `rounds`.
     """
-    wanted = settings.rounds or 0
+    wanted = settings.read.rounds or 0
     lines = _lines(sys.stdin.buffer, wanted)
     if len(lines) < wanted:
         raise DataError(

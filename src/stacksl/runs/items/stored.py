@@ -246,10 +246,10 @@ def read_like_run(
 ) -> Dataset:
     """A file to predict or evaluate on; see `reading.read_again`."""
     table = folder.resolved()
-    known = {name: table[name] for name in Settings.model_fields if name in table}
+    known = {name: table[name] for name in Settings.model_construct().flat() if name in table}
     with opened(folder.database, readonly=True) as store:
         bank = _bank(store)
-    return read_again(Settings.model_construct(**known), model, path, bank, given)
+    return read_again(Settings.model_construct().replaced(known), model, path, bank, given)
 
 
 # The user's files -----------------------------------------------------------------------------

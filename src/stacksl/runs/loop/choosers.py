@@ -45,7 +45,7 @@ def chooser_of(settings: Settings) -> Stream | Pool:
     """The chooser of a run."""
     if settings.mode == "stream":
         return Stream()
-    return Pool(settings.seed, settings.min_per_class, settings.gate == COVERAGE)
+    return Pool(settings.seed, settings.min_per_class, settings.gate.name == COVERAGE)
 
 
 class Stream:

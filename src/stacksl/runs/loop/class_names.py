@@ -52,7 +52,7 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     language model.
     """
     classes, settings = spec.sources.classes, spec.settings
-    if not settings.names or settings.adapts or classes is None:
+    if not settings.class_names or settings.adapts or classes is None:
         return None
     made_by = features or make_features(settings.features, classes=classes.names)
     if not made_by.reads_text:

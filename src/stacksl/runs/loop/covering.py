@@ -48,11 +48,11 @@ class Covering:
         names: NDArray[np.floating] | None,
     ) -> Covering | None:
         """The statistics of a new learner, whose gate is set to follow them; None elsewhere."""
-        if settings.mode != "stream" or settings.gate != COVERAGE:
+        if settings.mode != "stream" or settings.gate.name != COVERAGE:
             return None
         assert names is not None
         assert isinstance(examples.block, SharedBlock)
-        given: float | None = getattr(settings, "pace", None)
+        given: float | None = getattr(settings.gate, "pace", None)
         learner.gate = Margin(given or max(PACE, SHORT / learner.horizon))
         return cls(examples, names[: examples.block.classes])  # not those of classes added later
 

@@ -37,7 +37,7 @@ def training_examples(
         everything = tuple(range(len(item.candidates)))
         candidates = loss_set(examples.shown.get(row, everything), label, len(everything))
         lessons.append(Lesson(item, label, candidates, _reference(base, row, scale)))
-    if spec.settings.kl_on_skips:
+    if spec.settings.update.kl_on_skips:
         for row in _skipped(examples, ledger):
             item = spec.dataset.items[row]
             everything = tuple(range(len(item.candidates)))

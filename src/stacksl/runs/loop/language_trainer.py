@@ -43,7 +43,7 @@ from stacksl.runs.loop.progress import Progress, Report, throttled
 from stacksl.runs.loop.trainer import BEGINS, BESIDE, Beside, at_once
 from stacksl.runs.session.build_learner import prime
 from stacksl.runs.session.language import CHOOSE_BY
-from stacksl.runs.settings.conflicts import due_at
+from stacksl.runs.settings.budget import due_at
 from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
 
@@ -129,7 +129,7 @@ class LanguageTrainer:
             return False
         owned = sum(choice < 0 for _, _, choice in self.examples.bought)
         most = self.learner.budget + owned  # it may change
-        counts = due_at(self.spec.settings.refit_at, most)
+        counts = due_at(self.spec.settings.lm.refit_at, most)
         return any(before < n <= now for n in counts)
 
     @property
@@ -246,7 +246,7 @@ class LanguageTrainer:
 
     def _train(self, number: int, examples: Examples) -> tuple[Refitted, float]:
         """The adapter of refit `number` on the labels of `examples`, and its temperature."""
-        labels, fixed = len(examples.bought), self.spec.settings.temperature is not None
+        labels, fixed = len(examples.bought), self.spec.settings.lm.temperature is not None
         # the base model's scores decide, since an adapter was trained on these labels
         scale = 1.0 if fixed else scale_of(examples, self._base)
         temperature = scale * self.adapters.initial

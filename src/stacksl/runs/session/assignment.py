@@ -131,7 +131,7 @@ class SheetLabeler:
         fresh = [request for key, request in asked.items() if key not in out]
         # up to the batch: training labels, then the audit
         due = sorted(fresh, key=lambda each: each.purpose == "audit")
-        due = due[: max(0, self.settings.batch - len(waiting))]
+        due = due[: max(0, self.settings.open_questions - len(waiting))]
         new = self._assign(due, list(out.values()), waiting)
         if new:
             self.ledger.hand_out(new)
@@ -219,7 +219,7 @@ class SheetLabeler:
         A new folder can be listed by those who may read the sheets, independently of the umask.
         """
         try:
-            if self.settings.ask_dir is None:
+            if self.settings.sheets.dir is None:
                 make_private(self.folder)
             elif not self.folder.is_dir():
                 self.folder.mkdir(parents=True)
@@ -254,7 +254,7 @@ class SheetLabeler:
     def _path(self, sheet: int, annotator: str) -> Path:
         alone = sheet <= self._alone or len(annotators_of(self.settings.annotators)) == 1
         stem = f"{sheet:04d}" if alone else f"{sheet:04d}-{annotator}"
-        return self.folder / f"{stem}.{self.settings.sheets}"
+        return self.folder / f"{stem}.{self.settings.sheets.format}"
 
     @property
     def _list(self) -> str:
@@ -265,7 +265,7 @@ class SheetLabeler:
 
     @property
     def _mode(self) -> int:
-        return int(self.settings.ask_mode, 8)
+        return int(self.settings.sheets.mode, 8)
 
 
 def _eligible(
@@ -322,7 +322,7 @@ def expect_free(settings: Settings) -> None:
     Raises:
         DataError: it has some.
     """
-    place = None if settings.ask_dir is None else Path(settings.ask_dir)
+    place = None if settings.sheets.dir is None else Path(settings.sheets.dir)
     if place is None or not place.is_dir():
         return
     if found := next((file.name for file in sorted(place.iterdir()) if SHEET(file.name)), None):
@@ -334,4 +334,4 @@ def expect_free(settings: Settings) -> None:
 
 def ask_folder(settings: Settings, run: Path) -> Path:
     """The folder of the sheets of a run."""
-    return run / "ask" if settings.ask_dir is None else Path(settings.ask_dir)
+    return run / "ask" if settings.sheets.dir is None else Path(settings.sheets.dir)

@@ -17,12 +17,13 @@ from stacksl.core.calibration import (
     warmup_spreads,
 )
 from stacksl.core.followers import Follower, make_follower
-from stacksl.core.gates.registry import GATES, LLF, Gate, Margin, gate_type, make_gate
+from stacksl.core.gates.registry import GATES, Gate, Margin, gate_type, make_gate
 from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.errors import unknown_name
-from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.fields import CalibratedGate, Settings
+from stacksl.types import copied
 
 
 def default_scorer(classes: int | None) -> str:
@@ -32,15 +33,15 @@ def default_scorer(classes: int | None) -> str:
 
 def scorer_settings(settings: Settings) -> ScorerSettings:
     """The part of the settings that fixes the scorer."""
-    own = {each.name for each in fields(ScorerSettings)}
-    return ScorerSettings(**{n: getattr(settings, n) for n in own & Settings.model_fields.keys()})
+    own = settings.scorer.model_dump(exclude={"name"})
+    return copied(ScorerSettings, settings.update, track=own.pop("covariance_rows"), **own)
 
 
 def fresh_scorer(settings: Settings, block: Block) -> Scorer:
     """The scorer that the settings name, in its initial state."""
     classes = block.classes if isinstance(block, SharedBlock) else None
     return make_scorer(
-        settings.scorer or default_scorer(classes),  # a language model's block has pairs
+        settings.scorer.name or default_scorer(classes),  # a language model's block has pairs
         dim=block.dim,
         classes=classes,
         settings=scorer_settings(settings),
@@ -64,7 +65,7 @@ def build_learner(
         SettingsError: a gate, scorer or follower that does not exist or does not fit.
     """
     scorer = fresh_scorer(settings, block)
-    follower = make_follower(settings.follower, settings.k)
+    follower = make_follower(settings.follower, settings.top_k)
     gate, warnings = _gate(settings, scorer, follower, block, order)
     learner = Learner(
         scorer,
@@ -73,7 +74,7 @@ def build_learner(
         horizon=len(order),
         seed=settings.seed,
         follower=follower,
-        kl_on_skips=settings.kl_on_skips,
+        kl_on_skips=settings.update.kl_on_skips,
         width_scale=width_scale(settings, block.dim),
     )
     prime(learner, block, order, budget)
@@ -103,7 +104,7 @@ def prime(learner: Learner, block: Block, rest: Sequence[int], left: int) -> Non
 
 def width_scale(settings: Settings, dim: int) -> float:
     """α of `contested` and of the gate score: as given, else σ√d (D8)."""
-    return settings.width_scale or settings.noise * math.sqrt(dim)
+    return settings.gate.width_scale or settings.scorer.noise * math.sqrt(dim)
 
 
 def _gate(
@@ -113,25 +114,26 @@ def _gate(
     block: Block,
     order: Sequence[int],
 ) -> tuple[Gate, list[str]]:
-    kind = gate_type(settings.gate)
+    kind = gate_type(settings.gate.name)
     if kind is None:
-        raise unknown_name("gate", settings.gate, GATES)
+        raise unknown_name("gate", settings.gate.name, GATES)
     one_hot = scorer.name == "ridge" and isinstance(block, SharedBlock)
     suited = getattr(kind, "suited", None)  # defaults that depend on the run, if the gate has any
     parameters: dict[str, Any] = (
-        {} if suited is None else suited(dim=block.dim, noise=settings.noise, one_hot=one_hot)
+        suited(dim=block.dim, noise=settings.scorer.noise, one_hot=one_hot) if suited else {}
     )
-    for each in fields(kind):  # a field named as a setting of every run is that setting
-        if (value := getattr(settings, each.name, None)) is not None:
+    own = settings.gate
+    for each in fields(kind):
+        if (value := getattr(own, each.name, None)) is not None:
             parameters[each.name] = value
-    if kind is not LLF:
+    if not isinstance(own, CalibratedGate):
         return make_gate(kind.name, **parameters), []
     # c by the median rule over the first items of the order, at the starting θ (D16)
-    inputs = [block[r] for r in order[: settings.warmup or warmup_length(len(order))]]
+    inputs = [block[r] for r in order[: own.warmup or warmup_length(len(order))]]
     spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
     given, warning = parameters.get("gate_scale"), None
     if given is None:
-        parameters["gate_scale"] = calibrate_gate_scale(spreads, settings.kappa)
+        parameters["gate_scale"] = calibrate_gate_scale(spreads, own.kappa)
     else:
         warning = gate_scale_warning(given, spreads)
     return make_gate(kind.name, **parameters), [] if warning is None else [warning]

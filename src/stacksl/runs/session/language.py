@@ -11,7 +11,7 @@ from stacksl.lm import LanguageModel
 from stacksl.lm.distributed import current_processes
 from stacksl.lm.loading import Weights
 from stacksl.lm.model import WEIGHTS
-from stacksl.runs.settings.conflicts import due_at
+from stacksl.runs.settings.budget import due_at
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
@@ -78,10 +78,10 @@ def expect_room(settings: Settings, items: Sequence[Item], labels: int) -> None:
     from stacksl.lm.size import expect_fit, free_bytes
 
     processes, choices = current_processes(), choices_of(settings, {})
-    device = processes.device if settings.device != "cpu" else None
-    place = place_of(device or settings.device)
+    device = processes.device if settings.lm.device != "cpu" else None
+    place = place_of(device or settings.lm.device)
     free = free_bytes(place)
     if place == "cpu":
         free //= processes.size  # every process holds a whole model
     chosen = replace(choices, device=place)
-    expect_fit(chosen, items, due_at(settings.refit_at, labels), free)
+    expect_fit(chosen, items, due_at(settings.lm.refit_at, labels), free)

@@ -74,8 +74,8 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
         return resolved
     layer: dict[str, Any] = {"audit": 0}
     asked = questions(settings)
-    if settings.input_price is not None:
-        dearest = _dearest(asked, items, settings.shots)
+    if settings.server.input_price is not None:
+        dearest = _dearest(asked, items, settings.server.shots)
         layer["price"] = f"{Decimal(CALLS_A_LABEL * dearest) / MICRO:f}"
         if settings.price is not None and micro_units(settings.price) < dearest:
             raise SettingsError(
@@ -100,10 +100,10 @@ def expect_within_price(spec: RunSpec, before: RunSpec) -> None:
     """
     settings = spec.settings
     added = len(spec.dataset.items) > len(before.dataset.items)
-    if not added or not asks_model(settings) or settings.input_price is None:
+    if not added or not asks_model(settings) or settings.server.input_price is None:
         return
     asked = questions(settings, spec.folder.resolved().get(TEMPLATE))
-    dearest = _dearest(asked, spec.dataset.items, settings.shots)
+    dearest = _dearest(asked, spec.dataset.items, settings.server.shots)
     if dearest > spec.budget.price:
         raise SettingsError(
             f"one call about the longest item may cost {money(dearest)} then, above the"
@@ -118,13 +118,13 @@ def questions(settings: Settings, template: str | None = None) -> Questions:
     Raises:
         SettingsError: the template cannot be read or used.
     """
-    text = template
+    text, server = template, settings.server
     if text is None:
-        text = DEFAULT if settings.label_template is None else _read(Path(settings.label_template))
-    rates = Rates(Decimal(settings.input_price or 0), Decimal(settings.output_price or 0))
+        text = DEFAULT if server.label_template is None else _read(Path(server.label_template))
+    rates = Rates(Decimal(server.input_price or 0), Decimal(server.output_price or 0))
     model = settings.labeler.partition(":")[2]
-    template = template_of(text, settings.shots)
-    return Questions(model, template, settings.seed, rates, settings.answer_tokens)
+    template = template_of(text, server.shots)
+    return Questions(model, template, settings.seed, rates, server.answer_tokens)
 
 
 def example_request(settings: Settings, items: Sequence[Item]) -> dict[str, Any]:
@@ -132,10 +132,10 @@ def example_request(settings: Settings, items: Sequence[Item]) -> dict[str, Any]
 
     The next items stand for the examples, whose labels are not known yet.
     """
-    item, others = items[0], items[1 : settings.shots + 1]
+    item, others = items[0], items[1 : settings.server.shots + 1]
     shots = [Shot(each.id, each.prompt, "(its label)") for each in others]
     first, *_ = questions(settings).of(item.prompt, item.candidates, shots).values()
-    return {"url": address(str(settings.url)), "body": first.body}
+    return {"url": address(str(settings.server.url)), "body": first.body}
 
 
 def expect_consent(spec: RunSpec) -> None:
@@ -155,7 +155,7 @@ def consent_needed(spec: RunSpec) -> str | None:
     """What a new run would send, where nobody has allowed it; None where nothing is to be asked."""
     if not asks_model(spec.settings):
         return None
-    if spec.settings.allow_send and spec.resolved.origin.get("allow_send") == "flag":
+    if spec.settings.server.allow_send and spec.resolved.origin.get("server.allow_send") == "flag":
         return None
     count = len(spec.dataset.items) - len(spec.sources.aside)
     return f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
@@ -163,17 +163,17 @@ def consent_needed(spec: RunSpec) -> str | None:
 
 def with_consent(spec: RunSpec) -> RunSpec:
     """A spec whose user allowed what `consent_needed` named."""
-    allowed = spec.resolved.updated(allow_send=True)
-    origin = {**spec.resolved.origin, "allow_send": "flag"}
+    allowed = spec.resolved.updated({"server.allow_send": True})
+    origin = {**spec.resolved.origin, "server.allow_send": "flag"}
     return replace(spec, resolved=replace(allowed, origin=origin))
 
 
 def consent(settings: Settings) -> str:
     """What is sent where: the fields, the model and the host."""
-    model, url = settings.labeler.partition(":")[2], address(str(settings.url))
+    model, url = settings.labeler.partition(":")[2], address(str(settings.server.url))
     plain = urlsplit(url).scheme == "http" and not is_loopback(url)
-    what = "prompts, options and labelled examples" if settings.shots else "prompts and options"
-    return f"{what} to the model '{model}' at {url}{' (unencrypted)' * plain}"
+    more = ", options and labelled examples" if settings.server.shots else " and options"
+    return f"prompts{more} to the model '{model}' at {url}{' (unencrypted)' * plain}"
 
 
 @dataclass(frozen=True)
@@ -264,9 +264,9 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     asked = questions(settings, recorded.get(TEMPLATE))
     spec.note({CONSENT: consent(settings), TEMPLATE: asked.template})
     key = os.environ.get(KEY)
-    endpoint = Endpoint(str(settings.url), key, settings.timeout)
+    endpoint = Endpoint(str(settings.server.url), key, settings.server.timeout)
     calls = Calls(spec.folder.database, key)
-    labeler = ChatLabeler(endpoint, asked, calls, settings.concurrency, near)
+    labeler = ChatLabeler(endpoint, asked, calls, settings.server.concurrency, near)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 

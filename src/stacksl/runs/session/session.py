@@ -248,7 +248,7 @@ class Session(Game):
 
     def _rounds(self) -> bool:
         """Play what can be played now; False where the time is up before."""
-        end = monotonic() + (time_limit(self.spec.settings.until) or inf)
+        end = monotonic() + (time_limit(self.spec.settings.stop_when) or inf)
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
         self.receipts = self.take_answers()
         for receipt in self.receipts:

@@ -72,16 +72,17 @@ def initial_learner(
     """
     settings = spec.settings
     if saved is not None and spec.sources.erased and "gate_scale" in (found := saved.arrays):
-        settings = settings.model_copy(update={"gate_scale": float(found["gate_scale"])})
+        settings = settings.replaced({"gate.gate_scale": float(found["gate_scale"])})
     return build_learner(settings, block, corpus.began, spec.budget.labels - spec.audit)
 
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
-    share = -(-spec.settings.batch * spec.audit // spec.budget.labels)  # of a batch, rounded up
+    most = spec.settings.open_questions
+    share = -(-most * spec.audit // spec.budget.labels)  # of a batch, rounded up
     known, away = annotators_of(spec.settings.annotators), without_rows(spec.folder, ledger)
     several = spec.settings.labeler == FILE and len(known) - len(away) > 1  # who are present
-    return Batches(spec.settings.batch, share, spec.settings.overlap if several else 0)
+    return Batches(most, share, spec.settings.sheets.overlap if several else 0)
 
 
 def trainer_of(
@@ -262,7 +263,7 @@ def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples, features: Feat
         return SheetLabeler(spec, ledger)
     if asks_model(spec.settings):
         names = partial(class_names, spec, features)
-        return chat_labeler(spec, Near(examples, spec.settings.shots, names))
+        return chat_labeler(spec, Near(examples, spec.settings.server.shots, names))
     if asks_local(spec.settings):
         return local_labeler(spec)
     return make_labeler(

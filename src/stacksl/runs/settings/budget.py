@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from itertools import pairwise
 
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, money
@@ -107,13 +108,13 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     return Budget(labels, None if price is None else labels * each, each)
 
 
-def parse_until(text: str) -> tuple[float, int]:
+def parse_stop_when(text: str) -> tuple[float, int]:
     """(gain, labels) of a stop rule: stop when so many more labels gain less accuracy.
 
     Raises:
         SettingsError: for anything but gain=G/N with 0 < G < 1 and N from 1.
 
-    >>> parse_until("gain=0.01/100")
+    >>> parse_stop_when("gain=0.01/100")
     (0.01, 100)
     """
     name, _, value = text.partition("=")
@@ -122,7 +123,7 @@ def parse_until(text: str) -> tuple[float, int]:
         if name.strip() == "gain" and 0 < float(gain) < 1 and int(labels) >= 1:
             return float(gain), int(labels)
     raise SettingsError(
-        f"until must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
+        f"stop_when must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
         f" than one point), or a time such as time=2h, got '{text}'"
     )
 
@@ -144,8 +145,37 @@ def time_limit(until: str | None) -> float | None:
         if 0 < seconds < float("inf"):
             return seconds
     raise SettingsError(
-        f"until must be a time such as time=90s, time=30m or time=2h, got '{until}'"
+        f"stop_when must be a time such as time=90s, time=30m or time=2h, got '{until}'"
     )
+
+
+def refit_shares(text: str) -> tuple[float, ...]:
+    """The shares of the budget that `text` lists, rising.
+
+    Raises:
+        SettingsError: it is no such list.
+
+    >>> refit_shares("0.25, 1")
+    (0.25, 1.0)
+    """
+    with suppress(ValueError):
+        shares = tuple(float(part) for part in text.split(","))
+        if shares[0] > 0 and shares[-1] <= 1 and all(a < b for a, b in pairwise(shares)):
+            return shares
+    raise SettingsError(
+        "lm.refit_at should be shares of the budget above 0 and up to 1, rising, with commas"
+        f" between, such as 0.25,1, not '{text}'"
+    )
+
+
+def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
+    """The numbers of labels learnt at which a refit is due.
+
+    >>> due_at("0.05,0.1,0.25,0.5,1", 40)
+    (2, 4, 10, 20, 40)
+    """
+    counts = {max(1, math.ceil(round(share * budget, 9))) for share in refit_shares(refit_at)}
+    return tuple(sorted(counts))
 
 
 def _labels(word: str, items: int) -> int:

@@ -1,374 +1,459 @@
-"""Every setting of a run, stated once: its type, default, meaning, and option.
+"""Every setting of a run, stated once: its type, default, meaning and range, in groups.
 
-The help of the command line is made from this module, so it imports nothing but pydantic.
+What everybody sets is in `Settings` itself. The rest is in the group of what it belongs to, and its
+name begins with the group's: `gate.floor`, `lm.lora_rank`. A group checks what its settings must be
+to each other; `conflicts` compares groups.
+
+The help of the command line is made from this module, so it imports nothing heavy.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
+from inspect import getdoc
+from typing import Annotated, Any, Literal, Optional, Self, TypeAlias, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.fields import FieldInfo
 
-from stacksl.runs.settings.marks import DATA, LEARN, MODEL, SPEND, Flag, Only
-
-_PEOPLE, _MODEL, _SGD, _LLF = Only("people"), Only("model"), Only("sgd"), Only("llf")
-_SERVER = Only("server")
+from stacksl.errors import SettingsError
 
 
-class Settings(BaseModel):
-    """Everything that decides what a run does. `None` means: chosen from the data or the scorer.
+def _checked(module: str, name: str) -> AfterValidator:
+    """A validator that refuses a text in the words of the function `name` of a module."""
 
-    The fields of the gate are settings, too: `settings.settings_type` adds them.
-    """
+    def validator(text: str) -> str:
+        try:
+            getattr(import_module(module), name)(text)
+        except SettingsError as fault:
+            raise ValueError(str(fault)) from fault
+        return text
+
+    return AfterValidator(validator)
+
+
+_BUDGET = "stacksl.runs.settings.budget"
+Price: TypeAlias = Annotated[str, _checked(_BUDGET, "micro_units")]
+
+
+class Group(BaseModel):
+    """Settings that belong together."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        coerce_numbers_to_str=True,
+        use_attribute_docstrings=True,
     )
+
+
+class Columns(Group):
+    """The columns of a file."""
+
+    prompt: str | None = None
+    """The column that holds the text."""
+    label: str | None = None
+    """The column that holds the answer."""
+    id: str | None = None
+    """The column that names each row, if it is not called id or ticket_id."""
+
+
+class Read(Group):
+    """How a file is read."""
+
+    format: str | None = None
+    """How to read the file, where guessing from its content and name goes wrong."""
+    rounds: int | None = Field(None, ge=1)
+    """Items to take from standard input (DATA is -)."""
+    max_candidates: int = Field(2000, ge=2)
+    """Items with more candidates are set aside (2000)."""
+    strict: bool = False
+    """Stop at the first unusable row."""
+
+
+class Sheets(Group):
+    """The sheets of people who answer by file."""
+
+    format: Literal["xlsx", "csv"] = "xlsx"
+    """The sheets of people: xlsx, with choice lists, or csv."""
+    dir: str | None = None
+    """Where sheets are written for colleagues; RUN/ask, private, if absent."""
+    mode: str = Field("0600", pattern=r"^0?[67][0-7]{2}$")
+    """Permissions of sheets, such as 0640 (0600); needs --ask-dir."""
+    overlap: int = Field(0, ge=0)
+    """Rows that two annotators get, to see whether they agree; each answer is paid."""
+
+    @model_validator(mode="after")
+    def _shared(self) -> Self:
+        if self.mode.lstrip("0") != "600" and self.dir is None:
+            raise ValueError(
+                "sheets.mode opens sheets to others, and a run's folder is private: give sheets.dir"
+            )
+        return self
+
+
+class Server(Group):
+    """A model on a server that answers."""
+
+    url: Annotated[str, _checked("stacksl.labelers.chat.endpoint", "address")] | None = None
+    """The server of openai:MODEL, such as http://127.0.0.1:8000/v1; its key is read from
+    STACKSL_API_KEY."""
+    allow_send: bool = False
+    """Let the run send prompts and options to --url; --dry-run shows one."""
+    label_template: str | None = None
+    """A file with {prompt} and {options}: how the model on a server is asked for a label."""
+    shots: int = Field(0, ge=0, le=32)
+    """Labelled examples in a prompt to the server, owned or bought to train (0)."""
+    input_price: Price | None = None
+    """The price of a million tokens that the model on a server reads, such as 0.15."""
+    output_price: Price | None = None
+    """The price of a million tokens that the model on a server writes."""
+    answer_tokens: int | None = Field(None, ge=1)
+    """Tokens of an answer of the server at most, thoughts included; by the options if absent."""
+    concurrency: int = Field(4, ge=1, le=64)
+    """Requests to the server that are under way at a time (4)."""
+    timeout: float = Field(60.0, gt=0)
+    """Seconds for a request to the server and its answer (60)."""
+
+    @model_validator(mode="after")
+    def _both_prices(self) -> Self:
+        if (self.input_price is None) != (self.output_price is None):
+            raise ValueError(
+                "server.input_price and server.output_price go together: give both, 0 where one is"
+                " free"
+            )
+        return self
+
+
+class Gate(Group):
+    """How labels are chosen: the settings of every gate, and those of the one that is named."""
+
+    name: str = "margin"
+    """How labels are chosen: coverage (the default for fixed classes), margin (the default
+    elsewhere), contested, random, first, llf (`stacksl ls gates` names all)."""
+    width_scale: float | None = Field(None, gt=0)
+    """α, by which the gate score (docs/paper.md, D8) and the gate contested weigh widths against
+    scores; σ√d if absent, with σ the scorer.noise."""
+
+    @model_validator(mode="after")
+    def _makes_a_gate(self) -> Self:
+        from stacksl.core.gates.registry import gate_type, make_gate
+
+        if (kind := gate_type(self.name)) is not None:
+            known = {each.name for each in fields(kind)}
+            own = {name: value for name, value in self if name in known and value is not None}
+            try:
+                make_gate(kind.name, **own)
+            except SettingsError as fault:
+                raise ValueError(str(fault)) from fault
+        return self
+
+
+class CalibratedGate(Gate):
+    """The gate `llf`, whose constant c is calibrated."""
+
+    kappa: float = Field(1.0, gt=0)
+    """The constant c of the gate llf, in medians of the spreads that calibrate it; paper: 0.5 to
+    1.5."""
+    warmup: int | None = Field(None, ge=1)
+    """Items that calibrate c of the gate llf: max(1, min(500, T/20)) of T items if absent."""
+
+
+def gate_group(name: object) -> type[Gate]:
+    """The settings of the gate called `name`: its fields are settings of the group.
+
+    Absent values of theirs are None, which means the gate's own default.
+    """
+    from stacksl.core.gates.registry import gate_type
+
+    kind: Any = gate_type(name) if isinstance(name, str) else None
+    return Gate if kind is None else _with_fields_of(kind)
+
+
+@cache
+def _with_fields_of(kind: Any) -> type[Gate]:
+    from pydantic import create_model
+
+    base = CalibratedGate if kind.name == "llf" else Gate
+    hints, texts = get_type_hints(kind), documented(kind)
+    own: dict[str, Any] = {
+        each.name: (Optional[hints[each.name]], Field(None, description=texts.get(each.name, "")))  # noqa: UP045
+        for each in fields(kind)
+        if each.name not in base.model_fields
+    }
+    made: type[Gate] = create_model("Gate", __base__=base, **own)
+    return made
+
+
+def documented(kind: type[Any]) -> dict[str, str]:
+    """What the docstring of `kind` says of each of its arguments, under `Args:`."""
+    listed = (getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", listed, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+class Scorer(Group):
+    """What learns, and how it is confident."""
+
+    name: str | None = None
+    """What learns: ridge for fixed classes, newton for pairs, or sgd (`stacksl ls scorers`)."""
+    ridge: float = Field(1.0, ge=1e-6)
+    """λ, which V starts from: V is λI before the first label; paper: 1e-3 to 1, and 1 is the
+    theory's floor."""
+    delta: float = Field(0.05, gt=0, lt=1)
+    """δ: confidence sets hold with probability 1 − δ; paper: 0.05 or 0.1."""
+    noise: float = Field(1.0, ge=0)
+    """σ, the sub-Gaussian scale of the noise; 1 for labels."""
+    norm_bound: float = Field(1.0, ge=0)
+    """S, a bound on the norm of the unknown parameter θ*."""
+    covariance_rows: Literal["labelled", "all"] = "labelled"
+    """The rounds whose rows enter V: those with a label, or all, as the paper prints it
+    (docs/paper.md, D2)."""
+    radius_counts: Literal["learnt", "rounds"] = "learnt"
+    """The n of the confidence radius: labels learnt, or rounds so far, as the paper prints it
+    (docs/paper.md, D2)."""
+    action: Literal["greedy", "ucb"] = "greedy"
+    """The candidate that is chosen: of the largest score (greedy), or of the largest upper
+    confidence bound (ucb; docs/paper.md, D6)."""
+
+
+class Update(Group):
+    """How a label changes the policy: a step of the scorer sgd, a refit of a language model."""
+
+    learning_rate: float = Field(0.1, gt=0)
+    """The learning rate: of the steps of sgd (0.1), or the peak of AdamW's for a language model
+    (2e-4)."""
+    kl_weight: float = Field(0.1, ge=0)
+    """λ of the term that keeps the policy near its reference by KL."""
+    kl_on_skips: bool = False
+    """Whether a skipped round of a stream makes a step by the KL term alone."""
+    reference: Literal["frozen", "previous"] = "frozen"
+    """What the KL term refers to: the policy at the start (frozen) or before the step (previous;
+    docs/paper.md, D3)."""
+    clip: Literal["scale", "literal", "none"] = "scale"
+    """How the loss of a label is clipped at ρ: its gradient is scaled, it is cut as the paper
+    prints it (literal), or not at all (docs/paper.md, D10)."""
+    clip_level: float | None = Field(None, gt=0)
+    """ρ in nats, where losses are clipped; the 95% quantile of the last if absent."""
+
+
+class LanguageModel(Group):
+    """A language model: how it is asked, read and trained."""
+
+    model: str | None = None
+    """The causal language model to adapt: a folder, a name on the hub, or sample."""
+    adapt: Literal["lora"] | None = None
+    """Adapt a language model through lora. With neither DATA nor a model: the sample model on its
+    own questions."""
+    template: str | None = None
+    """How a prompt is put: answer (the prompt, then 'Answer:', the default), plain, question,
+    letters, or a file with {prompt} in it."""
+    chat: bool = False
+    """Wrap prompts in the tokenizer's chat template."""
+    answer_format: Literal["option", "letter"] = "option"
+    """What the model is asked for: option (a candidate's text, the default) or letter."""
+    normalisation: Literal["token_mean", "sum", "char_mean", "pmi", "auto"] = "token_mean"
+    """How an option's log-likelihood becomes its score: auto (a file's default: by --owned or the
+    first 25 labels), token_mean, sum, char_mean or pmi; a report shows all."""
+    system: str | None = None
+    """The text of a system turn, with --chat."""
+    chat_arguments: str | None = None
+    """What the chat template takes besides, such as enable_thinking=false."""
+    pmi_context: Literal["template", "last_line", "empty"] = "template"
+    """The premise of pmi: template (around no prompt, the default), last_line (around the prompt's
+    last line) or empty."""
+    device: str = "auto"
+    """auto (the default), cpu, cuda or cuda:N."""
+    dtype: str = "auto"
+    """auto: float32, or bfloat16 on a GPU; float16, nf4 or int8."""
+    temperature: float | None = Field(None, gt=0)
+    """What the model's scores are divided by; fitted if absent, first without labels."""
+    max_len_prompt: int | None = Field(None, ge=1)
+    """Tokens of a prompt at most; its end is kept."""
+    max_len_choice: int | None = Field(None, ge=1)
+    """Tokens of an option at most."""
+    scoring: Literal["auto", "packed", "padded", "naive"] = "auto"
+    """How the options of an item are put into forward passes; auto compares the fastest way with
+    naive."""
+    batch_tokens: int = Field(4096, ge=1)
+    """Tokens of one forward pass, at most (4096)."""
+    state_dim: int = Field(128, ge=1)
+    """Dimensions that are kept of the states of options, the features of a head that ranks
+    (docs/paper.md, D12)."""
+    objective: Literal["sft", "ce", "ce-hard", "stacksl"] = "ce"
+    """What a refit minimises: ce (the default), stacksl, ce-hard or sft; `stacksl ls objectives`
+    explains them."""
+    refit_at: Annotated[str, _checked(_BUDGET, "refit_shares")] = "0.05,0.1,0.25,0.5,1"
+    """Shares of the budget at which the adapter is trained again: 0.05,0.1,0.25,0.5,1; in the pool
+    of a file 1."""
+    epochs: int = Field(3, ge=1)
+    """Passes of a refit over its labels (3)."""
+    lora_rank: int = Field(16, ge=1)
+    """The rank of the adapter (16)."""
+    lora_alpha: float = Field(32.0, gt=0)
+    """α of LoRA; the adapter's update is scaled by α/rank."""
+    lora_dropout: float = Field(0.0, ge=0, lt=1)
+    """The share of the adapter's inputs that training leaves out."""
+    lora_targets: str | None = None
+    """Layers that are adapted, with commas between; every linear one but the output if absent."""
+    batch_size: int = Field(8, ge=1)
+    """Labels in a step of the optimiser (8)."""
+    warmup_share: float = Field(0.1, ge=0, lt=1)
+    """The share of a refit's steps in which the learning rate rises to its peak."""
+    weight_decay: float = Field(0.01, ge=0)
+    """The weight decay of AdamW in a refit."""
+    gradient_checkpointing: bool = False
+    """Drop activations in training and compute them again, which saves memory."""
+
+
+class Settings(Group):
+    """Everything that decides what a run does. `None` means: chosen from the data or the scorer."""
 
     # what is bought
-    budget: Annotated[str, Flag(SPEND, "B", common=True)] = Field(
-        "0.1",
-        description="Labels to buy at most: 0.1 or 10% of the items (the default), 500, '$40' with "
-        "a price, or all.",
-    )
-    price: Annotated[str | None, Flag(SPEND, "P", common=True)] = Field(
-        None,
-        description="What one label costs, such as 2.50; anna=3,ben=2 where people have prices of "
-        "their own.",
-    )
-    labeler: Annotated[str, Flag(SPEND, "NAME", common=True)] = Field(
-        "oracle",
-        description="Who answers: oracle (the file's own answers, the default), file (people, in "
-        "sheets that any spreadsheet opens), openai:MODEL (a model at --url), hf:NAME_OR_DIR (a "
-        "language model on this machine) or noisy:P.",
-    )
-    url: Annotated[str | None, Flag(SPEND, "URL"), _SERVER] = Field(
-        None,
-        description="The server of openai:MODEL, such as http://127.0.0.1:8000/v1; its "
-        "key is read from STACKSL_API_KEY.",
-    )
-    allow_send: Annotated[bool, Flag(SPEND), _SERVER] = Field(
-        False, description="Let the run send prompts and options to --url; --dry-run shows one."
-    )
-    label_template: Annotated[str | None, _SERVER] = Field(
-        None, description="A file with {prompt} and {options}: how the model is asked for a label."
-    )
-    shots: Annotated[int, _SERVER] = Field(
-        0, ge=0, le=32, description="Labelled examples in a prompt, owned or bought to train (0)."
-    )
-    input_price: Annotated[str | None, _SERVER] = Field(
-        None, description="The price of a million tokens that the model reads, such as 0.15."
-    )
-    output_price: Annotated[str | None, _SERVER] = Field(
-        None, description="The price of a million tokens that it writes."
-    )
-    answer_tokens: Annotated[int | None, _SERVER] = Field(
-        None, ge=1, description="Tokens of its answer at most, thoughts included; by the options."
-    )
-    concurrency: Annotated[int, _SERVER] = Field(
-        4, ge=1, le=64, description="Requests that are under way at a time (4)."
-    )
-    timeout: Annotated[float, _SERVER] = Field(
-        60.0, gt=0, description="Seconds for a request and its answer (60)."
-    )
-    batch: Annotated[int, Flag(SPEND, "N", common=True)] = Field(
-        25,
-        ge=1,
-        description="Purchases open in all: the rows of people's sheets, or what a pool ranks at a "
-        "time (25).",
-    )
-    annotators: Annotated[str, Flag(SPEND, "A,B", common=True), _PEOPLE] = Field(
-        "anna",
-        description="Who fills in sheets, with --labeler file: each gets rows of their own.",
-    )
-    audit: Annotated[int | None, Flag(SPEND, "N", common=True)] = Field(
-        None,
-        ge=0,
-        description="Labels of the budget that measure the final model and never train it; by the "
-        "budget if absent, 0 for none.",
-    )
-    until: Annotated[str | None, Flag(SPEND, "gain=G/N")] = Field(
-        None,
-        description="Stop when the next N labels are to gain less than G, such as gain=0.01/100; "
-        "or this command after a time, such as time=2h, until it is resumed.",
-    )
-    owned: Annotated[str | None, Flag(SPEND, "FILE", common=True)] = Field(
-        None,
-        description="Items with labels that you hold already: learnt first, outside the budget.",
-    )
-    model_labels: Annotated[str | None, Flag(SPEND, "FILE_OR_RUN")] = Field(
-        None,
-        description="A model's labels of a pool with classes, in a file or bought by another run, "
-        "weighed by how often people agree.",
-    )
-    min_per_class: Annotated[int, Flag(SPEND, "M")] = Field(
-        0,
-        ge=0,
-        description="Labels to buy of each class at least, as far as it can be found: at most half "
-        "of each batch; needs --mode pool.",
-    )
-    overlap: Annotated[int, Flag(SPEND, "M"), _PEOPLE] = Field(
-        0,
-        ge=0,
-        description="Rows that two annotators get, to see whether they agree; each answer is paid.",
-    )
-    ask_dir: Annotated[str | None, Flag(SPEND, "DIR"), _PEOPLE] = Field(
-        None,
-        description="Where sheets are written for colleagues; RUN/ask, private, if absent.",
-    )
-    ask_mode: Annotated[str, Flag(SPEND, "OCTAL"), _PEOPLE] = Field(
-        "0600", description="Permissions of sheets, such as 0640 (0600); needs --ask-dir."
-    )
-    sheets: Annotated[Literal["xlsx", "csv"], Flag(SPEND, "FORMAT"), _PEOPLE] = Field(
-        "xlsx",
-        description="xlsx, with choice lists, or csv.",
-    )
+    budget: str = "0.1"
+    """Labels to buy at most: 0.1 or 10% of the items (the default), 500, '$40' with a price, or
+    all."""
+    price: str | None = None
+    """What one label costs, such as 2.50; anna=3,ben=2 where people have prices of their own."""
+    labeler: str = "oracle"
+    """Who answers: oracle (the file's own answers, the default), file (people, in sheets that any
+    spreadsheet opens), openai:MODEL (a model at --url), hf:NAME_OR_DIR (a language model on this
+    machine) or noisy:P."""
+    open_questions: int = Field(25, ge=1)
+    """Purchases open in all: the rows of people's sheets, or what a pool ranks at a time (25)."""
+    annotators: str = "anna"
+    """Who fills in sheets, with --labeler file: each gets rows of their own."""
+    audit: int | None = Field(None, ge=0)
+    """Labels of the budget that measure the final model and never train it; by the budget if
+    absent, 0 for none."""
+    stop_when: str | None = None
+    """Stop when the next N labels are to gain less than G, such as gain=0.01/100; or this command
+    after a time, such as time=2h, until it is resumed."""
+    owned: str | None = None
+    """Items with labels that you hold already: learnt first, outside the budget."""
+    model_labels: str | None = None
+    """A model's labels of a pool with classes, in a file or bought by another run, weighed by how
+    often people agree."""
+    min_per_class: int = Field(0, ge=0)
+    """Labels to buy of each class at least, as far as it can be found: at most half of each batch;
+    needs --mode pool."""
+    sheets: Sheets = Field(default_factory=Sheets.model_construct)
+    server: Server = Field(default_factory=Server.model_construct)
 
     # what is read
-    classes: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
-        None,
-        description="The classes, one a line, each with a description and examples if you like: "
-        "for a file without labels.",
-    )
-    bank: Annotated[str | None, Flag(DATA, "FILE", common=True)] = Field(
-        None,
-        description="A bank of answers that all items choose from: each is given the k nearest "
-        "ones (64), to be ranked.",
-    )
-    prompt_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
-        None, description="The column that holds the text."
-    )
-    label_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
-        None, description="The column that holds the answer."
-    )
-    id_column: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
-        None, description="The column that names each row, if it is not called id or ticket_id."
-    )
-    format: Annotated[str | None, Flag(DATA, "NAME", common=True)] = Field(
-        None,
-        description="How to read the file, where guessing from its content and name goes wrong.",
-    )
-    rounds: Annotated[int | None, Flag(DATA, "N")] = Field(
-        None, ge=1, description="Items to take from standard input (DATA is -)."
-    )
-    max_candidates: Annotated[int, Flag(DATA, "N")] = Field(
-        2000, ge=2, description="Items with more candidates are set aside (2000)."
-    )
-    strict: Annotated[bool, Flag(DATA)] = Field(
-        False, description="Stop at the first unusable row."
-    )
+    classes: str | None = None
+    """The classes, one a line, each with a description and examples if you like: for a file without
+    labels."""
+    bank: str | None = None
+    """A bank of answers that all items choose from: each is given the k nearest ones (64), to be
+    ranked."""
+    columns: Columns = Field(default_factory=Columns.model_construct)
+    read: Read = Field(default_factory=Read.model_construct)
 
     # what is learnt
-    features: Annotated[str, Flag(LEARN, "SPEC", common=True)] = Field(
-        "hashing",
-        description="sentences:minilm (the default where it is installed), hashing (the default "
-        "elsewhere and for the sample), or sentences:NAME_OR_DIR.",
-    )
-    seed: Annotated[int, Flag(LEARN, "N", common=True)] = Field(
-        0, ge=0, description="Fixes the order and every draw (0)."
-    )
-    mode: Annotated[Literal["stream", "pool"], Flag(LEARN, "MODE")] = Field(
-        "stream",
-        description="pool (all items are ranked, the default for a file of classes or with a "
-        "language model) or stream (each item seen once, in an order).",
-    )
-    names: Annotated[bool, Flag(LEARN)] = Field(
-        True,
-        description="Let the names of classes and the unlabelled rest help the final model (the "
-        "default).",
-    )
-    aim: Annotated[Literal["model", "regret"], Flag(LEARN, "AIM")] = Field(
-        "model",
-        description="What the labels are for: model (the final model, the default) or regret (the "
-        "decisions on the way).",
-    )
-    gate: Annotated[str, Flag(LEARN, "NAME")] = Field(
-        "margin",
-        description="How labels are chosen: coverage (the default for fixed classes), margin (the "
-        "default elsewhere), contested, random, first, llf (`stacksl ls gates` names all).",
-    )
-    scorer: Annotated[str | None, Flag(LEARN, "NAME")] = Field(
-        None,
-        description="What learns: ridge for fixed classes, newton for pairs, or sgd (`stacksl ls "
-        "scorers`).",
-    )
-    order: Literal["shuffled", "file"] = Field("shuffled", description="Order of a stream (D19).")
-    follower: str = Field(
-        "given", description="Who chooses the candidates: given, hard (D13) or, of a bank, nearest."
-    )
-    k: int | None = Field(
-        None, ge=1, description="Negatives that hard shows; answers that nearest retrieves (64)."
-    )
-    refit: bool = Field(True, description="Refit on all bought labels at the end (D15).")
-
-    # confidence
-    ridge: float = Field(1.0, ge=1e-6, description="Paper: 1e-3 to 1; 1 is the theory's floor.")
-    delta: float = Field(0.05, gt=0, lt=1, description="Paper: 0.05 or 0.1.")
-    noise: float = Field(1.0, ge=0, description="σ; 1 for labels (D5).")
-    norm_bound: float = Field(1.0, ge=0, description="S, a bound on ‖θ*‖.")
-    track: Literal["labelled", "all"] = Field("labelled", description="What enters V (D2).")
-    radius_counts: Literal["learnt", "rounds"] = Field(
-        "learnt", description="What the radius counts (D2)."
-    )
-    action: Literal["greedy", "ucb"] = Field("greedy", description="What is played (D6).")
-    width_scale: float | None = Field(
-        None, description="α of the gate score and of contested; σ√d if absent (D8)."
-    )
-
-    # the calibration of llf's c
-    kappa: Annotated[float, _LLF] = Field(
-        1.0, gt=0, description="c in median spreads; paper: 0.5 to 1.5."
-    )
-    warmup: Annotated[int | None, _LLF] = Field(
-        None, ge=1, description="Items that calibrate c: max(1, min(500, T/20)) if absent."
-    )
-
-    # the update of sgd, and of a language model's refits
-    learning_rate: Annotated[float, _SGD] = Field(
-        0.1, gt=0, description="η of sgd; 2e-4 for a language model."
-    )
-    kl_weight: Annotated[float, _SGD] = Field(0.1, ge=0, description="λ of the KL term.")
-    kl_target: Annotated[float | None, _SGD] = Field(
-        None, gt=0, description="τ; adjusts kl_weight (D16)."
-    )
-    kl_on_skips: Annotated[bool, _SGD] = Field(
-        False, description="The KL-only step on skipped rounds."
-    )
-    reference: Annotated[Literal["frozen", "ema", "previous"], _SGD] = Field(
-        "frozen", description="What the KL term refers to (D3)."
-    )
-    ema_decay: Annotated[float, _SGD] = Field(
-        0.99, ge=0, lt=1, description="Of the reference ema; paper: 0.9 to 0.999."
-    )
-    clip: Annotated[Literal["scale", "literal", "none"], _SGD] = Field(
-        "scale", description="How a loss is clipped (D10)."
-    )
-    clip_level: Annotated[float | None, _SGD] = Field(
-        None, gt=0, description="ρ in nats; the 95 % quantile if absent."
-    )
-    clip_multiple: Annotated[float | None, _SGD] = Field(
-        None, gt=0, description="ρ as a multiple of the median."
-    )
-    inner_steps: Annotated[int, _SGD] = Field(
-        1, ge=1, description="Gradient steps a label (sgd; D3, proximal)."
-    )
-
-    # a language model: how it is asked (D11)
-    model: Annotated[str | None, Flag(MODEL, "NAME_OR_DIR", common=True)] = Field(
-        None,
-        description="The causal language model to adapt: a folder, a name on the hub, or sample.",
-    )
-    adapt: Annotated[Literal["lora"] | None, Flag(MODEL, "HOW", common=True)] = Field(
-        None,
-        description="Adapt a language model through lora. With neither DATA nor a model: the "
-        "sample model on its own questions.",
-    )
-    template: Annotated[str | None, Flag(MODEL, "NAME|FILE", common=True), _MODEL] = Field(
-        None,
-        description="How a prompt is put: answer (the prompt, then 'Answer:', the default), plain, "
-        "question, letters, or a file with {prompt} in it.",
-    )
-    chat: Annotated[bool, Flag(MODEL, common=True), _MODEL] = Field(
-        False, description="Wrap prompts in the tokenizer's chat template."
-    )
-    protocol: Annotated[Literal["option", "letter"], Flag(MODEL, "NAME"), _MODEL] = Field(
-        "option",
-        description="What the model is asked for: option (a candidate's text, the default) or "
-        "letter.",
-    )
-    normalisation: Annotated[
-        Literal["token_mean", "sum", "char_mean", "pmi", "auto"], Flag(MODEL, "NAME"), _MODEL
-    ] = Field(
-        "token_mean",
-        description="How an option's log-likelihood becomes its score: auto (a file's default: by "
-        "--owned or the first 25 labels), token_mean, sum, char_mean or pmi; a report shows all.",
-    )
-    system: Annotated[str | None, _MODEL] = Field(
-        None, description="The text of a system turn, with chat."
-    )
-    chat_arguments: Annotated[str | None, _MODEL] = Field(
-        None, description="What the chat template takes besides, such as enable_thinking=false."
-    )
-    pmi_context: Annotated[
-        Literal["template", "last_line", "empty"], Flag(MODEL, "NAME"), _MODEL
-    ] = Field(
-        "template",
-        description="The premise of pmi: template (around no prompt, the default), last_line "
-        "(around the prompt's last line) or empty.",
-    )
-    device: Annotated[str, Flag(MODEL, "NAME"), _MODEL] = Field(
-        "auto", description="auto (the default), cpu, cuda or cuda:N."
-    )
-    dtype: Annotated[str, Flag(MODEL, "NAME"), _MODEL] = Field(
-        "auto", description="auto: float32, or bfloat16 on a GPU; float16, nf4 or int8."
-    )
-    temperature: Annotated[float | None, _MODEL] = Field(
-        None,
-        gt=0,
-        description="What scores are divided by; fitted if absent, first without labels.",
-    )
-    max_len_prompt: Annotated[int | None, _MODEL] = Field(
-        None, ge=1, description="Tokens of a prompt at most; its end is kept."
-    )
-    max_len_choice: Annotated[int | None, _MODEL] = Field(
-        None, ge=1, description="Tokens of an option at most."
-    )
-    path: Annotated[Literal["auto", "packed", "padded", "naive"], _MODEL] = Field(
-        "auto", description="How options are scored; auto checks the fastest against naive."
-    )
-    batch_tokens: Annotated[int, _MODEL] = Field(
-        4096, ge=1, description="Tokens of one forward pass, at most (4096)."
-    )
-    state_dim: Annotated[int, _MODEL] = Field(
-        128, ge=1, description="Directions of option states kept (D12)."
-    )
-
-    # a language model: how it is trained
-    objective: Annotated[
-        Literal["sft", "ce", "ce-hard", "stacksl"], Flag(MODEL, "NAME"), _MODEL
-    ] = Field(
-        "ce",
-        description="What a refit minimises: ce (the default), stacksl, ce-hard or sft; `stacksl "
-        "ls objectives` explains them.",
-    )
-    refit_at: Annotated[str, Flag(MODEL, "SHARES"), _MODEL] = Field(
-        "0.05,0.1,0.25,0.5,1",
-        description="Shares of the budget at which the adapter is trained again: "
-        "0.05,0.1,0.25,0.5,1; in the pool of a file 1.",
-    )
-    epochs: Annotated[int, Flag(MODEL, "N"), _MODEL] = Field(
-        3, ge=1, description="Passes of a refit over its labels (3)."
-    )
-    lora_rank: Annotated[int, _MODEL] = Field(16, ge=1, description="The rank of the adapter (16).")
-    lora_alpha: Annotated[float, _MODEL] = Field(
-        32.0, gt=0, description="α of LoRA; its update is scaled by α/rank."
-    )
-    lora_dropout: Annotated[float, _MODEL] = Field(
-        0.0, ge=0, lt=1, description="Dropout before LoRA."
-    )
-    lora_targets: Annotated[str | None, _MODEL] = Field(
-        None,
-        description="Layers, with commas between; every linear one but the output if absent.",
-    )
-    batch_size: Annotated[int, _MODEL] = Field(8, ge=1, description="Labels an optimiser's step.")
-    warmup_share: Annotated[float, _MODEL] = Field(
-        0.1, ge=0, lt=1, description="Share of the steps that warm up."
-    )
-    weight_decay: Annotated[float, _MODEL] = Field(0.01, ge=0, description="Of AdamW.")
-    checkpointing: Annotated[bool, _MODEL] = Field(
-        False, description="Drop activations and compute them again."
-    )
+    features: str = "hashing"
+    """sentences:minilm (the default where it is installed), hashing (the default elsewhere and for
+    the sample), or sentences:NAME_OR_DIR."""
+    seed: int = Field(0, ge=0)
+    """Fixes the order and every draw (0)."""
+    mode: Literal["stream", "pool"] = "stream"
+    """pool (all items are ranked, the default for a file of classes or with a language model) or
+    stream (each item seen once, in an order)."""
+    class_names: bool = True
+    """Let the names of classes and the unlabelled rest help the final model (the default)."""
+    aim: Literal["model", "regret"] = "model"
+    """What the labels are for: model (the final model, the default) or regret (the decisions on the
+    way)."""
+    order: Literal["shuffled", "file"] = "shuffled"
+    """The order of a stream's items: shuffled by the seed, or as the file has them."""
+    follower: str = "given"
+    """Who chooses the candidates of an item: given (all of its own), hard (those of the highest
+    scores; docs/paper.md, D13) or, of a bank, nearest."""
+    top_k: int | None = Field(None, ge=1)
+    """How many candidates: negatives that the follower hard shows (4), answers that nearest
+    retrieves (64)."""
+    refit: bool = True
+    """Fit the final model to convergence on all bought labels at the end, in place of the online
+    policy."""
+    gate: Gate = Field(default_factory=Gate.model_construct)
+    scorer: Scorer = Field(default_factory=Scorer.model_construct)
+    update: Update = Field(default_factory=Update.model_construct)
+    lm: LanguageModel = Field(default_factory=LanguageModel.model_construct)
 
     # the run itself
-    checkpoint_every: int = Field(
-        1000, ge=1, description="Rounds of a stream between two saves of the learner's arrays."
-    )
-    plugins: str | None = Field(
-        None,
-        description="Modules of your own with gates, labelers or features; commas between.",
-    )
+    checkpoint_every: int = Field(1000, ge=1)
+    """Rounds of a stream between two saves of the learner's arrays."""
+    plugins: str | None = None
+    """Modules of your own with gates, labelers or features; commas between."""
 
     @property
     def adapts(self) -> bool:
         """Whether a language model is adapted."""
-        return self.model is not None or self.adapt is not None
+        return self.lm.model is not None or self.lm.adapt is not None
+
+    def flat(self) -> dict[str, Any]:
+        """Every setting by its dotted name, in their order."""
+        found: dict[str, Any] = {}
+        for name, value in self:
+            inner = {f"{name}.{key}": each for key, each in value} if name in GROUPS else None
+            found |= {name: value} if inner is None else inner
+        return found
+
+    def replaced(self, values: Mapping[str, Any]) -> Settings:
+        """These settings with other `values` by dotted name, which are not checked."""
+        changed: dict[str, Any] = {}
+        for name, value in values.items():
+            group, _, own = name.rpartition(".")
+            if group:
+                before = changed.get(group, getattr(self, group))
+                changed[group] = before.model_copy(update={own: value})
+            else:
+                changed[name] = value
+        return self.model_copy(update=changed)
+
+
+GROUPS: Mapping[str, type[Group]] = {
+    name: field.annotation
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Group)
+}
+"""The groups of settings by name."""
+
+
+_ALL: Mapping[str, type[Group]] = {"": Settings, **GROUPS}
+FIELDS: Mapping[str, FieldInfo] = {
+    f"{group}.{name}" if group else name: field
+    for group, kind in _ALL.items()
+    for name, field in kind.model_fields.items()
+    if name not in GROUPS
+}
+"""The settings of every run by dotted name."""
+
+
+def about(field: FieldInfo) -> str:
+    """What a setting is, in one line."""
+    return " ".join((field.description or "").split())
+
+
+def descriptions() -> dict[str, str]:
+    """What every setting is, by dotted name; those of all gates among them."""
+    from stacksl.core.gates.registry import GATES
+
+    own: dict[str, dict[str, list[str]]] = {}  # by name and text the gates: several may have a name
+    for gate in GATES:
+        for name, field in gate_group(gate).model_fields.items():
+            if name not in Gate.model_fields:
+                texts = own.setdefault(f"gate.{name}", {})
+                texts.setdefault(about(field).rstrip("."), []).append(gate)
+    shown = {
+        name: "; ".join(
+            f"{text} (gate {', '.join(gates)})".lstrip() for text, gates in each.items()
+        )
+        for name, each in sorted(own.items())
+    }
+    return {name: about(field) for name, field in FIELDS.items()} | shown

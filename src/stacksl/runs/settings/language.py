@@ -9,7 +9,7 @@ from typing import Any
 from stacksl.errors import SettingsError
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.format import template
-from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.fields import LanguageModel, Settings
 from stacksl.types import copied
 
 
@@ -19,22 +19,23 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
     Raises:
         SettingsError: a template or a value that there is not.
     """
-    text, path = recorded.get("lm_template"), str(recorded.get("lm_path", settings.path))
+    own, text = settings.lm, recorded.get("lm_template")
     return copied(
         ModelChoices,
-        settings,
-        model=settings.model or "sample",
-        template=template(settings.template, settings.protocol) if text is None else str(text),
-        chat_arguments=chat_arguments(settings.chat_arguments),
-        pmi_context=recorded.get("lm_pmi_context", settings.pmi_context),
-        normalisation=recorded.get("lm_normalisation", settings.normalisation),
-        dtype=str(recorded.get("lm_dtype", settings.dtype)),
-        path=path,
-        lora=_lora(settings),
+        own,
+        model=own.model or "sample",
+        template=template(own.template, own.answer_format) if text is None else str(text),
+        chat_arguments=chat_arguments(own.chat_arguments),
+        pmi_context=recorded.get("lm_pmi_context", own.pmi_context),
+        normalisation=recorded.get("lm_normalisation", own.normalisation),
+        dtype=str(recorded.get("lm_dtype", own.dtype)),
+        scoring=str(recorded.get("lm_path", own.scoring)),
+        lora=_lora(own),
         threads=recorded.get("lm_threads"),
         training=copied(
             TrainSettings,
-            settings,
+            own,
+            **settings.update.model_dump(exclude={"kl_on_skips"}),
             normalisation=TrainSettings().normalisation,
             temperature=TrainSettings().temperature,
         ),
@@ -55,7 +56,7 @@ def chat_arguments(text: str | None) -> dict[str, Any]:
         name, sign, value = (each.strip() for each in part.partition("="))
         if not (name.isidentifier() and sign and value):
             raise SettingsError(
-                "chat_arguments should be NAME=VALUE with commas between, such as"
+                "lm.chat_arguments should be NAME=VALUE with commas between, such as"
                 f" enable_thinking=false, got '{text}'"
             )
         try:
@@ -65,11 +66,11 @@ def chat_arguments(text: str | None) -> dict[str, Any]:
     return found
 
 
-def _lora(settings: Settings) -> LoraSettings:
-    names = [name.strip() for name in (settings.lora_targets or "").split(",")]
+def _lora(own: LanguageModel) -> LoraSettings:
+    names = [name.strip() for name in (own.lora_targets or "").split(",")]
     return LoraSettings(
-        rank=settings.lora_rank,
-        alpha=settings.lora_alpha,
-        dropout=settings.lora_dropout,
+        rank=own.lora_rank,
+        alpha=own.lora_alpha,
+        dropout=own.lora_dropout,
         targets=tuple(name for name in names if name) or None,
     )

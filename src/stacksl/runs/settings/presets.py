@@ -9,29 +9,33 @@ from collections.abc import Mapping
 from typing import Any
 
 AIMS: Mapping[str, Mapping[str, Any]] = {
-    "model": {"gate": "margin"},
-    "regret": {"gate": "information"},
+    "model": {"gate.name": "margin"},
+    "regret": {"gate.name": "information"},
 }
 
 _PAPER: Mapping[str, Any] = {
-    "objective": "stacksl",
-    "scorer": "sgd",
-    "action": "ucb",
-    "track": "all",
-    "radius_counts": "rounds",
-    "clip": "literal",
-    "clip_level": 5.0,
-    "ridge": 1.0,
-    "delta": 0.05,
-    "noise": 1.0,
-    "norm_bound": 1.0,
-    "learning_rate": 0.1,
-    "kl_weight": 0.5,
+    "lm.objective": "stacksl",
+    "scorer.name": "sgd",
+    "scorer.action": "ucb",
+    "scorer.covariance_rows": "all",
+    "scorer.radius_counts": "rounds",
+    "update.clip": "literal",
+    "update.clip_level": 5.0,
+    "scorer.ridge": 1.0,
+    "scorer.delta": 0.05,
+    "scorer.noise": 1.0,
+    "scorer.norm_bound": 1.0,
+    "update.learning_rate": 0.1,
+    "update.kl_weight": 0.5,
     "refit": False,
-    "names": False,
+    "class_names": False,
 }
 
-_RECIPE: Mapping[str, Any] = {"gate": "llf", "objective": "stacksl", "scorer": "sgd"}
+_RECIPE: Mapping[str, Any] = {
+    "gate.name": "llf",
+    "lm.objective": "stacksl",
+    "scorer.name": "sgd",
+}
 """What the paper's recipes for budgets of up to a tenth, three tenths and all labels share.
 
 The paper gives directions, the numbers are ours: κ spans its range, the middle KL weight and the
@@ -40,16 +44,31 @@ game SGD's best learning rate *rises* as the budget falls (0.1 at 400 labels, 0.
 20,000), and at a ridge of 1 κ under the cap changes nothing.
 """
 
+
+def _recipe(kappa: float, kl_weight: float, learning_rate: float) -> Mapping[str, Any]:
+    return {
+        **_RECIPE,
+        "gate.kappa": kappa,
+        "update.kl_weight": kl_weight,
+        "update.learning_rate": learning_rate,
+    }
+
+
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "paper-stacksl": {**_PAPER, "gate": "always", "reference": "previous", "budget": "all"},
+    "paper-stacksl": {
+        **_PAPER,
+        "gate.name": "always",
+        "update.reference": "previous",
+        "budget": "all",
+    },
     "paper": {
         **_PAPER,
-        "gate": "llf",
-        "kappa": 1.0,
-        "reference": "frozen",
-        "kl_on_skips": True,
+        "gate.name": "llf",
+        "gate.kappa": 1.0,
+        "update.reference": "frozen",
+        "update.kl_on_skips": True,
     },
-    "small": {**_RECIPE, "kappa": 1.5, "kl_weight": 1.0, "learning_rate": 0.03},
-    "medium": {**_RECIPE, "kappa": 1.0, "kl_weight": 0.5, "learning_rate": 0.06},
-    "large": {**_RECIPE, "kappa": 0.5, "kl_weight": 0.1, "learning_rate": 0.1},
+    "small": _recipe(1.5, 1.0, 0.03),
+    "medium": _recipe(1.0, 0.5, 0.06),
+    "large": _recipe(0.5, 0.1, 0.1),
 }

@@ -9,65 +9,96 @@ from where Python finds modules: never from the run's folder, which holds data a
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Optional, get_type_hints
+from typing import Any, TypeVar
 
-from pydantic import Field, ValidationError, create_model
+from pydantic import ValidationError
 
-from stacksl.core.gates.registry import GATES, gate_type
+from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.conflicts import (
-    conflicts,
-    nearest,
-    unknown_names,
-    with_gate,
-)
-from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.conflicts import conflicts, nearest, unknown_names
+from stacksl.runs.settings.fields import GROUPS, Group, Settings, descriptions, gate_group
 from stacksl.runs.settings.presets import AIMS, PRESETS
+
+Model = TypeVar("Model", bound=Group)
 
 CHOSEN = ("flag", "config", "installed", "environment")
 """The origins of settings that a run over other data or on another machine takes over."""
 
 
-def settings_type(gate: object) -> type[Settings]:
-    """`Settings` with the fields of the gate called `gate`, which are settings as well.
-
-    Absent values of theirs are None, which means the gate's own default.
-    """
-    kind: Any = gate_type(gate) if isinstance(gate, str) else None
-    return Settings if kind is None else _with_fields_of(kind)
-
-
-@cache
-def _with_fields_of(kind: Any) -> type[Settings]:
-    hints = get_type_hints(kind)
-    about = f"Of the gate {kind.name}."
-    own: dict[str, Any] = {
-        name: (Optional[hints[name]], Field(None, description=about))  # noqa: UP045 - any type
-        for name in gate_settings(kind)
-    }
-    return create_model("Settings", __base__=Settings, **own) if own else Settings
-
-
-def gate_settings(kind: type[Any]) -> list[str]:
-    """The fields of a gate that no setting of every run has the name of."""
-    return [each.name for each in fields(kind) if each.name not in Settings.model_fields]
-
-
-def owners_of(name: str) -> list[str]:
-    """The gates that have a setting `name` of their own."""
-    return [gate for gate, kind in GATES.items() if name in gate_settings(kind)]
+RENAMED = {
+    "batch": "open_questions",
+    "until": "stop_when",
+    "names": "class_names",
+    "k": "top_k",
+    "track": "scorer.covariance_rows",
+    "path": "lm.scoring",
+    "protocol": "lm.answer_format",
+    "checkpointing": "lm.gradient_checkpointing",
+    "ask_dir": "sheets.dir",
+    "ask_mode": "sheets.mode",
+    "prompt_column": "columns.prompt",
+    "label_column": "columns.label",
+    "id_column": "columns.id",
+}
+"""Settings that were called otherwise, by their names now."""
 
 
 def known_settings() -> list[str]:
-    """Every name that a setting can have, those of all gates among them."""
-    own = {name for kind in GATES.values() for name in gate_settings(kind)}
-    return [*Settings.model_fields, *sorted(own)]
+    """The dotted name of every setting, those of all gates among them."""
+    return [*descriptions()]
+
+
+def unknown_setting(name: str, gate: object = None) -> str:
+    """The sentence for a setting that there is not, or not with this `gate`."""
+    known = known_settings()
+    if name in known:
+        own = name.removeprefix("gate.")
+        gates = [each for each in GATES if own in gate_group(each).model_fields]
+        one = len(gates) == 1
+        belongs = f"the gate '{gates[0]}'" if one else f"the gates {', '.join(gates)}"
+        return (
+            f"{name} belongs to {belongs}, but the gate is '{gate}':"
+            f" give --gate {gates[0] if one else 'with one of them'}, or leave it out"
+        )
+    last = name.rpartition(".")[2]
+    if last == "coverage":
+        return f"unknown setting '{name}': coverage is a query strategy, given by --gate coverage"
+    if now := named(last):
+        return f"{name} is {' or '.join(now)}"
+    near = get_close_matches(last, [each.rpartition(".")[2] for each in known], n=1)
+    meant = "".join(f": did you mean '{each}'?" for each in named(near[0])[:1]) if near else ""
+    return f"unknown setting '{name}'{meant}"
+
+
+def named(last: str) -> list[str]:
+    """The settings whose dotted names end in `last`, or the one that was called so."""
+    if last in RENAMED:
+        return [RENAMED[last]]
+    return [name for name in known_settings() if name.rpartition(".")[2] == last]
+
+
+def flattened(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a layer by their dotted names.
+
+    A layer may have tables, such as `gate = {name = "llf"}`, and dotted names. A plain value given
+    for a group is its first setting: `gate = "llf"` is `gate.name`.
+    """
+    found: dict[str, Any] = {}
+    for name, value in layer.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{key}": each for key, each in value.items()}
+        elif name in GROUPS:
+            found[f"{name}.{next(iter(GROUPS[name].model_fields))}"] = value
+        else:
+            found[name] = value
+    return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +113,11 @@ class Resolved:
         """These settings with the values of `layer` for all that nobody chose."""
         open_ = {name: value for name, value in layer.items() if self.origin[name] == "default"}
         origin = {**self.origin, **dict.fromkeys(open_, where)}
-        return replace(self.updated(**open_), origin=origin)
+        return replace(self.updated(open_), origin=origin)
 
-    def updated(self, **values: Any) -> Resolved:
+    def updated(self, values: Mapping[str, Any]) -> Resolved:
         """These settings with other `values`, whose origins stay."""
-        return replace(self, settings=self.settings.model_copy(update=values))
+        return replace(self, settings=self.settings.replaced(values))
 
     def explicit(self) -> dict[str, Any]:
         """The preset's name, what flag or config gave, and the features, which `--config` takes.
@@ -95,9 +126,9 @@ class Resolved:
         """
         named = {} if self.preset is None else {"preset": self.preset}
         return named | {
-            name: getattr(self.settings, name)
-            for name, origin in self.origin.items()
-            if origin in CHOSEN and getattr(self.settings, name) is not None
+            name: value
+            for name, value in self.settings.flat().items()
+            if self.origin[name] in CHOSEN and value is not None
         }
 
 
@@ -113,26 +144,33 @@ def resolve(
             out of range, and settings that do not go together. A plugin that cannot be imported
             is named alone.
     """
-    given = {k: v for k, v in (flags or {}).items() if v is not None}
     table = dict(config or {})
     named = table.pop("preset", None)
     preset = preset or (None if named is None else str(named))
     mistakes: list[str] = []
-    layers = [("flag", given), ("config", table), ("preset", _preset(preset, mistakes))]
+    layers: list[tuple[str, Mapping[str, Any]]] = [
+        ("flag", flattened(flags or {})),
+        ("config", flattened(table)),
+        ("preset", _preset(preset, mistakes)),
+    ]
     aim = next((str(layer["aim"]) for _, layer in layers if "aim" in layer), "model")
     layers.append(("aim", AIMS.get(aim, {})))
     merged, origin = _merge(layers)
     load_plugins(merged.get("plugins"))  # a gate's fields are settings
-    if merged.get("model") is not None or merged.get("adapt") is not None:
+    if "lm.model" in merged or "lm.adapt" in merged:
         _for_model(merged, origin)
-    if merged.get("bank") is not None:
+    if "bank" in merged:
         _for_bank(merged, origin)
-    settings = _validated(merged, mistakes)
-    explicit = {name for name, where in origin.items() if where in ("flag", "config")}
+    own = gate_group(merged.get("gate.name")).model_fields
+    for name in [name for name in merged if origin[name] == "preset"]:
+        if name.startswith("gate.") and name.removeprefix("gate.") not in own:
+            del merged[name], origin[name]  # of the preset's gate, where another was chosen
+    settings = validated(merged, mistakes)
+    everything = {name: origin.get(name, "default") for name in settings.flat()}
+    explicit = {name for name, where in everything.items() if where in ("flag", "config")}
     mistakes += [*unknown_names(settings), *conflicts(settings, explicit)]
     if mistakes:
         raise SettingsError("; ".join(mistakes))
-    everything = {name: origin.get(name, "default") for name in type(settings).model_fields}
     return Resolved(settings, everything, preset)
 
 
@@ -142,32 +180,23 @@ def _merge(layers: list[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any],
     for where, layer in reversed(layers):
         for name, value in layer.items():
             merged[name], origin[name] = value, where
-    if {"clip_level", "clip_multiple"} <= merged.keys():  # two ways to set ρ: the higher layer's
-        ranks = ("aim", "preset", "config", "flag")
-        one, other = (ranks.index(origin[name]) for name in ("clip_level", "clip_multiple"))
-        if one != other:
-            lower = "clip_level" if one < other else "clip_multiple"
-            del merged[lower], origin[lower]
     return merged, origin
 
 
 def _for_model(merged: dict[str, Any], origin: dict[str, str]) -> None:
     """Drop what a preset says of the linear scorer: over a language model it is another one."""
-    for name in ("scorer", "learning_rate", "refit"):
+    for name in ("scorer.name", "update.learning_rate", "refit"):
         if origin.get(name) == "preset":
             del merged[name], origin[name]
-    for name, value in (("adapt", "lora"), ("learning_rate", 2e-4)):
-        if name not in merged or merged[name] is None:
+    for name, value in (("lm.adapt", "lora"), ("update.learning_rate", 2e-4)):
+        if name not in merged:
             merged[name], origin[name] = value, "default"
 
 
 def _for_bank(merged: dict[str, Any], origin: dict[str, str]) -> None:
-    """Retrieve the candidates, where a preset may restrict those that items bring."""
-    for name in ("follower", "k"):
-        if origin.get(name) == "preset":
-            del merged[name], origin[name]
-    for name, value in (("follower", "nearest"), ("k", 64)):
-        if merged.get(name) is None:
+    """Retrieve the candidates."""
+    for name, value in (("follower", "nearest"), ("top_k", 64)):
+        if name not in merged:
             merged[name], origin[name] = value, "default"
 
 
@@ -181,39 +210,44 @@ def _preset(name: str | None, mistakes: list[str]) -> Mapping[str, Any]:
     return PRESETS[name]
 
 
-def _validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
+def validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
     """The settings in `values`; those that are wrong go to `mistakes`, the others still count."""
-    kind = settings_type(values.get("gate", Settings.model_fields["gate"].default))
+    tables: dict[str, dict[str, Any]] = {name: {} for name in ("", *GROUPS)}
+    for name, value in values.items():
+        group, _, own = name.partition(".")
+        table, key = (group, own) if group in GROUPS else ("", name)
+        tables[table][key] = value
+    gate = tables["gate"].get("name", "margin")
+    kinds = {**GROUPS, "gate": gate_group(gate)}
+    groups = {
+        name: _valid(kind, tables[name], partial(_sentence, f"{name}.", gate), mistakes)
+        for name, kind in kinds.items()
+    }
+    return _valid(Settings, tables[""] | groups, partial(_sentence, "", gate), mistakes)
+
+
+def _valid(
+    kind: type[Model], values: dict[str, Any], sentence: Callable[[Any], str], mistakes: list[str]
+) -> Model:
     try:
         return kind(**values)
     except ValidationError as fault:
-        mistakes += [_sentence(error, values.get("gate")) for error in fault.errors()]
-        wrong = {str(error["loc"][0]) for error in fault.errors()}
-        return _validated({n: v for n, v in values.items() if n not in wrong}, mistakes)
+        mistakes += map(sentence, fault.errors())
+        wrong = {str(error["loc"][0]) for error in fault.errors() if error["loc"]}
+        good = {name: value for name, value in values.items() if wrong and name not in wrong}
+        return _valid(kind, good, sentence, mistakes)
 
 
-EXPECTED = {
-    "int_type": "an integer",
-    "int_parsing": "an integer",
-    "int_from_float": "an integer",
-    "int_parsing_size": "an integer",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-}
-
-
-def _sentence(error: Any, gate: object) -> str:
-    name = str(error["loc"][0])
+def _sentence(group: str, gate: object, error: Any) -> str:
+    """What is wrong with a value of a `group`, whose name ends in a dot."""
+    if error["type"] == "value_error":
+        return str(error["ctx"]["error"])
+    name = f"{group}{error['loc'][0]}"
     if error["type"] == "extra_forbidden":
-        if owners := owners_of(name):
-            return with_gate(name, owners, str(gate))
-        if name == "coverage":
-            return "unknown setting 'coverage': it is a query strategy, given by --gate coverage"
-        return f"unknown setting '{name}'{nearest(name, known_settings())}"
-    expected = EXPECTED.get(error["type"]) or error["msg"].removeprefix("Input should be ")
+        return unknown_setting(name, gate)
+    expected = error["msg"].partition(",")[0].removeprefix("Input should be ")
+    if error["type"] == "string_pattern_mismatch":
+        expected = "permissions that let the owner read and write, such as 0640"
     return f"{name} must be {expected}, not {error['input']!r}"
 
 

@@ -270,7 +270,7 @@ class RunFolder:
     def config(self) -> dict[str, Any]:
         """What `stacksl run --config` needs to play the run again: all that somebody chose."""
         known = self.settings()
-        named = {"data", "test", "preset"} | (set() if "model" in known else {"features"})
+        named = {"data", "test", "preset"} | (set() if "lm.model" in known else {"features"})
         return {
             name: setting.value
             for name, setting in known.items()

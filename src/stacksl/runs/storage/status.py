@@ -71,7 +71,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "accuracy_before": None if before is None else before.correct / before.n,
         "data": table.get("data"),
         "mode": table["mode"],
-        "gate": table["gate"],
+        "gate": table["gate.name"],
         "labeler": state.get("labeler", table["labeler"]),
         "created": state.get("created"),
         "finished": state.get("finished"),
