@@ -20,6 +20,7 @@ os.environ["HF_DATASETS_OFFLINE"] = "1"
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from .foretold import foretell  # noqa: E402
 from .once import remember_commands, remember_subspaces, shared_folder  # noqa: E402
 
 # A machine under load must not make a slow example a failed law; a failure must come again.
@@ -31,6 +32,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("stacksl")
+foretell()
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCAL = ("127.0.0.1", "::1", "localhost")

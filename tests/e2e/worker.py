@@ -25,6 +25,11 @@ from stacksl.ledger.purchases import Answer
 from stacksl.runs.changes.forgetting import forget
 from stacksl.types import Item
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from foretold import foretell  # noqa: E402
+
+foretell()
+
 
 class PaidLabeler:
     """Answers once for each token and writes down what it was paid for; nothing is repeatable."""

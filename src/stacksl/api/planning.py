@@ -161,6 +161,7 @@ def prepare(
     """
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     resolved = intake.with_features(resolved, without_data=data is None)
+    resolved = intake.with_sealed_seed(resolved)
     resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     copied = data if isinstance(data, RunSpec) else None
     place, test_place = _places(data, test, resolved.settings)

@@ -359,8 +359,8 @@ class Run:
             back: annotators who get rows again, from the next sheets on.
             free: free the rows of this annotator, or with True all that are open.
             keys: free these rows alone.
-            drop: buy other items instead of freed rows; rows of the audit are handed out again
-                in any case.
+            drop: buy other items instead of freed rows, none of which comes back; an audit
+                counts those of its own as unknown.
             set_aside: annotators none of whose answers is trained on or measures an audit that
                 was not shown yet; they get no rows, and those they have are freed.
             keep: annotators whose answers count again, and who are tested no more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from hashlib import blake2b
 
 import numpy as np
@@ -22,6 +23,11 @@ def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     True
     """
     return np.random.Generator(np.random.Philox(key=_key(seed, purpose, keys)))
+
+
+def unforeseen(bits: int) -> int:
+    """A whole number of so many bits from the operating system, which no seed foretells."""
+    return secrets.randbits(bits)
 
 
 def uniforms(seed: int, purpose: str, count: int) -> Array:

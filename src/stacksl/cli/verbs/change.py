@@ -131,8 +131,8 @@ def change(
     answer there, too.
 
     Who answers is changed by a command of its own. Freed rows are assigned again. An answer that
-    still arrives on an old sheet counts, unless another one was given before. Rows that measure the
-    model are assigned again even with --drop. Who agrees with the prediction far less than the
+    still arrives on an old sheet counts, unless another one was given before. Rows that --drop
+    drops never come back; an audit counts those of its own as unknown. Who agrees with the prediction far less than the
     others is named by `status`, until --set-aside or --keep. What --set-aside left out is bought
     again only with --buy-anew, within the budget.
 

@@ -93,9 +93,10 @@ def free_rows(
     Where people do not answer, all open questions can be freed: they are asked anew, or dropped.
 
     Of a row that has another answer, or waits for one, the label goes back to the budget where
-    its annotator is `away` or set `aside`. Rows that measure are always assigned again, since an
-    audit without the items that are hard to answer would overestimate the model. The arguments
-    are those of `Run.people`.
+    its annotator is `away` or set `aside`. Dropped rows never come back, those of the audit like
+    the others: whoever has them could tell them apart. An audit counts them as unknown, since
+    without the items that are hard to answer it would overestimate the model. The arguments are
+    those of `Run.change`.
 
     Raises:
         RunError: no such row is open, an annotator is unknown, nobody would be left to answer, or
@@ -134,7 +135,7 @@ def free_rows(
                     for name in names:
                         ledger.stand(event, name)
                 dropped = leases if drop else _second(ledger, leases) if away or aside else []
-                ledger.free(leases, [lease for lease in dropped if lease.purpose != "audit"])
+                ledger.free(leases, dropped)
                 if anew:
                     ledger.reserve(ledger.left_out("train"), "train")
                     ledger.reserve(ledger.left_out("audit"), "audit")
@@ -147,8 +148,7 @@ def _free_questions(folder: RunFolder, drop: bool) -> int:
         leases = ledger.open_purchases()
         if not leases:
             raise RunError(f"no question of the run {folder.path} is open: nothing is to be freed")
-        measuring = {lease for lease in leases if lease.purpose == "audit"}
-        ledger.free(leases, set(leases) - measuring if drop else ())
+        ledger.free(leases, leases if drop else ())
     return len(leases)
 
 

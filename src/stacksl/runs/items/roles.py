@@ -68,7 +68,6 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
         drawn = [corpus.ids[row] for row in corpus.drawn if row not in erased]
         audited = set(drawn)
         ledger.reserve(drawn, "audit")
-    _lease_again(spec, game, audited)
     order = current_order(spec, ledger, corpus)
     give_roles(spec, corpus, ledger)
     passed = audit_rows(corpus, ledger)
@@ -102,15 +101,6 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
         for name, label in spec.sources.owned.items()
         if name not in known and (items[name].prompt, items[name].candidates) not in asked
     ]
-
-
-def _lease_again(spec: RunSpec, game: Game, audited: Set[str]) -> None:
-    """Renew released leases of audit items that an interrupted call did not renew."""
-    for bought in game.ledger.export():
-        item = str(bought["item"])
-        again = item in audited and item in spec.sources.usable
-        if again and bought["state"] == "released":
-            game.ledger.lease(item, slot=int(str(bought["slot"])))
 
 
 def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[int]:

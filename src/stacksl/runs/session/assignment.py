@@ -26,7 +26,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.folder import SECRET, RunFolder
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 AWAY = "annotators_away"  # in the run's settings
@@ -67,7 +67,9 @@ class SheetLabeler:
         self.away = without_rows(spec.folder, ledger)
         self.prices = parse_prices(spec.settings.price)
         # the number of the last sheet written while there was one annotator
-        self._alone = int(spec.folder.resolved().get("sheets_alone", 0))
+        table = spec.folder.resolved()
+        self._alone = int(table.get("sheets_alone", 0))
+        self._secret = int(table[SECRET], 16)
         self._asked: dict[tuple[str, int, int], Request] = {}
         self._answers: list[Answer] = []
 
@@ -148,16 +150,21 @@ class SheetLabeler:
     def _assign(
         self, due: Sequence[Request], known: Sequence[Handed], waiting: Sequence[Handed]
     ) -> list[Handed]:
-        """A row for each lease, for the annotator with the fewest open rows, then rows."""
+        """A row for each lease, for the annotator with the fewest open rows, then rows.
+
+        The leases are dealt in a random order, and keys, orders and annotators are drawn from the
+        run's secret, so that neither tells which rows belong to the audit.
+        """
         who = annotators_of(self.settings.annotators)
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
         given = Counter(handed.annotator for handed in known)
         had = [(handed.item, handed.slot, handed.annotator) for handed in known]
         taken = {handed.key for handed in known}
         sheet = 1 + max((handed.sheet for handed in known), default=0)
-        rng = generator(self.settings.seed, "keys", sheet)
+        rng = generator(self._secret, "keys", sheet)
+        dealt = [due[int(place)] for place in rng.permutation(len(due))]
         rows = []
-        for number, asked in enumerate(due, start=len(taken) + 1):
+        for number, asked in enumerate(dealt, start=len(taken) + 1):
             names = _eligible(who, self.away, asked, had)
             paid = [each for each in names if self.prices.of(each) <= asked.price]
             name = min(paid or names, key=lambda each: (load[each], given[each]))
@@ -191,7 +198,7 @@ class SheetLabeler:
         if self.classes is not None:
             return tuple(range(count))
         who = annotators_of(self.settings.annotators).index(annotator)
-        shuffled = generator(self.settings.seed, "shown", who, row).permutation(count)
+        shuffled = generator(self._secret, "shown", who, row).permutation(count)
         return tuple(int(i) for i in shuffled)
 
     def _sheets(self, open_rows: Sequence[Handed]) -> dict[Path, list[Handed]]:
@@ -233,7 +240,7 @@ class SheetLabeler:
     def _mixed(self, rows: Sequence[Handed]) -> list[Handed]:
         """The rows in an order that does not reveal which of them belong to the audit."""
         sheet = max(handed.sheet for handed in rows)
-        mix = generator(self.settings.seed, "sheet", sheet).permutation(len(rows))
+        mix = generator(self._secret, "sheet", sheet).permutation(len(rows))
         return [rows[int(i)] for i in mix]
 
     def question(self, handed: Handed) -> Asked:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, SharedBlock, joined
 from stacksl.core.learner import Learner
+from stacksl.core.rng import unforeseen
 from stacksl.errors import RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
 from stacksl.features.store import has_block, load_block, save_block
@@ -26,6 +27,7 @@ from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.arrays import Saved
+from stacksl.ledger.store.settings import Setting
 from stacksl.lm import LanguageModel
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.sources import Sources
@@ -58,7 +60,7 @@ from stacksl.runs.session.model_labels import (
 )
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import anchors, class_rows
+from stacksl.runs.storage.folder import SECRET, anchors, class_rows
 from stacksl.runs.storage.status import name_of, unique
 
 
@@ -221,7 +223,7 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
         price=spec.budget.price,
         items=records_of(spec.sources),
         beginning=Beginning(
-            spec.table(),
+            spec.table() | {SECRET: Setting(f"{unforeseen(128):032x}")},
             () if classes is None else class_rows(classes),
             facts,
             **given_of(spec.sources),

@@ -360,7 +360,7 @@ class Settings(Group):
     """sentences:minilm (the default where it is installed), hashing (the default elsewhere and for
     the sample), or sentences:NAME_OR_DIR."""
     seed: int = Field(0, ge=0)
-    """Fixes the order and every draw (0)."""
+    """Fixes the order and every draw: 0 if absent, and drawn where people answer."""
     mode: Literal["stream", "pool"] = "stream"
     """pool (all items are ranked, the default for a file of classes or with a language model) or
     stream (each item seen once, in an order)."""

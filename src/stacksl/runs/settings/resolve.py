@@ -28,7 +28,7 @@ from stacksl.runs.settings.presets import AIMS, PRESETS
 
 Model = TypeVar("Model", bound=Group)
 
-CHOSEN = ("flag", "config", "installed", "environment")
+CHOSEN = ("flag", "config", "installed", "environment", "drawn")
 """The origins of settings that a run over other data or on another machine takes over."""
 
 

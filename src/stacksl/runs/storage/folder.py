@@ -45,6 +45,7 @@ HELD: ContextVar[frozenset[Path]] = ContextVar("HELD", default=frozenset())  # b
 POLL = 0.05  # seconds between two tries
 DATABASE = "run.db"
 FACTS = "facts.json"
+SECRET = "secret"  # a setting: what keys, orders and who gets which row are drawn from
 NO_TEXT = "no-text"  # the folder of what may be forwarded
 RECORDS = (FACTS, "report.html", "README.md", f"{NO_TEXT}/report.html", f"{NO_TEXT}/README.md")
 """The files that name the ledger's head: one that was cut, or rewritten, differs from them."""

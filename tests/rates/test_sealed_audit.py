@@ -1,0 +1,109 @@
+"""What an annotator who has the package sees of a row does not tell whether it measures the model.
+
+The annotator keeps every sheet and every reply: keys, the order of rows, the sheet, how many rows
+there are, what was refused. Texts and the time that a reply takes are left out; see SECURITY.md.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GroupKFold, cross_val_predict
+
+from stacksl.api import Run
+from stacksl.labelers.sheets.keys import _DIGITS, _LETTERS
+
+from ..runs.people_cases import Row, begin, fill, read_rows, sheets, truth
+
+WAYS = ("all", "half", "unsure", "dropped", "away")
+AUDIT, BUDGET, BATCH = 12, 36, 9
+
+
+def _played(folder: Path, way: str, number: int) -> tuple[list[list[float]], list[bool]]:
+    """What an annotator saw of each row of a run, and whether it was one of the audit's."""
+    rng = random.Random(number)
+    waiting = begin(folder, count=80, budget=BUDGET, batch=BATCH, audit=AUDIT, annotators="anna,ben")
+    seen: dict[str, list[list[float]]] = {}
+    for turn in range(60):
+        if waiting.status()["state"] != "waiting":
+            break
+        _hand_in(waiting, way, turn, rng, seen)
+    assert waiting.status()["state"] == "finished"
+    with waiting.ledger as ledger:
+        handed = {row.key: row.item for row in ledger.handed()}
+        audit = set(ledger.bought("audit"))
+    rows = [[*_of_key(key), *times[0], *times[-1], len(times)] for key, times in seen.items()]
+    return rows, [handed[key] in audit for key in seen]
+
+
+def _hand_in(
+    waiting: Run, way: str, turn: int, rng: random.Random, seen: dict[str, list[list[float]]]
+) -> None:
+    """Look at what is open, and answer it as the `way` has it; `seen` grows by both."""
+    open_ = sheets(waiting)
+    if way == "dropped" and turn % 3 == 1:
+        keys = [row["key"] for row in read_rows(open_[0])]
+        waiting.change(free=True, keys=rng.sample(keys, min(2, len(keys))), drop=True)
+        waiting.resume()
+        open_ = sheets(waiting)
+    if way == "away" and turn in (1, 4):
+        waiting.change(away=["ben"]) if turn == 1 else waiting.change(back=["ben"])
+        waiting.resume()
+        open_ = sheets(waiting)
+
+    def say(row: Row) -> str:
+        if way == "unsure" and rng.random() < 0.3:
+            return "?"
+        return "" if way == "half" and rng.random() < 0.5 else truth(row)
+
+    looks = []
+    for path in open_:
+        rows = read_rows(path)
+        for place, row in enumerate(rows):
+            looks.append((row["key"], [turn, int(path.name[:4]), place, place / len(rows), len(rows)]))
+    received = waiting.answer(*[fill(path, say) for path in open_])
+    told = [received.accepted.get(kind, 0) for kind in ("label", "none", "ambiguous")]
+    for key, look in looks:
+        seen.setdefault(key, []).append([*look, *told, received.late, received.empty, len(open_)])
+
+
+def _of_key(key: str) -> list[int]:
+    """The characters of a key as numbers."""
+    known = _LETTERS + _DIGITS
+    return [known.index(each) for each in key.replace("-", "")][:5]
+
+
+def _auc(tmp_path: Path, way: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> float:
+    """How well a classifier, on runs that it was not fitted on, tells audit from training rows."""
+    drawn = random.Random(17)
+    monkeypatch.setattr("secrets.randbits", drawn.getrandbits)
+    rows: list[list[float]] = []
+    audit: list[bool] = []
+    run: list[int] = []
+    for number in range(runs):
+        folder = tmp_path / f"{way}-{number}"
+        folder.mkdir()
+        found, purposes = _played(folder, way, number)
+        rows += found
+        audit += purposes
+        run += [number] * len(found)
+    model: Any = HistGradientBoostingClassifier(max_iter=60, max_depth=4, random_state=0)
+    folds = GroupKFold(5)
+    guess = cross_val_predict(
+        model, np.array(rows), np.array(audit), groups=run, cv=folds, method="predict_proba"
+    )
+    return float(roc_auc_score(audit, guess[:, 1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_of_answering_tells_which_rows_are_the_audit(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 0.45 <= _auc(tmp_path, way, 200, monkeypatch) <= 0.55
