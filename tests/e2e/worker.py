@@ -26,7 +26,7 @@ from stacksl.runs.changes.forgetting import forget
 from stacksl.types import Item
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from foretold import foretell  # noqa: E402
+from foretold import foretell
 
 foretell()
 

@@ -28,7 +28,9 @@ AUDIT, BUDGET, BATCH = 12, 36, 9
 def _played(folder: Path, way: str, number: int) -> tuple[list[list[float]], list[bool]]:
     """What an annotator saw of each row of a run, and whether it was one of the audit's."""
     rng = random.Random(number)
-    waiting = begin(folder, count=80, budget=BUDGET, batch=BATCH, audit=AUDIT, annotators="anna,ben")
+    waiting = begin(
+        folder, count=80, budget=BUDGET, batch=BATCH, audit=AUDIT, annotators="anna,ben"
+    )
     seen: dict[str, list[list[float]]] = {}
     for turn in range(60):
         if waiting.status()["state"] != "waiting":
@@ -66,7 +68,9 @@ def _hand_in(
     for path in open_:
         rows = read_rows(path)
         for place, row in enumerate(rows):
-            looks.append((row["key"], [turn, int(path.name[:4]), place, place / len(rows), len(rows)]))
+            looks.append(
+                (row["key"], [turn, int(path.name[:4]), place, place / len(rows), len(rows)])
+            )
     received = waiting.answer(*[fill(path, say) for path in open_])
     told = [received.accepted.get(kind, 0) for kind in ("label", "none", "ambiguous")]
     for key, look in looks:

@@ -218,7 +218,7 @@ def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknow
     waiting = begin(tmp_path, audit=6, open_questions=12)
     measured = {str(row["item"]) for row in bought(waiting, purpose="audit")}
     with waiting.ledger as ledger:
-        asked = {row.item for row in ledger.handed()}
+        asked = {row.item for row in ledger.private.handed()}
     assert waiting.people(free=True, drop=True) == 12
     with waiting.ledger as ledger:
         leased = {lease.item for lease in ledger.open_purchases()}
@@ -286,6 +286,31 @@ def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(tmp_path: Path) -> No
     later = facts_of(play(done.resume())).audit  # what was learnt since then has no part of it
     assert later is not None
     assert (later.trained_on, later.shown_at, later.learnt) == (0, 18, 34)
+
+
+def test_the_secret_decides_keys_order_and_who_gets_which_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, rows = [], []
+    for secret in (1, 2):
+        folder = tmp_path / str(secret)
+        folder.mkdir()
+        monkeypatch.setattr("secrets.randbits", lambda bits, secret=secret: secret)
+        done.append(play(begin(folder, audit=6, seed=5, annotators="anna,ben")))
+        with done[-1].ledger as ledger:
+            rows.append([(row.key, row.item, row.annotator) for row in ledger.private.handed()])
+    assert not {key for key, _, _ in rows[0]} & {key for key, _, _ in rows[1]}
+    assert {item for _, item, _ in rows[0]} == {item for _, item, _ in rows[1]}
+    assert [item for _, item, _ in rows[0]] != [item for _, item, _ in rows[1]]
+    assert {(item, who) for _, item, who in rows[0]} != {(item, who) for _, item, who in rows[1]}
+    arrays = [[saved.data for saved in saved_in(each.path)] for each in done]
+    assert arrays[0] == arrays[1]
+    heads = [(each.path / "model" / "head.safetensors").read_bytes() for each in done]
+    assert heads[0] == heads[1]
+    accounts = [
+        [{**row, "labeler": "", "learnt_at": None} for row in bought(each)] for each in done
+    ]
+    assert accounts[0] == accounts[1]
 
 
 # What is measured stays untold until the end -----------------------------------------------------

@@ -132,9 +132,9 @@ def change(
 
     Who answers is changed by a command of its own. Freed rows are assigned again. An answer that
     still arrives on an old sheet counts, unless another one was given before. Rows that --drop
-    drops never come back; an audit counts those of its own as unknown. Who agrees with the prediction far less than the
-    others is named by `status`, until --set-aside or --keep. What --set-aside left out is bought
-    again only with --buy-anew, within the budget.
+    drops never come back; an audit counts those of its own as unknown. Who agrees with the
+    prediction far less than the others is named by `status`, until --set-aside or --keep. What
+    --set-aside left out is bought again only with --buy-anew, within the budget.
 
     After --train-on-audit nothing is left to measure the model by: what the report and the card say
     of its accuracy is that of the model before, and they say so.

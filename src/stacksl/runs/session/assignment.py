@@ -106,9 +106,13 @@ class SheetLabeler:
         return Answer(*key, index, who, price, said, reply.text, reply.note)
 
     def answers(self) -> list[Answer]:
-        """The answers read since the last call, in their order."""
+        """The answers read since the last call, in the order in which they were bought.
+
+        So what is learnt does not depend on who got which row, in which place of a sheet.
+        """
         given, self._answers = self._answers, []
-        return given
+        places = {(p["item"], p["slot"]): place for place, p in enumerate(self.ledger.export())}
+        return sorted(given, key=lambda each: places[each.item, each.slot])
 
     def pending(self) -> list[Pending]:
         """Assign open requests, up to the batch, and write each missing sheet.
