@@ -38,7 +38,7 @@ def _played(folder: Path, way: str, number: int) -> tuple[list[list[float]], lis
         _hand_in(waiting, way, turn, rng, seen)
     assert waiting.status()["state"] == "finished"
     with waiting.ledger as ledger:
-        handed = {row.key: row.item for row in ledger.handed()}
+        handed = {row.key: row.item for row in ledger.private.handed()}
         audit = set(ledger.bought("audit"))
     rows = [[*_of_key(key), *times[0], *times[-1], len(times)] for key, times in seen.items()]
     return rows, [handed[key] in audit for key in seen]

@@ -78,14 +78,11 @@ def completion(
     said: str | None,
     *,
     usage: tuple[int, int] | None = (100, 1),
-    top: dict[str, float] | None = None,
     ended: str = "stop",
+    **more: Any,
 ) -> bytes:
-    message = {"role": "assistant", "content": said}
+    message = {"role": "assistant", "content": said, **more}
     choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": ended}
-    if top is not None:
-        tokens = [{"token": token, "logprob": value} for token, value in top.items()]
-        choice["logprobs"] = {"content": [{"token": said, "top_logprobs": tokens}]}
     found: dict[str, Any] = {"object": "chat.completion", "choices": [choice]}
     if usage is not None:
         found["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
@@ -109,10 +106,15 @@ def wanted_of(body: dict[str, Any]) -> str:
 
 
 def right(handler: Handler, body: dict[str, Any], number: int) -> None:
-    """Answer with the class whose name is in the text."""
+    """Answer with the class whose name is in the text, in the form of the schema if one is sent."""
     wanted = wanted_of(body)
-    said = letter_of(body, wanted) if "response_format" not in body else wanted
-    handler.send(200, completion(said))
+    said = letter_of(body, wanted) if by_letters(body) else wanted
+    handler.send(200, completion(f'{{"answer": "{said}"}}' if "response_format" in body else said))
+
+
+def by_letters(body: dict[str, Any]) -> bool:
+    """Whether a request shows its options with letters."""
+    return "letter" in body["messages"][0]["content"].rsplit("\n\n", 1)[-1]
 
 
 def broken(handler: Handler, body: dict[str, Any], number: int) -> None:

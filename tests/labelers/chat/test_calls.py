@@ -15,6 +15,7 @@ import stacksl
 from stacksl.errors import LedgerError, SettingsError
 from stacksl.labelers.chat import labeler as chat
 from stacksl.labelers.chat.calls import read_calls
+from stacksl.labelers.chat.prompts import SPACE
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.schema import REQUESTS, Table
@@ -82,8 +83,8 @@ def test_a_server_that_refuses_a_parameter_is_asked_without_it(
         for body in server.bodies[len(names) :]:
             assert not set(names) & set(body)
             limit = "max_completion_tokens" if "max_tokens" in names else "max_tokens"
-            assert body[limit] == 8
-            assert body["logprobs"]  # the way of asking is as before
+            assert body[limit] == 8 + SPACE
+            assert body["response_format"]  # the way of asking is as before
         assert expect_books(run) == {"label": 3}
         sent = read_calls(run.path / "run.db")
         most = {row["call"]: row["most"] for row in sent if "request" in row}
@@ -123,11 +124,11 @@ def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -
     prices = []
     for tokens in (None, 500):
         with serving(right) as server:
-            run = begin(server, tmp_path / f"run-{tokens}", **{"server.answer_tokens": tokens})
-            assert {body["max_tokens"] for body in server.bodies} == {tokens or 8}
+            run = begin(server, tmp_path / f"run-{tokens}", answer_tokens=tokens)
+            assert {body["max_tokens"] for body in server.bodies} == {tokens or 8 + SPACE}
         with Ledger.open(run.path / "run.db", readonly=True) as ledger:
             prices.append(ledger.accounts.price)
-    assert prices[1] - prices[0] == 2 * (500 - 8) * 200 + 2 * 2 * 100  # two bytes more each
+    assert prices[1] - prices[0] == 2 * (500 - 8 - SPACE) * 200 + 2 * 100  # one byte more each
 
 
 @pytest.mark.parametrize("usage", [None, (-1, 3)])

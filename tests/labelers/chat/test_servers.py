@@ -7,16 +7,18 @@ and vLLM 0.32.0 (CPU, the model of this package).
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import stacksl
-from stacksl.labelers.chat.labeler import UNNAMED
+from stacksl.labelers.chat.labeler import FIRST, UNNAMED
 from stacksl.labelers.chat.prompts import (
     DEFAULT,
     SPACE,
+    THOUGHT,
     Way,
     body_of,
     position_of,
@@ -25,8 +27,8 @@ from stacksl.labelers.chat.prompts import (
 )
 from stacksl.labelers.chat.prompts import completion as read
 
-from .chat_server import Handler, completion, right, serving
-from .hostile_cases import begin, expect_books
+from .chat_server import Handler, completion, letter_of, right, serving, wanted_of
+from .hostile_cases import NAMES, begin, expect_books
 
 TOO_LONG = {
     "llama.cpp": {
@@ -67,9 +69,9 @@ def test_an_item_longer_than_the_context_is_broken_and_no_other(
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"broken": 1, "label": 5}
     assert len(bodies) == 6
-    for body in bodies:  # neither log-probabilities nor the limit are given up for it
-        assert "logprobs" in body
-        assert body["max_tokens"] == 8
+    for body in bodies:  # neither the schema nor the limit is given up for it
+        assert "response_format" in body
+        assert body["max_tokens"] == 8 + SPACE
 
 
 def test_a_list_of_classes_longer_than_the_context_is_shortened(tmp_path: Path) -> None:
@@ -114,15 +116,15 @@ def test_a_server_whose_context_is_too_short_for_all_is_left_alone(tmp_path: Pat
 
 def test_a_refused_item_does_not_take_a_way_from_the_others(tmp_path: Path) -> None:
     def picky(handler: Handler, body: dict[str, Any], number: int) -> None:
-        if number in (2, 3):  # the second item, by log-probabilities and without
+        if number in (2, 3):  # the second item, by the schema and without
             handler.send(400, b'{"error": {"message": "filtered", "code": "content_filter"}}')
         else:
             right(handler, body, number)
 
     with serving(picky) as server:
-        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
-        scored = ["logprobs" in body for body in server.bodies]
-    assert scored == [True, True, False, True, True, True, True]
+        run = begin(server, tmp_path / "run", concurrency=1)
+        schema = ["response_format" in body for body in server.bodies]
+    assert schema == [True, True, False, True, True, True, True]
     assert expect_books(run) == {"broken": 1, "label": 5}
 
 
@@ -145,10 +147,11 @@ SHOWN = ["class1", "class12", "red", "red wine"]
 @pytest.mark.parametrize(
     ("said", "ended", "way", "place"),
     [
-        ('{ "answer" :\n\n       "class12" }', "stop", "schema", 1),
-        ('{"answer"\n\n : "class12"\n\n        ', "length", "schema", 1),  # blanks up to the end
-        ('{"answer"\n\n : "class1', "length", "schema", None),  # it may be class12
+        ('{ "answer" :\n\n       "class12" }', "stop", "text", 1),
+        ('{"answer"\n\n : "class12"\n\n        ', "length", "text", 1),  # blanks up to the end
+        ('{"answer"\n\n : "class1', "length", "text", None),  # it may be class12
         ('{"answer" :\n\n          ', "length", "schema", None),
+        ('{"answer": "B"', "length", "schema", 1),
         ('```json\n{"answer": "red"}\n```', "stop", "schema", 2),
         ("class1", "length", "text", None),
         ("class1", "stop", "text", 0),
@@ -174,8 +177,7 @@ def token(text: str, logprob: float, **more: Any) -> dict[str, Any]:
 
 def whole(*, llama: bool) -> dict[str, Any]:
     """An answer with all that a server puts beside what is read."""
-    top = [token(" B", -0.3), token("B", -2.0), token("A", -1.9)]
-    first = token(" B", -0.3, top_logprobs=top, **({"id": 7} if llama else {}))
+    first = token(" B", -0.3, **({"id": 7} if llama else {}))
     message: dict[str, Any] = {"role": "assistant", "content": " B"}
     message |= {} if llama else {"refusal": None, "reasoning": None, "annotations": None}
     usage = {"prompt_tokens": 63, "completion_tokens": 1, "total_tokens": 64}
@@ -189,10 +191,85 @@ def whole(*, llama: bool) -> dict[str, Any]:
 @pytest.mark.parametrize("llama", [True, False], ids=["llama.cpp", "vllm"])
 def test_whole_answers_are_read(llama: bool) -> None:
     found = read(json.dumps(whole(llama=llama)))
-    assert position_of(found, SHOWN, "scored") == 1
+    assert position_of(found, SHOWN, "letter") == 1
     assert tokens_of(found) == (63, 1)
 
 
 def test_a_schemas_answer_has_room_for_blanks() -> None:
-    limits = {way: body_of("m", DEFAULT, "p", SHOWN, way)["max_tokens"] for way in WAYS}
+    shown = [f"class{n}" for n in range(40)]
+    limits = {way: body_of("m", DEFAULT, "p", shown, way)["max_tokens"] for way in WAYS}
     assert limits["schema"] - limits["text"] == SPACE
+
+
+# Models that think, and models that do not read ---------------------------------------------------
+
+
+def thinks(handler: Handler, body: dict[str, Any], number: int, apart: bool = False) -> None:
+    """A model that thinks about the wrong options first, in so many tokens as it may have."""
+    letter = letter_of(body, wanted_of(body))
+    thought = f"The answer is {'ABC'.replace(letter, '')[0]}. Or is it?"
+    short = body["max_tokens"] < 1000
+    if apart:
+        said, more = (None if short else letter), {"reasoning_content": thought}
+    else:
+        said, more = f"<think>{thought}" + ("" if short else f"</think>{letter}"), {}
+    handler.send(200, completion(said, ended="length" if short else "stop", **more))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(
+    apart: bool, tmp_path: Path
+) -> None:
+    with serving(partial(thinks, apart=apart)) as server:
+        run = begin(server, tmp_path / "run", concurrency=1, input_price=None, output_price=None)
+        lengths = [body["max_tokens"] for body in server.bodies]
+    assert lengths == [8 + SPACE, *[THOUGHT] * 6]
+    assert run.status()["state"] == "finished"
+    for row in run.labels().rows:
+        assert row["label"] == NAMES[(int(row["item"][4:]) - 1) % 3]
+
+
+def test_a_label_whose_price_has_no_room_for_a_thought_is_a_sentence(tmp_path: Path) -> None:
+    with serving(thinks) as server:
+        run = begin(server, tmp_path / "run", concurrency=1)
+        assert len(server.bodies) == 1
+    assert f"--set server.answer_tokens={THOUGHT}" in run.status()["sheets"][0]["why"]
+
+
+def test_a_thought_cut_at_the_users_limit_is_broken_and_says_so(tmp_path: Path) -> None:
+    with serving(thinks) as server:
+        run = begin(server, tmp_path / "run", concurrency=1, answer_tokens=50, budget=12)
+        assert len(server.bodies) == UNNAMED
+    assert "cut after 50 tokens, raise answer_tokens" in run.status()["sheets"][0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("said", "state", "told"),
+    [
+        ("first", "waiting", "named the option at place 1"),
+        ("seldom", "waiting", "named no option"),
+        ("red", "finished", "named one class"),
+        ("right", "finished", None),
+    ],
+)
+def test_nonsense_pauses_a_run_and_one_class_warns(
+    said: str, state: str, told: str | None, tmp_path: Path
+) -> None:
+    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
+        words = {"first": "A", "seldom": "?" if number % 2 else "B", "red": letter_of(body, "red")}
+        letter = words.get(said) or letter_of(body, wanted_of(body))
+        handler.send(200, completion(f'{{"answer": "{letter}"}}'))
+
+    with serving(behave) as server:
+        run = begin(server, tmp_path / "run", concurrency=1, budget=24)
+        status = run.status()
+        assert status["state"] == state
+        assert len(server.bodies) == (FIRST if state == "waiting" else 24)
+        if state == "waiting":
+            assert told is not None
+            assert told in status["sheets"][0]["why"]
+            run.resume()
+            assert run.status()["state"] == "finished"
+            assert len(server.bodies) == 24
+        else:
+            assert any("named one class" in each for each in status["warnings"]) == bool(told)

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, Question, Way
+from stacksl.labelers.chat.prompts import LATER_LIMIT, LIMIT, THOUGHT, Question, Way
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.requests import read_requests, write_request
 
@@ -49,6 +49,7 @@ class Calls:
         self._count = 0
         self.refused: set[str] = set()  # parameters of requests, as `without` knows them
         self.ways: set[Way] = set()  # in which the server has answered
+        self.thinks = False  # whether the model was given room for its thoughts
         for row in read_calls(database):
             self._apply(row)
 
@@ -93,6 +94,7 @@ class Calls:
             self._count = max(self._count, call)
             if body := row["request"]:  # an erased one is empty
                 self.refused |= {LIMIT} if LATER_LIMIT in body else set()
+                self.thinks |= body.get(LATER_LIMIT, body.get(LIMIT, 0)) >= THOUGHT
                 self.refused |= set() if "temperature" in body else {"temperature"}
             self._sent[call] = {**row, "request": _key(row["request"])}
             costs[call] = int(row["most"])

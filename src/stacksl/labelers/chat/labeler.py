@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,18 +14,20 @@ from stacksl.labelers.chat.endpoint import KEY, Endpoint, Lost, NotSent, Reply
 from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
     LISTED,
+    THOUGHT,
     Question,
     Way,
+    by_letter,
     completion,
     encoded,
     position_of,
     refused_in,
-    text_of,
     tokens_of,
     too_long,
     without,
 )
 from stacksl.labelers.chat.questions import Nearby, Questions
+from stacksl.labelers.chat.replies import cut_in_thought, text_of
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer
 
@@ -33,6 +36,9 @@ FIRST_PAUSE = 0.5  # seconds, doubled each time
 PATIENCE = 60.0  # the longest `Retry-After` that is slept through
 IN_A_ROW = 3  # lost calls without an answer between them, before the run waits
 UNNAMED = 5  # answers in a row that name no option, before the run waits
+FIRST = 20  # answers of a run that are looked at together
+ALIKE = 18  # of them at one position, from which the model does not read the options
+NAMELESS = 10  # of them that name no option, before the run waits
 CHARGED = "no answer; calls that may have been billed are charged"
 UNSUPPORTED = (400, 415, 422, 501)
 
@@ -72,6 +78,9 @@ class ChatLabeler:
         self._halt = threading.Event()
         self._why = ""
         self._in_a_row, self._unnamed = 0, 0
+        self._first: list[tuple[int, int] | None] | None = None if calls.answered else []
+        if calls.thinks and questions.limit is None:
+            self._questions = replace(questions, limit=THOUGHT)
         self._unsupported: set[Way] = set()
 
     def ask(self, requests: Sequence[Request]) -> None:
@@ -119,10 +128,11 @@ class ChatLabeler:
         asked = self._asked(request)
         open_ways = [self._taken(asked[w]) for w in asked if w not in self._unsupported]
         kept = self._calls.kept(request.item, request.slot, open_ways)
-        if kept is not None and (answer := self._answer(request, kept)) is not None:
+        if kept is not None and (answer := self._answer(request, kept, None)) is not None:
             return answer
         tries, refused = 0, set[Way]()
         while not self._halt.is_set():
+            limit, asked = self._questions.limit, self._asked(request)
             able = (w for w in asked if w not in self._unsupported and w not in refused)
             way = next(able, [*asked][-1])
             most = self._questions.most(asked[way].body)
@@ -160,7 +170,7 @@ class ChatLabeler:
                 self._calls.ended(call, cost, None, reply.payload)
                 kept = self._calls.kept(request.item, request.slot, ())
                 assert kept is not None
-                if (answer := self._answer(request, kept)) is not None:
+                if (answer := self._answer(request, kept, limit)) is not None:
                     return answer
             elif reply.status in UNSUPPORTED and self._does_without(question, reply.payload):
                 self._calls.ended(call, 0, f"HTTP {reply.status}", reply.payload)
@@ -196,10 +206,11 @@ class ChatLabeler:
         shots = self._nearby.shots(request.item)
         return self._questions.of(request.prompt, request.candidates, shots, near)
 
-    def _answer(self, request: Request, kept: Kept) -> Answer | None:
+    def _answer(self, request: Request, kept: Kept, limit: int | None) -> Answer | None:
         """The answer that a completion gives, at what all calls for the label cost.
 
-        None where a server ignored the schema and named no class: then it is asked for a text.
+        None where it is asked for again: as free text where a server ignored the schema and named
+        no option, with room for a thought that was cut where no `limit` was given.
         """
         spent = self._calls.cost(request.item, request.slot)
         key, price = (request.item, request.slot, request.token), min(spent, request.price)
@@ -214,15 +225,74 @@ class ChatLabeler:
         shown = [request.candidates[place] for place in kept.order]
         found = completion(kept.answer)
         place = position_of(found, shown, kept.way)
+        cut = place is None and cut_in_thought(found)
+        if cut and limit is None:
+            self._leave_room(request)
+            return None
         ignored = kept.way == "schema" and not text_of(found).startswith("{")
-        if place is None and ignored and not kept.over:  # else it would stop every session
+        if place is None and ignored and not cut and not kept.over:  # else it stops every session
             self._unsupported.add("schema")
             return None
+        self._look_at(None if place is None else (place, kept.order[place]))
         if place is None:
-            self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged")
-            return self._broken(request, "the model named no option")
+            why = f"its thought was cut after {limit} tokens, raise answer_tokens" if cut else ""
+            told = f": {why}" if why else ""
+            self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged{told}")
+            return self._broken(request, f"the model named no option{told}")
         self._unnamed = 0
         return Answer(*key, request.order[kept.order[place]], self.name, price)
+
+    def _leave_room(self, request: Request) -> None:
+        """Ask a model that thinks with room for its thoughts; stop where a label's price has none.
+
+        Only a server that counts no money is asked so without a word: a label's price was reserved
+        for short answers.
+        """
+        longer = replace(self._questions, limit=THOUGHT)
+        shots = self._nearby.shots(request.item)
+        most = longer.dearest(request.prompt, request.candidates, shots)
+        if most > request.price and most > 0:
+            self._stop(
+                "the model thinks before it answers, and its thought was cut: the price reserved"
+                " for a label has no room for it, so start a new run with --set"
+                f" answer_tokens={THOUGHT}"
+            )
+            return
+        with self._lock:
+            self._questions = longer
+
+    def _look_at(self, named: tuple[int, int] | None) -> None:
+        """Note what an answer named, by its position and class; stop after nonsense.
+
+        The first answers of a run are looked at together. Options are shuffled, so that a model
+        which reads them does not name one position again and again.
+        """
+        with self._lock:
+            if self._first is None:
+                return
+            self._first.append(named)
+            if len(self._first) < FIRST:
+                return
+            seen, self._first = self._first, None
+        places = Counter(each[0] for each in seen if each is not None)
+        classes = Counter(each[1] for each in seen if each is not None)
+        again = (
+            "; read them with `stacksl ledger requests`, and start a new run with another"
+            " label_template or model, or `resume`"
+        )
+        if seen.count(None) >= NAMELESS:
+            self._stop(f"{seen.count(None)} of its first {FIRST} answers named no option{again}")
+        elif places and max(places.values()) >= ALIKE:
+            place, count = places.most_common(1)[0]
+            self._stop(
+                f"{count} of its first {FIRST} answers named the option at place {place + 1},"
+                f" though options are shuffled: it does not read them{again}"
+            )
+        elif classes and max(classes.values()) >= ALIKE:
+            self.warnings.append(
+                f"{max(classes.values())} of the model's first {FIRST} answers named one class:"
+                " look at them with `stacksl ledger requests`"
+            )
 
     def _unnamed_again(self, why: str) -> None:
         """Count an item without an option; several in a row stop the buying, and `why`."""
@@ -255,7 +325,8 @@ class ChatLabeler:
             return None
         self._calls.ended(call, 0, said, reply.payload)
         long = reply.status == 413 or too_long(reply.payload)
-        last = way in ("letter", "text") or (way == "scored" and long)
+        letters = by_letter(way, len(request.candidates))
+        last = way != "schema" or (letters and long)  # where texts are asked for, fewer are shown
         if reply.status in UNSUPPORTED and not last:
             refused.add(way)  # log-probabilities or constrained output
             if not long and way not in self._calls.ways:

@@ -1,28 +1,23 @@
-"""A request for a label as a chat completion, and the candidate that its answer names."""
+"""A request for a label as a chat completion, and what is read of its answer."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-import string
 from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from stacksl.errors import SettingsError
 from stacksl.files import formats
+from stacksl.labelers.chat.replies import LETTERS, place_in, text_of
 
-Way = Literal["scored", "letter", "schema", "text"]
-LETTERS = string.ascii_uppercase
+Way = Literal["schema", "letter", "text"]
 LIMIT, LATER_LIMIT = "max_tokens", "max_completion_tokens"  # the names of an answer's length
 OPTIONAL = (LATER_LIMIT, LIMIT, "temperature")  # what some servers refuse
 LISTED = 100  # classes in a prompt for a text, the nearest ones where there are more
-NEAR = 0.6  # similarity from which a text is taken for the nearest class
-SURE = 0.5  # probability of all letters together from which they decide
+THOUGHT = 4096  # tokens of an answer where the model thinks before it
 SPACE = 64  # tokens of blanks that a server's grammar of JSON lets a model write
 TOO_LONG = re.compile(
     r"context[ _](?:size|length|window)|(?:prompt|input) is too long|max_model_len", re.IGNORECASE
@@ -81,8 +76,16 @@ def template_of(text: str, shots: int = 0) -> str:
 
 
 def ways(candidates: Sequence[str]) -> tuple[Way, ...]:
-    """How a server can be asked, the best way first: letters, or the text of many candidates."""
-    return ("scored", "letter") if len(candidates) <= len(LETTERS) else ("schema", "text")
+    """How a server can be asked, the best way first: a schema of the answer, else free text."""
+    return ("schema", "letter" if by_letter("schema", len(candidates)) else "text")
+
+
+def by_letter(way: Way, count: int) -> bool:
+    """Whether so many candidates are shown with letters: as far as there are letters.
+
+    Where some of many candidates are shown, their texts are asked for.
+    """
+    return way == "letter" or (way == "schema" and count <= len(LETTERS))
 
 
 def order_of(seed: int, prompt: str, candidates: Sequence[str]) -> tuple[int, ...]:
@@ -108,10 +111,10 @@ def body_of(
 
     The answer may have `limit` tokens, or what the options need.
     """
-    by_letter = way in ("scored", "letter")
-    marks = [f"{letter}. " for letter in LETTERS] if by_letter else ["- "] * len(shown)
+    letters = by_letter(way, len(shown))
+    marks = [f"{letter}. " for letter in LETTERS] if letters else ["- "] * len(shown)
     options = [f"{mark}{text}" for mark, text in zip(marks, shown, strict=False)]
-    said = {text: line for text, line in zip(shown, options, strict=False) if by_letter}
+    said = {text: line for text, line in zip(shown, options, strict=False) if letters}
     words = {
         "prompt": prompt,
         "options": "\n".join(options),
@@ -119,22 +122,21 @@ def body_of(
             f"{s.prompt}\nAnswer: {said.get(s.answer, s.answer)}\n\n" for s in shots
         ),
         "answer": "Answer with the letter of one option and nothing else."
-        if by_letter
+        if letters
         else "Answer with one of the options, word for word, and nothing else.",
     }
     names = r"\{(prompt|options|examples|answer)\}"
     text = re.sub(names, lambda found: words[found[1]], template)
-    longest = max(len(each.encode(errors="replace")) for each in shown)
+    longest = 8 if letters else max(len(each.encode(errors="replace")) for each in shown) + 24
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": "user", "content": text}],
         "temperature": 0,
-        LIMIT: limit or (8 if by_letter else min(512, longest + 24 + SPACE * (way == "schema"))),
+        LIMIT: limit or min(512, longest + SPACE * (way == "schema")),
     }
-    if way == "scored":
-        body |= {"logprobs": True, "top_logprobs": 20}
     if way == "schema":
-        choice = {"type": "string", "enum": list(dict.fromkeys(shown))}
+        known = LETTERS[: len(shown)] if letters else dict.fromkeys(shown)
+        choice = {"type": "string", "enum": list(known)}
         schema: dict[str, Any] = {"type": "object", "properties": {"answer": choice}}
         schema |= {"required": ["answer"], "additionalProperties": False}
         named = {"name": "answer", "strict": True, "schema": schema}
@@ -212,87 +214,7 @@ def tokens_of(found: Mapping[str, Any]) -> tuple[int, int] | None:
     return read, written
 
 
-def text_of(found: Mapping[str, Any]) -> str:
-    """The text of a completion; empty where it has none."""
-    said = found["choices"][0]["message"].get("content")
-    return said.strip() if isinstance(said, str) else ""
-
-
 def position_of(found: Mapping[str, Any], shown: Sequence[str], way: Way) -> int | None:
     """The place among `shown` that a completion names; None where it names none, or refuses."""
-    choice, said = found["choices"][0], text_of(found)
-    cut = choice.get("finish_reason") == "length"
-    if way in ("scored", "letter"):
-        scored = _by_scores(choice, len(shown)) if way == "scored" else None
-        return _by_letter(said, shown, cut) if scored is None else scored
-    return _by_text(said, shown, cut)
-
-
-def _by_scores(choice: Mapping[str, Any], count: int) -> int | None:
-    """The letter with the most probability as the first token, where letters have most of it."""
-    try:
-        top = choice["logprobs"]["content"][0]["top_logprobs"]
-        pairs = [(str(each["token"]).strip(), float(each["logprob"])) for each in top]
-    except (KeyError, IndexError, TypeError, ValueError):
-        return None
-    weights = [0.0] * count
-    for token, logprob in pairs:
-        place = LETTERS.find(token) if len(token) == 1 else -1
-        if 0 <= place < count and logprob <= 0:
-            weights[place] += math.exp(logprob)
-    return weights.index(max(weights)) if sum(weights) >= SURE else None
-
-
-def _by_letter(said: str, shown: Sequence[str], cut: bool) -> int | None:
-    found = re.match(r"[\s(\[\"'*]*([A-Z]|[a-z](?=\)))(?=\s*(?:$|\n)|[).:,\]\"'*])", said)
-    if not found:
-        found = re.search(r"\banswer(?: is)?:?[\s(*]*([A-Z])\b(?! [a-z])", said, re.IGNORECASE)
-        if found and cut and found.end() == len(said):
-            return None  # it may have been the article
-    if found:
-        place = LETTERS.find(found[1].upper())
-        return place if 0 <= place < len(shown) else None
-    same = [place for place, text in enumerate(shown) if _plain(text) == _plain(said)]
-    return same[0] if len(same) == 1 else None
-
-
-def _by_text(said: str, shown: Sequence[str], cut: bool) -> int | None:
-    """The candidate that a text is, names, or is nearest to; none that it may be cut short of."""
-    if (value := re.search(r'"answer"\s*:\s*("(?:[^"\\]|\\.)*")', said)) is not None:
-        with suppress(ValueError):
-            said, cut = json.loads(value[1]), False
-    elif said.startswith("{") and cut:
-        return None
-    if said in shown and not cut:
-        return shown.index(said)
-    said = _plain(said[:2000])
-    names = {place: _plain(text) for place, text in enumerate(shown)}
-    named = [p for p, name in names.items() if name and f" {name} " in f" {said} "]
-    whole = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
-    if named:
-        if len(whole) > 1 or (cut and _unfinished(said, whole[0], names)):
-            return None
-        return whole[0]
-    ranked = sorted(((_alike(said, name), -p) for p, name in names.items()), reverse=True)
-    best, second = ranked[0], ranked[1]
-    return -best[1] if best[0] >= NEAR and best[0] > second[0] and not cut else None
-
-
-def _unfinished(said: str, place: int, names: Mapping[int, str]) -> bool:
-    """Whether a text that was cut short may have gone on to another name than the one at a place.
-
-    >>> _unfinished("it is red wi", 0, {0: "red", 1: "red wine"})
-    True
-    """
-    end = said[said.rfind(names[place]) :]
-    return any(name.startswith(end) for other, name in names.items() if other != place)
-
-
-def _plain(text: str) -> str:
-    """Words alone: case, underscores and punctuation differ between copies of a name."""
-    return " ".join(re.findall(r"[^\W_]+", text.casefold()))
-
-
-def _alike(one: str, other: str) -> float:
-    """The similarity of two texts, 0 to 1."""
-    return SequenceMatcher(None, one[:300], other, autojunk=False).ratio()
+    cut = found["choices"][0].get("finish_reason") == "length"
+    return place_in(text_of(found), shown, letters=by_letter(way, len(shown)), cut=cut)

@@ -1,0 +1,264 @@
+"""The candidate that a model's reply names.
+
+A reply is read from what is sure to what is likely: the value of a JSON object, `\\boxed{}`, the
+last sentence that states an answer, a letter or an option at its beginning, and the one option
+that it mentions. What it thought before is left out: thoughts try answers that they then drop.
+A reply that names two options, or none, or may have been cut before the end of a name, names none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from difflib import SequenceMatcher
+from typing import Any
+
+LETTERS = string.ascii_uppercase
+NEAR = 0.8  # similarity from which a text is taken for the nearest class
+READ = 4000  # characters of a reply that are read, its last ones
+
+_TAGS = "think|thinking|thought|thoughts|reasoning|reflection"
+_OPENED = re.compile(rf"<(?:{_TAGS})>|\[THINK\]|<\|channel\|>analysis", re.IGNORECASE)
+_CLOSED = re.compile(
+    rf"</(?:{_TAGS})>|\[/THINK\]|<\|channel\|>final<\|message\|>|assistantfinal", re.IGNORECASE
+)
+_SPECIAL = re.compile(r"<\|[^|<>]*\|>|</?s>")  # tokens that a server leaves in
+_VALUE = re.compile(
+    r"[\"']?\b(?:answer|choice|option|label|letter|class|category|output)[\"']?\s*:\s*"
+    r"(\"(?:[^\"\\]|\\.)*\"|'[^'\n]*')",
+    re.IGNORECASE,
+)
+_BOXED = re.compile(r"\\boxed\s*\{\s*(?:\\text(?:bf)?\s*\{)?([^{}]*)\}")
+_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.IGNORECASE | re.DOTALL)
+_NOUN = (
+    r"(?:answer|option|choice|letter|label|class|category|classification|intent|topic|response"
+    r"|antwort|réponse|respuesta|risposta|resposta|ответ)"
+)
+_KIND = r"(?:(?:final|correct|right|best|most (?:likely|appropriate|fitting)|chosen)\s+)*"
+_STATED = re.compile(
+    rf"(?:\b{_KIND}{_NOUN}\b(?:\s+(?:here|to (?:this|the) question|for this \w+"
+    r"|that is (?:right|correct)|corre\w+|richtig))?"
+    r"\s*(?:\b(?:is|would be|should be|must be|ist|est|es|è|é)\b(?: (?:la|le|el|die))?|:|=|→|->)"
+    r"|答案(?:是|为)?|答え(?:は)?|正解は|\bthat leaves\b"
+    r"|\b(?:I(?:'d| would| will|'ll)?|we(?: would)?)\s+(?:choose|pick|select|say|answer|go with)\b"
+    r"|\bit(?:'s| is| must be| should be)(?=\s)"
+    r"|\b(?:selected|choosing|therefore|thus|hence|so)\b\s*[:,]?"
+    r"|→)\s*[:：]?\s*",
+    re.IGNORECASE,
+)
+_BELONGS = re.compile(
+    r"(?:^|[\s(\[\"'*])([A-Z])[)\]\"'*.]*\s+(?:is|seems|looks)\s+(?:clearly |definitely )?"
+    r"(?:the\s+)?(?:only\s+)?(?:correct|right|best|most (?:likely|appropriate|fitting))\b"
+)
+_LETTER = re.compile(
+    rf"(?:the\s+)?{_KIND}(?:(?:option|choice|letter|answer)\s+)?([A-Za-z])(?![A-Za-zÀ-ÿ0-9])",
+    re.IGNORECASE,
+)
+_REASON = re.compile(r"[\s,;:—–-]*(?:because|since|as|for|due|given)\b", re.IGNORECASE)
+_MARKS = str.maketrans("_", " ", "*`#")
+_DECORATION = str.maketrans("_", " ", "*`\"'“”‘’()[]{}$")
+_NOT = re.compile(r"\b(?:not|no|isn t|than|nor|never|instead of)\s(?:a |an |the |about )?$")
+
+
+def thought_away(said: str) -> str | None:
+    """A reply without the thoughts before it; None where a thought does not end.
+
+    >>> thought_away("<think>A? No.</think>B")
+    'B'
+    >>> thought_away("<think>A is") is None
+    True
+    """
+    after = _CLOSED.split(said)[-1]
+    return None if _OPENED.search(after) else _SPECIAL.sub("", after).strip()
+
+
+def cut_in_thought(found: Mapping[str, Any]) -> bool:
+    """Whether the limit of its length ended a completion before the model had thought to the end.
+
+    A server may give the thoughts a place of their own, `reasoning_content` or `reasoning`.
+    """
+    choice = found["choices"][0]
+    if choice.get("finish_reason") != "length":
+        return False
+    message = choice["message"]
+    said = message.get("content")
+    said = said if isinstance(said, str) else ""
+    apart = any(message.get(name) for name in ("reasoning_content", "reasoning"))
+    return thought_away(said) is None or (apart and not said.strip())
+
+
+def text_of(found: Mapping[str, Any]) -> str:
+    """The text of a completion after its thoughts; empty where it has none."""
+    said = found["choices"][0]["message"].get("content")
+    return (thought_away(said) or "") if isinstance(said, str) else ""
+
+
+def place_in(said: str, shown: Sequence[str], *, letters: bool, cut: bool = False) -> int | None:
+    """The place among the options `shown` that a text names; None where it names none.
+
+    Args:
+        said: the text, without thoughts.
+        shown: the options in the order in which the model saw them.
+        letters: whether they were shown with letters.
+        cut: whether a limit ended the text.
+    """
+    said = said.strip()
+    if not said:
+        return None
+    names = [_plain(text) for text in shown]
+    values = [each for form in (_VALUE, _BOXED, _TAGGED) for each in form.finditer(said)]
+    if values:
+        return _of_value(_unquoted(values[-1][1]), names, letters=letters)
+    if said.startswith("{") and cut:
+        return None
+    if (whole := _of_value(said, names, letters=letters)) is not None:
+        return None if cut and not letters and _unfinished(_plain(said), whole, names) else whole
+    said = said[-READ:].translate(_MARKS)
+    if not cut:  # a thought without marks may be under way
+        stated = [*_stated(said, names, letters=letters)]
+        if stated:
+            return stated[-1]
+    if letters and (first := _first_letter(said, names)) is not None:
+        return first
+    if letters:
+        last = None if cut else re.search(r"[.!?:\n]\s+\W*([A-Z])\W*$", said)
+        if last is not None:
+            place = LETTERS.find(last[1])
+            return place if place < len(names) else None
+        if re.match(r"\W*[A-Z][.):]", said):
+            return None  # a letter, and what is not its text
+    lines = (_of_value(line, names, letters=False) for line in said.split("\n"))
+    alone = [place for place in lines if place is not None]
+    if len(alone) == 1 and not cut:
+        return alone[0]
+    return _mentioned(said, names, cut=cut, similar=True)
+
+
+def _unquoted(value: str) -> str:
+    with suppress(ValueError):
+        found = json.loads(value)
+        return found if isinstance(found, str) else value
+    return value
+
+
+def _of_value(value: str, names: Sequence[str], *, letters: bool) -> int | None:
+    """The option that a value is: its letter, its letter with its text, or its text alone."""
+    plain = _plain(value)
+    same = [place for place, name in enumerate(names) if name == plain]
+    if len(same) == 1:
+        return same[0]
+    if not letters or not plain:
+        return None
+    found = _LETTER.match(value.translate(_DECORATION).strip())
+    if found is None:
+        return None
+    place = LETTERS.find(found[1].upper())
+    rest = _plain(found.string[found.end() :])
+    fits = 0 <= place < len(names) and rest in ("", names[place])
+    return place if fits else None
+
+
+def _stated(said: str, names: Sequence[str], *, letters: bool) -> Iterator[int]:
+    """The options that a text states to be the answer, in its order."""
+    found = [(each.end(), each.end()) for each in _STATED.finditer(said)]
+    found += [(each.end(1), each.start(1)) for each in _BELONGS.finditer(said) if letters]
+    for _, start in sorted(found):
+        rest = said[start:].split("\n", 1)[0].strip()
+        place = _at_start(rest, names, letters=letters)
+        if place is not None:
+            yield place
+
+
+def _at_start(text: str, names: Sequence[str], *, letters: bool) -> int | None:
+    """The option that a text begins with: a letter of its own, or the longest name."""
+    text = re.sub(r"^not\s[^,.;]*?\sbut\s", "", text.translate(_DECORATION).strip())
+    if letters and (found := _LETTER.match(text)) is not None:
+        letter, after = found[1], text[found.end() :]
+        place = LETTERS.find(letter.upper())
+        alone = not after or after[0] in ".,;:!?)。，で\n" or after.lstrip()[:1] in "—–-"
+        word = letter.isupper() and letter not in "AI"  # the article and the pronoun
+        named = 0 <= place < len(names) and f"{_plain(after)} ".startswith(f"{names[place]} ")
+        belongs = bool(_REASON.match(after)) or after.lstrip().startswith(
+            ("is ", "seems ", "looks ")
+        )
+        if 0 <= place < len(names) and (alone or word or named or belongs):
+            return place
+    plain = re.sub(r"^(?:the|about|a|an)\s+(?=\S)", "", _plain(text))
+    begun = [
+        place
+        for place, name in enumerate(names)
+        if name and any(f"{each} ".startswith(f"{name} ") for each in (plain, _plain(text)))
+    ]
+    longest = max((len(names[place]) for place in begun), default=0)
+    best = [place for place in begun if len(names[place]) == longest]
+    return best[0] if len(best) == 1 else None
+
+
+def _first_letter(said: str, names: Sequence[str]) -> int | None:
+    """The letter at the beginning of a reply that goes on about it, and lists no others."""
+    bare = said.translate(_DECORATION).strip()
+    found = re.match(rf"(?:{_NOUN}\s+)?([A-Z])(?=[.:,;\n]|\s*[—–-]|\s|$)", bare, re.IGNORECASE)
+    if found is None or not found[1].isupper():
+        return None
+    place, after = LETTERS.find(found[1]), bare[found.end() :]
+    if not 0 <= place < len(names):
+        return None
+    listed = re.findall(r"(?:^|\s)([A-Z])(?=[.:)](?:\s|$))", re.sub(r"\bnot [A-Z]\b", "", said))
+    if (set(listed) - {found[1]}) & set(LETTERS[: len(names)]):
+        return None
+    after = after.lstrip(".:,;")
+    goes_on = after.strip()
+    own = f"{_plain(goes_on)} ".startswith(f"{names[place]} ")
+    new = after[:1] in ("", "\n") or goes_on[:1] in "—–-" or bool(_REASON.match(after))
+    new = new or goes_on.startswith("not ") or f"{found[1]} (" in said[: 2 * found.end() + 9]
+    sentence = bare[found.end() : found.end() + 1] in (".", ":", "\n") and goes_on[:1].isupper()
+    another = not own and any(
+        name and f"{_plain(goes_on)} ".startswith(f"{name} ") for name in names
+    )
+    return place if (own or new or sentence) and not another else None
+
+
+def _mentioned(said: str, names: Sequence[str], *, cut: bool, similar: bool = False) -> int | None:
+    """The one option whose name a text has, or is nearest to where names may be misspelt."""
+    plain = _plain(said)
+    known = dict(enumerate(names))
+    named = [place for place, name in known.items() if name and _affirmed(plain, name)]
+    whole = [p for p in named if not any(names[p] in names[q] for q in named if q != p)]
+    if named:
+        several = len(whole) != 1
+        return None if several or (cut and _unfinished(plain, whole[0], names)) else whole[0]
+    if cut or not similar or len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
+        return None
+    ranked = sorted(((_alike(plain, name), -p) for p, name in known.items()), reverse=True)
+    best, second = ranked[0], ranked[1]
+    return -best[1] if best[0] >= NEAR and best[0] > second[0] else None
+
+
+def _affirmed(plain: str, name: str) -> bool:
+    """Whether a text has a name that it does not deny."""
+    padded = f" {plain} "
+    places = [each.start() for each in re.finditer(re.escape(f" {name} "), padded)]
+    return any(not _NOT.search(padded[: place + 1]) for place in places)
+
+
+def _unfinished(plain: str, place: int, names: Sequence[str]) -> bool:
+    """Whether a text that was cut short may have gone on to another name than the one at a place.
+
+    >>> _unfinished("it is red wi", 0, ["red", "red wine"])
+    True
+    """
+    end = plain[plain.rfind(names[place]) :]
+    return any(name.startswith(end) for other, name in enumerate(names) if other != place)
+
+
+def _plain(text: str) -> str:
+    """Words alone: case, underscores and punctuation differ between copies of a name."""
+    return " ".join(re.findall(r"[^\W_]+", text.casefold()))
+
+
+def _alike(one: str, other: str) -> float:
+    """The similarity of two texts, 0 to 1."""
+    return SequenceMatcher(None, one[:300], other, autojunk=False).ratio()
