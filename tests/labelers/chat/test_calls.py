@@ -124,7 +124,7 @@ def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -
     prices = []
     for tokens in (None, 500):
         with serving(right) as server:
-            run = begin(server, tmp_path / f"run-{tokens}", answer_tokens=tokens)
+            run = begin(server, tmp_path / f"run-{tokens}", **{"server.answer_tokens": tokens})
             assert {body["max_tokens"] for body in server.bodies} == {tokens or 8 + SPACE}
         with Ledger.open(run.path / "run.db", readonly=True) as ledger:
             prices.append(ledger.accounts.price)
@@ -295,7 +295,7 @@ def test_each_call_is_charged_at_what_it_used(tmp_path: Path) -> None:
 def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path: Path) -> None:
     def dear(handler: Handler, body: dict[str, Any], number: int) -> None:
         said = letter_of(body, wanted_of(body))
-        handler.send(200, completion(said, usage=(450 if number == 2 else 100, 1)))
+        handler.send(200, completion(said, usage=(900 if number == 2 else 100, 1)))
 
     with serving(dear) as server:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
@@ -307,7 +307,7 @@ def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path:
             prices = sorted(
                 int(str(r["price"])) for r in ledger.export() if r["state"] == "answered"
             )
-        assert prices == [100 * 100 + 200, 450 * 100 + 200]  # all of it
+        assert prices == [100 * 100 + 200, 900 * 100 + 200]  # all of it
         assert len(server.bodies) == 2
         run.resume()
     assert expect_books(run) == {"label": 6}

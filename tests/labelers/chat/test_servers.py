@@ -122,7 +122,7 @@ def test_a_refused_item_does_not_take_a_way_from_the_others(tmp_path: Path) -> N
             right(handler, body, number)
 
     with serving(picky) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         schema = ["response_format" in body for body in server.bodies]
     assert schema == [True, True, False, True, True, True, True]
     assert expect_books(run) == {"broken": 1, "label": 5}
@@ -221,7 +221,12 @@ def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(
     apart: bool, tmp_path: Path
 ) -> None:
     with serving(partial(thinks, apart=apart)) as server:
-        run = begin(server, tmp_path / "run", concurrency=1, input_price=None, output_price=None)
+        run = begin(
+            server,
+            tmp_path / "run",
+            **{"server.concurrency": 1},
+            **{"server.input_price": None, "server.output_price": None},
+        )
         lengths = [body["max_tokens"] for body in server.bodies]
     assert lengths == [8 + SPACE, *[THOUGHT] * 6]
     assert run.status()["state"] == "finished"
@@ -231,16 +236,22 @@ def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(
 
 def test_a_label_whose_price_has_no_room_for_a_thought_is_a_sentence(tmp_path: Path) -> None:
     with serving(thinks) as server:
-        run = begin(server, tmp_path / "run", concurrency=1)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         assert len(server.bodies) == 1
     assert f"--set server.answer_tokens={THOUGHT}" in run.status()["sheets"][0]["why"]
 
 
 def test_a_thought_cut_at_the_users_limit_is_broken_and_says_so(tmp_path: Path) -> None:
     with serving(thinks) as server:
-        run = begin(server, tmp_path / "run", concurrency=1, answer_tokens=50, budget=12)
+        run = begin(
+            server,
+            tmp_path / "run",
+            **{"server.concurrency": 1},
+            **{"server.answer_tokens": 50},
+            budget=12,
+        )
         assert len(server.bodies) == UNNAMED
-    assert "cut after 50 tokens, raise answer_tokens" in run.status()["sheets"][0]["why"]
+    assert "cut after 50 tokens, raise server.answer_tokens" in run.status()["sheets"][0]["why"]
 
 
 @pytest.mark.parametrize(
@@ -261,7 +272,7 @@ def test_nonsense_pauses_a_run_and_one_class_warns(
         handler.send(200, completion(f'{{"answer": "{letter}"}}'))
 
     with serving(behave) as server:
-        run = begin(server, tmp_path / "run", concurrency=1, budget=24)
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1}, budget=24)
         status = run.status()
         assert status["state"] == state
         assert len(server.bodies) == (FIRST if state == "waiting" else 24)

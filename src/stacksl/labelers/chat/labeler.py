@@ -235,7 +235,11 @@ class ChatLabeler:
             return None
         self._look_at(None if place is None else (place, kept.order[place]))
         if place is None:
-            why = f"its thought was cut after {limit} tokens, raise answer_tokens" if cut else ""
+            why = (
+                f"its thought was cut after {limit} tokens, raise server.answer_tokens"
+                if cut
+                else ""
+            )
             told = f": {why}" if why else ""
             self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged{told}")
             return self._broken(request, f"the model named no option{told}")
@@ -255,7 +259,7 @@ class ChatLabeler:
             self._stop(
                 "the model thinks before it answers, and its thought was cut: the price reserved"
                 " for a label has no room for it, so start a new run with --set"
-                f" answer_tokens={THOUGHT}"
+                f" server.answer_tokens={THOUGHT}"
             )
             return
         with self._lock:
