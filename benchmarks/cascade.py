@@ -108,13 +108,13 @@ def two_runs(pool: Drawn, says: Rows, money: int, test: Any) -> dict[str, Any]:
         trainer.model_labels = says
         bought(game, pool.settings.seed)
         table = np.array(game.examples.bought)[:, :2].T
-        made = make_final(game.learner.scorer, trainer.source(), *table, "names and graph")
+        head, _ = make_final(trainer.source(), *table)
         worth = trainer.confusion()
         game.ledger.close()
     return {
         "money": money,
         "labels": len(table[0]),
-        "accuracy": right(made.head, *test),
+        "accuracy": right(head, *test),
         "agreed": None if worth is None else [*worth.accuracy, worth.count],
     }
 
@@ -141,8 +141,8 @@ def measure(
             game.examples.bought = table[:money]
             game.examples.drawn &= {row for row, _, _ in table[:money]}
             source, both = trainer.source(), np.array(table[:money])[:, :2].T
-            made = make_final(game.learner.scorer, source, *both, "names and graph")
-            found.append({"money": money, "labels": money, "accuracy": right(made.head, *test)})
+            head, _ = make_final(source, *both)
+            found.append({"money": money, "labels": money, "accuracy": right(head, *test)})
         game.ledger.close()
     return found
 

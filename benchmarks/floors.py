@@ -21,8 +21,7 @@ from label_efficiency import interval
 from plan_scenarios import dataset, rows_of
 
 from stacksl.core.threads import one_thread
-from stacksl.runs.loop.head_fitting import Kind, Source, make_final
-from stacksl.runs.session.build_learner import fresh_scorer
+from stacksl.runs.loop.head_fitting import Component, Kind, Source, make_final
 from stacksl.runs.settings.resolve import resolve
 from stacksl.version import __version__
 from stacksl_lab.pools.arena import Arena, make_arena
@@ -54,8 +53,7 @@ def names_alone(arena: Arena, seed: int, kind: Kind = "names") -> float:
     pool = arena.pool(seed)
     none = np.zeros(0, dtype=np.int64)
     source = Source(pool.block, pool.names, frozenset(), seed)
-    head = make_final(fresh_scorer(pool.settings, pool.block), source, none, none, kind).head
-    assert head is not None
+    head, _ = make_final(source, none, none, (Component(kind),))
     said = np.argmax(np.asarray(head.probabilities(arena.test)), axis=1)
     return float((said == arena.test_gold).mean())
 

@@ -5,8 +5,8 @@ included, in batches of 25:
 
 - `coverage`, the default: batches that cover the items in doubt under labels and class names;
 - `margin` (`--gate margin`): the smallest margins, spread;
-- `random`: the same final model, chosen among plain, names, and names and graph by folds of the
-  bought labels; and `labels alone`, a logistic regression on the same random labels.
+- `random`: the same final model, the mixture that folds of the bought labels choose; and
+  `labels alone`, a logistic regression on the same random labels.
 
 Streams and test file are those of `label_efficiency.py`; the test file judges, and nothing is
 chosen on it. One purchase goes to the largest budget of a stream, smaller ones are its beginning.
@@ -38,7 +38,7 @@ from stacksl.features import make_features
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.class_names import name_rows, name_texts
 from stacksl.runs.loop.game import play
-from stacksl.runs.loop.head_fitting import make_final
+from stacksl.runs.loop.head_fitting import Component, make_final
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.fields import Settings
@@ -89,11 +89,11 @@ def measure(
             "classes": len(set(labels.tolist())),
         }
         for alone in (False, True) if gate == "random" else (False,):
-            made = make_final(game.learner.scorer, source, rows, labels, "plain" if alone else None)
-            assert made.head is not None
-            right = np.argmax(np.asarray(made.head.probabilities(world.test)), axis=1) == world.gold
-            made_by = {"alone": alone, "made_by": made.made_by, "tried": dict(made.tried)}
-            found.append({**row, **made_by, "accuracy": float(right.mean())})
+            head, mixture = make_final(source, rows, labels, (Component("plain"),) * alone)
+            right = np.argmax(np.asarray(head.probabilities(world.test)), axis=1) == world.gold
+            weights = {part.kind: part.weight for part in mixture}
+            about = {"alone": alone, "mixture": weights, "accuracy": float(right.mean())}
+            found.append({**row, **about})
     return found
 
 

@@ -93,16 +93,13 @@ def measure(
         rows = whole[:count]
         if mode == "stream" and count < len(whole):
             rows, scorer = bought(world, mode, None, count, seed)
-        made_by = "plain"
+        head = scorer.refit(world.block.take(rows.tolist()), world.answers[rows])
         if named:
             source = Source(world.block, names, frozenset(), seed)
-            made = make_final(scorer, source, rows, world.answers[rows])
-            head, made_by = made.head, made.made_by
-        else:
-            head = scorer.refit(world.block.take(rows.tolist()), world.answers[rows])
+            head, _ = make_final(source, rows, world.answers[rows])
         assert head is not None
         right = np.argmax(np.asarray(head.probabilities(world.test)), axis=1) == world.gold
-        found.append({"share": share, "accuracy": float(right.mean()), "made_by": made_by})
+        found.append({"share": share, "accuracy": float(right.mean())})
     return found
 
 

@@ -98,8 +98,7 @@ def audited() -> Facts:
         calibration=replace(calibration(), n=95, source="audit"),
         refit=replace(
             refit(),
-            made_by="names and graph",
-            compared=(("plain", 0.712), ("names", 0.741), ("names and graph", 0.763)),
+            mixture=(("plain", 0.08, 1.102), ("names", 0.3, 0.84), ("names and graph", 0.62, 0.71)),
         ),
     )
 

@@ -9,7 +9,7 @@ from stacksl.models.metrics import wilson
 from stacksl.report import card, render
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import AuditResult, ClassRow, Gain
-from stacksl.report.sentences import bought, commands, compared, notes, outcome, uses
+from stacksl.report.sentences import bought, commands, mixed, notes, outcome, uses
 
 from .test_html import read
 
@@ -145,14 +145,15 @@ def test_annotators_are_not_named_to_others(made):
         assert "annotator 2" in words
 
 
-def test_what_made_the_model_is_told_with_the_comparison(made):
+def test_the_mixture_of_the_model_is_told_with_its_weights(made):
     for words in shown(made["audited"]()):
-        assert "plain 71.2%, names 74.1%, names and graph 76.3%" in words
-        assert "unlabelled rest of the pool took part" in words
+        assert "It is a mixture of 3 models" in words
+        assert "of labels alone: weight 8.0%, held-out log-loss 1.10" in words
+        assert "the unlabelled rest of the pool: weight 62.0%, held-out log-loss 0.71" in words
         assert "which may be easier or harder than the items bought" in words  # by any gate
-    assert compared(Refit("A sentence.", True)) == ""
-    assert compared(Refit("A sentence.", True, made_by="plain")) == (
-        "The labels bought alone make the final model."
+    assert mixed(Refit("A sentence.", True)) == ""
+    assert mixed(Refit("A sentence.", True, mixture=(("names", 1.0, None),))) == (
+        "It is made of labels and class names."
     )
 
 

@@ -147,6 +147,11 @@ def test_labels_are_drawn_for_the_comparison_and_the_report_says_what_the_model_
 def test_a_right_model_helps_and_one_by_chance_takes_no_part(
     files: dict[str, str], tmp_path: Path
 ) -> None:
+    for path in map(Path, files.values()):  # names that say nothing, or they alone are right
+        text = path.read_text()
+        for number, topic in enumerate(TOPICS):
+            text = text.replace(f",{topic}", f",k{number}")
+        path.write_text(text)
     runs = {m: played(files, tmp_path / str(m), m, budget="$26") for m in ("right", "chance", None)}
     facts = {model: facts_of(run) for model, run in runs.items()}
     assert facts["right"]["test"]["accuracy"] > facts[None]["test"]["accuracy"] + 0.05

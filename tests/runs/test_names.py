@@ -1,4 +1,4 @@
-"""Class names, the graph and the choice among final models, on runs of three topics."""
+"""Class names, the graph and the mixture of the final model, on runs of three topics."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.core.blocks import SharedBlock
-from stacksl.core.scorers import make_scorer
+from stacksl.core.scorers import restore_head
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import head_fitting as final
 from stacksl.runs.loop.class_names import in_words, name_rows
-from stacksl.runs.loop.head_fitting import KINDS, Source, make_final
+from stacksl.runs.loop.head_fitting import KINDS, Component, Source, make_final
 from stacksl.runs.storage.folder import RunFolder
 
 from ..saved_arrays import drop
@@ -69,13 +69,36 @@ def _topics(count=400, seed=0):
     return h.astype(np.float32), labels, np.eye(4, 12, dtype=np.float32)
 
 
-def _made(h, labels, names, rows, apart=frozenset(), made_by=None):
-    scorer = make_scorer("ridge", dim=h.shape[1], classes=len(names))
-    source = Source(SharedBlock(h, len(names)), names, apart, 5)
-    return make_final(scorer, source, rows, labels[rows], made_by), source
+def _source(h, names, apart=frozenset()):
+    return Source(SharedBlock(h, len(names)), names, apart, 5)
 
 
-def test_neighbours_are_refused_where_classes_are_not_topics() -> None:
+def _mixed(kind=None):
+    return () if kind is None else (Component(kind),)
+
+
+def _made(h, labels, names, rows, apart=frozenset(), kind=None):
+    source = _source(h, names, apart)
+    head, mixture = make_final(source, rows, labels[rows], _mixed(kind))
+    return head, {part.kind: part for part in mixture}, source
+
+
+def _right(head, h, labels):
+    return float((head.probabilities(SharedBlock(h, labels.max() + 1)).argmax(1) == labels).mean())
+
+
+def test_neighbours_weigh_most_where_classes_are_topics() -> None:
+    h, labels, names = _topics()
+    rows = np.arange(30)
+    seen = np.where(np.arange(len(labels)) < 30, labels, -1)  # nothing else may be read
+    head, mixture, _ = _made(h, seen, np.roll(names, 1, axis=0), rows)
+    assert list(mixture) == list(KINDS)
+    assert sum(part.weight for part in mixture.values()) == pytest.approx(1.0)
+    assert mixture["plain"].weight > 5 * mixture["names alone"].weight, "the names are wrong"
+    assert _right(head, h[30:], labels[30:]) > 0.9
+
+
+def test_neighbours_weigh_little_where_classes_are_not_topics() -> None:
     """The class is the sign of one coordinate among many: neighbours agree in the others."""
     rng = np.random.default_rng(3)
     labels = rng.integers(2, size=600)
@@ -85,16 +108,33 @@ def test_neighbours_are_refused_where_classes_are_not_topics() -> None:
     h = (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32)
     names = np.zeros((2, 21), dtype=np.float32)
     names[:, :2] = np.eye(2)
-    made, _ = _made(h, labels, names, np.arange(90))
-    assert made.made_by != "names and graph"
-    assert made.tried["names and graph"] < made.tried["plain"] - 0.02
-    rest = SharedBlock(h[90:], 2)
-    forced, _ = _made(h, labels, names, np.arange(90), made_by="names and graph")
-    right = [
-        float((head.probabilities(rest).argmax(axis=1) == labels[90:]).mean())
-        for head in (made.head, forced.head)
+    head, mixture, _ = _made(h, labels, names, np.arange(90))
+    assert mixture["names and graph"].weight < 0.1
+    assert mixture["names and graph"].log_loss > mixture["plain"].log_loss + 0.02
+    forced, *_ = _made(h, labels, names, np.arange(90), kind="names and graph")
+    right = [_right(each, h[90:], labels[90:]) for each in (head, forced)]
+    assert right[0] > right[1] + 0.03, "alone it would have done harm"
+
+
+def test_a_mixture_has_the_probabilities_of_its_parts() -> None:
+    h, labels, names = _topics(120)
+    rows = np.arange(40)
+    head, mixture, source = _made(h, labels, names, rows)
+    block = SharedBlock(h[40:], 4)
+    parts = [
+        make_final(source, rows, labels[rows], (part._replace(weight=1.0),))[0]
+        for part in mixture.values()
     ]
-    assert right[0] > right[1] + 0.03, "what was refused would have done harm"
+    expected = sum(
+        part.weight * each.probabilities(block)
+        for part, each in zip(mixture.values(), parts, strict=True)
+    )
+    found = head.probabilities(block)
+    np.testing.assert_allclose(found, expected, atol=0.03)  # those are fitted less closely
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    again = restore_head(head.state())
+    np.testing.assert_array_equal(again.probabilities(block), found)
+    np.testing.assert_allclose(head.alone(h[40:]), found, atol=1e-12)
 
 
 def test_a_class_with_labels_does_not_take_the_items_of_one_without() -> None:
@@ -110,29 +150,37 @@ def test_a_class_with_labels_does_not_take_the_items_of_one_without() -> None:
     assert right[170:].mean() > 0.9
 
 
-@pytest.mark.parametrize(("labels", "tried"), [(5, 0), (30, 2), (60, 3)])
-def test_how_many_kinds_are_tried_depends_on_the_labels(labels, tried) -> None:
+@pytest.mark.parametrize(("labels", "kinds"), [(0, 1), (5, 1), (6, 4), (60, 4)])
+def test_few_labels_leave_the_names_alone(labels, kinds) -> None:
     h, gold, names = _topics(120)
-    made, _ = _made(h, gold, names, np.arange(labels))
-    assert len(made.tried) == tried
-    assert ("plain" in made.tried) == (labels >= 60)
+    _, mixture, _ = _made(h, gold, names, np.arange(labels))
+    assert len(mixture) == kinds
+    assert "names" in mixture
+
+
+def test_labels_of_one_class_alone_do_not_decide() -> None:
+    h, gold, names = _topics(200)
+    rows = np.flatnonzero(gold == 2)[:20]
+    head, mixture, _ = _made(h, gold, names, rows)
+    assert len(mixture) == 4
+    assert np.isfinite(head.probabilities(SharedBlock(h, 4))).all()
 
 
 def test_items_set_apart_are_not_in_the_graph() -> None:
     h, labels, names = _topics(120)
     rows, apart = np.arange(30), frozenset(range(100, 120))
-    made, source = _made(h, labels, names, rows, apart, "names and graph")
+    head, _, source = _made(h, labels, names, rows, apart, "names and graph")
     _, members = source._graph
     assert set(members) == set(range(100))
     moved = h.copy()
     moved[100:] = moved[100:][:, ::-1]
-    again, _ = _made(moved, labels, names, rows, apart, "names and graph")
-    np.testing.assert_array_equal(made.head.coefficients, again.head.coefficients)
+    again, *_ = _made(moved, labels, names, rows, apart, "names and graph")
+    np.testing.assert_array_equal(head.coefficients, again.coefficients)
 
 
 def test_a_held_out_label_says_nothing_to_its_own_fold() -> None:
     h, labels, names = _topics(100)
-    _, source = _made(h, labels, names, np.arange(30), made_by="names")
+    source = _source(h, names)
     rest = source.spread_labels(np.arange(20), labels[:20], np.arange(20, 30))
     assert len(rest.h) == 70
     np.testing.assert_array_equal(rest.h, h[30:])
@@ -144,7 +192,7 @@ def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> Non
     monkeypatch.setattr(final, "FITTED", 4 * 25)
     h, labels, names = _topics(300)
     rows = np.array([7, 250, 299, 3])
-    _, source = _made(h, labels, names, rows, made_by="names")
+    source = _source(h, names)
     rest = source.spread_labels(rows, labels[rows])
     _, members = source._holding
     assert len(members) == 60
@@ -167,7 +215,7 @@ def test_a_pool_begins_with_a_head_of_names(tmp_path) -> None:
     posted = next(pooled(game))
     assert {d.reason for d in posted} == {"coverage"}
     first = next(row for row in game.ledger.rows() if row.event == "refit")
-    assert first.payload == {"labels": 0, "made_by": "names", "tune": False}
+    assert first.payload == {"labels": 0, "tune": False}
 
 
 def test_the_graph_is_kept_and_made_again(tmp_path) -> None:
@@ -189,9 +237,8 @@ def test_a_run_says_what_made_its_model_and_replays(tmp_path, mode) -> None:
     done = run(items, answers, mode=mode, budget=66, open_questions=22, out=tmp_path / "run")
     last = [row for row in done.ledger.rows() if row.event == "refit"][-1]
     assert last.payload["tune"] is True
-    assert set(last.payload["tried"]) == set(KINDS)
-    best = max(last.payload["tried"].values())
-    assert last.payload["tried"][last.payload["made_by"]] == best
+    assert list(last.payload["mixture"]) == sorted(KINDS)
+    assert sum(last.payload["mixture"].values()) == pytest.approx(1.0)
     assert done.replay()["labels"] == 66
     assert done.ledger.accounts.asked == 66, "names are no labels"
 
@@ -207,6 +254,3 @@ def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
     for part in (whole.path / "model").iterdir():
         if part.suffix == ".safetensors":
             assert (cut / "model" / part.name).read_bytes() == part.read_bytes(), part.name
-
-
-# Picks -------------------------------------------------------------------------------------------

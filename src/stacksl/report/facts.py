@@ -212,10 +212,9 @@ class Refit:
         c: the inverse regularisation that was chosen; None without a refit.
         log_loss: its cross-validated log-loss on the bought labels; None where C was not chosen.
         tried: (C, log-loss) of every value tried.
-        made_by: `plain`, `names`, or `names and graph`: what took part besides the labels bought;
-            empty where there was no choice.
-        compared: (one of those, three-fold cross-validated accuracy on the bought labels), of all
-            that were compared.
+        mixture: (kind, weight, held-out log-loss) of the models that the final one is a mixture
+            of; the kinds are `plain`, `names`, `names and graph` and `names alone`. The log-loss is
+            None where nothing was held out. Empty where class names took no part.
     """
 
     sentence: str
@@ -223,8 +222,7 @@ class Refit:
     c: float | None = None
     log_loss: float | None = None
     tried: tuple[tuple[float, float], ...] = ()
-    made_by: str = ""
-    compared: tuple[tuple[str, float], ...] = ()
+    mixture: tuple[tuple[str, float, float | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

@@ -292,25 +292,29 @@ def change_rows(facts: Facts) -> list[Named]:
     return [Named(f"After {plural(rounds, kind)}", what) for rounds, what in found]
 
 
-def compared(refit: Refit) -> str:
-    """What made the final model besides the labels, and what else was tried; empty if nothing."""
-    if not refit.made_by:
+KINDS = {
+    "plain": "labels alone",
+    "names": "labels and class names",
+    "names and graph": "labels, class names and the unlabelled rest of the pool",
+    "names alone": "class names alone",
+}
+
+
+def mixed(refit: Refit) -> str:
+    """What the final model is a mixture of; empty without class names."""
+    if not refit.mixture:
         return ""
-    what = {
-        "plain": "The labels bought alone make the final model.",
-        "names": "The names of the classes took part in the final model.",
-        "names and graph": (
-            "The names of the classes and the unlabelled rest of the pool took part in the final"
-            " model."
-        ),
-    }[refit.made_by]
-    if not refit.compared:
-        return what
-    tried = ", ".join(f"{name} {percent(accuracy)}" for name, accuracy in refit.compared)
+    if len(refit.mixture) == 1:
+        return f"It is made of {KINDS[refit.mixture[0][0]]}."
+    parts = "; ".join(
+        f"of {KINDS[kind]}: weight {percent(weight)}, held-out log-loss {loss:.2f}"
+        for kind, weight, loss in refit.mixture
+    )
     return (
-        f"{what} Three-fold cross-validated accuracy on the labels bought, each counted as often as"
-        f" it is an item's nearest label, which decided: {tried}. These levels only compare: they"
-        " are no accuracy on new items, which may be easier or harder than the items bought."
+        f"It is a mixture of {len(refit.mixture)} models ({parts}). The weights are those under"
+        " which labels held out in three folds are most probable; each label counts as often as it"
+        " is an item's nearest one. The log-losses only compare: they are no measure on new items,"
+        " which may be easier or harder than the items bought."
     )
 
 

@@ -115,7 +115,7 @@ def _accuracies(
     """By the final model and the budget; without class names both are the same model."""
     gold, scorer = pool.gold[rows], fresh_scorer(pool.settings, pool.block)
     plain = scorer.refit(pool.block.take(rows.tolist()), gold)
-    made = plain if source is None else make_final(scorer, source, rows, gold).head
+    made = plain if source is None else make_final(source, rows, gold)[0]
     return {
         f"{model}@{budget}": _accuracy(arena, head, gold)
         for model, head in ((PLAIN, plain), (PRODUCT, made))

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
-from stacksl.core.heads.linear import ClassHead
+from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.core.heads.spreading import Floats, Graph, Rows
 
 POWER = 3  # of the doubt of the items covered
@@ -211,11 +211,9 @@ class Seen:
         return near
 
 
-def doubts(head: ClassHead, h: NDArray[Any]) -> Array:
+def doubts(head: ClassHead | MixedHead, h: NDArray[Any]) -> Array:
     """1 − the margin of the rows of `h`, (n,), each computed alone."""
-    logits = np.vecdot(h.astype(np.float64)[:, None], head.coefficients) + head.intercepts
-    policies = np.exp(logits - logits.max(axis=1, keepdims=True))
-    best = np.partition(policies / policies.sum(axis=1, keepdims=True), -2, axis=1)
+    best = np.partition(head.alone(h), -2, axis=1)
     values: Array = 1 - (best[:, -1] - best[:, -2])
     return values
 

@@ -15,7 +15,7 @@ from stacksl.core.losses import softmax
 from stacksl.core.scorers.rows import all_scores
 from stacksl.errors import FeatureError
 
-_CLASSES, _PAIRS = 0, 1
+_CLASSES, _PAIRS, _MIXED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,15 +30,22 @@ class ClassHead:
     intercepts: Array
     strength: Strength
 
+    def logits(self, h: NDArray[Any]) -> Array:
+        """(n, K) logits of the rows of `h`, (n, d)."""
+        _check(h.shape[1], self.coefficients.shape[1])
+        logits: Array = np.asarray(h, dtype=np.float64) @ self.coefficients.T
+        logits += self.intercepts
+        return logits
+
     def probabilities(self, block: Block) -> Array:
         """(n, K) probabilities of the classes."""
         assert isinstance(block, SharedBlock)
-        _check(block.dim, self.coefficients.shape[1])
-        logits = np.asarray(block.h, dtype=np.float64) @ self.coefficients.T + self.intercepts
-        logits -= logits.max(axis=1, keepdims=True)
-        np.exp(logits, out=logits)
-        logits /= logits.sum(axis=1, keepdims=True)
-        return logits
+        return _policies(self.logits(block.h))
+
+    def alone(self, h: NDArray[Any]) -> Array:
+        """The probabilities of the rows of `h`, each computed alone."""
+        logits = np.vecdot(h.astype(np.float64)[:, None], self.coefficients) + self.intercepts
+        return _policies(logits)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The arrays for `restore_head`."""
@@ -47,6 +54,41 @@ class ClassHead:
             "coefficients": self.coefficients.copy(),
             "intercepts": self.intercepts.copy(),
             "strength": np.array([self.strength.value, *self.strength.tried]),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MixedHead:
+    """A mixture of class heads: π(x) = Σ_m weights_m · π_m(x).
+
+    Temperatures are a part of the heads' coefficients and intercepts.
+    """
+
+    heads: tuple[ClassHead, ...]
+    weights: Array
+
+    def probabilities(self, block: Block) -> Array:
+        """(n, K) probabilities of the classes."""
+        return self._mixed([head.probabilities(block) for head in self.heads])
+
+    def alone(self, h: NDArray[Any]) -> Array:
+        """The probabilities of the rows of `h`, each computed alone."""
+        return self._mixed([head.alone(h) for head in self.heads])
+
+    def _mixed(self, policies: list[Array]) -> Array:
+        mixed: Array = self.weights[0] * policies[0]
+        for weight, policy in zip(self.weights[1:], policies[1:], strict=True):
+            mixed += weight * policy
+        return mixed
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """The arrays for `restore_head`."""
+        return {
+            "kind": np.array([_MIXED], dtype=np.int64),
+            "coefficients": np.stack([head.coefficients for head in self.heads]),
+            "intercepts": np.stack([head.intercepts for head in self.heads]),
+            "strength": np.array([head.strength.value for head in self.heads]),
+            "weights": self.weights.copy(),
         }
 
 
@@ -76,7 +118,7 @@ class PairHead:
         }
 
 
-Head: TypeAlias = ClassHead | PairHead
+Head: TypeAlias = ClassHead | MixedHead | PairHead
 """A final model: probabilities, which add to 1, of the candidates of each item of a block."""
 
 
@@ -90,11 +132,15 @@ def restore_head(state: Mapping[str, NDArray[Any]]) -> Head:
     if kind == _CLASSES:
         arrays = np.array(state["coefficients"]), np.array(state["intercepts"])
         return ClassHead(*arrays, _strength(state))
+    if kind == _MIXED:
+        parts = zip(state["coefficients"], state["intercepts"], state["strength"], strict=True)
+        heads = tuple(ClassHead(np.array(a), np.array(b), Strength(float(c))) for a, b, c in parts)
+        return MixedHead(heads, np.array(state["weights"]))
     if kind == _PAIRS:
         return PairHead(np.array(state["theta"]), _strength(state))
     raise FeatureError(
-        f"a saved head is of kind {_CLASSES} or {_PAIRS}, got kind {kind}; use the version of "
-        "stacksl that wrote it"
+        f"a saved head is of kind {_CLASSES}, {_PAIRS} or {_MIXED}, got kind {kind}; use the"
+        " version of stacksl that wrote it"
     )
 
 
@@ -132,6 +178,14 @@ def refit(
     phi = block.phi[:] if isinstance(block.phi, LazyRows) else block.phi
     pairs = fit_pairs(phi, block.offsets, labels, seed, tune, block.base)
     return None if pairs is None else PairHead(*pairs)
+
+
+def _policies(logits: Array) -> Array:
+    """The softmax of each row, in place."""
+    logits -= logits.max(axis=1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=1, keepdims=True)
+    return logits
 
 
 def _check(found: int, expected: int) -> None:

@@ -128,13 +128,17 @@ def fit_pairs(
 
 
 def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> Strength:
-    """The C with the least held-out loss; `losses` maps (fit on, held out) to one loss a C."""
+    """The C with the least held-out loss; `losses` maps (fit on, held out) to one loss a C.
+
+    The default is kept where all losses are equal: where no held-out label could be judged.
+    """
     if count < ENOUGH:
         return Strength(DEFAULT)
     total = np.zeros(len(CHOICES))
     for train, held in folds_of(count, seed):
         total += losses(train, held)
-    return Strength(CHOICES[int(np.argmin(total))], tuple((total / count).tolist()))
+    best = DEFAULT if np.ptp(total) == 0.0 else CHOICES[int(np.argmin(total))]
+    return Strength(best, tuple((total / count).tolist()))
 
 
 def folds_of(count: int, seed: int) -> list[tuple[Rows, Rows]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block
 from stacksl.core.heads.abstaining import FEWEST, Threshold, best_threshold, stands_for
+from stacksl.core.heads.linear import MixedHead
 from stacksl.core.heads.logistic import CHOICES, folds_of
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
@@ -127,19 +128,24 @@ class HeadEnding:
                 " classes, so the online state is the final model.",
                 False,
             )
-        chosen, owned = trainer.head.strength, owned_labels(trainer.examples)
-        how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
+        owned, worth = owned_labels(trainer.examples), _worth_of_model_labels(self.spec, trainer)
         learnt = f"all {len(trainer.examples.bought) - owned:,} labels bought"
-        learnt += f" and {owned:,} owned" if owned else ""
+        learnt = f"The final model was refitted on {learnt}{f' and {owned:,} owned' * bool(owned)}"
+        if trainer.mixture:
+            mixture = tuple(
+                (part.kind, part.weight, None if np.isnan(part.log_loss) else part.log_loss)
+                for part in trainer.mixture
+            )
+            return Refit(f"{learnt}.{worth}", True, mixture=mixture)
+        assert not isinstance(trainer.head, MixedHead)
+        chosen = trainer.head.strength
+        how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
         return Refit(
-            f"The final model was refitted on {learnt}, with C = {chosen.value:g}, {how}."
-            f"{_worth_of_model_labels(self.spec, trainer)}",
+            f"{learnt}, with C = {chosen.value:g}, {how}.{worth}",
             True,
             c=chosen.value,
             log_loss=min(chosen.tried, default=None),
             tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
-            made_by="" if trainer.names is None else trainer.made_by,
-            compared=tuple(trainer.tried.items()),
         )
 
     @property

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.gates.registry import COVERAGE, Margin
 from stacksl.core.heads.coverage import SEEN, Seen, doubts
-from stacksl.core.heads.linear import ClassHead
+from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Head
 from stacksl.runs.loop.examples import Examples
@@ -102,4 +102,4 @@ def _logs(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _doubts(head: Head | None, h: NDArray[np.floating]) -> NDArray[np.float64]:
     """The doubt of each row; 1 without a head."""
-    return doubts(head, h) if isinstance(head, ClassHead) else np.ones(len(h))
+    return doubts(head, h) if isinstance(head, ClassHead | MixedHead) else np.ones(len(h))

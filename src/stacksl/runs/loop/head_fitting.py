@@ -1,12 +1,12 @@
-"""Fits of class heads: what they are fitted on beside labels, and which kind the final model is.
+"""Fits of class heads: what they are fitted on besides labels, and the final model's mixture.
 
-A head is fitted on labels alone, with names, or with neighbours as well; one that only ranks a pool
-has names. Which of the three is best depends on the data: labels spread over neighbours help where
-classes are topics, and harm elsewhere. The kind is chosen by three-fold cross-validation on the
-bought labels, which are the doubtful items: so each counts as often as it is the nearest label of
-an item. The most right answers win, the simpler kind wins a tie, and neighbours are to win over
-names by more than a standard error. Below 60 labels names always take part, since too few labels
-are held out to show that labels alone do better.
+A head is fitted on labels alone, with class names, with neighbours as well, or on names without a
+label. Which is best depends on the data: names help where they say what a class is, and labels
+spread over neighbours where classes are topics; elsewhere both do harm. The final model is a
+mixture of the four. Temperatures and weights are fitted on held-out labels of three folds
+(`core.heads.mixing`). Those are the doubtful items, so each counts as often as it is the nearest
+label of an item. Where one kind is as good as another the mixture is better than both, and a kind
+that does harm loses its weight. A head that only ranks items is fitted on labels and names.
 
 Classes with a label are not to take the items of those without. So a name counts as the labels that
 its class lacks, names are moved to where the items are, and what neighbours say of a class counts
@@ -15,36 +15,40 @@ less the more labels it has.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.heads.coverage import Kernel, kernel_of, stands_for
+from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.core.heads.logistic import (
-    ENOUGH,
+    DEFAULT,
     Fit,
     Soft,
+    Strength,
     choose_strength,
     fit_classes,
     folds_of,
     together,
 )
+from stacksl.core.heads.mixing import mixture_weights, tempered
 from stacksl.core.heads.spreading import NAME_SEED, Graph, neighbour_graph, restored_graph, spread
 from stacksl.core.rng import generator
-from stacksl.core.scorers import Head, Scorer
 from stacksl.files import arrays
 from stacksl.models.confusion import Confusion
 
-Kind = Literal["plain", "names", "names and graph"]
-KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph")
+Kind = Literal["plain", "names", "names and graph", "names alone"]
+KINDS: tuple[Kind, ...] = ("plain", "names", "names and graph", "names alone")
+PLAIN, NAMES, GRAPHED, ALONE = KINDS
+PRIOR = np.array([0.5, 1.0, 1.0, 1.5])  # labels that speak for each kind before any is held out
 
-FEWEST = 6  # labels below which nothing is tried
+FEWEST = 6  # labels below which names alone are taken
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
 FILLED = 8.0  # labels of a class with its name: a name weighs more while it has fewer
 SPREAD_WEIGHT = 0.1  # of an item never asked
@@ -56,6 +60,7 @@ CELLS = 20_000_000  # nodes x classes of the graph at most
 SAMPLE = 20_000  # items that bought ones represent, at most
 FITTED = 2_000_000  # spread rows x classes of a fit at most
 
+_FINAL = 1e-6  # tolerance of a final fit
 _TRIAL = 3e-4  # tolerance of a fit that is only compared with others
 _NARROW = 1e-5  # of a final fit on float32 rows: below it their rounding shows
 _NEVER = -1e9  # the logit of a class without an example in a fit
@@ -65,18 +70,20 @@ GRAPH = "graph.safetensors"  # in the folder of the features
 Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class FittedHead:
-    """The final model, what it was `made_by`, and the accuracy (0 to 1) of all that were tried.
+class Component(NamedTuple):
+    """A kind of head in a mixture: its weight, its temperature and its held-out log-loss.
 
-    `tried` is on held-out bought labels, which are the hard ones, each counted by how many items it
-    represents: only its order means something.
-    It is empty where there was nothing to choose from.
+    The log-loss is on bought labels, which are the hard ones, each counted by how many items it
+    represents: only the order of the losses means something. It is NaN where nothing was held out.
     """
 
-    head: Head | None
-    made_by: Kind
-    tried: Mapping[Kind, float] = field(default_factory=dict)
+    kind: Kind
+    weight: float = 1.0
+    temperature: float = 1.0
+    log_loss: float = np.nan
+
+
+Mixture = tuple[Component, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -230,87 +237,96 @@ def beside_names(names: NDArray[Any], weight: float | Array = NAME_WEIGHT) -> So
 
 
 def make_final(
-    scorer: Scorer,
     source: Source,
     rows: Rows,
     gold: Rows,
-    made_by: Kind | None = None,
+    mixture: Mixture = (),
     without: Rows | None = None,
-) -> FittedHead:
-    """The final model of the items `rows`, (n,), with bought labels `gold`.
+) -> tuple[ClassHead | MixedHead, Mixture]:
+    """The final model of the items `rows`, (n,), with bought labels `gold`, and its mixture.
 
-    `made_by` says what of, where that was chosen before; such a model is fitted less closely.
-    Nothing is fitted on the rows `without`.
+    Without a `mixture` it is fitted on folds. One that was fitted before is kept; such a model is
+    fitted less closely. Nothing is fitted on the rows `without`.
     """
-    tried: Mapping[Kind, float] = {}
-    kind = made_by
-    if kind is None:
-        tried, doubt = _compare(source, rows, gold)
-        kind = _best(tried, doubt)
-    if kind == "plain":
-        fit = Fit(choose_strength(source.block.h[rows], gold, source.seed))
-    elif kind == "names":
-        fit = Fit(soft=source.named(gold))
-    else:
-        soft = together(source.named(gold), source.spread_labels(rows, gold, without))
-        fit = Fit(soft=soft, tolerance=_NARROW if made_by is None else _TRIAL)
-    head = scorer.refit(source.block.take(rows.tolist()), gold, fit=fit)
-    return FittedHead(head, kind, tried)
+    tolerance = _TRIAL if mixture else _FINAL
+    strength = Strength(DEFAULT)
+    if len(rows) >= FEWEST:
+        strength = choose_strength(source.block.h[rows], gold, source.seed)
+    mixture = mixture or fitted_mixture(source, rows, gold, strength)
+    kinds = [part.kind for part in mixture]
+    heads = [
+        _cooled(head, part.temperature)
+        for head, part in zip(
+            _fitted(source, rows, gold, kinds, strength, tolerance, without), mixture, strict=True
+        )
+    ]
+    if len(heads) == 1:
+        return heads[0], mixture
+    return MixedHead(tuple(heads), np.array([part.weight for part in mixture])), mixture
 
 
-def _best(tried: Mapping[Kind, float], doubt: float = 0.0) -> Kind:
-    """The kind with the most right answers, the simplest of several; names where none was tried.
-
-    Neighbours are to be better than names by more than `doubt`.
-    """
-    if not tried:
-        return "names"
-    graph = KINDS[-1]
-    others = {kind: share for kind, share in tried.items() if kind != graph}
-    best = max(others, key=lambda kind: others[kind])
-    ahead = tried[graph] > others[best] and tried[graph] > tried["names"] + doubt
-    return graph if ahead else best
-
-
-def _compare(source: Source, rows: Rows, gold: Rows) -> tuple[dict[Kind, float], float]:
-    """The share of held-out bought labels that each kind gets right, by what they represent.
-
-    With it the standard error of what neighbours add to names; 0 with labels of a model.
-    """
+def fitted_mixture(source: Source, rows: Rows, gold: Rows, strength: Strength) -> Mixture:
+    """The mixture of all kinds that held-out bought labels choose; names alone with few labels."""
     if len(rows) < FEWEST:
-        return {}, 0.0
+        return (Component(NAMES),)
     source.holding(rows)  # one graph for every fold
-    right = {kind: np.zeros(len(rows)) for kind in (KINDS if len(rows) >= ENOUGH else KINDS[1:])}
     weight = source.represented(rows)
-    weight /= weight.sum()
-    strength = choose_strength(source.block.h[rows], gold, source.seed)
+    logits = np.zeros((len(KINDS), len(rows), source.block.classes))
     for train, held in folds_of(len(rows), source.seed):
-        labels = rows[train], gold[train]
-        names = source.named(gold)
-        neighbours = together(names, source.spread_labels(*labels, rows[held]))
-        fits = {
-            "plain": Fit(strength, tolerance=_TRIAL),
-            "names": Fit(soft=names, tolerance=_TRIAL),
-            "names and graph": Fit(soft=neighbours, tolerance=_TRIAL),
-        }
-        for kind, hits in right.items():
-            weights, intercepts = _logits(source, *labels, fits[kind])
-            scores = np.asarray(source.block.h[rows[held]], dtype=np.float64) @ weights.T
-            hits[held] = np.argmax(scores + intercepts, axis=1) == gold[held]
-    tried = {kind: float(weight @ hits) for kind, hits in right.items()}
-    more = right[KINDS[-1]] - right["names"]
-    error = float(np.linalg.norm(weight * (more - weight @ more)))
-    return tried, error if source.model is None else 0.0  # a model's labels are no chance
+        heads = _fitted(
+            source, rows[train], gold[train], KINDS, strength, _TRIAL, rows[held], counted=gold
+        )
+        for number, head in enumerate(heads):
+            logits[number, held] = head.logits(source.block.h[rows[held]])
+    temperatures, right = zip(*(tempered(each, gold, weight) for each in logits), strict=True)
+    losses = [-float(weight @ np.log(each)) / float(weight.sum()) for each in right]
+    weights = mixture_weights(np.stack(right, axis=1), weight, PRIOR).tolist()
+    return tuple(map(Component, KINDS, weights, temperatures, losses))
 
 
-def _logits(source: Source, rows: Rows, gold: Rows, fit: Fit) -> tuple[Array, Array]:
-    """Coefficients, (K, d), and intercepts, (K,); a class unknown to the fit is never chosen."""
+def _fitted(
+    source: Source,
+    rows: Rows,
+    gold: Rows,
+    kinds: Sequence[Kind],
+    strength: Strength,
+    tolerance: float,
+    without: Rows | None,
+    counted: Rows | None = None,
+) -> list[ClassHead]:
+    """A head of each of the `kinds`; a name counts as what its class lacks among `counted`."""
+    none = np.zeros(0, dtype=np.int64)
+    names = source.named(gold if counted is None else counted)
+    heads: list[ClassHead] = []
+    for kind in kinds:
+        if kind == PLAIN:
+            heads.append(_head(source, rows, gold, Fit(strength, tolerance=tolerance)))
+        elif kind == NAMES:
+            heads.append(_head(source, rows, gold, Fit(soft=names, tolerance=tolerance)))
+        elif kind == ALONE:
+            heads.append(_head(source, none, none, Fit(soft=source.named(none))))
+        else:
+            soft = together(names, source.spread_labels(rows, gold, without))
+            near = heads[-1] if NAMES in kinds else None  # begin where names ended
+            start = None if near is None else (near.coefficients, near.intercepts)
+            fit = Fit(soft=soft, start=start, tolerance=max(tolerance, _NARROW))
+            heads.append(_head(source, rows, gold, fit))
+    return heads
+
+
+def _head(source: Source, rows: Rows, gold: Rows, fit: Fit) -> ClassHead:
+    """A head; a class unknown to the fit is never chosen."""
     coefficients = np.zeros((source.block.classes, source.block.dim))
     intercepts = np.full(source.block.classes, _NEVER)
     fitted = fit_classes(source.block.h[rows], gold, source.seed, fit)
     if fitted is None:  # one class alone: it is what there is to say
         intercepts[gold] = 0.0
-        return coefficients, intercepts
-    seen = fitted[0]
+        return ClassHead(coefficients, intercepts, Strength(DEFAULT))
+    seen, strength = fitted[0], fitted[3]
     coefficients[seen], intercepts[seen] = fitted[1], fitted[2]
-    return coefficients, intercepts
+    return ClassHead(coefficients, intercepts, strength)
+
+
+def _cooled(head: ClassHead, temperature: float) -> ClassHead:
+    """A head whose logits are divided by a temperature."""
+    return ClassHead(head.coefficients / temperature, head.intercepts / temperature, head.strength)

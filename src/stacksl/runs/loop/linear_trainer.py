@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,15 @@ from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.runs.loop.covering import EVERY, SHARE, Covering
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.head_fitting import KINDS, FittedHead, Kind, Source, beside_names, make_final
+from stacksl.runs.loop.head_fitting import (
+    GRAPHED,
+    KINDS,
+    Component,
+    Mixture,
+    Source,
+    beside_names,
+    make_final,
+)
 from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.loop.trainer import BESIDE, Beside, at_once
 
@@ -31,7 +39,7 @@ Bought = Sequence[tuple[int, int, int]]
 
 PREFIX = "head."
 COUNT = "refits"
-MADE = "refits.made"  # number of the kind, then the accuracy of each kind, NaN if not tried
+MIXTURE = "refits.mixture"  # a row each: number of the kind, weight, temperature, log-loss
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
 
@@ -55,8 +63,7 @@ class LinearTrainer:
         head: the current head, after `count` refits, the last of them on `labels` labels, when
             `relabelled` labels had been replaced or withdrawn.
         final: whether the last refit gave the final model.
-        made_by: the kind of that model.
-        tried: the cross-validated accuracy of each kind that it was chosen from.
+        mixture: what that model is a mixture of; empty where it is of labels alone.
         beside: computes the refits on the way.
         attended: whether answers can be entered meanwhile.
     """
@@ -77,8 +84,7 @@ class LinearTrainer:
     labels: int = 0
     relabelled: int = 0
     final: bool = False
-    made_by: Kind = "plain"
-    tried: Mapping[Kind, float] = field(default_factory=dict)
+    mixture: Mixture = ()
     beside: Beside = at_once
     attended: bool = False
     _source: Source | None = None
@@ -105,14 +111,12 @@ class LinearTrainer:
         detail: dict[str, object] = {"tune": False}
         if self.attended:
             detail[BESIDE] = True
-        if self.names is not None:
-            detail["made_by"] = "names"
         self.ledger.note_refit(len(self.examples.bought), detail)  # labels may come meanwhile
         self._fit(tune=False)
         return False
 
     def finish(self) -> None:
-        """Refit the head on all labels, its strength chosen by folds."""
+        """Refit the head on all labels, its strength and its mixture chosen by folds."""
         if self.at_end and (self._lags or not self.final):
             self.report(Progress("refit", 0, 1))
             self._refit()
@@ -149,25 +153,21 @@ class LinearTrainer:
         """Make the last refit, and write a row into the ledger."""
         detail: dict[str, object] = {"tune": True}
         self._fit(tune=True)
-        if self.names is not None:
-            detail["made_by"] = self.made_by
-        if self.tried:
-            detail["tried"] = dict(self.tried)
+        if self.mixture:
+            detail["mixture"] = {part.kind: part.weight for part in self.mixture}
         self.ledger.note_refit(len(self.examples.bought), detail)
 
     def _fit(self, *, tune: bool) -> None:
         """Fit the head on the labels learnt by now."""
         scorer, bought = self.learner.scorer, self.examples.bought
         learnt = len(bought), self.examples.relabelled
+        self.mixture = ()
         if not tune:
-            fitted = self.beside(self._on_the_way)
+            self.head = self.beside(self._on_the_way)
         elif self.names is None:
-            fitted = FittedHead(_fit(scorer, bought, self.examples.block, tune), "plain")
-        elif bought:
-            fitted = make_final(scorer, self._whole(), *_split(bought))
+            self.head = _fit(scorer, bought, self.examples.block, tune)
         else:
-            fitted = self._on_the_way()
-        self.head, self.made_by, self.tried = fitted.head, fitted.made_by, fitted.tried
+            self.head, self.mixture = make_final(self._whole(), *_split(bought))
         self.count += 1
         self.labels, self.relabelled = learnt
         self.final = tune
@@ -181,7 +181,7 @@ class LinearTrainer:
         bought = self.examples.bought[:labels]
         if self.names is None or not bought:
             return _fit(untouched, bought, self.examples.block, tune=True)
-        return make_final(untouched, self._whole(), *_split(bought), self.made_by).head
+        return make_final(self._whole(), *_split(bought), self.mixture)[0]
 
     def without(
         self, places: NDArray[np.int64], others: NDArray[np.int64], untouched: Scorer
@@ -196,19 +196,19 @@ class LinearTrainer:
         if self.names is None or not others_bought:
             return _fit(untouched, others_bought, self.examples.block, tune=True)
         fresh, source = self._source is None, self._whole()
-        if fresh and self.made_by == KINDS[-1]:
+        if fresh and any(part.kind == GRAPHED for part in self.mixture):
             source.holding(_split(bought)[0])  # one graph for every fold
         rows, _ = _split([bought[place] for place in places.tolist()])
         left_out = np.concatenate([rows, others])
-        return make_final(untouched, source, *_split(others_bought), self.made_by, left_out).head
+        return make_final(source, *_split(others_bought), self.mixture, left_out)[0]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """The counts, the kind of the last model and the arrays of the head, to be saved."""
+        """The counts, the mixture of the last model and the arrays of the head, to be saved."""
         head = {} if self.head is None else self.head.state()
-        tried = [self.tried.get(kind, np.nan) for kind in KINDS]
+        mixture = [(KINDS.index(kind), *numbers) for kind, *numbers in self.mixture]
         return {
             COUNT: np.array([self.count, self.labels, self.final, self.relabelled]),
-            MADE: np.array([float(KINDS.index(self.made_by)), *tried]),
+            MIXTURE: np.array(mixture, dtype=np.float64).reshape(-1, 4),
             **{PREFIX + k: v for k, v in head.items()},
         }
 
@@ -216,30 +216,34 @@ class LinearTrainer:
         """Restore what `state` returned."""
         self.count, self.labels, final, self.relabelled = map(int, arrays[COUNT])
         self.final = bool(final)
-        number, *tried = (float(value) for value in arrays[MADE])
-        self.made_by = KINDS[int(number)]
-        pairs = zip(KINDS, tried, strict=True)
-        self.tried = {kind: value for kind, value in pairs if not np.isnan(value)}
+        table = arrays[MIXTURE].tolist()
+        self.mixture = tuple(Component(KINDS[int(kind)], *rest) for kind, *rest in table)
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
 
-    def _on_the_way(self) -> FittedHead:
-        """The head that ranks a pool, fitted on labels, and on names if they take part."""
+    def _on_the_way(self) -> Head | None:
+        """The head that ranks items, fitted on labels, and on names if they take part.
+
+        A pool is ranked with the names of the final model. A stream is not: they are moved to the
+        mean of all items, and it has not seen them.
+        """
         scorer, bought = self.learner.scorer, self.examples.bought
         if self.names is None:
-            return FittedHead(_fit(scorer, bought, self.examples.block, tune=False), "plain")
+            return _fit(scorer, bought, self.examples.block, tune=False)
         names = self._named(self.names)
         rows, gold = _split(bought)
         head, start = self.head, None
         if isinstance(head, ClassHead) and head.coefficients.shape == names.shape:
             start = head.coefficients, head.intercepts
         soft = beside_names(names)
-        if bought and self.model_labels is not None and (source := self.source()).model is not None:
-            inside = np.isin(rows, source.graph()[1])  # another graph would take long
-            soft = together(soft, source.spread_labels(rows[inside], gold[inside], final=False))
+        if self.covering is None:
+            source = self.source()
+            soft = source.named(gold)
+            if bought and source.model is not None:
+                inside = np.isin(rows, source.graph()[1])  # another graph would take long
+                soft = together(soft, source.spread_labels(rows[inside], gold[inside], final=False))
         fit = Fit(soft=soft, start=start, tolerance=ON_THE_WAY)
-        block = self.examples.block.take(rows.tolist())
-        return FittedHead(scorer.refit(block, gold, fit=fit), "names")
+        return scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
         """The name rows of the current classes."""
