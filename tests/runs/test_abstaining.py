@@ -54,6 +54,23 @@ def test_the_threshold_is_kept_with_the_model_and_its_origin_told(abstaining: Ru
     assert f"{threshold['value']:.3f}" in (abstaining.path / "report.html").read_text()
 
 
+def test_that_many_answers_name_no_class_is_told(abstaining: Run) -> None:
+    none = facts(abstaining)["asking"]["none_of_these"]
+    told = f"{none} of 70 answers name no candidate, and nothing is learnt from them"
+    assert any(told in each for each in abstaining.status()["warnings"])
+    assert told in (abstaining.path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_pool_asks_less_often_of_what_nobody_can_answer(tmp_path: Path) -> None:
+    items, answers = two_of_three(300)
+    plan = {"mode": "pool", "audit": 0, "batch": 10, "out": tmp_path / "run"}
+    done = run(items, labeler=lambda request: answers.get(request.item), budget=60, **plan)
+    said = done.ledger.said()
+    assert len(answers) < 0.7 * len(items)
+    assert 0 < said["none"] < 0.2 * 60
+    assert done.replay()["labels"] == said["label"]
+
+
 def test_predictions_say_where_it_abstains(abstaining: Run) -> None:
     items, answers = two_of_three(60, seed=9)
     rows = list(abstaining.predict(items))

@@ -205,6 +205,21 @@ def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> Non
     assert len(whatever_was_bought) == 60
 
 
+def test_answers_without_a_class_speak_against_their_neighbours() -> None:
+    h, labels, names = _topics(200)
+    apart = frozenset(np.flatnonzero(labels == 3)[40:].tolist())
+    source = _source(h, names, apart)
+    named, unnamed = (np.flatnonzero(labels == kind)[:5] for kind in (1, 2))
+    found, members = source.answerable(named, unnamed), source.graph()[1]
+    assert len(found) == len(members)
+    means = [found[labels[members] == kind].mean() for kind in range(4)]
+    assert means[2] < 0.2 < 0.8 < means[1]
+    none = np.zeros(0, dtype=np.int64)
+    np.testing.assert_array_equal(source.answerable(none, none), 1.0)
+    elsewhere = np.array(sorted(apart)[:2])
+    np.testing.assert_array_equal(source.answerable(named, elsewhere), 1.0)
+
+
 # A run of names ----------------------------------------------------------------------------------
 
 

@@ -190,7 +190,8 @@ def _to_draw(labels: int) -> int:
 
 def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     """`count` of the rows in `unbought`, which cover the most doubt; of a sample of a huge pool."""
-    source, head = linear_trainer(game).source(), game.trainer.head
+    trainer, head = linear_trainer(game), game.trainer.head
+    source, unnamed = trainer.source(), trainer.unnamed()
     kernel, members = source.kernel()
     rows, sampled = np.array(unbought, dtype=np.int64), np.zeros(len(source.block), dtype=np.bool_)
     sampled[members] = True
@@ -199,6 +200,9 @@ def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]
     places = np.searchsorted(members, rows)
     if head is not None:
         doubt[places] += margins(head, source.block, rows.tolist())[0]
+    if unnamed:  # no label removes a doubt that nobody can answer
+        learnt = np.array([row for row, _, _ in game.examples.bought], dtype=np.int64)
+        doubt *= source.answerable(learnt, np.array(sorted(unnamed), dtype=np.int64))
     free[places] = True
     chosen = most_covering(kernel, doubt, free, count)
     records = _picked(game, members[chosen.items].tolist(), COVERAGE, chosen.left_out)

@@ -16,7 +16,7 @@ less the more labels it has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -179,6 +179,20 @@ class Source:
         order = generator(self.seed, "represented").permutation(len(members))[:SAMPLE]
         every = np.union1d(members[order], rows)
         return stands_for(self.block.h[every], np.searchsorted(every, rows))
+
+    def answerable(self, rows: Rows, unnamed: Rows) -> Array:
+        """How far answers say of each item that its answer will be a label, 0 to 1, (items,).
+
+        Labels of `rows` and answers of `unnamed` that name no class are spread over the graph.
+        """
+        graph, members = self.graph()
+        items = replace(graph, similarity=graph.similarity[: graph.items, : graph.items])
+        every = np.concatenate([rows, unnamed])
+        kinds = np.repeat([0, 1], [len(rows), len(unnamed)])
+        inside = np.isin(every, members)
+        shares = spread(items, np.searchsorted(members, every[inside]), kinds[inside], 2)
+        values: Array = np.where(shares.any(axis=1), shares[:, 0], 1.0)  # 1 where none is near
+        return values
 
     def graph(self) -> tuple[Graph, Rows]:
         """The graph of the items, bought or not, and its rows in ascending order."""

@@ -250,7 +250,7 @@ class LinearTrainer:
         assert isinstance(self.examples.block, SharedBlock)
         return names[: self.examples.block.classes]
 
-    def _unnamed(self) -> frozenset[int]:
+    def unnamed(self) -> frozenset[int]:
         """Rows of items answered with no candidate: no label is spread to them."""
         row = self.examples.corpus.row
         answered = [answer for answer in self.ledger.export() if answer["state"] == "answered"]
@@ -264,7 +264,7 @@ class LinearTrainer:
 
     def _whole(self) -> Source:
         """The data of final models."""
-        return self.source(self._unnamed())
+        return self.source(self.unnamed())
 
     def source(self, unnamed: frozenset[int] = frozenset()) -> Source:
         """The items as a graph, but those set aside; it is reused while they are the same.

@@ -22,6 +22,8 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
 from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
 
+UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which it is told
+
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader
 
@@ -41,7 +43,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         try:
             if ledger is None:
                 ledger = held.enter_context(Ledger.open(folder.database, readonly=True))
-            answers = sum(ledger.said().values())
+            said, unanswered = ledger.said(), unanswered_warning(ledger)
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
         rounds, asked, spent, left = (
@@ -58,7 +60,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "budget": int(table.get("labels_now", table["labels"])),
         "asked": asked,
         # Until the end of audit and training together: one answer's purpose would show otherwise.
-        "answered": answers if done is None else done.budget.answered,
+        "answered": sum(said.values()) if done is None else done.budget.answered,
         "spent": spent,
         "left": left,
         "money": {
@@ -80,12 +82,29 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "resume": None
         if page
         else _next_step(folder, state["state"], table, python="labeler" in state),
-        "warnings": [*state.get("warnings", []), *differing(table.get("files", {}))],
+        "warnings": [
+            *state.get("warnings", []),
+            *unanswered,
+            *differing(table.get("files", {})),
+        ],
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
         "test": _accuracy(facts, "test", "macro_f1"),
         "audit": _accuracy(facts, "audit", "correct", "unknown", "number", "trained_on"),
     }
+
+
+def unanswered_warning(ledger: LedgerReader) -> list[str]:
+    """A sentence where a tenth of the answers name no class, and ten of them at least."""
+    said = ledger.said()
+    answers = sum(said.values())
+    unnamed = answers - said["label"]
+    if unnamed < max(UNANSWERED, answers * UNANSWERED_SHARE):
+        return []
+    return [
+        f"{unnamed:,} of {answers:,} answers name no candidate, and nothing is learnt from them:"
+        " look at the items and at the classes; a pool asks of their like less often"
+    ]
 
 
 def _next_step(
