@@ -254,7 +254,8 @@ def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, 
 def test_the_items_of_another_run_are_not_read_in_another_way(stacksl, folder, words) -> None:
     said = stacksl("run", "--config", "runs/first", "--out", "runs/other", *words, "--quiet")
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert f"without another {words[0][2:].replace('-', '_')}: " in said.err
+    name = {"--label-column": "columns.label"}.get(words[0], words[0][2:])
+    assert f"without another {name}: " in said.err
     assert not (folder / "runs" / "other").exists()
 
 
@@ -283,7 +284,7 @@ def test_what_a_run_is_made_with_is_shown_with_where_it_came_from(stacksl, folde
     told = printed(stacksl, "status", "runs/first", "--settings")
     assert isinstance(told, dict)
     assert told["budget"] == {"value": "30", "origin": "flag"}
-    assert told["gate"]["origin"] not in (None, "flag")
+    assert told["gate.name"]["origin"] not in (None, "flag")
     assert told["data"] == {"value": str(folder / "data.csv"), "origin": None}
     assert told["labels"]["value"] == 30
     lines = stacksl("status", "runs/first", "--settings").out.splitlines()

@@ -50,7 +50,7 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     loaded = open_base(str(base), device="cpu", dtype="float32")
     about: dict[str, Any] = {
         "name": str(base), "source": loaded.source, "fingerprint": loaded.fingerprint,
-        "stamp": "", "protocol": "option", "template": "{prompt}\nAnswer:",
+        "stamp": "", "answer_format": "option", "template": "{prompt}\nAnswer:",
         "normalisation": "sum", "pmi_context": "template", "temperature": 1.0,
         "dtype": "float32", "positions": 64,
     }  # fmt: skip
@@ -90,7 +90,7 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
 
 
 def test_what_the_limits_cut_is_said(stacksl, base, items, tmp_path) -> None:
-    short = make_run(tmp_path / "short", base, lm={"max_len_prompt": 4})
+    short = make_run(tmp_path / "short", base, max_len_prompt=4)
     said = stacksl("export", short, "--task", items, tmp_path / "out")
     assert said.code == 0, said.err
     assert "2 of 2 prompts lost their start" in said.err

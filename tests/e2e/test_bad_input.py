@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--mode", "lake"], "stream"),
         (["good.csv", "--set", "order=any"], "shuffled"),
         (["good.csv", "--preset", "papr"], "did you mean 'paper'"),
-        (["good.csv", "--set", "rigde=1"], "did you mean 'ridge'"),
+        (["good.csv", "--set", "rigde=1"], "did you mean 'scorer.ridge'"),
         (["good.csv", "--set", "update.kl_weight=0.1"], "sgd"),
         (["good.csv", "--out", "good.csv"], "good.csv"),
         (["good.csv", "--out", "one"], "another run"),

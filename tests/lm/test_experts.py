@@ -30,8 +30,8 @@ def test_a_run_on_a_mixture_of_experts(tmp_path: Path) -> None:
     experts = sum(p.numel() for n, p in model.named_parameters() if ".experts." in n)
     model.save_pretrained(folder)
     made = run(
-        *questions(12), out=tmp_path / "run", model=str(folder), budget=3, refit_at="1",
-        dtype="bfloat16", **QUICK,
+        *questions(12), out=tmp_path / "run", budget=3, **QUICK,
+        **{"lm.model": str(folder), "lm.refit_at": "1", "lm.dtype": "bfloat16"},
     )  # fmt: skip
     assert made.status()["state"] == "finished"
     table = made.folder.resolved()

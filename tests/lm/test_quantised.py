@@ -57,8 +57,9 @@ def test_a_run_without_the_library_writes_nothing(
     from ..runs.lm_cases import QUICK, questions
 
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    named = {"lm.model": "sample", "lm.dtype": "nf4"}
     with pytest.raises(SettingsError, match="needs the library bitsandbytes"):
-        run(*questions(12), out=tmp_path / "run", model="sample", budget=3, dtype="nf4", **QUICK)
+        run(*questions(12), out=tmp_path / "run", budget=3, **named, **QUICK)
     assert not (tmp_path / "run").exists()
 
 

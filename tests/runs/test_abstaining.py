@@ -63,7 +63,7 @@ def test_that_many_answers_name_no_class_is_told(abstaining: Run) -> None:
 
 def test_a_pool_asks_less_often_of_what_nobody_can_answer(tmp_path: Path) -> None:
     items, answers = two_of_three(300)
-    plan = {"mode": "pool", "audit": 0, "batch": 10, "out": tmp_path / "run"}
+    plan = {"mode": "pool", "audit": 0, "open_questions": 10, "out": tmp_path / "run"}
     done = run(items, labeler=lambda request: answers.get(request.item), budget=60, **plan)
     said = done.ledger.said()
     assert len(answers) < 0.7 * len(items)

@@ -30,7 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `base`, and `run`, an undisturbed run that adapted it."""
     folder = tmp_path_factory.mktemp("adapted")
     tiny_model(folder / "base")
-    given = {**SHORT, "model": str(folder / "base"), "adapt": "lora", "test": questions(12, seed=1)}
+    given = {**SHORT, "lm.model": str(folder / "base"), "test": questions(12, seed=1)}
     run(*questions(20), out=folder / "run", **given)
     return folder
 

@@ -57,7 +57,7 @@ def test_a_run_on_a_file_is_a_pool_refitted_once(
     data = written(tmp_path / "data.jsonl", corpus)
     resolved = prepare(data, settings={"lm.model": str(model), **given}).spec.resolved
     found = {name: (resolved.settings.flat()[name], resolved.origin[name])
-             for name in ("mode", "refit_at")}  # fmt: skip
+             for name in ("mode", "lm.refit_at")}  # fmt: skip
     assert found == {"mode": mode, "lm.refit_at": refit_at}
     chosen = ("auto", "file") if mode[0] == "pool" else ("token_mean", "default")
     assert (resolved.settings.lm.normalisation, resolved.origin["lm.normalisation"]) == chosen

@@ -51,7 +51,7 @@ def plainly(row: Row) -> str:
 def started(folder: Path, **settings: Any) -> Run:
     """A run over three topics that was given two of them, with one batch answered."""
     (folder / "two.txt").write_text("bread\nsea\n", encoding="utf-8")
-    plan: dict[str, Any] = {"budget": 38, "batch": 16, "audit": 0, "count": 40}
+    plan: dict[str, Any] = {"budget": 38, "open_questions": 16, "audit": 0, "count": 40}
     made = begin(folder, **{**plan, "classes": str(folder / "two.txt"), **settings})
     answer_all(made, grudging)
     return made

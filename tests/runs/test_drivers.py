@@ -184,7 +184,7 @@ def test_a_run_waits_for_answers_and_goes_on_when_they_come(tmp_path, mode, make
     items, answers = make(30)
     out = tmp_path / "run"
     slow = Slow(answers, closed=True, twice=True, patience=0)
-    settings = {"mode": mode, "budget": 6, "batch": 2, "out": out, "gate": "margin"}
+    settings = {"mode": mode, "budget": 6, "open_questions": 2, "out": out, "gate": "margin"}
     done = run(items, answers, labeler=slow, **settings)
     asked = 2  # no more are open at a time
     assert status(done, "state", "asked", "answered") == ["waiting", asked, 0]

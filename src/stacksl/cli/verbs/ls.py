@@ -17,7 +17,6 @@ from stacksl.cli.verbs.dry_run import shown_forecast
 from stacksl.cli.verbs.run import differing_lines, sheet_lines, word
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import count, plural
-from stacksl.runs.storage.folder import SECRET
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -132,6 +131,8 @@ def raised(run: Run, items: int) -> str:
 def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
     if toml:
         return "\n".join(f"{name} = {as_toml(value)}" for name, value in folder.config().items())
+    from stacksl.runs.storage.folder import SECRET
+
     known = {name: each for name, each in folder.settings().items() if name != SECRET}
     if json:
         return as_json({name: setting._asdict() for name, setting in known.items()})

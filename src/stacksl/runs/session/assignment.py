@@ -167,6 +167,9 @@ class SheetLabeler:
         sheet = 1 + max((handed.sheet for handed in known), default=0)
         rng = generator(self._secret, "keys", sheet)
         dealt = [due[int(place)] for place in rng.permutation(len(due))]
+        # an item for two people goes first: one of them may have it, whoever has few rows
+        twice = Counter(each.item for each in due)
+        dealt.sort(key=lambda each: -twice[each.item])
         rows = []
         for number, asked in enumerate(dealt, start=len(taken) + 1):
             names = _eligible(who, self.away, asked, had)

@@ -168,7 +168,9 @@ def resolve(
     settings = validated(merged, mistakes)
     everything = {name: origin.get(name, "default") for name in settings.flat()}
     explicit = {name for name, where in everything.items() if where in ("flag", "config")}
-    mistakes += [*unknown_names(settings), *conflicts(settings, explicit)]
+    mistakes += unknown_names(settings)
+    if merged.keys() <= everything.keys():  # else one that has another name would be missed
+        mistakes += conflicts(settings, explicit)
     if mistakes:
         raise SettingsError("; ".join(mistakes))
     return Resolved(settings, everything, preset)
