@@ -18,6 +18,8 @@ from stacksl.report.quality import ClassTotal, LabelledShare
 
 SURE = 0.95  # of every bound
 STEPS = 20  # thresholds of a sequence at most
+FEW = 5  # measured items of a class below which its count is not corrected
+CAUTION = 2.0  # standard errors by which classes are to differ more than by chance
 
 
 def fewest(wanted: float) -> int:
@@ -83,7 +85,10 @@ def class_totals(
 
     The number of predictions is corrected by the share of measured items of the class that the
     model missed, less the share that it gave the class wrongly (prediction-powered inference,
-    Angelopoulos et al. 2023). The interval of the difference of the two shares combines their
+    Angelopoulos et al. 2023). One mistake among 100 measured items stands for a hundredth of all,
+    which for one class of many is mostly chance. So a correction is shrunk by what differences of
+    classes exceed chance in all, and a class with fewer than `FEW` measured items has none
+    (`benchmarks/class_totals.py`). The interval of the difference of the two shares combines their
     Wilson intervals (Newcombe 1998), so that no mistake among few items is no proof of none.
     The measured items are taken to be like those without an answer; if labels were bought where
     the model was in doubt, they are slightly harder.
@@ -97,17 +102,49 @@ def class_totals(
     rest, n, found = len(predicted), len(gold), []
     own = np.bincount(human[human >= 0], minlength=len(names))
     guessed = np.bincount(predicted, minlength=len(names))
+    if not n:
+        counts = zip(names, own.tolist(), guessed.tolist(), strict=True)
+        return tuple(ClassTotal(*each) for each in counts)
+    wrong = gold != said
+    missed, wrongly = (_counts(each[wrong], len(names)) for each in (gold, said))
+    kept = shrinkage(missed, wrongly, guessed / max(1, rest), n)
+    kept[_counts(gold, len(names)) < FEW] = 0.0
     for k, name in enumerate(names):
         counted, called = int(own[k]), int(guessed[k])
-        if not n:
-            found.append(ClassTotal(name, counted, called))
-            continue
-        missed, wrongly = ((gold == k) & (said != k)).sum(), ((gold != k) & (said == k)).sum()
-        difference, low, high = _difference(int(missed), int(wrongly), n)
-        ends = (called + rest * value for value in (difference, low, high))
+        difference, low, high = _difference(int(missed[k]), int(wrongly[k]), n)
+        shift = difference * float(kept[k])
+        ends = (called + rest * value for value in (shift, min(low, shift), max(high, shift)))
         total, least, most = (counted + min(max(end, 0.0), float(rest)) for end in ends)
         found.append(ClassTotal(name, counted, called, total, least, most))
     return tuple(found)
+
+
+def shrinkage(missed: NDArray[np.int64], wrongly: NDArray[np.int64], share: Array, n: int) -> Array:
+    """How much of each class's correction to keep, 0 to 1, (K,).
+
+    Were all mistakes chance, the model would miss about as many items of a class as it adds, both
+    in proportion to the class. The variance of the differences beyond that of chance, less
+    `CAUTION` of its standard errors, says how far classes differ in truth (a moment estimate, as
+    in empirical Bayes; Efron and Morris 1975).
+
+    Args:
+        missed: measured items of each class that the model called something else.
+        wrongly: measured items that it called so wrongly.
+        share: of each class in the model's choices.
+        n: measured items.
+    """
+    mistakes, difference = missed + wrongly, missed - wrongly
+    expected = np.maximum(missed.sum() * share, 1e-9)  # mistakes of each kind
+    error = math.sqrt(float((2 * mistakes**2 + mistakes).sum()))
+    beyond = float((difference**2 - mistakes).sum()) - CAUTION * error
+    spread = max(0.0, beyond) / float((expected**2).sum()) * expected**2
+    kept: Array = spread / (spread + 2 * expected)
+    return kept
+
+
+def _counts(classes: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """How often each class occurs; −1 is none."""
+    return np.bincount(classes[classes >= 0], minlength=count)
 
 
 def _difference(more: int, less: int, n: int) -> tuple[float, float, float]:

@@ -103,13 +103,9 @@ def class_rows(facts: Facts) -> tuple[ClassRow, ...]:
 
 
 def totals(facts: Facts) -> tuple[ClassTotal, ...]:
-    """The classes by their number of items, the largest first."""
+    """The classes by what people and the model say of them, the largest first."""
     rows = facts.own.totals if facts.own else ()
-
-    def size(row: ClassTotal) -> float:
-        return -(row.human + row.predicted if row.total is None else row.total)
-
-    return tuple(sorted(rows, key=lambda row: (size(row), row.name)))
+    return tuple(sorted(rows, key=lambda row: (-row.human - row.predicted, row.name)))
 
 
 def never_seen(facts: Facts) -> tuple[str, ...]:
