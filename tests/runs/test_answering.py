@@ -231,6 +231,28 @@ def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknow
     expect_sound(done)
 
 
+def test_a_dropped_row_shows_its_purpose_neither_in_numbers_nor_by_coming_back(
+    tmp_path: Path,
+) -> None:
+    told = {}
+    for purpose in ("train", "audit"):
+        folder = tmp_path / purpose
+        folder.mkdir()
+        waiting = begin(folder, audit=6, open_questions=12)
+        path, _ = first_sheet(waiting)
+        items = {str(row["item"]) for row in bought(waiting, purpose=purpose)}
+        with waiting.ledger as ledger:
+            key = next(row.key for row in ledger.private.handed() if row.item in items)
+        waiting.people(keys=[key], drop=True)
+        numbers = [waiting.status()[name] for name in ("asked", "answered", "spent", "left")]
+        late = waiting.answer(fill(path, keys=[key]))
+        assert (late.accepted, late.late) == ({}, 1)
+        after = [waiting.status()[name] for name in ("asked", "answered", "spent", "left")]
+        told[purpose] = [numbers, after, open_rows(waiting)]
+        expect_sound(play(waiting))
+    assert told["train"] == told["audit"]
+
+
 @pytest.mark.parametrize("before", [1, 6])
 def test_freeing_that_is_cut_off_frees_nothing(
     tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch

@@ -19,7 +19,7 @@ from .conftest import class_items, pair_items
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"gate.level": 0.3}, "level belongs to the gate 'adpo', but the gate is 'margin'"),
+        ({"gate.level": 0.3}, "level belongs to the gate 'adpo', which was not chosen"),
         ({"gate": "adpo", "gate.level": "high"}, "level must be a valid number, not 'high'"),
         ({"gate": "adpo", "levle": 1}, "unknown setting 'levle': did you mean 'gate.level'?"),
         (
@@ -29,7 +29,7 @@ from .conftest import class_items, pair_items
         ({"gate": "contested", "gate.floor": 2}, r"needs a reserve in \(0, 1\] and a floor in"),
         (
             {"gate": "margin", "gate.kappa": 1},
-            "kappa belongs to the gate 'llf', but the gate is 'mar",
+            "kappa belongs to the gate 'llf', which was not chosen",
         ),
     ],
     ids=str,

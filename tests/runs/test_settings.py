@@ -114,7 +114,7 @@ SGD = {"scorer": "sgd"}
     ],
 )
 def test_a_former_name_is_answered_with_the_present_one(former: str, now: str) -> None:
-    assert mistake(flags={former: 1}) == f"{former} is {now}"
+    assert mistake(flags={former: 1}) == f"unknown setting '{former}': it is called {now}"
 
 
 def test_every_former_name_leads_to_a_setting() -> None:

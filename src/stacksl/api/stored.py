@@ -99,6 +99,9 @@ class Run:
 
     path: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
     @classmethod
     def open(cls, path: str | Path) -> Run:
         """The run at `path`.

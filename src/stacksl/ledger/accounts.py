@@ -11,6 +11,8 @@ from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.events import EVENTS, PURPOSES, Entry, canonical
 from stacksl.ledger.purchases import Said, Word
 
+DROPPED: Final = "dropped"  # why a lease was released for good
+
 Key = tuple[str, int]
 """A purchase: the item's surrogate and the slot."""
 
@@ -58,6 +60,7 @@ class State:
         words: (token, content, hash of the free texts) of every answer, to recognise one that is
             repeated.
         late: answers kept without being charged.
+        dropped: whether its last lease was dropped: an answer to it comes too late.
         word, labeler, learnt_at: of the accepted answer; the word follows corrections.
         corrections: how often the answer was corrected.
         classes_added: how many classes had been added when it was first leased.
@@ -72,6 +75,7 @@ class State:
     price: int
     words: frozenset[tuple[int, Word, str | None]] = frozenset()
     late: int = 0
+    dropped: bool = False
     word: Word | None = None
     labeler: str | None = None
     learnt_at: int | None = None
@@ -238,7 +242,8 @@ class Accounts:
         match entry.event:
             case "released":
                 self._close(key, before)
-                now = replace(before, stage="released")
+                dropped = entry.payload.get("reason") == DROPPED
+                now = replace(before, stage="released", dropped=dropped)
             case "answered":
                 now = self._answered(key, before, entry)
             case "late":

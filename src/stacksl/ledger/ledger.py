@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LabelerError, LedgerError
-from stacksl.ledger.accounts import Key, State
+from stacksl.ledger.accounts import DROPPED, Key, State
 from stacksl.ledger.events import Row, canonical, decision_payload, erased_name, owned_decision
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
@@ -30,7 +30,7 @@ from stacksl.ledger.store.rows import erase_item
 from stacksl.ledger.store.schema import ERASING
 from stacksl.types import Decision, Label
 
-_REASONS: Final = ("expired", "refused", *(f"skipped: {why}" for why in get_args(Skip)))
+_REASONS: Final = ("expired", "refused", DROPPED, *(f"skipped: {why}" for why in get_args(Skip)))
 
 
 class Ledger(Journal):
@@ -207,8 +207,8 @@ class Ledger(Journal):
     def release(self, purchase: Purchase, reason: str, note: str | None = None) -> bool:
         """Release a lease and its reservation; False if it was no longer open.
 
-        The reason is `expired`, `refused` or `skipped: ` with one of `Skip`; a `note` of who had
-        it is kept as those of answers are.
+        The reason is `expired`, `refused`, `dropped` or `skipped: ` with one of `Skip`; a `note` of
+        who had it is kept as those of answers are.
         """
         if reason not in _REASONS:
             raise LedgerError(f"a lease is released as {' or '.join(_REASONS[:2])}, got '{reason}'")
@@ -229,10 +229,14 @@ class Ledger(Journal):
             return True
 
     def free(self, leases: Sequence[Purchase], dropped: Collection[Purchase] = ()) -> None:
-        """Release `leases`, and lease all but those `dropped` again, in one transaction."""
+        """Release `leases`, and lease all but those `dropped` again, in one transaction.
+
+        An answer to a dropped one comes too late: it is kept, and not paid.
+        """
         with self.together():
             for each in leases:
-                if self.release(each, "refused") and each not in dropped:
+                gone = each in dropped
+                if self.release(each, DROPPED if gone else "refused") and not gone:
                     self.lease(each.item, slot=each.slot)
 
     def hand_out(self, rows: Sequence[Handed]) -> None:
@@ -367,7 +371,7 @@ class Ledger(Journal):
                 "every answer"
             )
         leased = state.stage == "open"
-        if not leased and not self.accounts.affords(answer.price):
+        if not leased and (state.dropped or not self.accounts.affords(answer.price)):
             return False
         token = state.token if leased else answer.token
         said = self._said(key[0], answer)

@@ -133,7 +133,7 @@ def setting_of(text: str) -> tuple[str, Any]:
 
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise SettingsError(f"--set expects NAME=VALUE, such as ridge=0.1, not '{text}'")
+        raise SettingsError(f"--set expects NAME=VALUE, such as scorer.ridge=0.1, not '{text}'")
     try:
         return name.strip(), tomllib.loads(f"value = {value}")["value"]
     except ValueError:

@@ -282,7 +282,7 @@ class ChatLabeler:
         classes = Counter(each[1] for each in seen if each is not None)
         again = (
             "; read them with `stacksl ledger requests`, and start a new run with another"
-            " label_template or model, or `resume`"
+            " server.label_template or model, or `resume`"
         )
         if seen.count(None) >= NAMELESS:
             self._stop(f"{seen.count(None)} of its first {FIRST} answers named no option{again}")
@@ -304,7 +304,7 @@ class ChatLabeler:
         if self._unnamed == UNNAMED:
             self._stop(
                 f"{why}: read the answers with `stacksl ledger requests`; start a new run with"
-                " another label_template or model, or `resume`"
+                " another server.label_template or model, or `resume`"
             )
 
     def _given_up(self, request: Request, spent: int, most: int) -> Answer | None:

@@ -69,8 +69,8 @@ def template_of(text: str, shots: int = 0) -> str:
     missing = [name for name in wanted if name not in text]
     if missing:
         raise SettingsError(
-            "the label_template should hold {prompt} and {options} (and {answer}, how to answer,"
-            f" and {{examples}} for shots), got none of {', '.join(missing)}: add it"
+            "the server.label_template should hold {prompt} and {options} (and {answer}, how to"
+            f" answer, and {{examples}} for shots), got none of {', '.join(missing)}: add it"
         )
     return text
 

@@ -30,6 +30,7 @@ from stacksl.runs.storage.folder import SECRET, RunFolder
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 AWAY = "annotators_away"  # in the run's settings
+LISTS = re.compile(r"classes(-of-\d+)?\.csv").fullmatch
 SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx|json)").fullmatch
 
 
@@ -90,6 +91,8 @@ class SheetLabeler:
         faults: list[str] = []
         empty = 0
         for path in files:
+            if LISTS(path.name) and path.resolve().parent == self.folder.resolve():
+                continue  # the run's own list of classes, beside its sheets
             sheet = read_sheet(path, shown)
             replies += sheet.replies
             faults += [fault.line(str(path)) for fault in sheet.faults]

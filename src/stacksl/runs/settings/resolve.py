@@ -64,14 +64,14 @@ def unknown_setting(name: str, gate: object = None) -> str:
         one = len(gates) == 1
         belongs = f"the gate '{gates[0]}'" if one else f"the gates {', '.join(gates)}"
         return (
-            f"{name} belongs to {belongs}, but the gate is '{gate}':"
-            f" give --gate {gates[0] if one else 'with one of them'}, or leave it out"
+            f"{name} belongs to {belongs}, which was not chosen: give"
+            f" --gate {gates[0] if one else 'with one of them'}, or leave it out"
         )
     last = name.rpartition(".")[2]
     if last == "coverage":
         return f"unknown setting '{name}': coverage is a query strategy, given by --gate coverage"
     if now := named(last):
-        return f"{name} is {' or '.join(now)}"
+        return f"unknown setting '{name}': it is called {' or '.join(now)}"
     near = get_close_matches(last, [each.rpartition(".")[2] for each in known], n=1)
     meant = "".join(f": did you mean '{each}'?" for each in named(near[0])[:1]) if near else ""
     return f"unknown setting '{name}'{meant}"

@@ -53,13 +53,18 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             ledger.accounts.left,
         )
         spent_money = ledger.accounts.spent_money
+    if done is None:
+        # The audit counts as it was planned, and answers of audit and training count together: the
+        # purpose of one row, dropped or answered, would show otherwise.
+        planned = sum(table.get("audits_now", [table["audit_labels"]]))
+        dropped = max(0, planned - (spent - asked))
+        spent, left = spent + dropped, left - dropped
     return {
         "run": str(folder.path),
         "state": state["state"],
         "rounds": rounds,
         "budget": int(table.get("labels_now", table["labels"])),
         "asked": asked,
-        # Until the end of audit and training together: one answer's purpose would show otherwise.
         "answered": sum(said.values()) if done is None else done.budget.answered,
         "spent": spent,
         "left": left,
