@@ -45,7 +45,8 @@ def pools(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
         labels = "10 % of the" if budget == "0.1" else budget
         what = f"Banking77, *{stream}*: accuracy with {labels} labels"
         values = before[f"{stream} {budget}"]
-        yield what, shown(values), shown(own["coverage"]), shown(own["random"]), "0-9", f"`{POOL}`"
+        now, seeds = map(shown, own.values()), f"0-{len(own['random']) - 1}"
+        yield what, shown(values), *now, seeds, f"`{POOL}`"
 
 
 def language(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
