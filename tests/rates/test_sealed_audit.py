@@ -29,7 +29,7 @@ def _played(folder: Path, way: str, number: int) -> tuple[list[list[float]], lis
     """What an annotator saw of each row of a run, and whether it was one of the audit's."""
     rng = random.Random(number)
     waiting = begin(
-        folder, count=80, budget=BUDGET, batch=BATCH, audit=AUDIT, annotators="anna,ben"
+        folder, count=80, budget=BUDGET, open_questions=BATCH, audit=AUDIT, annotators="anna,ben"
     )
     seen: dict[str, list[list[float]]] = {}
     for turn in range(60):

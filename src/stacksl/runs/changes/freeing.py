@@ -197,8 +197,8 @@ def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozen
     if away and absent >= set(known):
         raise RunError(
             f"expected an annotator left to answer, got all of {', '.join(known)} away"
-            f" ({len(before)} already): leave one out of --away, or add one first with `stacksl change"
-            " --add-annotator`"
+            f" ({len(before)} already): leave one out of --away, or add one first with"
+            " `stacksl change --add-annotator`"
         )
     return absent
 
