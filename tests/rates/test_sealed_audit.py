@@ -51,11 +51,11 @@ def _hand_in(
     open_ = sheets(waiting)
     if way == "dropped" and turn % 3 == 1:
         keys = [row["key"] for row in read_rows(open_[0])]
-        waiting.change(free=True, keys=rng.sample(keys, min(2, len(keys))), drop=True)
+        waiting.people(free=True, keys=rng.sample(keys, min(2, len(keys))), drop=True)
         waiting.resume()
         open_ = sheets(waiting)
     if way == "away" and turn in (1, 4):
-        waiting.change(away=["ben"]) if turn == 1 else waiting.change(back=["ben"])
+        waiting.people(away=["ben"]) if turn == 1 else waiting.people(back=["ben"])
         waiting.resume()
         open_ = sheets(waiting)
 

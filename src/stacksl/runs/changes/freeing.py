@@ -96,7 +96,7 @@ def free_rows(
     its annotator is `away` or set `aside`. Dropped rows never come back, those of the audit like
     the others: whoever has them could tell them apart. An audit counts them as unknown, since
     without the items that are hard to answer it would overestimate the model. The arguments are
-    those of `Run.change`.
+    those of `Run.people`.
 
     Raises:
         RunError: no such row is open, an annotator is unknown, nobody would be left to answer, or
