@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 
 import numpy as np
@@ -13,11 +14,12 @@ from stacksl.core.scorers import restore_head
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop import head_fitting as final
 from stacksl.runs.loop.class_names import in_words, name_rows
-from stacksl.runs.loop.head_fitting import KINDS, Component, Source, make_final
+from stacksl.runs.loop.head_fitting import KINDS, Component, Source, lower_loss, make_final
 from stacksl.runs.storage.folder import RunFolder
 
 from ..saved_arrays import drop
-from .conftest import class_items, game_of, pooled
+from .conftest import CLASSES, class_items, game_of, pooled
+from .people_cases import answer_all, begin
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,15 @@ def test_neighbours_weigh_little_where_classes_are_not_topics() -> None:
     forced, *_ = _made(h, labels, names, np.arange(90), kind="names and graph")
     right = [_right(each, h[90:], labels[90:]) for each in (head, forced)]
     assert right[0] > right[1] + 0.03, "alone it would have done harm"
+
+
+def test_labels_are_found_to_improve_on_names_or_not() -> None:
+    h, labels, names = _topics()
+    rows, rng = np.arange(120), np.random.default_rng(8)
+    mean, error = lower_loss(_source(h, np.roll(names, 1, axis=0)), rows, labels[rows])
+    assert mean > 5 * error > 0, "the names are wrong, and labels say so"
+    mean, error = lower_loss(_source(h, names), rows, rng.integers(4, size=120))
+    assert mean < error, "the labels say nothing"
 
 
 def test_a_mixture_has_the_probabilities_of_its_parts() -> None:
@@ -269,3 +280,24 @@ def test_a_run_cut_off_before_its_last_refit_ends_the_same(tmp_path) -> None:
     for part in (whole.path / "model").iterdir():
         if part.suffix == ".safetensors":
             assert (cut / "model" / part.name).read_bytes() == part.read_bytes(), part.name
+
+
+def test_that_labels_do_not_improve_on_names_is_told_on_the_way_and_at_the_end(tmp_path) -> None:
+    rng = random.Random(1)
+    waiting = begin(
+        tmp_path, count=200, budget=130, open_questions=50, audit=0, class_names=True, seed=3
+    )
+    told = "labels have not improved the model on the class names alone"
+    for _ in range(2):
+        assert not any(told in each for each in waiting.status()["warnings"])
+        answer_all(waiting, lambda row: rng.choice(CLASSES))
+    assert sum(f"The first 100 {told}" in each for each in waiting.status()["warnings"]) == 1
+    answer_all(waiting, lambda row: rng.choice(CLASSES))
+    assert sum(f"The first 130 {told}" in each for each in waiting.status()["warnings"]) == 1
+    assert f"The first 130 {told}" in (waiting.path / "report.html").read_text(encoding="utf-8")
+
+
+def test_that_labels_improve_on_names_is_not_told(tmp_path) -> None:
+    items, answers = class_items(200)
+    done = run(items, answers, mode="pool", budget=120, audit=0, out=tmp_path / "run")
+    assert not any("class names alone" in each for each in done.status()["warnings"])

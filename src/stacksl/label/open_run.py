@@ -74,6 +74,7 @@ class View:
         people: the annotators, in the order of the settings.
         money: the most micro-units; None where labels have no price.
         agreed, compared: pairs of training answers to one item, and how many agree.
+        unimproved: that labels have not improved on class names, if so.
         sentence: why the run failed.
     """
 
@@ -86,6 +87,7 @@ class View:
     agreed: int = 0
     compared: int = 0
     differing: tuple[Differing, ...] = ()
+    unimproved: str = ""
     classes: Classes | None = None
     sentence: str | None = None
 
@@ -420,6 +422,7 @@ class OpenRun:
             agreed=self._agreement.get("", none)[0],
             compared=self._agreement.get("", none)[1],
             differing=self.session.differing,
+            unimproved=self.session.unimproved,
             classes=self.sheets.classes,
         )
 

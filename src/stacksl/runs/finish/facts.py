@@ -40,7 +40,7 @@ from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.spec import RunSpec, versions
-from stacksl.runs.storage.status import unanswered_warning
+from stacksl.runs.storage.status import unanswered_warning, unimproved
 from stacksl.types import copied
 
 CONFUSIONS = 20  # pairs of classes listed
@@ -107,7 +107,7 @@ def facts_of(
             for name, value in versions(spec.settings.plugins).items()
         ),
         fingerprints=(*ending.fingerprints, Named("ledger", head)),
-        warnings=(*state["warnings"], *unanswered_warning(game.ledger)),
+        warnings=(*state["warnings"], *unanswered_warning(game.ledger), *unimproved(state)),
         stopped=state.get("stopped", ""),
         language=language,
     )

@@ -28,7 +28,14 @@ from stacksl.runs.settings.budget import parse_stop_when, time_limit
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
+COMPARED = 100  # labels after which the model is compared with class names alone
 EVERY = 25  # labels of a stream after which the stop rule is looked at, and of a run that waits
+
+UNIMPROVED = (
+    "The first {:,} labels have not improved the model on the class names alone: on held-out labels"
+    " its log-loss is lower by {:.2f}, with a standard error of {:.2f}. Look at whether the classes"
+    " are what people mean by them before you buy more"
+)
 
 
 def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
@@ -94,6 +101,23 @@ class Forecaster:
         most = len(self.spec.dataset.items) - len(self.spec.sources.aside)
         found = {"labels": labels, "level": level and asdict(level), "right": right}
         return {**found, "options": options_of(self.spec), "most": most}
+
+    def over_names(self, before: dict[str, Any], *, ended: bool) -> dict[str, Any]:
+        """Whether labels have improved on class names: at how many, and a sentence if not.
+
+        Before the run has `ended` it is looked at in a pool, once in a hundred labels; `before` is
+        what this returned last.
+        """
+        settings, labels = self.spec.settings, len(self.game.examples.bought)
+        labels -= 0 if ended else labels % COMPARED
+        if settings.adapts or labels < COMPARED or not (ended or settings.mode == "pool"):
+            return {}
+        if before.get("labels") == labels and not ended:
+            return before
+        found = linear_trainer(self.game).over_names(labels)
+        if found is None or found[0] >= found[1]:
+            return {"labels": labels, "sentence": ""}
+        return {"labels": labels, "sentence": UNIMPROVED.format(labels, *found)}
 
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.

@@ -30,6 +30,7 @@ from stacksl.runs.loop.head_fitting import (
     Mixture,
     Source,
     beside_names,
+    lower_loss,
     make_final,
 )
 from stacksl.runs.loop.progress import Progress, Report, silent
@@ -201,6 +202,12 @@ class LinearTrainer:
         rows, _ = _split([bought[place] for place in places.tolist()])
         left_out = np.concatenate([rows, others])
         return make_final(source, *_split(others_bought), self.mixture, left_out)[0]
+
+    def over_names(self, labels: int) -> tuple[float, float] | None:
+        """`lower_loss` of the first `labels` labels; None where class names take no part."""
+        if self.names is None:
+            return None
+        return lower_loss(self._whole(), *_split(self.examples.bought[:labels]))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, the mixture of the last model and the arrays of the head, to be saved."""

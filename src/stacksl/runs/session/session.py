@@ -73,6 +73,7 @@ class Session(Game):
         receipts: of the answers that had arrived when `play` began.
         forecaster: of the accuracy, once it was played.
         differing: annotators who answer in another way than the others, once it was played.
+        unimproved: a sentence where labels have not improved on class names; else empty.
     """
 
     spec: RunSpec
@@ -82,6 +83,7 @@ class Session(Game):
     receipts: list[Receipt] = field(default_factory=list)
     forecaster: Forecaster | None = None
     differing: tuple[Differing, ...] = ()
+    unimproved: str = ""
 
     @classmethod
     @contextmanager
@@ -228,6 +230,10 @@ class Session(Game):
         record.warn(getattr(self.labeler, "warnings", ()))
         assert self.forecaster is not None
         record.facts["plan"] = self.forecaster.facts(ended=not waits)
+        over_names = record.facts.get("over_names", {})
+        over_names = self.forecaster.over_names(over_names, ended=not waits)
+        record.facts["over_names"] = over_names
+        self.unimproved = over_names.get("sentence", "")
         record.facts["stopped"] = self.forecaster.stopped
         if self.spec.settings.labeler == FILE:
             self.differing = differing(self, AT_ONCE if waits else 1)

@@ -90,6 +90,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "warnings": [
             *state.get("warnings", []),
             *unanswered,
+            *unimproved(state),
             *differing(table.get("files", {})),
         ],
         "sheets": state.get("sheets"),
@@ -110,6 +111,12 @@ def unanswered_warning(ledger: LedgerReader) -> list[str]:
         f"{unnamed:,} of {answers:,} answers name no candidate, and nothing is learnt from them:"
         " look at the items and at the classes; a pool asks of their like less often"
     ]
+
+
+def unimproved(state: Mapping[str, Any]) -> list[str]:
+    """The sentence where labels have not improved on class names."""
+    sentence = state.get("over_names", {}).get("sentence")
+    return [sentence] if sentence else []
 
 
 def _next_step(
@@ -208,6 +215,7 @@ class Record:
             "created": before.get("created", now()),
             "interruptions": list(before.get("interruptions", [])),
             "warnings": list(before.get("warnings", [])),
+            "over_names": before.get("over_names", {}),
         }
         if own is not None:
             facts["labeler"] = own
