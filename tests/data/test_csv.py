@@ -186,9 +186,9 @@ def test_rows_with_too_many_fields_are_set_aside_with_their_line(make: Make) -> 
 
 def test_bytes_that_are_not_utf8_cost_one_row(make: Make) -> None:
     body = b"".join(b"text %d,%s\n" % (i, b"xy"[i % 2 : i % 2 + 1]) for i in range(50))
-    data = read(make("x.csv", b"text,label\n" + body + b"caf\xe9,x\n"))
-    assert len(data.items) == 50
-    assert [(r.row, r.kind) for r in data.rejected] == [(51, "bad encoding")]
+    data = read(make("x.csv", b"text,label\n" + body + "né,x\n".encode() + b"caf\xe9,x\n"))
+    assert len(data.items) == 51
+    assert [(r.row, r.kind) for r in data.rejected] == [(52, "bad encoding")]
 
 
 def test_the_header_twice_the_same_name(make: Make) -> None:

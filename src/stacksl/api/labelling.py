@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stacksl.data import Dataset, rows_of
+from stacksl.data import Dataset, Layout, rows_of
 from stacksl.errors import RunError
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.stored import differing
@@ -171,7 +171,9 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     found: list[Sourced] = []
     for path, part in zip(spec.files, spec.sources.parts, strict=True):
         if part.kind == "pool" and path in stamps and not differing({path: stamps[path]}):
-            names, rows = rows_of(path, part.data)
+            how = spec.settings.read
+            laid_out = replace(part.data, layout=Layout(how.worksheet, how.header))
+            names, rows = rows_of(path, laid_out)
         else:
             names = ("id", "prompt")
             rows = [({"id": item.id, "prompt": item.prompt}, item) for item in part.data.items]

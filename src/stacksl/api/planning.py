@@ -323,8 +323,8 @@ def run(
 # What settings and items must be to each other ----------------------------------------------------
 
 READING = (
-    "owned", "classes", "bank", "top_k", "read.format", "columns.prompt", "columns.label",
-    "columns.id", "read.max_candidates", "read.strict",
+    "owned", "classes", "bank", "top_k", "read.format", "read.worksheet", "read.header",
+    "columns.prompt", "columns.label", "columns.id", "read.max_candidates", "read.strict",
 )  # fmt: skip
 """Settings that say which files are read, and how."""
 

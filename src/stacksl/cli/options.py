@@ -31,7 +31,10 @@ PANELS = (SPEND, DATA, LEARN, MODEL, _OUTPUT)
 EVERYTHING = "stacksl.everything"
 """Where a context notes that every option is to be shown."""
 
-READING = ("read.format", "columns.prompt", "columns.label", "columns.id")
+READING = (
+    *("read.format", "read.worksheet", "read.header"),
+    *("columns.prompt", "columns.label", "columns.id"),
+)
 """The settings that say how a file is read again."""
 
 
@@ -71,6 +74,8 @@ FLAGS: Mapping[str, Flag] = {
     "columns.label": Flag("label-column", "NAME", DATA, True),
     "columns.id": Flag("id-column", "NAME", DATA, True),
     "read.format": Flag("format", "NAME", DATA, True),
+    "read.worksheet": Flag("worksheet", "NAME", DATA),
+    "read.header": Flag("header", None, DATA),
     "read.rounds": Flag("rounds", "N", DATA),
     "read.max_candidates": Flag("max-candidates", "N", DATA),
     "read.strict": Flag("strict", None, DATA),

@@ -2,7 +2,7 @@
 
 from stacksl.data.checking import check, overlap
 from stacksl.data.classes import Bank, Classes, read_bank, read_classes
-from stacksl.data.dataset import Dataset, Rejected
+from stacksl.data.dataset import Dataset, Layout, Rejected
 from stacksl.data.reading import as_written, read, rows_of
 from stacksl.data.sample import sample
 from stacksl.data.tables import table_of
@@ -13,6 +13,7 @@ __all__ = [
     "Bank",
     "Classes",
     "Dataset",
+    "Layout",
     "Rejected",
     "as_written",
     "check",

@@ -40,11 +40,12 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def usual_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """The `usual` columns by role, without an id that the file does not have.
+    """The `usual` columns by role, without an id or a label that the file does not have.
 
     For a prompt that it does not have stands the column whose name says that it holds one.
     """
-    found = {role: name for role, name in usual.items() if role != "id" or name in columns}
+    free = ("id", "label")
+    found = {role: name for role, name in usual.items() if role not in free or name in columns}
     if "prompt" in found and found["prompt"] not in columns:
         found["prompt"] = find("prompt", columns) or found["prompt"]
     return found

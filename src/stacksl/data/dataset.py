@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from stacksl.types import Item
 
@@ -28,6 +29,21 @@ class Rejected:
         return self.reason.split(":", 1)[0]
 
 
+class Layout(NamedTuple):
+    """Where the rows are in a file that its content does not tell.
+
+    Attributes:
+        worksheet: the sheet of a workbook, where several have rows.
+        header: whether the first row of a CSV file or a workbook has the names of the columns.
+    """
+
+    worksheet: str | None = None
+    header: bool = True
+
+
+AS_USUAL = Layout()
+
+
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """Items with the answers that are known, and what was noticed while reading them.
@@ -47,6 +63,7 @@ class Dataset:
         unused: the columns that are not read.
         unknown: item id to a label outside `classes`; such items have no answer (only where
             `read` was given classes and is lenient).
+        layout: where the rows are in the file.
     """
 
     name: str
@@ -59,6 +76,7 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
+    layout: Layout = AS_USUAL
 
     @property
     def total(self) -> int:

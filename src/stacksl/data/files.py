@@ -18,6 +18,7 @@ from stacksl.errors import DataError
 
 DELIMITERS = ",;\t"
 HEAD = 1 << 16  # bytes that decide the kind of a file
+_LOOKED_AT = 1 << 22  # bytes that decide its encoding
 _GENERIC = frozenset({"train", "test", "dev", "val", "valid", "data", "items"})
 
 _EXTENSIONS = {
@@ -29,8 +30,10 @@ _EXTENSIONS = {
     ".json": "json",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "xlsx",
 }
-_KNOWN = "CSV, TSV, JSONL, JSON or Parquet, perhaps gzipped"
+_KNOWN = "CSV, TSV, JSONL, JSON, Parquet or .xlsx, text perhaps gzipped"
+_WORKBOOK, _OLD_WORKBOOK = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 MARK = b"\xef\xbb\xbf"  # of UTF-8
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
 _FIELD_LIMIT = 1 << 27  # characters; a longer CSV field is refused
@@ -101,23 +104,25 @@ def head_of(path: Path) -> bytes:
             head = stream.read(HEAD)
     if not head.removeprefix(MARK).strip():
         raise DataError(f"the file '{path}' is empty: items were expected ({_KNOWN})")
-    if head.startswith(b"PAR1"):
+    if head.startswith((b"PAR1", _WORKBOOK, *WIDE_MARKS)):
         return head
-    if head.startswith(WIDE_MARKS):
-        raise DataError(f"the file '{path}' is UTF-16: save it as UTF-8")
+    if head.startswith(_OLD_WORKBOOK):
+        raise DataError(f"'{path}' is an old (.xls) or encrypted workbook: save it as .xlsx")
     if b"\0" in head:
         raise DataError(f"the file '{path}' is binary, not text: items were expected ({_KNOWN})")
     return head
 
 
 def container_of(path: Path, head: bytes) -> str:
-    """`csv`, `tsv`, `jsonl`, `json` or `parquet`, by the content and then by the extension."""
+    """One of `csv`, `tsv`, `jsonl`, `json`, `parquet`, `xlsx`: by content, then by extension."""
     if head.startswith(b"PAR1"):
         return "parquet"
+    if head.startswith(_WORKBOOK):
+        return "xlsx"
     by_name = _EXTENSIONS.get(Path(path.name.removesuffix(".gz")).suffix.lower())
-    if by_name == "parquet":
-        raise DataError(f"'{path}' is not a Parquet file, though its name says so")
-    text = head.removeprefix(MARK).lstrip()
+    if by_name in ("parquet", "xlsx"):
+        raise DataError(f"'{path}' is not a file of the kind that its name says")
+    text = head.decode(encoding_of(path), errors="replace").encode().lstrip()
     if text.startswith(b"{") and (by_name is None or by_name == "json" or _is_object(text)):
         return "jsonl"
     if text.startswith(b"[") and by_name in (None, "json"):
@@ -142,6 +147,29 @@ def _is_object(text: bytes) -> bool:
         return False
 
 
+def encoding_of(path: Path) -> str:
+    """UTF-16 by its mark; cp1252 of a table where nothing but ASCII is UTF-8; else UTF-8.
+
+    Spreadsheet programs write all three. A file with other letters in UTF-8 is UTF-8 with damage,
+    and so is JSON.
+    """
+    with reading(path), _open(path) as stream:
+        start = stream.read(_LOOKED_AT)
+    if start.startswith(WIDE_MARKS):
+        return "utf-16"
+    text = start.decode("utf-8-sig", errors="surrogateescape")
+    text = text[: len(text) - 3 * (len(start) == _LOOKED_AT)]  # the last letter may be cut
+    bad = sum("\udc80" <= letter <= "\udcff" for letter in text)
+    sound = sum(letter > "\x7f" for letter in text) - bad
+    if not bad or sound or text.lstrip()[:1] in ("{", "["):
+        return "utf-8-sig"
+    try:
+        start.decode("cp1252")
+    except UnicodeDecodeError:
+        return "utf-8-sig"
+    return "cp1252"
+
+
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
     """The file's text, decompressed; bytes that are not UTF-8 become lone surrogates.
@@ -151,7 +179,7 @@ def open_text(path: Path) -> Iterator[IO[str]]:
     with (
         reading(path),
         _open(path) as stream,
-        io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text,
+        io.TextIOWrapper(stream, encoding_of(path), errors="surrogateescape", newline="") as text,
     ):
         yield text
 

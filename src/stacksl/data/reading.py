@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 from stacksl.data.checking import warnings_of
 from stacksl.data.classes import BANK_ID, Bank
 from stacksl.data.columns import check_roles, guess_id, is_plain_id, usual_columns
-from stacksl.data.dataset import Dataset, Rejected
-from stacksl.data.files import container_of, head_of, stem
+from stacksl.data.dataset import AS_USUAL, Dataset, Layout, Rejected
+from stacksl.data.files import container_of, encoding_of, head_of, stem
 from stacksl.data.shapes import SHAPES, Draft, Shape, shape_of
 from stacksl.data.tables import Row, Table, open_hub, open_table, table_from
 from stacksl.data.values import RowFault, named, one_line, text
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
-CONTAINERS = ("csv", "tsv", "jsonl", "json", "parquet", "hub")
+TEXTS = ("csv", "tsv", "jsonl", "json")
+CONTAINERS = (*TEXTS, "parquet", "xlsx", "hub")
 _GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
 _MANY = 10  # fewer distinct labels than this never look like free text
 
@@ -29,6 +30,7 @@ def read(
     path: str | Path | Table,
     *,
     format: str | None = None,
+    layout: Layout = AS_USUAL,
     columns: Mapping[str, str] | None = None,
     usual: Mapping[str, str] | None = None,
     classes: Sequence[str] | None = None,
@@ -44,8 +46,9 @@ def read(
         path: the file; or `hf:NAME` for a dataset of the Hugging Face hub (extra `hub`); or rows
             in memory.
         format: overrides what is recognised: a container (`csv`, `tsv`, `jsonl`, `json`,
-            `parquet`), a shape (`native`, `medqa`, `options`, `mmlu`, `preferences`, `classes`),
-            or both as `csv:classes`.
+            `parquet`, `xlsx`), a shape (`native`, `medqa`, `options`, `mmlu`, `preferences`,
+            `classes`), or both as `csv:classes`.
+        layout: where the rows are, where the content does not tell.
         columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
             Every usable row needs an id of its own in a column that is named here.
         usual: the columns of an earlier file of the kind, for roles that `columns` does not name.
@@ -78,7 +81,7 @@ def read(
         raise SettingsError(f"classes must be two or more different texts, not {list(known)[:5]}")
     not_ids = {*(() if bank is None else BANK_ID)}
     while True:  # again where a column that was guessed from the first rows is no id after all
-        name, opened = _opened(path, container)
+        name, opened = _opened(path, container, layout)
         with _one_sentence(), opened as table:
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
@@ -109,10 +112,14 @@ def read(
         rejected=tuple(found.rejected),
         unused=tuple(column for column in table.columns if column not in read_columns),
         unknown=found.unknown,
+        layout=layout,
     )
     if not lenient or not dataset.items:
         _expect_enough(dataset, "the data" if isinstance(path, Table) else f"'{path}'")
-    warnings = warnings_of(dataset, table, shape, given)
+    warnings = [*warnings_of(dataset, table, shape, given)]
+    read_text = not isinstance(path, Table) and table.container in TEXTS
+    if read_text and encoding_of(Path(str(path))) == "cp1252":
+        warnings.append("the file is not UTF-8: its letters are read as Windows-1252")
     return replace(dataset, warnings=tuple(map(one_line, warnings)))
 
 
@@ -175,7 +182,7 @@ def rows_of(
     """
     left_out = {each.row for each in dataset.rejected}
     items = iter(dataset.items)
-    _, opened = _opened(path, dataset.format.partition(":")[0])
+    _, opened = _opened(path, dataset.format.partition(":")[0], dataset.layout)
     with _one_sentence(), opened as table:
         rows = [(row.values, None if row.number in left_out else next(items)) for row in table.rows]
     names = dict.fromkeys([*table.columns, *(name for values, _ in rows for name in values)])
@@ -196,7 +203,7 @@ def _format(format: str | None) -> tuple[str | None, str | None]:
 
 
 def _opened(
-    path: str | Path | Table, container: str | None
+    path: str | Path | Table, container: str | None, layout: Layout
 ) -> tuple[str, AbstractContextManager[Table]]:
     """The name of a file or dataset, and its table while a context lasts."""
     if isinstance(path, Table):
@@ -205,7 +212,7 @@ def _opened(
         return open_hub(str(path))
     path = Path(path)
     head = head_of(path)
-    return stem(path), open_table(path, container or container_of(path, head), head)
+    return stem(path), open_table(path, container or container_of(path, head), head, layout)
 
 
 @contextmanager

@@ -11,13 +11,24 @@ from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacksl.data.files import DELIMITERS, CsvFault, csv_records, long_fields, open_text, reading
+from stacksl.data.dataset import AS_USUAL, Layout
+from stacksl.data.files import (
+    DELIMITERS,
+    CsvFault,
+    csv_records,
+    encoding_of,
+    long_fields,
+    open_text,
+    reading,
+)
 from stacksl.data.label_studio import is_task, item_values
 from stacksl.data.values import RowFault, named
+from stacksl.data.workbooks import table_of_sheet
 from stacksl.errors import DataError, MissingExtra
 from stacksl.telemetry import refuse_telemetry
 
 LOOK = 1000  # first rows, which decide what the columns mean
+_LONG, _WORDS = 80, 9  # letters and words of a column's name at most
 _NO_DELIMITER = "\x1f"
 
 
@@ -40,13 +51,16 @@ class Table:
 
 
 @contextmanager
-def open_table(path: Path, container: str, head: bytes) -> Iterator[Table]:
+def open_table(
+    path: Path, container: str, head: bytes, layout: Layout = AS_USUAL
+) -> Iterator[Table]:
     """The file at `path` as a `Table` while the context lasts.
 
     Args:
         path: the file.
-        container: `csv`, `tsv`, `jsonl`, `json` or `parquet`.
+        container: `csv`, `tsv`, `jsonl`, `json`, `parquet` or `xlsx`.
         head: the first bytes of the file, decompressed.
+        layout: where the rows are.
 
     Raises:
         DataError: the file as a whole cannot be parsed.
@@ -54,14 +68,29 @@ def open_table(path: Path, container: str, head: bytes) -> Iterator[Table]:
     if container == "parquet":
         with reading(path), _open_parquet(path) as table:
             yield table
+    elif container == "xlsx":
+        columns, rows = _named_rows(
+            path, _rectangle(table_of_sheet(path, layout.worksheet)), layout.header
+        )
+        yield table_from(container, columns, rows)
     elif container in ("csv", "tsv"):
         with open_text(path) as stream, long_fields():
-            columns, rows = _csv_rows(path, stream, container, head)
+            delimiter = delimiter_of(path, head, "\t" if container == "tsv" else ",")
+            records = _records(path, csv_records(stream, delimiter))
+            columns, rows = _named_rows(path, records, layout.header)
             yield table_from(container, columns, rows)
     else:
         with open_text(path) as stream:
             rows = _json_rows(path, stream) if container == "json" else _jsonl_rows(stream)
             yield table_from(container, None, rows)
+
+
+def _rectangle(rows: Sequence[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a sheet as wide as the last cell with text, which may be to the right."""
+    filled = [max(n for n, cell in enumerate(cells, 1) if cell.strip()) for _, cells in rows]
+    width = max(filled, default=0)
+    for number, cells in rows:
+        yield number, [*cells[:width], *[""] * (width - len(cells))]
 
 
 def table_from(container: str, columns: Sequence[str] | None, rows: Iterable[Row]) -> Table:
@@ -73,12 +102,12 @@ def table_from(container: str, columns: Sequence[str] | None, rows: Iterable[Row
     return Table(container, tuple(columns), head, whole)
 
 
-# --- CSV ---------------------------------------------------------------------------------------
+# --- CSV and workbooks -------------------------------------------------------------------------
 
 
-def delimiter_of(head: bytes, preferred: str) -> str:
+def delimiter_of(path: Path, head: bytes, preferred: str) -> str:
     """The delimiter under which most of the first rows have as many fields as the first one."""
-    lines = head.decode("utf-8-sig", errors="replace").splitlines(keepends=True)
+    lines = head.decode(encoding_of(path), errors="replace").splitlines(keepends=True)
     best, score = _NO_DELIMITER, (0.0, 0)
     for delimiter in (preferred, *(d for d in DELIMITERS if d != preferred)):
         rows = list(islice(filter(None, csv.reader(lines, delimiter=delimiter)), 50))
@@ -90,17 +119,26 @@ def delimiter_of(head: bytes, preferred: str) -> str:
     return best
 
 
-def _csv_rows(
-    path: Path, stream: Any, container: str, head: bytes
+def _named_rows(
+    path: Path, records: Iterator[tuple[int, list[str]]], header: bool
 ) -> tuple[tuple[str, ...], Iterator[Row]]:
-    delimiter = delimiter_of(head, "\t" if container == "tsv" else ",")
-    records = _records(path, csv_records(stream, delimiter))
+    """The names in the first record, or those of a file of lettered options, and the rows.
+
+    Without a header the columns are called by their numbers.
+    """
     first = list(islice(records, 50))
     if not first:
         raise DataError(f"the file '{path}' holds no row: a header and items were expected")
     names = _lettered_names(first)
-    if names is None:
+    if names is None and not header:
+        names = tuple(f"column {n}" for n in range(1, 1 + max(len(cells) for _, cells in first)))
+    elif names is None:
         names = _header(path, first.pop(0)[1])
+        if first and any(len(name) > _LONG or len(name.split()) > _WORDS for name in names):
+            raise DataError(
+                f"the first line of '{path}' looks like a row, not like a header: put a header on"
+                " top, such as text,label, or give --no-header"
+            )
     return names, _numbered(names, chain(first, records))
 
 

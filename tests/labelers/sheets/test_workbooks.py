@@ -15,8 +15,8 @@ import openpyxl
 import pytest
 
 from stacksl.data import Classes
+from stacksl.data import workbooks as reading
 from stacksl.errors import DataError
-from stacksl.labelers.sheets import workbook_reading as reading
 from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Asked, Sheet

@@ -107,8 +107,8 @@ def _study(
 ) -> Comparison:
     """The comparison that was typed, with its features."""
     from stacksl.core.gates.registry import COVERAGE
-    from stacksl.data import read, read_classes
-    from stacksl.runs.items.reading import as_before
+    from stacksl.data import Layout, read, read_classes
+    from stacksl.runs.items.reading import named_columns
     from stacksl.runs.settings.resolve import resolve
     from stacksl_lab.figures.comparison import figures
     from stacksl_lab.pools.arena import make_arena
@@ -116,14 +116,13 @@ def _study(
     from stacksl_lab.pools.study import Comparison
     from stacksl_lab.pools.tables import COMPARISON, shown
 
-    settings, how = resolve(context.obj).settings, options.reading(context)
-    form, columns = how.pop("format", None), how or None
+    settings = resolve(context.obj).settings
     listed = None if settings.classes is None else read_classes(settings.classes).names
-    train = read(data, format=form, columns=columns, classes=listed)
+    form, layout = settings.read.format, Layout(settings.read.worksheet, settings.read.header)
+    train = read(data, format=form, layout=layout, columns=named_columns(settings), classes=listed)
     tested = None
     if test is not None:
-        like = as_before(columns or train.columns)
-        tested = read(test, format=form, classes=train.classes, **like)
+        tested = read(test, format=form, layout=layout, classes=train.classes, usual=train.columns)
     fixed = train.classes is not None
     if strategies is None:
         names = [COVERAGE, "margin"] if fixed else ["margin"]

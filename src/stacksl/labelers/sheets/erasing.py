@@ -8,9 +8,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from stacksl.data.workbooks import reading_workbook
 from stacksl.errors import DataError
 from stacksl.files.atomic import write_atomic
-from stacksl.labelers.sheets.workbook_reading import reading_workbook
 from stacksl.labelers.sheets.workbook_writing import packed
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from stacksl.data.files import (
     long_fields,
     reading,
 )
+from stacksl.data.workbooks import sheets_of
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import Misread, plain, understood, visible
 from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
 from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Sheet
-from stacksl.labelers.sheets.workbook_reading import sheets_of
 
 _Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why none is to be used
 
@@ -212,7 +212,7 @@ def _of_csv(path: Path, data: bytes) -> Iterator[_Line]:
 def _of_workbook(path: Path) -> Iterator[_Line]:
     """The rows of the one sheet with our header; sheets may have been renamed."""
     found = []
-    for rows, merged in sheets_of(path):
+    for _, rows, merged in sheets_of(path):
         names = [_name(cell) for cell in rows[0][1]] if rows else []
         if set(_NEEDED) <= set(names):
             _refuse_twice(path, names)

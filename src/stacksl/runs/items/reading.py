@@ -7,15 +7,18 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.data import Bank, Classes, Dataset, read, read_classes
+from stacksl.data import Bank, Classes, Dataset, Layout, read, read_classes
+from stacksl.data.values import one_line
 from stacksl.errors import DataError
 from stacksl.runs.settings.fields import Settings
 
@@ -62,7 +65,9 @@ def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArra
 
 def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -> Dataset:
     """A file of the run's kind, `how` it is said; over a bank with what its prompts retrieve."""
-    how |= {"bank": bank, "max_candidates": settings.read.max_candidates, "seed": settings.seed}
+    layout = Layout(settings.read.worksheet, settings.read.header)
+    how = {"layout": layout, **how, "bank": bank, "seed": settings.seed}
+    how["max_candidates"] = settings.read.max_candidates
     dataset = read(path, **how)
     if bank is None:
         return dataset
@@ -72,12 +77,6 @@ def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -
 def named_columns(settings: Settings) -> dict[str, str]:
     """The columns that the settings name, by their roles."""
     return {role: name for role, name in settings.columns if name}
-
-
-def as_before(columns: Mapping[str, str]) -> dict[str, Any]:
-    """The columns of an earlier file as arguments of `read`: another one may have no such ids."""
-    others = {role: name for role, name in columns.items() if role != "id"}
-    return {"columns": others, "usual": {r: columns[r] for r in columns if r == "id"}}
 
 
 def read_first(
@@ -124,13 +123,27 @@ def load_owned(
     if owned.unknown and train.classes is not None:
         raise DataError(
             f"{len(owned.unknown)} rows of the file of owned labels {Path(source).name} have a"
-            f" class that is none of the {len(train.classes or ())} of the data: correct them, or"
-            " name those classes with --classes"
+            f" class that is none of the {len(train.classes)} of the data"
+            f" ({_strange(owned.unknown, train.classes)}): correct them, or name those classes with"
+            " --classes"
         )
     if not owned.answers:
         raise DataError(f"no row of the file of owned labels {Path(source).name} has a label")
     held = tuple(item for item in owned.items if item.id in owned.answers)
     return replace(owned, items=held)
+
+
+def _strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
+    """Some of the labels that are no class, with their rows and the nearest class."""
+    first: dict[str, str] = {}
+    for name, label in unknown.items():
+        first.setdefault(label, name)
+    said = []
+    for label, name in islice(first.items(), 3):
+        near = get_close_matches(label, classes, n=1)
+        hint = f", did you mean '{near[0]}'?" if near else ""
+        said.append(f"'{label}' in {name}{hint}")
+    return one_line("; ".join(said))
 
 
 def given_classes(settings: Settings) -> Classes | None:
@@ -142,7 +155,7 @@ def read_like(
     path: str, train: Dataset, settings: Settings, what: str, bank: Bank | None = None
 ) -> Dataset:
     """A file read as `train` was; `what` it is, for messages."""
-    how = as_before(train.columns) | {"classes": train.classes, "lenient": True}
+    how = {"usual": train.columns, "classes": train.classes, "lenient": True}
     try:
         return _read(path, settings, bank, format=settings.read.format, **how)
     except DataError as fault:
@@ -166,13 +179,17 @@ def read_again(
     model: Reading,
     path: str | Path,
     bank: Bank | None,
-    given: Mapping[str, str] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """A file to predict or evaluate on, read as the run's data was except for what is `given`.
 
-    `given` may hold `format`, `prompt`, `label` and `id`.
+    `given` may hold `format`, `worksheet`, `header`, `prompt`, `label` and `id`.
     """
     other = dict(given or {})
     form = other.pop("format", settings.read.format)
+    layout = Layout(
+        other.pop("worksheet", settings.read.worksheet), other.pop("header", settings.read.header)
+    )
     how = {"usual": model.columns, "classes": model.classes, "lenient": True}
-    return _read(path, settings, bank, format=form, columns=other or None, **how)
+    named = {"format": form, "layout": layout, "columns": other or None}
+    return _read(path, settings, bank, **named, **how)

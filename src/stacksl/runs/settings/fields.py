@@ -68,6 +68,10 @@ class Read(Group):
 
     format: str | None = None
     """How to read the file, where guessing from its content and name goes wrong."""
+    worksheet: str | None = None
+    """The sheet of a workbook (.xlsx), where several have rows."""
+    header: bool = True
+    """Whether the first row of a CSV file or a workbook has the names of the columns."""
     rounds: int | None = Field(None, ge=1)
     """Items to take from standard input (DATA is -)."""
     max_candidates: int = Field(2000, ge=2)

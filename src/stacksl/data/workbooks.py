@@ -1,4 +1,4 @@
-"""A workbook (.xlsx) that people filled in, to rows of cells, as any program saves it."""
+"""A workbook (.xlsx), as any program saves it, to rows of cells."""
 
 from __future__ import annotations
 
@@ -15,23 +15,44 @@ from stacksl.errors import DataError
 
 LARGEST = 200_000_000  # bytes that a workbook may unpack to
 _PARTS = 2_000  # files in it
-_ROWS = 100_000  # rows of a sheet that are read
-_COLUMNS = 64  # columns that are read: those of a sheet of ours are the first five
+_ROWS, _COLUMNS = 100_000, 64  # that are read of a sheet that people filled in
+_ALL = 1_048_576, 16_384  # rows and columns of any sheet
 _MERGED = re.compile(rb"mergeCell\s[^>]*ref=[\"'][A-Z]+(\d{1,7}):[A-Z]+(\d{1,7})[\"']")
 
 Row = tuple[int, list[str]]
 
 
-def sheets_of(path: Path) -> Iterator[tuple[list[Row], frozenset[int]]]:
-    """The sheets of a workbook, each as its rows that have text and the rows with merged cells.
+def sheets_of(
+    path: Path, most: tuple[int, int] | None = None
+) -> Iterator[tuple[str, list[Row], frozenset[int]]]:
+    """The sheets of a workbook: title, rows that have text, and the rows with merged cells.
 
-    A number is given as it is written: `2`, never `2.0`. A formula is given as its text.
+    A number is given as it is written: `2`, never `2.0`. A formula is given as its text. At
+    `most` so many rows and columns are read.
 
     Raises:
         DataError: the file is no workbook that can be read, or unpacks to more than `LARGEST`.
     """
     with reading_workbook(path):
-        yield from _sheets(path)
+        yield from _sheets(path, *(most or (_ROWS, _COLUMNS)))
+
+
+def table_of_sheet(path: Path, worksheet: str | None) -> list[Row]:
+    """The rows of a workbook's sheet: of the only one with rows, or of the one that is named.
+
+    Raises:
+        DataError: as `sheets_of`; there is no such sheet, none has rows, or several have.
+    """
+    found = {title: rows for title, rows, _ in sheets_of(path, _ALL)}
+    filled = [title for title, rows in found.items() if rows]
+    said = ", ".join(f"'{title}'" for title in found)
+    if worksheet is not None and worksheet not in found:
+        raise DataError(f"'{path}' has no worksheet '{worksheet}': it has {said}")
+    if worksheet is None and len(filled) > 1:
+        raise DataError(
+            f"'{path}' has {len(filled)} worksheets with rows ({said}): say which with --worksheet"
+        )
+    return found[worksheet or filled[0]] if filled else []
 
 
 @contextmanager
@@ -82,22 +103,22 @@ def _expect_workbook(path: Path) -> None:
         )
 
 
-def _sheets(path: Path) -> Iterator[tuple[list[Row], frozenset[int]]]:
+def _sheets(path: Path, most: int, columns: int) -> Iterator[tuple[str, list[Row], frozenset[int]]]:
     from openpyxl import load_workbook
 
     with path.open("rb") as file, ZipFile(path) as archive:
         book = load_workbook(file, read_only=True, keep_links=False)
         for sheet in book.worksheets:
             sheet.reset_dimensions()  # the file's own may lie
-            rows = sheet.iter_rows(max_col=_COLUMNS)
-            yield list(_filled(path, rows)), _merged(archive, sheet._worksheet_path)  # type: ignore[attr-defined]
+            rows = list(_filled(path, sheet.iter_rows(max_col=columns), most))
+            yield sheet.title, rows, _merged(archive, sheet._worksheet_path)  # type: ignore[attr-defined]
 
 
-def _filled(path: Path, rows: Iterator[Sequence[Any]]) -> Iterator[Row]:
+def _filled(path: Path, rows: Iterator[Sequence[Any]], most: int) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
-        if number > _ROWS:
+        if number > most:
             raise DataError(
-                f"'{path}' has more than {_ROWS:,} rows, many perhaps empty: delete rows "
+                f"'{path}' has more than {most:,} rows, many perhaps empty: delete rows "
                 "below the last question and save it again"
             )
         cells = [_text(cell) for cell in row]

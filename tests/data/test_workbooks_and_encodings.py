@@ -1,0 +1,133 @@
+"""Tables as spreadsheet programs save them: workbooks, encodings, and files without a header."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from openpyxl import Workbook
+
+from stacksl.api import run
+from stacksl.data import Layout, read
+from stacksl.errors import DataError
+
+ROWS = [
+    ("ticket_id", "message", "topic"),
+    (1001, "Où est ma carte ?", "card"),
+    (1002, "Ich möchte zahlen", "payment"),
+    (1003, "my card is gone", "card"),
+]
+CSV = "\r\n".join(",".join(map(str, row)) for row in ROWS) + "\r\n"
+
+
+def workbook(path: Path, *sheets: tuple[str, list[tuple[object, ...]]]) -> Path:
+    book = Workbook()
+    book.remove(book.active)
+    for title, rows in sheets:
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+def content(dataset) -> tuple[object, ...]:
+    return dataset.items, dataset.answers, dataset.classes, dataset.columns
+
+
+@pytest.fixture
+def plain(tmp_path: Path):
+    path = tmp_path / "plain.csv"
+    path.write_text(CSV, encoding="utf-8")
+    return read(path)
+
+
+def test_a_workbook_is_read_as_its_table(tmp_path: Path, plain) -> None:
+    shown = [(), (None, "", None), *ROWS]  # rows above the table may be empty
+    found = read(workbook(tmp_path / "book.xlsx", ("Tickets", shown), ("Empty", [])))
+    assert content(found) == content(plain)
+    assert found.format == "xlsx:classes"
+    assert [item.id for item in found.items] == ["1001", "1002", "1003"]
+
+
+def test_the_sheet_of_a_workbook_is_named(tmp_path: Path, plain) -> None:
+    path = workbook(tmp_path / "book.xlsx", ("Codes", [("a", "b"), (1, 2)]), ("Tickets", ROWS))
+    with pytest.raises(DataError, match=r"2 worksheets with rows \('Codes', 'Tickets'\).*--work"):
+        read(path)
+    assert content(read(path, layout=Layout("Tickets"))) == content(plain)
+    with pytest.raises(DataError, match="no worksheet 'tickets': it has 'Codes', 'Tickets'"):
+        read(path, layout=Layout("tickets"))
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-16-be", "utf-8-sig"])
+def test_what_spreadsheet_programs_save_is_read(tmp_path: Path, plain, encoding: str) -> None:
+    path = tmp_path / "saved.csv"
+    mark = b"\xfe\xff" if encoding == "utf-16-be" else b""
+    path.write_bytes(mark + CSV.encode(encoding))
+    found = read(path)
+    assert content(found) == content(plain)
+    told = ["the file is not UTF-8: its letters are read as Windows-1252"]
+    assert list(found.warnings) == (told if encoding == "cp1252" else [])
+
+
+def test_a_damaged_byte_costs_a_row_of_a_file_in_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.csv"
+    path.write_bytes(CSV.encode().replace(b"gone", b"g\xe9ne"))
+    found = read(path)
+    assert [item.id for item in found.items] == ["1001", "1002"]
+    assert "UTF-8" in found.rejected[0].reason
+
+
+LONG = "Where is my card? It has not arrived, and I have been waiting for more than three weeks"
+
+
+def test_a_first_row_that_is_no_header_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    rows = [(LONG, "card"), ("I cannot pay", "payment"), ("it was stolen", "card")]
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    path.write_text(text.getvalue(), encoding="utf-8")
+    with pytest.raises(DataError, match="looks like a row, not like a header.*--no-header") as told:
+        read(path)
+    assert "arrived" not in str(told.value), "a customer's text is not quoted"
+    columns = {"prompt": "column 1", "label": "column 2"}
+    found = read(path, layout=Layout(header=False), columns=columns)
+    assert [item.prompt for item in found.items] == [text for text, _ in rows]
+    assert found.classes == ("card", "payment")
+
+
+def test_a_workbook_goes_in_and_a_workbook_comes_out(tmp_path: Path) -> None:
+    """Data, owned labels with other names of columns, and new rows, each in another sheet."""
+    topics = ["card", "payment"]
+    texts = [(n, f"{topics[n % 2]} {n} {'lost' if n % 2 else 'sent'}") for n in range(40)]
+    data = [("Ticket ID", "message"), *texts]
+    owned = [("text", "topic"), *((f"a {topics[n % 2]}, {n}", topics[n % 2]) for n in range(8))]
+    book = workbook(tmp_path / "book.xlsx", ("Tickets", data))
+    held = workbook(tmp_path / "held.xlsx", ("Tickets", owned))
+    listed = tmp_path / "classes.txt"
+    listed.write_text("\n".join(topics))
+    answers = {str(n): topics[n % 2] for n, _ in texts}
+    settings = {"owned": str(held), "classes": str(listed), "read.worksheet": "Tickets"}
+    done = run(
+        book,
+        labeler=lambda request: request.candidates.index(answers[request.item]),
+        budget=10,
+        audit=0,
+        out=tmp_path / "run",
+        features="hashing",
+        **settings,
+    )
+    assert done.status()["asked"] == 10
+    new = workbook(tmp_path / "new.xlsx", ("Tickets", data[:5]))
+    assert [row["id"] for row in done.predict(new)] == ["0", "1", "2", "3"]
+
+
+def test_a_class_that_is_none_of_the_data_is_named_with_its_row(tmp_path: Path) -> None:
+    data, owned = tmp_path / "data.csv", tmp_path / "owned.csv"
+    data.write_text("text,label\n" + "play it,next song\nstop it,end of play\n" * 20)
+    owned.write_text("text,label\na,next_song\nb,next song\n")
+    said = "'next_song' in row-000001, did you mean 'next song'"
+    with pytest.raises(DataError, match=said):
+        run(data, budget=4, audit=0, owned=str(owned), out=tmp_path / "run", features="hashing")
