@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from floors import names_alone
+from floors import judged, names_alone
 from label_efficiency import interval
 from plan_scenarios import MINILM, Row, dataset, rows_of
 from stream_or_pool import HELD_OUT
@@ -61,7 +61,7 @@ def arenas(rows: list[Row], seed: int) -> Iterator[Arena]:
 def accuracies(arena: Arena, seed: int) -> list[float]:
     """In points: without a label, by names and with neighbours, then at each budget."""
     with one_thread():
-        alone = [names_alone(arena, seed, kind) for kind in ALONE]
+        alone = [judged(arena, names_alone(arena, seed, kind))[0].mean() for kind in ALONE]
         (found,) = measure(arena, COVERAGE, seed, BUDGETS)
     return [100 * each for each in (*alone, *(found[f"{PRODUCT}@{n}"] for n in BUDGETS))]
 

@@ -1,8 +1,13 @@
 """Is a pool's default ever below class names alone, or below random labels?
 
-Sets of fixed classes, split and drawn as `stacksl-lab compare` does: a fifth of the rows, drawn by
-seed 0, is tested on; each seed draws a pool of the others. `coverage` is the default of
-`stacksl run`, `random` the same final model on random labels, `names` that model without a label.
+Sets of fixed classes and variants of them are split and drawn as `stacksl-lab compare` does: a
+fifth of the rows, drawn by seed 0, is tested on; each seed draws a pool of the others. The default
+of `stacksl run` is compared with the same final model on random labels, and with that model of
+class names alone, without a label. No test file is read but those of MMLU, which has no other rows.
+
+A floor is the accuracy of names alone less a point, and that of random labels less two points at 50
+labels and less one from 100 on. A cell fails where the upper end of a one-sided 95% interval of its
+mean difference lies below the floor; seeds and test rows are drawn again for it.
 
     python benchmarks/floors.py --data $STACKSL_DATA --json benchmarks/results/floors.json
     python benchmarks/floors.py --from benchmarks/results/floors.json
@@ -11,106 +16,238 @@ seed 0, is tested on; each seed draws a pool of the others. `coverage` is the de
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import sys
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from label_efficiency import interval
-from plan_scenarios import dataset, rows_of
+from _variants import ROWS, WRONG, wrong_answers
+from numpy.typing import NDArray
+from plan_scenarios import HASHING, MINILM, dataset, rows_of
 
+from stacksl.core.rng import generator
+from stacksl.core.scorers import Head
 from stacksl.core.threads import one_thread
 from stacksl.runs.loop.head_fitting import Component, Kind, Source, make_final
 from stacksl.runs.settings.resolve import resolve
 from stacksl.version import __version__
+from stacksl_lab.pools import ours
 from stacksl_lab.pools.arena import Arena, make_arena
-from stacksl_lab.pools.strategies import COVERAGE, PRODUCT, RANDOM, measure
+from stacksl_lab.pools.strategies import COVERAGE
 
-SETS = [
-    ("sample", "hashing"),
-    ("sample", "sentences:minilm"),
-    ("medquad", "hashing"),
-    ("medquad", "sentences:minilm"),
-    ("exams", "hashing"),
-]
-BUDGETS = (25, 75, 150, 300)
-POOL = 1_000  # rows, or four fifths of those that are not tested on
+BUDGETS = (50, 100, 300, 1000)
+SMALL = 1_500  # rows of a pool, or four fifths of those that are not tested on
+DRAWS = 2_000  # of the bootstrap
 
 Row = dict[str, Any]
+Right = NDArray[np.bool_]
 
 
-def arena_of(source: str, features: str, data: Path) -> Arena:
+@dataclass(frozen=True)
+class Case:
+    """A set under some features, changed as its `variant` says, and the size of its pools."""
+
+    source: str
+    features: str
+    variant: str = "plain"
+    pool: int = SMALL
+
+
+WIDE = ("banking77", "stackoverflow_titles", "snips", "medical_abstracts", "medquad")
+CASES = [
+    *(Case(each, MINILM, v) for each in WIDE for v in ("plain", *ROWS, *WRONG)),
+    *(Case(each, MINILM, pool=4_000) for each in WIDE[:2]),
+    Case("banking77", MINILM, pool=8_000),
+    *(Case("sample", features) for features in (HASHING, MINILM)),
+    *(Case(each, HASHING) for each in ("medquad", "exams")),
+]
+
+
+def arena_of(case: Case, data: Path) -> Arena:
     """The set as `stacksl-lab compare` would split it."""
-    rows = rows_of(source, data)
+    rows = ROWS.get(case.variant, list)(rows_of(case.source, data))
     whole = dataset(rows, np.arange(len(rows)), rows[0][1])
-    size = min(POOL, round(0.8 * 0.8 * len(rows)))
-    return make_arena(whole, None, resolve({"features": features}).settings, size, BUDGETS[-1])[0]
+    size = min(case.pool, round(0.8 * 0.8 * len(rows)))
+    settings = resolve({"features": case.features}).settings
+    arena = make_arena(whole, None, settings, size, max(budgets_of(size)))[0]
+    return replace(arena, gold=wrong_answers(arena.gold, len(rows[0][1]), case.variant))
 
 
-def names_alone(arena: Arena, seed: int, kind: Kind = "names") -> float:
-    """The test accuracy of the final model without a label."""
+def budgets_of(size: int) -> list[int]:
+    """Those that leave a third of a pool unasked."""
+    return [each for each in BUDGETS if each <= 2 * size / 3]
+
+
+def judged(arena: Arena, head: Head) -> tuple[Right, float]:
+    """Which test rows a model has right, and its log-loss."""
+    found = np.asarray(head.probabilities(arena.test))
+    own = np.maximum(found[np.arange(len(found)), arena.test_gold], 1e-12)
+    return np.argmax(found, axis=1) == arena.test_gold, float(-np.log(own).mean())
+
+
+def names_alone(arena: Arena, seed: int, kind: Kind = "names") -> Head:
+    """The final model without a label."""
     pool = arena.pool(seed)
     none = np.zeros(0, dtype=np.int64)
     source = Source(pool.block, pool.names, frozenset(), seed)
-    head, _ = make_final(source, none, none, (Component(kind),))
-    said = np.argmax(np.asarray(head.probabilities(arena.test)), axis=1)
-    return float((said == arena.test_gold).mean())
+    return make_final(source, none, none, (Component(kind),))[0]
 
 
-def measured(source: str, features: str, arena: Arena, seed: int) -> list[Row]:
-    """A row for each budget."""
-    with one_thread():
-        names = names_alone(arena, seed)
-        ours, other = (measure(arena, each, seed, BUDGETS)[0] for each in (COVERAGE, RANDOM))
-    about = {"set": source, "features": features, "seed": seed, "pool": arena.size}
-    about |= {"classes": arena.about["classes"], "n_test": len(arena.test_gold), "names": names}
-    return [
-        {**about, "labels": n, "ours": ours[f"{PRODUCT}@{n}"], "random": other[f"{PRODUCT}@{n}"]}
-        for n in BUDGETS
-    ]
+def measured(case: Case, arena: Arena, seed: int) -> Iterator[Row]:
+    """A row for names alone, and one for each arm and budget."""
+    pool, budgets = arena.pool(seed), budgets_of(arena.size)
+    chosen = {
+        "default": ours.bought(pool, COVERAGE, max(budgets)),
+        "random": list(pool.order[: max(budgets)]),
+    }
+    models = [("names", 0, names_alone(arena, seed))]
+    source = Source(pool.block, pool.names, frozenset(), seed)
+    for arm, bought in chosen.items():
+        for budget in budgets:
+            rows = np.array(bought[:budget])
+            models.append((arm, budget, make_final(source, rows, pool.gold[rows])[0]))
+    for arm, labels, head in models:
+        right, loss = judged(arena, head)
+        yield {
+            **{"set": case.source, "features": case.features, "variant": case.variant},
+            **{"pool": arena.size, "classes": arena.about["classes"], "seed": seed, "arm": arm},
+            **{"labels": labels, "n": len(right), "log_loss": round(loss, 4)},
+            "right": base64.b64encode(np.packbits(right)).decode(),
+        }
+
+
+def right_of(row: Row) -> Right:
+    """Which test rows were right."""
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(row["right"]), np.uint8))
+    return bits[: row["n"]].astype(bool)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The default's mean accuracy less another's, with the ends of one-sided 95% intervals."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def difference(ours: Right, other: Right) -> Difference:
+    """Of models by seed, (seeds, rows); seeds and test rows are drawn again, both paired."""
+    rng, each = generator(0, "floors/bootstrap"), ours.astype(np.float64) - other
+    seeds, rows = each.shape
+    weights = rng.multinomial(rows, np.full(rows, 1 / rows), DRAWS) / rows
+    drawn = rng.multinomial(seeds, np.full(seeds, 1 / seeds), DRAWS) / seeds
+    means = np.einsum("ds,sd->d", drawn, each @ weights.T)
+    low, high = np.quantile(means, (0.05, 0.95))
+    return Difference(float(each.mean()), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A case at a number of labels: mean accuracies, and whether it keeps its floors."""
+
+    case: Case
+    classes: int
+    labels: int
+    seeds: int
+    accuracy: dict[str, float]
+    over: dict[str, Difference]
+
+    @property
+    def fails(self) -> list[str]:
+        """The floors that it is below."""
+        floors = {"names": 0.01, "random": 0.02 if self.labels < 100 else 0.01}
+        return [name for name, room in floors.items() if self.over[name].high < -room]
+
+
+def cells_of(rows: list[Row]) -> list[Cell]:
+    """Every case and budget that the rows hold."""
+    found = []
+    for case in dict.fromkeys(_case(row) for row in rows):
+        mine = [row for row in rows if _case(row) == case]
+        for labels in sorted({row["labels"] for row in mine} - {0}):
+            right = {
+                arm: np.stack([right_of(r) for r in mine if (r["arm"], r["labels"]) == (arm, at)])
+                for arm, at in (("names", 0), ("random", labels), ("default", labels))
+            }
+            over = {arm: difference(right["default"], right[arm]) for arm in ("names", "random")}
+            accuracy = {arm: float(each.mean()) for arm, each in right.items()}
+            seeds = len(right["default"])
+            found.append(Cell(case, mine[0]["classes"], labels, seeds, accuracy, over))
+    return found
+
+
+def _case(row: Row) -> Case:
+    return Case(row["set"], row["features"], row["variant"], row["pool"])
 
 
 def table(rows: list[Row]) -> str:
-    """Means over seeds, and the default's paired gains with 95 % t-intervals."""
-    lines = [
-        "| items | classes | labels | names alone | random | default | over names | over random |",
-        "|---|---|---|---|---|---|---|---|",
+    """A line for each case, what the cells come to, and those that are below a floor."""
+    cells = cells_of(rows)
+    lines = ["| items | pool | classes | names alone | labels | default | over random | below |"]
+    lines.append(f"|{'---|' * 8}")
+    for case in dict.fromkeys(cell.case for cell in cells):
+        mine = [cell for cell in cells if cell.case == case]
+        shown = (
+            _name(case),
+            f"{case.pool:,}",
+            str(mine[0].classes),
+            f"{mine[0].accuracy['names']:.3f}",
+            " / ".join(f"{cell.labels:,}" for cell in mine),
+            " / ".join(f"{cell.accuracy['default']:.3f}" for cell in mine),
+            " / ".join(f"{cell.over['random'].mean:+.3f}" for cell in mine),
+            str(sum(bool(cell.fails) for cell in mine) or ""),
+        )
+        lines.append(f"| {' | '.join(shown)} |")
+    failing = [cell for cell in cells if cell.fails]
+    names, other = (np.mean([c.over[arm].mean for c in cells]) for arm in ("names", "random"))
+    fewest, most = (of(cell.seeds for cell in cells) for of in (min, max))
+    seeds = f"{most} seeds each" if fewest == most else f"{fewest} to {most} seeds each"
+    lines += [
+        "",
+        f"Below a floor: {len(failing)} of {len(cells)} cells ({len(failing) / len(cells):.1%}),"
+        f" {seeds}. The mean difference over all cells is {names:+.3f} to names alone and"
+        f" {other:+.3f} to random labels.",
     ]
-    for source, features in SETS:
-        for labels in BUDGETS:
-            cell = [r for r in rows if (r["set"], r["features"]) == (source, features)]
-            cell = [r for r in cell if r["labels"] == labels]
-            if not cell:
-                continue
-            means = [
-                f"{np.mean([r[each] for r in cell]):.3f}" for each in ("names", "random", "ours")
-            ]
-            gains = [
-                "{:+.3f} ± {:.3f}".format(*interval([r["ours"] - r[each] for r in cell]))
-                for each in ("names", "random")
-            ]
-            shown = (f"{source}, `{features}`", str(cell[0]["classes"]), str(labels))
-            lines.append(f"| {' | '.join((*shown, *means, *gains))} |")
+    for cell in failing:
+        for arm in cell.fails:
+            away = cell.over[arm]
+            lines.append(
+                f"- {_name(cell.case)}, {cell.labels:,} labels: {away.mean:+.3f} to {arm}"
+                f" (at most {away.high:+.3f})."
+            )
     return "\n".join(lines)
 
 
+def _name(case: Case) -> str:
+    what = case.source + (", hashing" if case.features == HASHING else "")
+    return what if case.variant == "plain" else f"{what}, {case.variant}"
+
+
 def run(data: Path, file: Path | None, seeds: int) -> list[Row]:
-    """Measure what the file does not hold yet."""
+    """Measure what the file does not hold yet, a seed of every case before the next."""
     rows: list[Row] = []
     if file is not None and file.exists():
         rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
-    done = {(r["set"], r["features"], r["seed"]) for r in rows}
-    for source, features in SETS:
-        todo = [seed for seed in range(seeds) if (source, features, seed) not in done]
-        arena = arena_of(source, features, data) if todo else None
-        for seed in todo:
-            assert arena is not None
-            rows += measured(source, features, arena, seed)
-            print(f"{source}, {features}, seed {seed}", file=sys.stderr)
+    arenas: dict[Case, Arena] = {}
+    for seed in range(seeds):
+        for case in CASES:
+            arena = arenas.get(case) or arena_of(case, data)
+            arenas[case] = arena
+            key = (*astuple(replace(case, pool=arena.size)), seed)
+            if key in {(*astuple(_case(row)), row["seed"]) for row in rows}:
+                continue
+            with one_thread():
+                rows += measured(case, arena, seed)
+            print(*astuple(case), "seed", seed, file=sys.stderr)
             if file is not None:
-                text = json.dumps({"version": __version__, "rows": rows}, indent=1)
-                file.write_text(text + "\n", encoding="utf-8")
+                lines = ",\n".join(json.dumps(row) for row in rows)
+                text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
+                file.write_text(text, encoding="utf-8")
     return rows
 
 
@@ -118,7 +255,7 @@ def main() -> None:
     """Measure or show; see the module's text."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="the folder of the sets")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
     parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
     words = parser.parse_args()

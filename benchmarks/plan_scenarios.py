@@ -21,12 +21,13 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from _variants import ROWS, wrong_answers
 
 import stacksl
 from stacksl.core.blocks import SharedBlock
@@ -41,9 +42,7 @@ from stacksl.models.forecast import (
     Growth,
     Normal,
     Scenario,
-    agreement,
     ahead,
-    before,
     carried_over,
     fitted_growth,
     gain,
@@ -68,11 +67,15 @@ LABELS = 600  # or two thirds of the pool
 
 @dataclass(frozen=True)
 class Case:
-    """Rows of a `source`, of `classes` of its classes (None: all), under some features."""
+    """Rows of a `source`, of `classes` of its classes (None: all), under some features.
+
+    They are changed as the `variant` says; see `_variants.py`.
+    """
 
     source: str
     features: str
     classes: int | None = None
+    variant: str = "plain"
 
 
 CASES = [
@@ -97,6 +100,17 @@ CASES = [
             ("banking77", None),
         )
     ),
+    *(Case(source, MINILM) for source in ("stackoverflow_titles", "snips", "medical_abstracts")),
+    *(
+        Case(source, MINILM, None, variant)
+        for variant, sources in (
+            ("dominated", ("banking77", "stackoverflow_titles", "snips", "medquad")),
+            ("codes", ("stackoverflow_titles", "snips")),
+            ("rare", ("banking77", "medical_abstracts")),
+            ("10% wrong", ("stackoverflow_titles", "medquad")),
+        )
+        for source in sources
+    ),
 ]
 
 GAINS = [Case("banking77", MINILM), Case("medquad", MINILM), Case("exams", HASHING)]
@@ -117,7 +131,7 @@ def texts(folder: Path) -> Iterator[dict[str, Any]]:
 
 def rows_of(source: str, data: Path) -> list[Row]:
     """(prompt, candidates, answer) of a source."""
-    if source in ("banking77", "sample"):
+    if source in ("banking77", "sample", "stackoverflow_titles", "snips", "medical_abstracts"):
         found = sample()[0] if source == "sample" else read(data / source / "train.csv")
         return [(i.prompt, i.candidates, found.answers[i.id]) for i in found.items]
     if source == "medquad":
@@ -139,6 +153,7 @@ def rows_of(source: str, data: Path) -> list[Row]:
 
 def part(rows: list[Row], case: Case, seed: int) -> tuple[Dataset, Dataset]:
     """The items to choose from, and those held out."""
+    rows = ROWS.get(case.variant, list)(rows)
     rng = np.random.default_rng(seed)
     classes = rows[0][1]
     if case.classes is not None:
@@ -150,7 +165,10 @@ def part(rows: list[Row], case: Case, seed: int) -> tuple[Dataset, Dataset]:
     order = rng.permutation(len(rows))
     held = min(1500, int(HELD * len(rows)))
     pool = order[held : held + ITEMS]
-    return dataset(rows, pool, classes), dataset(rows, order[:held], classes)
+    answers = np.array([row[2] for row in rows])
+    given = wrong_answers(answers, len(classes), case.variant).tolist()
+    told = [(text, names, given[n]) for n, (text, names, _) in enumerate(rows)]
+    return dataset(told, pool, classes), dataset(rows, order[:held], classes)
 
 
 def dataset(rows: list[Row], order: np.ndarray, classes: tuple[str, ...]) -> Dataset:
@@ -176,11 +194,11 @@ def measure(case: Case, seed: int, data: Path) -> dict[str, Any]:
         "source": case.source,
         "features": case.features,
         "given": case.classes,
+        "variant": case.variant,
         "seed": seed,
         "items": len(pool.items),
         "classes": len(pool.classes),
         "names": float((np.argmax(np.asarray(h) @ names.T, axis=1) == gold).mean()),
-        "agreement": agreement(h, names),
     }
     with tempfile.TemporaryDirectory() as folder:
         run = played(pool, held, Path(folder), budget, case, seed)
@@ -292,10 +310,11 @@ def probabilities(
 def run(words: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure every case that the JSON file does not hold yet."""
     rows = json.loads(words.json.read_text())["rows"] if words.json.exists() else []
-    done = {(r["source"], r["features"], r["given"], r["seed"]) for r in rows}
+    keys = ("source", "features", "given", "variant", "seed")
+    done = {tuple(row[key] for key in keys) for row in rows}
     for seed in SEEDS:
         for case in CASES:
-            if (case.source, case.features, case.classes, seed) in done:
+            if (*astuple(case), seed) in done:
                 continue
             with one_thread():
                 rows.append(measure(case, seed, words.data))
@@ -317,7 +336,7 @@ def scenario_of(row: dict[str, Any]) -> Scenario:
             times = (row["items"] - labels) // len(quantiles)
             pool = np.concatenate([sure, np.repeat(pool, max(1, times))])
         points.append((labels, round(accuracy, 4), round(carried_over(sure, right, pool), 4)))
-    return Scenario(row["source"], row["classes"], round(row["agreement"], 4), tuple(points))
+    return Scenario(row["source"], row["classes"], tuple(points))
 
 
 def evaluate(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -326,7 +345,9 @@ def evaluate(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = []
     for row, mine in zip(rows, every, strict=True):
         known = fitted_growth(tuple(s for s in every if s.source != mine.source))
-        about = {"source": mine.source, "bottom": row["names"]}
+        part = "" if row["given"] is None else f", {row['given']} classes"
+        name = f"{mine.source}{part}, {row['features']}, {row['variant']}"
+        about = {"source": name, "bottom": row["names"]}
         if known is not None:
             for kind, told, truth in forecasts(mine, known):
                 found.append({**about, "kind": kind, "truth": truth, **asdict(told)})
@@ -344,10 +365,9 @@ def forecasts(mine: Scenario, known: Growth) -> Iterator[tuple[str, Estimate, fl
     def expected(level: Normal, n: int, wanted: int) -> Estimate:
         return ahead(known, level, n, wanted, mine.options)
 
-    first = before(known, mine.options, mine.agreement)
     for wanted in (100, 200, 500):
         if wanted <= labels[-1]:
-            yield "before", expected(first, 100, wanted), at(wanted)
+            yield "before", expected(known.first, 100, wanted), at(wanted)
     for n, accuracy, guess in mine.points:
         if n < 40:
             continue
@@ -357,6 +377,32 @@ def forecasts(mine: Scenario, known: Growth) -> Iterator[tuple[str, Estimate, fl
             yield "training", expected(level, n, m), at(m)
         if n + 100 <= labels[-1]:
             yield "gain of 100", gain(known, level, n, 100, mine.options), at(n + 100) - accuracy
+
+
+def stops(rows: list[dict[str, Any]]) -> str:
+    """What `--stop-when gain=0.01/200` would have left unbought, in a sentence.
+
+    It is looked at where the curve has a point and 200 labels were bought after it.
+    """
+    every, gained = [scenario_of(row) for row in rows], []
+    for mine in every:
+        known = fitted_growth(tuple(s for s in every if s.source != mine.source))
+        counts, reached, guesses = zip(*mine.points, strict=True)
+        assert known is not None
+        for n, accuracy, guess in zip(counts, reached, guesses, strict=True):
+            level = Normal(logit(guess) + known.shift.mean, known.shift.sd)
+            if n < 40 or n + 200 > counts[-1]:
+                continue
+            if gain(known, level, n, 200, mine.options).value < 0.01:
+                later = float(np.interp(np.log(n + 200), np.log(counts), reached))
+                gained.append(later - accuracy)
+                break
+    more = [100 * each for each in gained if each > 0.01]
+    return (
+        f"`--stop-when gain=0.01/200` stops {len(gained)} of the {len(rows)} runs; in"
+        f" {len(more)} of them 200 further labels gain more than a point ({min(more):.1f} to"
+        f" {max(more):.1f})."
+    )
 
 
 def table(found: list[dict[str, Any]]) -> str:
@@ -415,7 +461,7 @@ def main() -> None:
     if words.write:
         lines = ",\n".join(json.dumps(asdict(scenario_of(row))) for row in rows)
         words.write.write_text(f"[\n{lines}\n]\n")
-    print(table(evaluate(rows)))
+    print(f"{table(evaluate(rows))}\n\n{stops(rows)}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from stacksl.models.forecast import Normal
 
 LABELS = (100, 200, 500, 1000)
-LOOKED_AT = 1000  # texts that are encoded, at most, before a run
 UNKNOWN = (
     "nothing is forecast for language models and for items with options of their own: no scenario"
     " of them was measured"
@@ -23,12 +22,10 @@ UNKNOWN = (
 def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     """The forecast of a run that has not begun, of runs on public sets.
 
-    A thousand texts are encoded at most, to see whether class names say what the items are.
-
     Returns:
         As `Run.forecast`.
     """
-    from stacksl.models.forecast import before, scenarios
+    from stacksl.models.forecast import scenarios
     from stacksl.runs.finish.forecasting import known_of, options_of
 
     items = spec.sources.pool.items
@@ -39,35 +36,11 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
         reason = f"a forecast begins at {LABELS[0]} labels, and there are {len(items)} items"
     if known is None or reason:
         return _forecast(0, options, most, None, None, reason)
-    agreed = _agreement(spec)
     price = None if spec.budget.money is None else spec.budget.price
-    found = _forecast(0, options, most, price, before(known, options, agreed))
+    found = _forecast(0, options, most, price, known.first)
     sets = len({each.source for each in scenarios()})
     found["rests_on"] = f"runs on {sets} public sets, measured beforehand; no label of yours"
-    if agreed is not None:
-        found["rests_on"] += f"; class names and neighbours agree on {100 * agreed:.0f}% of items"
     return found
-
-
-def _agreement(spec: RunSpec) -> float | None:
-    """How often class names and neighbours agree; None where names take no part in the model."""
-    from stacksl.core.blocks import SharedBlock
-    from stacksl.features import make_features
-    from stacksl.features.given import GIVEN
-    from stacksl.models.forecast import agreement
-    from stacksl.runs.loop.class_names import name_rows, name_texts
-
-    classes, items = spec.sources.classes, spec.sources.pool.items
-    if classes is None or not spec.settings.class_names or spec.settings.features == GIVEN:
-        return None
-    made = make_features(spec.settings.features, classes=classes.names)
-    some = items[:: -(-len(items) // LOOKED_AT)]
-    made.fit(some)
-    block = made.transform(some)
-    if not made.reads_text or not isinstance(block, SharedBlock):
-        return None
-    texts = name_texts(classes.names, classes.descriptions)
-    return agreement(block.h, name_rows(made, texts, examples=classes.examples))
 
 
 def forecast_of_run(folder: RunFolder) -> dict[str, Any]:

@@ -5,7 +5,8 @@ Levels are logits of accuracies, and accuracy grows with labels by a power law o
 logit is linear in log n. What that line is comes from runs on public sets, the `Scenario`s, which
 `benchmarks/plan_scenarios.py` measured. Two sources of a level, from weak to strong:
 
-- before a label is bought, the scenarios alone (`before`);
+- before a label is bought, the scenarios alone (`Growth.first`): what class names and unlabelled
+  items tell was no better for a set that is left out than the mean of the others;
 - the labels bought, which are harder than the pool: how often the model was right at which
   probability, carried over to the probabilities of the pool (`carried_over`), and shifted by what
   that missed on the scenarios (`from_training`).
@@ -19,15 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
-from stacksl.core.heads.spreading import neighbour_graph, spread
 
-LOOKED_AT = 3000  # items whose names are compared
 FEWEST = 20  # labels from which they say something
 _USUAL = 4  # sources that a prior of a deviation counts as
 _FIRST_SD, _SHIFT_SD, _SLOPE_SD = 1.0, 0.5, 0.2  # these priors, in logits
@@ -50,13 +49,11 @@ class Scenario:
     Attributes:
         source: the set; parts of one set have one source.
         options: K, the number of classes.
-        agreement: see `agreement`.
         points: (labels, accuracy, what `carried_over` gave) at several numbers of labels.
     """
 
     source: str
     options: int
-    agreement: float
     points: tuple[tuple[int, float, float], ...]
 
 
@@ -73,12 +70,12 @@ class Growth:
     """What the scenarios say, in logits.
 
     Attributes:
-        first: coefficients of the level at 100 labels on `_about`, and its standard deviation.
+        first: the level at 100 labels.
         shift: what is to be added to `carried_over`.
         slope: coefficients of the growth per log label on `_room`, and its standard deviation.
     """
 
-    first: tuple[Array, float]
+    first: Normal
     shift: Normal
     slope: tuple[Array, float]
 
@@ -92,24 +89,6 @@ def logit(share: float) -> float:
 def share_of(level: float) -> float:
     """The share with this logit."""
     return 1 / (1 + math.exp(-level))
-
-
-def agreement(h: NDArray[Any], names: NDArray[Any], seed: int = 0) -> float:
-    """The share of items for which the nearest class name and the neighbours' names agree.
-
-    It needs no label: each item's nearest name is compared with the names that spread over the
-    graph of the items. Low where names say little of the classes.
-
-    Args:
-        h: features, (n, d); at most 3,000 of them are looked at, drawn by `seed`.
-        names: of the class names, (K, d).
-    """
-    some = np.random.default_rng(seed).permutation(len(h))[:LOOKED_AT]
-    rows = np.asarray(h[np.sort(some)], dtype=np.float32)
-    none = np.zeros(0, dtype=np.int64)
-    found = spread(neighbour_graph(rows, names), none, none, len(names))
-    nearest = np.argmax(rows @ np.asarray(names, dtype=np.float32).T, axis=1)
-    return float(np.mean(nearest == np.argmax(found, axis=1)))
 
 
 def carried_over(sure: Array, right: Array, pool: Array) -> float:
@@ -184,8 +163,7 @@ def fitted_growth(known: tuple[Scenario, ...]) -> Growth | None:
         levels = np.array([logit(accuracy) for _, accuracy, _ in scenario.points])
         counts = np.array([labels for labels, _, _ in scenario.points])
         at_100 = float(np.interp(0.0, np.log(counts / 100), levels))
-        beyond_names = at_100 - logit(scenario.agreement)
-        firsts.append(_Observation(source, _about(scenario.options), beyond_names))
+        firsts.append(_Observation(source, [1.0], at_100))
         for at, (labels, _, carried) in enumerate(scenario.points):
             if labels >= FEWEST:
                 shifts.append(_Observation(source, [1.0], levels[at] - logit(carried)))
@@ -194,16 +172,12 @@ def fitted_growth(known: tuple[Scenario, ...]) -> Growth | None:
                 slopes.append(_Observation(source, _room(labels, scenario.options), slope))
     if len({scenario.source for scenario in known}) < 2:
         return None
-    shift, deviation = _left_out(shifts, _SHIFT_SD)
+    first, shift = _left_out(firsts, _FIRST_SD), _left_out(shifts, _SHIFT_SD)
     return Growth(
-        _left_out(firsts, _FIRST_SD),
-        Normal(float(shift[0]), deviation),
+        Normal(float(first[0][0]), first[1]),
+        Normal(float(shift[0][0]), shift[1]),
         _left_out(slopes, _SLOPE_SD),
     )
-
-
-def _about(options: int) -> list[float]:
-    return [1.0, math.log(options / 20)]
 
 
 def _room(labels: float, options: int) -> list[float]:
@@ -241,13 +215,6 @@ def _left_out(rows: Sequence[_Observation], usual: float) -> tuple[Array, float]
 
 
 # --- forecasts ----------------------------------------------------------------------------------
-
-
-def before(known: Growth, options: int, agreed: float | None) -> Normal:
-    """The level at 100 labels, before one is bought."""
-    coefficients, sd = known.first
-    names = 0.0 if agreed is None else logit(agreed)
-    return Normal(float(np.dot(_about(options), coefficients)) + names, sd)
 
 
 def from_training(known: Growth, sure: Array, right: Array, pool: Array) -> Normal:

@@ -17,7 +17,7 @@ _GIGA, _MEGA = 1e9, 1e6
 def print_plan(plan: Plan, *, json: bool) -> None:
     """Print what a run would read, buy, cost and need.
 
-    What takes long comes last: a forecast encodes texts, and a language model is timed.
+    What takes long comes last: a language model is timed.
     """
     if json:
         print(as_json(_facts(plan)))
