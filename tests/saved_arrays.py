@@ -1,4 +1,4 @@
-"""The learner's arrays in the database of a run: looked at, damaged and deleted."""
+"""The database of a run: its tables looked at, damaged and deleted, most of all the arrays."""
 
 from __future__ import annotations
 
@@ -50,3 +50,23 @@ def drop(run: Path, newest: int | None = None) -> None:
     with closing(sqlite3.connect(run / "run.db")) as database:
         database.execute(f"DELETE FROM arrays WHERE seq IN ({seqs})", (most,))
         database.commit()
+
+
+def written(path: Path, tables: tuple[str, ...]) -> list[int]:
+    """Where the pages of some tables of a database hold something."""
+    marks = ", ".join("?" for _ in tables)
+    with closing(sqlite3.connect(path)) as database:
+        (size,) = next(database.execute("PRAGMA page_size"))
+        query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name IN ({marks})"
+        roots = [root for (root,) in database.execute(query, tables)]
+    data = path.read_bytes()
+    pages = list(roots)
+    for root in pages:  # grows: an interior page names those below it
+        start = (root - 1) * size
+        if data[start] == 5:
+            cells = int.from_bytes(data[start + 3 : start + 5])
+            spots = [int.from_bytes(data[start + 12 + 2 * n :][:2]) for n in range(cells)]
+            pages += [int.from_bytes(data[start + spot :][:4]) for spot in spots]
+            pages.append(int.from_bytes(data[start + 8 : start + 12]))
+    inside = (n for page in pages for n in range((page - 1) * size, page * size))
+    return [place for place in inside if data[place]]

@@ -17,7 +17,7 @@ from stacksl.cli.entry import call
 from stacksl.ledger.store.schema import FORMAT
 from stacksl.runs.storage.folder import RunFolder
 
-from ..saved_arrays import damage, edit, latest_in, saved_in
+from ..saved_arrays import damage, edit, latest_in, saved_in, written
 from .conftest import write_classes
 
 PREDICT, STATUS = "predict one good.csv", "status one --json"
@@ -106,7 +106,10 @@ def test_a_flipped_bit_is_harmless_or_refused(home: Path, said: Said, name: str)
 
 @pytest.mark.parametrize(
     ("command", "tables"),
-    [(STATUS, ("settings", "classes", "state")), (VERIFY, ("events", "items", "test", "terms"))],
+    [
+        (STATUS, ("settings", "classes", "state")),
+        (VERIFY, ("events", "items", "test", "terms", "arrays")),
+    ],
 )
 def test_a_flipped_bit_of_the_database_is_harmless_or_refused(
     home: Path, said: Said, command: str, tables: tuple[str, ...]
@@ -126,26 +129,6 @@ def test_a_flipped_bit_of_the_database_is_harmless_or_refused(
             expect_a_sentence(*found, path)
             refused += 1
     assert refused > FLIPS, "hardly a bit mattered"
-
-
-def written(path: Path, tables: tuple[str, ...]) -> list[int]:
-    """Where the pages of some tables of a database hold something."""
-    marks = ", ".join("?" for _ in tables)
-    with closing(sqlite3.connect(path)) as database:
-        (size,) = next(database.execute("PRAGMA page_size"))
-        query = f"SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name IN ({marks})"
-        roots = [root for (root,) in database.execute(query, tables)]
-    data = path.read_bytes()
-    pages = list(roots)
-    for root in pages:  # grows: an interior page names those below it
-        start = (root - 1) * size
-        if data[start] == 5:
-            cells = int.from_bytes(data[start + 3 : start + 5])
-            spots = [int.from_bytes(data[start + 12 + 2 * n :][:2]) for n in range(cells)]
-            pages += [int.from_bytes(data[start + spot :][:4]) for spot in spots]
-            pages.append(int.from_bytes(data[start + 8 : start + 12]))
-    inside = (n for page in pages for n in range((page - 1) * size, page * size))
-    return [place for place in inside if data[place]]
 
 
 @pytest.mark.parametrize("name", ["model/head.safetensors", "model/model.json", "facts.json"])

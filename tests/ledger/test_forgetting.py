@@ -80,11 +80,11 @@ def calls() -> list[dict[str, object]]:
 def told(path, decision):
     """A ledger in which everything was said of one item."""
     ledger = Ledger.create(path, run="r", budget=9, items=ITEMS, beginning=BEGINNING)
+    ledger.post([decision(1, item=ID), decision(2)], {ID: 3})
     with ledger._store.writing():
         for call in calls():
             write_request(ledger._store, call)
         ledger._store.commit()
-    ledger.post([decision(1, item=ID), decision(2)], {ID: 3})
     ledger.hand_out(
         [
             Handed(KEY, ID, 0, 1, "Ann", 1, (0, 1, 2, 3)),
@@ -122,8 +122,12 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
     assert [r.hash for r in after[: len(rows)]] == [r.hash for r in rows]
     assert [(r.event, dict(r.payload)) for r in after[len(rows) :]] == [
         ("released", {"reason": "refused"}),
-        ("forgotten", {}),
+        ("forgotten", {"stored": after[-1].payload["stored"]}),
     ]
+    assert after[-1].payload["stored"]["handed"] == {"1": None}
+    requests = after[-1].payload["stored"]["requests"]
+    assert [place for place, digest in requests.items() if digest is None] == ["1", "2"]
+    assert list(requests) == ["1", "2", "3", "4"]
     assert (charge(after[-1]), after[-1].slot, after[-1].purpose) == (0, None, None)
     assert told.open_purchases() == []
     assert (told.accounts.spent, told.accounts.learnt, told.said()) == (3, *sums)
@@ -138,7 +142,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
         "forgotten",
     }
     assert {r.item for r in gone} == {f"forgotten-{gone[0].surrogate}"}
-    assert {r.item for r in after if not r.erased} == {"q1"}
+    assert {r.item for r in after if r.surrogate and not r.erased} == {"q1"}
     assert gone[0].decision().item == gone[0].item == name
     assert [h.key for h in told.private.handed()] == ["k2"]
     assert [a.note for a in told.texts()] == ["kept note"]

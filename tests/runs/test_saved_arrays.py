@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stacksl.errors import LedgerCorrupt
+from stacksl.files.arrays import to_bytes
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head, ItemRecord
 from stacksl.ledger.store.arrays import KEPT
@@ -36,7 +38,7 @@ def save(ledger: Ledger, *labels: int) -> list[Head]:
     for count in labels:
         ledger.reserve([f"q{n}" for n in range(len(ledger.open_purchases()), count)])
         ledger.save_arrays(count // 2, {**ARRAYS, "n": np.array(count)})
-        heads.append(ledger.head)
+        heads.append(ledger.made_from)
     return heads
 
 
@@ -61,9 +63,17 @@ def test_the_newest_few_are_kept(ledger: Ledger) -> None:
 
 def test_arrays_of_the_same_row_are_replaced(ledger: Ledger) -> None:
     heads = save(ledger, 4, 6)
+    end = ledger.head
     ledger.save_arrays(9, ARRAYS)
-    assert [saved.head for saved in ledger.arrays()] == heads[::-1]
+    assert [saved.head for saved in ledger.arrays()] == [end, heads[0]]
     assert [saved.round for saved in ledger.arrays()] == [9, 2]
+
+
+def test_equal_arrays_that_were_saved_last_are_left(ledger: Ledger) -> None:
+    save(ledger, 4, 6)
+    end = ledger.head
+    save(ledger, 6)
+    assert ledger.head == end
 
 
 def test_the_last_whole_arrays_alone_are_kept(ledger: Ledger, tmp_path: Path) -> None:
@@ -92,7 +102,9 @@ def test_damaged_ones_are_passed_over_and_named(ledger: Ledger, tmp_path: Path, 
     assert found.head == old
     assert len(warnings) == 1
     assert f"the learner's arrays after row {new.count} are damaged" in warnings[0]
-    ledger.verify()
+    ledger.verify()  # a resume passes over them
+    with pytest.raises(LedgerCorrupt, match=f"row {new.count} of the table 'arrays'"):
+        ledger.verify(arrays=True)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +117,21 @@ def test_an_edited_row_is_damage_too(ledger: Ledger, tmp_path: Path, change: str
     assert found is None
     assert "SHA-256" in warnings[0]
     ledger.verify()  # a damaged row accuses no ledger
+    with pytest.raises(LedgerCorrupt, match="of the table 'arrays' .* was edited or damaged"):
+        ledger.verify(arrays=True)
+
+
+def test_edited_arrays_with_a_digest_of_their_own_are_told(ledger: Ledger, tmp_path: Path) -> None:
+    old, new = save(ledger, 4, 6)
+    saved = next(ledger.arrays())
+    forged = saved._replace(data=to_bytes({**saved.arrays, "theta": np.zeros((3, 4))}))
+    change = "UPDATE arrays SET data = ?, digest = ? WHERE seq = ?"
+    edit(tmp_path, change, forged.data, forged.digest, new.count)
+    found, _ = ledger.latest_arrays()
+    assert found is not None
+    assert found.head == old, "a resume starts from those before"
+    with pytest.raises(LedgerCorrupt, match=f"row {new.count} of the table 'arrays'"):
+        ledger.verify(arrays=True)
 
 
 def model_of(path: Path) -> dict[str, bytes]:

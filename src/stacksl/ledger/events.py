@@ -36,8 +36,12 @@ EVENTS: Final = (
     "budget",
     "settings",
     "derived",
+    "stored",
     "forgotten",
 )
+STORED: Final = "stored"  # also the name of the digests in a payload: see `store/stored.py`
+NOTES: Final = ("derived", STORED)
+"""The events that say what was written beside the chain; they change nothing else."""
 PURPOSES: Final = ("train", "audit", "owned")
 
 _FLOATS: Final = ("statistic", "threshold", "score", "probability")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.arrays import to_bytes
 from stacksl.ledger.accounts import Terms
-from stacksl.ledger.events import Entry, canonical, chain
+from stacksl.ledger.events import STORED, Entry, canonical, chain
 from stacksl.ledger.purchases import Head, ItemRecord, whole
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.arrays import Saved, keep_last_arrays, write_arrays
@@ -32,7 +32,7 @@ from stacksl.ledger.store.rows import (
     write_items,
     write_rejected,
 )
-from stacksl.ledger.store.schema import ERASING, TERMS, make_indexes, make_tables
+from stacksl.ledger.store.schema import ARRAYS, ERASING, TERMS, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
     ROWS,
     SALT,
@@ -207,15 +207,14 @@ class Journal(LedgerReader):
     def _catch_up(self) -> None:
         """Count the rows that another process has written since."""
         tail = self._tail()
-        if tail == self.head:
-            return
-        if self.entries or "accounts" not in self.__dict__:
+        pages = self._store.pages(self.head.count) if tail != self.head else ()
+        rows = [row for page in pages for row in page if row.event != STORED]
+        if rows and (self.entries or "accounts" not in self.__dict__):
             self.__dict__.pop("accounts", None)
             _ = self.accounts
-            return
-        self.items.read()
-        self.private.read()
-        for rows in self._store.pages(self.head.count):
+        elif rows:
+            self.items.read()
+            self.private.read()
             self.accounts.count(rows)
         self.head = tail
 
@@ -347,14 +346,18 @@ class Journal(LedgerReader):
     def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Save the learner's arrays after the last row, with all pending rows in one transaction.
 
-        Only these and those before them are kept.
+        Only these and those before them are kept. Equal ones that were saved last are left.
         """
         data = to_bytes(arrays)
         with self.together():
             rows = chain(self.head, self.entries)
             head = Head(rows[-1].seq, rows[-1].hash) if rows else self.head
+            same = () if rows else self.arrays(head.count - 1)  # the last row is their digest
+            if any(each.whole and (each.round, each.data) == (round, data) for each in same):
+                return
             since = head if rows else self.made_from
-            write_arrays(self._store, Saved(head, round, data), since.count)
+            digests = write_arrays(self._store, Saved(head, round, data), since.count)
+            self.record(STORED, {STORED: {ARRAYS.name: digests}})
 
     def keep_last_arrays(self) -> None:
         """Delete all saved arrays but the newest whole ones: two show what was learnt between."""

@@ -12,7 +12,14 @@ from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.accounts import DROPPED, Key, State
-from stacksl.ledger.events import Row, canonical, decision_payload, erased_name, owned_decision
+from stacksl.ledger.events import (
+    STORED,
+    Row,
+    canonical,
+    decision_payload,
+    erased_name,
+    owned_decision,
+)
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -27,7 +34,7 @@ from stacksl.ledger.purchases import (
 )
 from stacksl.ledger.store.requests import erase_requests
 from stacksl.ledger.store.rows import erase_item
-from stacksl.ledger.store.schema import ERASING
+from stacksl.ledger.store.schema import ERASING, HANDED, REQUESTS
 from stacksl.types import Decision, Label
 
 _REASONS: Final = ("expired", "refused", DROPPED, *(f"skipped: {why}" for why in get_args(Skip)))
@@ -264,7 +271,9 @@ class Ledger(Journal):
                     )
                 for index in (min(row.order, default=0), max(row.order, default=0)):
                     self._expect_candidate(surrogate, index)
-            self.private.note_handed(rows)
+            digests = self.private.note_handed(rows)
+            if digests:
+                self.record(STORED, {STORED: {HANDED.name: digests}})
 
     # From an answer to a learnt label ----------------------------------------------------------
 
@@ -554,10 +563,12 @@ class Ledger(Journal):
                     self.release(each, "refused")
             surrogate = self.items.surrogates[item]
             name = erased_name(surrogate)
-            erase_requests(self._store, item)
+            erased = {
+                REQUESTS.name: erase_requests(self._store, item),
+                HANDED.name: self.private.erase(surrogate),
+            }
             erase_item(self._store, surrogate)
-            self.private.erase(surrogate)
             self._store.insert(ERASING, [(name, canonical(dict(copies)))])
-            self.record("forgotten", surrogate=surrogate)
+            self.record("forgotten", {STORED: erased}, surrogate=surrogate)
         self.items.read()
         return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import cast, get_args
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.accounts import Accounts, Key, State, Terms
-from stacksl.ledger.events import Entry, Row, parsed, read_decision, walk
+from stacksl.ledger.events import STORED, Entry, Row, parsed, read_decision, walk
 from stacksl.ledger.purchases import (
     Answer,
     Head,
@@ -25,8 +25,9 @@ from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.arrays import Saved, array_heads, read_arrays
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.names import Items, PrivateTables
-from stacksl.ledger.store.schema import TERMS
+from stacksl.ledger.store.schema import ARRAYS, TERMS
 from stacksl.ledger.store.settings import expect_digest, expect_sealed, read_state
+from stacksl.ledger.store.stored import Digests, edited, expect_stored
 from stacksl.types import Decision
 
 _CHARGED = ("train", "audit")
@@ -98,8 +99,8 @@ class LedgerReader:
 
     @property
     def made_from(self) -> Head:
-        """The last row that is no `derived` one: what is made again of it names it again."""
-        return self._store.tail(derived=False) or Head(0, self.terms.genesis)
+        """The last row that is no note: what is made again of it names it again."""
+        return self._store.tail(notes=False) or Head(0, self.terms.genesis)
 
     # The rows ----------------------------------------------------------------------------------
 
@@ -148,7 +149,7 @@ class LedgerReader:
         A `stream` takes its items one by one.
         """
         self._flush()
-        if count >= self.head.count:
+        if count >= self.made_from.count:
             return
         pages = self._store.pages(count, only=("round", "settings"), upto=self.head.count)
         some = (row.event for rows in pages for row in rows)
@@ -351,11 +352,12 @@ class LedgerReader:
 
     # Checks ------------------------------------------------------------------------------------
 
-    def verify(self, heads: Mapping[str, Head] | None = None) -> None:
-        """Verify the chain on disk, and compare it with the ends that it once had.
+    def verify(self, heads: Mapping[str, Head] | None = None, *, arrays: bool = False) -> None:
+        """Verify the chain on disk and the tables beside it, and compare it with earlier ends.
 
         They are those of the saved arrays, and the `heads` that are stored outside the database, by
-        the names of their files.
+        the names of their files. With `arrays` damaged ones are an error, too: what restores them
+        passes over these.
 
         Raises:
             LedgerCorrupt: naming the first bad row, or the tail that was cut.
@@ -364,14 +366,25 @@ class LedgerReader:
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
         pages = self._store.pages(-math.inf)  # a row inserted below row 1 is none of the others
         ends = {**array_heads(self._store), **(heads or {})}
-        for rows in walk(self.terms.genesis, pages, ends):
-            for row in parsed(rows):
-                self._check_beside(row)
-            accounts.count(rows, epochs=True)
+        stored: defaultdict[str, Digests] = defaultdict(dict)
         with self._store.reading():
+            for rows in walk(self.terms.genesis, pages, ends):
+                for row in parsed(rows):
+                    self._check_beside(row)
+                    for table, digests in row.payload.get(STORED, {}).items():
+                        stored[table].update(digests)
+                accounts.count(rows, epochs=True)
             expect_digest(self._store)
             expect_sealed(self._store, each=True)
+            expect_stored(self._store, stored)
+            for saved in (each for each in self.arrays() if arrays and not each.whole):
+                raise edited(self._store, ARRAYS, saved.head.count, "edited or damaged")
         read_state(self._store)
+
+    def has(self, head: Head) -> bool:
+        """Whether the chain on disk once ended there."""
+        rows = (row for page in self._store.pages(head.count - 1, upto=head.count) for row in page)
+        return head.hash == next((row.hash for row in rows), self.terms.genesis)
 
     def _check_beside(self, row: Row) -> None:
         """Compare the tables beside the chain with the hashes in a row."""

@@ -21,7 +21,7 @@ from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.schema import REQUESTS, Table
 from stacksl.runs.changes.forgetting import forget
 
-from ...saved_arrays import edit
+from ...saved_arrays import drop, edit
 from .chat_server import (
     Behaviour,
     Handler,
@@ -171,7 +171,11 @@ def test_a_crash_between_request_and_answer_counts_as_spent(tmp_path: Path) -> N
     with serving(status(401)) as server:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         row = read_calls(run.path / "run.db")[0]
-        edit(run.path, "DELETE FROM requests WHERE place > 1")  # its end was not committed
+        edit(run.path, "DELETE FROM requests WHERE place > 1")  # its end was not committed,
+        row_of_end = 'payload LIKE \'%"requests":{"2":%\''  # nor were later rows of the chain
+        first = f"(SELECT min(seq) FROM events WHERE {row_of_end})"
+        edit(run.path, f"DELETE FROM events WHERE seq >= {first}")
+        drop(run.path)
         server.behave = right
         run.resume()
     assert expect_books(run) == {"label": 6}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from numpy.typing import NDArray
 
 from stacksl.files.arrays import from_bytes
-from stacksl.ledger.events import canonical
+from stacksl.ledger.events import STORED, canonical
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.schema import ARRAYS
+from stacksl.ledger.store.stored import Digests, digests_of
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
@@ -22,7 +24,7 @@ KEPT: Final = 2  # the newest, and one to fall back on where that is damaged
 class Saved(NamedTuple):
     """Arrays as bytes, the `head` of the chain that they belong to, and the learner's round.
 
-    `whole` is false where they do not match their digest.
+    `whole` is false where they do not match their digest, or that in the chain.
     """
 
     head: Head
@@ -41,15 +43,18 @@ class Saved(NamedTuple):
         return sha256(canonical([*self.head, self.round]).encode() + self.data).hexdigest()
 
 
-def write_arrays(store: Store, saved: Saved, since: int) -> None:
+def write_arrays(store: Store, saved: Saved, since: int) -> Digests:
     """Add arrays in place of the oldest, and of those after row `since`, in the open transaction.
 
-    Nothing was learnt since that row.
+    Nothing was learnt since that row. Gives their digest for the chain.
     """
+    (seq, tip), salt = saved.head, os.urandom(16).hex()
+    row = (seq, salt, tip, saved.round, saved.data, saved.digest)
     store.connection.execute("DELETE FROM arrays WHERE seq >= ?", (since,))
-    store.insert(ARRAYS, [(*saved.head, saved.round, saved.data, saved.digest)])
+    store.insert(ARRAYS, [row])
     newest = "SELECT seq FROM arrays ORDER BY seq DESC LIMIT ?"
     store.connection.execute(f"DELETE FROM arrays WHERE seq NOT IN ({newest})", (KEPT,))
+    return digests_of([row])
 
 
 def keep_last_arrays(store: Store) -> None:
@@ -62,11 +67,14 @@ def keep_last_arrays(store: Store) -> None:
 def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
     """The arrays from the newest to the oldest, or those after row `seq`."""
     which = ("",) if seq is None else ("WHERE seq = ?", seq)
-    for count, tip, round, data, digest in store.select(
-        ARRAYS, (), f"{which[0]} ORDER BY seq DESC", *which[1:]
-    ):
+    for row in store.select(ARRAYS, (), f"{which[0]} ORDER BY seq DESC", *which[1:]):
+        count, _, tip, round, data, digest = row
         saved = Saved(Head(count, tip), round, data)
-        yield saved._replace(whole=saved.digest == digest)
+        # their digest is in the next row of the chain; one that was cut accuses no arrays
+        pages = store.pages(count, upto=count + 1)
+        noted = [each.payload.get(STORED) for page in pages for each in page]
+        whole = saved.digest == digest and noted in ([], [{ARRAYS.name: digests_of([row])}])
+        yield saved._replace(whole=whole)
 
 
 def array_heads(store: Store) -> dict[str, Head]:

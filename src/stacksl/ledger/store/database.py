@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.atomic import sync_folder
-from stacksl.ledger.events import Row, values_of
+from stacksl.ledger.events import NOTES, Row, values_of
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.schema import EVENTS, FORMAT, FORMAT_TABLE, KINDS, Table
 
@@ -150,9 +150,9 @@ class Store:
         """Append rows to the chain, in the open transaction."""
         self.insert(EVENTS, ((r.seq, *values_of(r), r.previous, r.hash) for r in rows))
 
-    def tail(self, *, derived: bool = True) -> Head | None:
-        """The last row's place and hash; without `derived` that of the last other row, if any."""
-        which = "" if derived else "WHERE event != 'derived'"
+    def tail(self, *, notes: bool = True) -> Head | None:
+        """The last row's place and hash; without `notes` that of the last other row, if any."""
+        which = "" if notes else f"WHERE event NOT IN {NOTES}"
         last = self.select(EVENTS, ("seq", "hash"), f"{which} ORDER BY seq DESC LIMIT 1")
         return next((Head(*row) for row in last), None)
 

@@ -16,6 +16,7 @@ from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.rows import salted
 from stacksl.ledger.store.schema import HANDED, ITEMS, NAMES, TEXTS
+from stacksl.ledger.store.stored import Digests, digests_of
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
@@ -163,8 +164,8 @@ class PrivateTables:
             self._store.insert(TEXTS, [(item, words, text, note)])
         return words
 
-    def note_handed(self, rows: Sequence[Handed]) -> None:
-        """Add rows of a sheet.
+    def note_handed(self, rows: Sequence[Handed]) -> Digests:
+        """Add rows of a sheet; their digests for the chain.
 
         Raises:
             LedgerError: a key was handed out before, or appears twice.
@@ -178,13 +179,17 @@ class PrivateTables:
             taken.add(row.key)
             surrogate, who = self._items.surrogates[row.item], self.enrol(row.annotator, "person")
             shown = json.dumps(row.order, separators=(",", ":"))
-            added.append((place, row.key, surrogate, row.slot, row.token, who, row.sheet, shown))
+            lease = (row.key, surrogate, row.slot, row.token)
+            added.append((place, os.urandom(16).hex(), *lease, who, row.sheet, shown))
         self._store.insert(HANDED, added)
+        return digests_of(added)
 
-    def erase(self, item: str) -> None:
-        """Delete the rows of an item, in the open transaction."""
+    def erase(self, item: str) -> Digests:
+        """Delete the rows of an item, in the open transaction; what the chain has of them now."""
+        handed = self._store.select(HANDED, ("place",), "WHERE item = ?", item)
         for table in (TEXTS, HANDED):
             self._store.connection.execute(f"DELETE FROM {table.name} WHERE item = ?", (item,))
+        return {str(place): None for (place,) in handed}
 
     def texts(self, item: str | None = None) -> dict[str, tuple[str | None, str | None]]:
         """Text and note by their salted hash, of one item (by its surrogate) or of all."""
@@ -202,7 +207,7 @@ class PrivateTables:
         else:
             rows = sorted(self._store.chosen(HANDED, (), "key", set(keys)))  # by place
         handed = []
-        for _, key, surrogate, slot, token, person, sheet, shown in rows:
+        for _, _, key, surrogate, slot, token, person, sheet, shown in rows:
             item = self._items.identities[surrogate].id
             if item is not None:
                 who, order = self.names.get(person, person), _order(key, shown)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 9
+FORMAT: Final = 10
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -116,6 +116,7 @@ HANDED: Final = Table(
     "handed",
     {
         "place": "int",  # in the order of handing out, from 1
+        "salt": "str",
         "key": "str",
         "item": "str",
         "slot": "int",
@@ -124,7 +125,7 @@ HANDED: Final = Table(
         "sheet": "int",
         "shown": "str",  # candidate indices as shown, JSON
     },
-    "key",
+    "place",
 )
 """Which lease was handed to whom, on which row of which sheet."""
 
@@ -152,12 +153,19 @@ EVENTS: Final = Table(
 
 ARRAYS: Final = Table(
     "arrays",
-    {"seq": "int", "tip": "str", "round": "int", "data": "bytes", "digest": "str"},
+    {
+        "seq": "int",
+        "salt": "str",
+        "tip": "str",
+        "round": "int",
+        "data": "bytes",
+        "digest": "str",
+    },
     "seq",
 )
 """The learner's arrays after a row of the chain, with that row's hash; the last few of them."""
 
-REQUESTS: Final = Table("requests", {"place": "int", "content": "str"}, "place")
+REQUESTS: Final = Table("requests", {"place": "int", "salt": "str", "content": "str"}, "place")
 """The calls to a model that answers: two rows each, JSON, in the order in which they happened."""
 
 SESSIONS: Final = Table("sessions", {"digest": "str", "name": "str", "until": "int"}, "digest")
@@ -172,6 +180,7 @@ _ONCE: Final = (
     "items (id)",
     "items (surrogate)",
     "names (name)",
+    "handed (key)",
     "events (round) WHERE event = 'round'",
     "events (item, slot, token) WHERE event = 'reserved'",
     "events (item, slot, token) WHERE event = 'released'",

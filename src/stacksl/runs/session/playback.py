@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from stacksl.errors import RunError
 from stacksl.labelers.protocol import Request
-from stacksl.ledger.events import Row
+from stacksl.ledger.events import NOTES, Row
 from stacksl.ledger.purchases import Answer, Receipt
 from stacksl.runs.loop.choosers import Pool, Stream
 from stacksl.runs.loop.game import Game, play
@@ -22,7 +22,7 @@ from stacksl.types import Decision
 _COMPUTED = ("refit", "refreshed")
 _TERMS = ("budget", "class_added")
 # Rows that may stand between a refit beside which answers are entered and the purchase it is for.
-_MEANWHILE = ("answered", "learnt", "relabelled", "late", "released", "reserved", "derived")
+_MEANWHILE = ("answered", "learnt", "relabelled", "late", "released", "reserved", *NOTES)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
