@@ -18,6 +18,7 @@ from stacksl.ledger.store.schema import SETTINGS
 from stacksl.ledger.store.settings import SALT
 from stacksl.runs.changes.forgetting import forget
 
+from ..saved_arrays import drop, edit
 from .conftest import Finished, class_items
 
 PAGES = ["facts.json", "report.html", "README.md"]
@@ -194,3 +195,26 @@ def test_a_run_cut_off_between_a_file_and_its_row_is_told_to_resume(
     assert made(spoilt)["head.safetensors"] == before["head.safetensors"]
     assert call(["ledger", "verify", path]) == 0
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("words", [["ledger", "verify"], ["ledger", "replay"]])
+def test_a_page_of_another_run_accuses_no_chain(
+    copied: Run, other: Run, name: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(other.path / name, copied.path / name)
+    line = refused([*words, str(copied.path)], capsys)
+    assert f"{copied.path}/{name} names a row" in line
+    assert "it is of another run, or the ledger was cut or rewritten" in line
+
+
+def test_a_cut_chain_is_told_by_pages_that_it_does_not_record_any_more(
+    copied: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drop(copied.path)
+    with copied.ledger as ledger:
+        made_from = ledger.made_from.count
+    edit(copied.path, "DELETE FROM events WHERE seq >= ?", made_from)
+    line = refused(["ledger", "verify", str(copied.path)], capsys)
+    assert f"names a row {made_from} that the ledger of this run does not have" in line
+    assert "the ledger was cut or rewritten" in line

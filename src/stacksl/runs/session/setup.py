@@ -60,7 +60,8 @@ from stacksl.runs.session.model_labels import (
 )
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import SECRET, anchors, class_rows
+from stacksl.runs.storage.derived import verify
+from stacksl.runs.storage.folder import SECRET, class_rows
 from stacksl.runs.storage.status import name_of, unique
 
 
@@ -239,7 +240,7 @@ def ledger_of(spec: RunSpec) -> Ledger:
         LedgerCorrupt: it was edited.
     """
     ledger = Ledger.open(spec.folder.database)
-    ledger.verify(anchors(spec.folder))
+    verify(spec.folder, ledger, {})
     return ledger
 
 
