@@ -44,17 +44,18 @@ EVERY = [
     f"{LABELS}.store.database:Store.close",
 ]
 MOMENTS = {
-    "before older arrays are deleted": (f"{LABELS}.ledger:Ledger.keep_last_arrays", 1, "before"),
-    "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
-    "before that is committed": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
-    "when that is committed": (f"{FORGET}:erase_rows", 1, "before"),
+    "before the mark": (f"{LABELS}.ledger:Ledger.begin_erasing", 1, "before"),
+    "when the mark is committed": (f"{FORGET}:erase_rows", 1, "before"),
     "before the features": (f"{FORGET}:erase", 1, "before"),
     "in the middle of the features": ("numpy:memmap.flush", 1, "before"),
     "between features and vectors": (f"{FORGET}:erase_keys", 1, "before"),
     "when the vectors were erased": (f"{FORGET}:erase_keys", 1, "after"),
     "between the model and the report": ("shutil:rmtree", 1, "after"),
-    "between the report and the tables": ("shutil:rmtree", 2, "after"),
-    "before the copies count as erased": (f"{LABELS}.ledger:Ledger.erased", 1, "before"),
+    "when the copies are erased": ("shutil:rmtree", 2, "after"),
+    "before older arrays are deleted": (f"{LABELS}.ledger:Ledger.keep_last_arrays", 1, "before"),
+    "before the ledger forgets": (f"{LABELS}.ledger:Ledger.forget", 1, "before"),
+    "before that is committed": (f"{LABELS}.ledger:Ledger.forget", 1, "after"),
+    "when that is committed": (f"{LABELS}.ledger:Ledger.erased", 1, "before"),
     "before its file is built anew": (f"{LABELS}.store.database:Store.wipe", 1, "before"),
     "before it ends": (f"{LABELS}.ledger:Ledger.erased", 1, "after"),
 }
@@ -131,13 +132,13 @@ def killed(worker: Worker, tmp_path: Path) -> Iterator[Callable[..., bool]]:
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(planted.run, out)
         reply = worker.play(out=str(out), forget=ID, kill=kill)
-        if knows(out):
-            expect_untouched(planted, out)
-            worker.play(out=str(out), forget=ID)
-        elif RunFolder(out).erasing():
+        if RunFolder(out).erasing():
             refused = pytest.raises(RunError, match=f"such as `stacksl status {out}`")
             with refused, RunFolder(out).locked():
                 pass
+        elif knows(out):
+            expect_untouched(planted, out)
+            worker.play(out=str(out), forget=ID)
         Run.open(out)
         expect_forgotten(planted, out)
         return bool(reply["killed"])
@@ -242,10 +243,10 @@ def test_every_command_first_erases_an_item_forgotten_by_halves(
 
 @pytest.fixture(scope="module")
 def halved(worker: Worker, in_memory: Planted, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has committed the forgetting of an item, with all its copies."""
+    """A run that has marked an item to be forgotten, with all its copies."""
     out = tmp_path_factory.mktemp("halved") / "r"
     shutil.copytree(in_memory.run, out)
-    worker.play(out=str(out), forget=ID, kill=MOMENTS["when that is committed"])
+    worker.play(out=str(out), forget=ID, kill=MOMENTS["when the mark is committed"])
     assert {"facts.json", "report.html"} <= holding(out)
     return out
 

@@ -172,7 +172,7 @@ def test_the_chain_holds_no_text_and_no_id(path, decision):
         ledger.post([decision(1, item=secret.id)])
         ledger.take([Answer(secret.id, 0, 1, 1, "me")])
         ledger.add_items([ItemRecord("patient-4712", "Another unmistakable prompt", 4)])
-        ledger.forget("patient-4712", {})
+        ledger.forget("patient-4712")
     connection = sqlite3.connect(path)
     chain = json.dumps(connection.execute("SELECT * FROM events").fetchall())
     terms = json.dumps(connection.execute("SELECT * FROM terms").fetchall())

@@ -102,12 +102,13 @@ def test_a_ledger_opened_for_reading_writes_nothing(book, decision, path):
             lambda: reader.change_settings({"seed": Setting(1)}),
             lambda: reader.write_state("waiting", {}),
             lambda: reader.hand_out([Handed("k", "q0", 0, 1, "Ann", 1, (0,))]),
-            lambda: reader.forget("q0", {}),
-            lambda: reader.erased("forgotten-0"),
+            lambda: reader.forget("q0"),
+            lambda: reader.begin_erasing("q0"),
+            lambda: reader.erased(),
             lambda: reader.save_arrays(1, {}),
             lambda: reader.keep_last_arrays(),
         ):
-            with pytest.raises(LedgerError, match="for reading only"):
+            with pytest.raises(LedgerError, match="for reading only|is read-only"):
                 attempt()
         assert reader.accounts.spent == 1
 
@@ -272,7 +273,7 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
         ("bank", "names = 7.5"),
         ("rejected", "reason = x'ff'"),
         ("arrays", "data = 'none'"),
-        ("erasing", "record = x'ff'"),
+        ("erasing", "item = x'ff'"),
         ("names", "name = x'ff'"),
         ("texts", "note = x'ff'"),
         ("handed", "slot = 'first'"),
@@ -288,7 +289,7 @@ def test_flipped_bits_are_one_sentence(book, decision, path, before, after):
 def test_values_of_another_type_are_one_sentence(book, decision, path, table, change):
     given = [ItemRecord("t", "x", 2)], [("a text", ["a1"])], [RejectedRow(0, 1, None, "empty")]
     ledger = book(beginning=Beginning({"seed": Setting(1)}, [ClassRow("a")], {}, *given))
-    ledger.forget("q9", {"row": 9})
+    ledger.forget("q9")
     ledger.post([decision(1)])
     ledger.save_arrays(1, {"weights": np.zeros(3)})
     ledger.hand_out([Handed("k1", "q0", 0, 1, "Ann", 1, (0, 1, 2, 3))])

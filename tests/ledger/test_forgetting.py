@@ -60,8 +60,8 @@ def items_of(path: Path) -> list[ItemRecord | None]:
 
 def erase(ledger: Ledger, item: str = ID) -> str:
     """Forget an item without copies outside the database; its name from then on."""
-    name = ledger.forget(item, {})
-    ledger.erased(name)
+    name = ledger.forget(item)
+    ledger.erased()
     return name
 
 
@@ -157,7 +157,7 @@ def test_the_chain_still_verifies_and_keeps_its_numbers(told, path):
 def test_a_forgotten_item_is_unknown(told, decision):
     erase(told)
     for attempt in (
-        lambda: told.forget(ID, {}),
+        lambda: told.forget(ID),
         lambda: told.label_of(ID),
         lambda: told.reserve([ID]),
         lambda: told.correct(ID, 1, "Ann"),
@@ -220,20 +220,20 @@ def test_a_reader_in_the_way_is_one_sentence_and_the_mark_stays(told, path):
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM items").fetchone()
-    name = told.forget(ID, {"keys": ["canary copy"]})
+    name = told.forget(ID)
     with pytest.raises(LedgerError, match="then give the command again") as caught:
-        told.erased(name)
+        told.erased()
     assert "\n" not in str(caught.value)
     assert ID not in str(caught.value)
-    assert told.erasing() == {name: {}}, "no copy is left, but bytes in the database may be"
+    assert told.erasing() == [name], "bytes in the database may be left"
     reader.execute("COMMIT")
     reader.close()
     told.close()
     with Ledger.open(path) as again:
-        assert again.erasing() == {name: {}}
-        again.erased(name)
-        assert [word for word in [*WORDS, b"canary copy"] if word in bytes_of(path)] == []
-        assert again.erasing() == {}
+        assert again.erasing() == [name]
+        again.erased()
+        assert [word for word in WORDS if word in bytes_of(path)] == []
+        assert again.erasing() == []
         again.verify()
 
 
@@ -247,7 +247,7 @@ def test_a_commit_that_fails_forgets_nothing(told, path, monkeypatch):
         with pytest.raises(LedgerError, match="full"):
             erase(told)
     assert before == (told.export(), told.open_purchases(), told.texts(), told.private.handed())
-    assert told.erasing() == {}
+    assert told.erasing() == []
     assert items_of(path) == ITEMS
     told.verify({"a file": told.head})
 
@@ -269,7 +269,8 @@ else:
     own = Store._pragma
     Store._pragma = lambda self, words: die() if moment in words else own(self, words)
 ledger = Ledger.open(sys.argv[1])
-ledger.erased(ledger.forget(sys.argv[2], {"keys": ["canary copy"]}))
+ledger.forget(sys.argv[2])
+ledger.erased()
 """
 
 
@@ -282,13 +283,13 @@ def test_a_process_killed_on_the_way_has_forgotten_wholly_or_not_at_all(told, pa
         again.verify({"a file": again.head})
         if moment == "commit":
             assert [word for word in WORDS if word in bytes_of(path)] == WORDS
-            assert (items_of(path), again.erasing()) == (ITEMS, {})
+            assert (items_of(path), again.erasing()) == (ITEMS, [])
             erase(again)
         else:
             assert items_of(path)[0] is None
-            (name,) = again.erasing()
-            again.erased(name)
-        assert [word for word in [*WORDS, b"canary copy"] if word in bytes_of(path)] == []
+            assert [each[:10] for each in again.erasing()] == ["forgotten-"]
+            again.erased()
+        assert [word for word in WORDS if word in bytes_of(path)] == []
         assert again.texts(None)[0].note == "kept note"
 
 
@@ -303,29 +304,24 @@ def test_forgetting_needs_no_other_folder(told, path, monkeypatch, tmp_path):
     assert list(closed.iterdir()) == []
 
 
-def test_what_finds_the_copies_is_kept_until_they_are_erased(told, path):
-    copies = {"row": 0, "keys": ["canary copy"], "texts": ["00ff"]}
-    assert told.erasing() == {}
-    name, seventh = told.forget(ID, copies), told.forget("q7", {"row": 7})
+def test_a_marked_item_stays_marked_until_its_last_byte_is_wiped(told, path):
+    """It is marked before its first copy is erased, while the database still knows it."""
+    assert told.erasing() == []
+    told.begin_erasing(ID)
+    told.begin_erasing(ID)  # a second call after a crash
+    assert told.erasing() == [ID]
+    assert items_of(path) == ITEMS
+    name = told.forget(ID)
+    seventh = told.forget("q7")
     told.close()
     with Ledger.open(path) as again:
-        assert again.erasing() == {name: copies, seventh: {"row": 7}}
+        assert {*again.erasing()} == {name, seventh}
         head = again.head
-        again.erased(name)
-        assert again.erasing() == {seventh: {"row": 7}}
-        assert [word for word in [*WORDS, b"canary copy"] if word in bytes_of(path)] == []
-        again.erased(seventh)
-        again.erased(seventh)  # a second call after a crash
-        assert (again.erasing(), again.head) == ({}, head)
+        again.erased()
+        assert [word for word in WORDS if word in bytes_of(path)] == []
+        again.erased()
+        assert (again.erasing(), again.head) == ([], head)
         again.verify({"a file": head})
-
-
-@pytest.mark.parametrize("record", ["{", "[" * 50_000])
-def test_damage_of_what_finds_the_copies_is_one_sentence(told, record):
-    told.forget(ID, {"row": 0})
-    told._store.connection.execute("UPDATE erasing SET record = ?", (record,))
-    with pytest.raises(LedgerCorrupt, match="of the copies of an erased item is damaged"):
-        told.erasing()
 
 
 def test_in_a_transaction_it_is_wiped_when_the_copies_are(told, path):
@@ -334,17 +330,17 @@ def test_in_a_transaction_it_is_wiped_when_the_copies_are(told, path):
     def forget(last):
         with told.together():
             told.write_state("waiting", {})
-            told.forget(ID, {"row": 0})
+            told.forget(ID)
             told.reserve([last])
 
     with pytest.raises(LedgerError, match="'q1' is"):
         forget("q1")
-    assert (ID in told.items, told.erasing()) == (True, {})
+    assert (ID in told.items, told.erasing()) == (True, [])
     assert items_of(path) == ITEMS
     forget("q2")
     assert [row.event for row in told.rows()][rows:] == ["released", "forgotten", "reserved"]
-    (name,) = told.erasing()
-    told.erased(name)
-    assert told.erasing() == {}
+    assert len(told.erasing()) == 1
+    told.erased()
+    assert told.erasing() == []
     assert [word for word in WORDS if word in bytes_of(path)] == []
     told.verify({"a file": told.head})

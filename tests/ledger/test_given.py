@@ -224,7 +224,7 @@ def test_a_row_emptied_as_forgetting_does_keeps_the_chain_valid(ledger, path, de
 @pytest.mark.parametrize("column", ["commitment", "surrogate", "size", "part", "place", "id"])
 @pytest.mark.parametrize("table", LAST)
 def test_what_is_left_of_a_forgotten_row_is_told_when_edited(ledger, path, table, column) -> None:
-    ledger.forget("q2", {})
+    ledger.forget("q2")
     ledger.verify()
     ledger.close()
     edit(path, f"UPDATE {table} SET {column} = {VALUES[column]} WHERE salt IS NULL")
@@ -233,9 +233,9 @@ def test_what_is_left_of_a_forgotten_row_is_told_when_edited(ledger, path, table
 
 
 def test_a_test_row_of_the_same_prompt_is_forgotten_with_its_item(ledger, path) -> None:
-    ledger.forget("q2", {})
+    ledger.forget("q2")
     assert given_in(path)[:2] == [[*RECORDS[:2], None, RECORDS[3]], GIVEN.test[1:]]
-    ledger.forget("q0", {})
+    ledger.forget("q0")
     assert given_in(path)[3] == [GIVEN.rejected[0], GIVEN.rejected[1]._replace(id=None)]
     ledger.verify({"a file": ledger.head})
 
@@ -246,7 +246,7 @@ def test_a_copy_made_while_it_is_open_for_writing_is_whole(
     copy = tmp_path / "copy.db"
     ledger.post([decision(1, item="q2")])
     ledger.add_items([ItemRecord("n1", "new", 4)])
-    ledger.forget("q3", {"row": 3})
+    ledger.forget("q3")
     head = ledger.head
     with ledger.together():
         ledger.reserve(["n1"])

@@ -16,7 +16,7 @@ def large(tmp_path: Path) -> Ledger:
     records = [ItemRecord(f"i{n}", f"text {n}", 2 + n % 3) for n in range(40)]
     ledger = Ledger.create(tmp_path / "run.db", run="r", budget=9, items=records)
     ledger.reserve(["i7", "i8"])
-    ledger.forget("i8", {})
+    ledger.forget("i8")
     ledger.close()
     return Ledger.open(tmp_path / "run.db")
 

@@ -125,7 +125,7 @@ def test_who_is_set_aside_later_still_measures_the_audit_that_was_shown(ledger: 
 
 
 def test_a_forgotten_item_is_not_learnt_again(ledger: Ledger) -> None:
-    ledger.forget("q0", {})
+    ledger.forget("q0")
     ledger.stand("set_aside", "anna")
     assert [row.event for row in ledger.rows()][-2:] == ["set_aside", "relabelled"]
     assert ledger.left_out("train") == ["q1"]

@@ -134,7 +134,8 @@ def test_a_forgotten_item_leaves_the_other_rows_covered(ledger, path, item) -> N
     """`q0` was an example in a call about `q2`: what is left of that call is covered as well."""
     before = {row.payload["stored"]["requests"][n] for row, n in requests(ledger)}
     ledger.keep_last_arrays()
-    ledger.erased(ledger.forget(item, {}))
+    ledger.forget(item)
+    ledger.erased()
     ledger.verify(arrays=True)
     asked = ledger.rows(only=("forgotten",))
     (erased,) = (row.payload["stored"] for row in asked)
@@ -162,7 +163,7 @@ def requests(ledger: Ledger) -> list[tuple[Any, str]]:
 
 def test_a_place_that_was_erased_is_taken_again(ledger) -> None:
     """The last row handed out is erased; the next one gets its number."""
-    ledger.forget("q2", {})
+    ledger.forget("q2")
     ledger.hand_out([Handed("k8", "q3", 0, 1, "a", 3, (0, 1, 2, 3))])
     ledger.verify(arrays=True)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -12,7 +11,7 @@ from typing import Any, Final, Self
 
 from numpy.typing import NDArray
 
-from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.errors import LedgerError
 from stacksl.files.arrays import to_bytes
 from stacksl.ledger.accounts import Terms
 from stacksl.ledger.events import STORED, Entry, canonical, chain
@@ -366,31 +365,26 @@ class Journal(LedgerReader):
 
     # Erasing -----------------------------------------------------------------------------------
 
-    def erasing(self) -> dict[str, Any]:
-        """What finds the copies of each erased item of which copies or bytes may be left, by name.
+    def begin_erasing(self, item: str) -> None:
+        """Mark an item as one of which copies or bytes may be left until `erased`."""
+        surrogate = self.items.surrogates[item]
+        with self.together():
+            self._store.connection.execute("INSERT OR IGNORE INTO erasing VALUES (?)", [surrogate])
 
-        Nothing where none but bytes in the database can be left.
-        """
-        try:
-            return {item: json.loads(record) for item, record in self._store.select(ERASING)}
-        except (ValueError, RecursionError):
-            raise LedgerCorrupt(
-                f"what {self._store.name} holds of the copies of an erased item is damaged:"
-                " restore the file from a copy"
-            ) from None
+    def erasing(self) -> list[str]:
+        """The ids of the marked items; the names of those whose texts are erased."""
+        marked = self._store.select(ERASING)
+        return [str(self.items.identities[surrogate].id) for (surrogate,) in marked]
 
-    def erased(self, name: str) -> None:
-        """Wipe an erased item's bytes from the database, and take its mark away: no copy is left.
+    def erased(self) -> None:
+        """Wipe the bytes of erased items from the database, and take all marks away.
 
         Raises:
-            LedgerError: another process reads the database; the mark stays.
+            LedgerError: another process reads the database; the marks stay.
         """
-        run = self._store.connection.execute
-        with self.together():  # what found its copies is wiped with it
-            run("UPDATE erasing SET record = '{}' WHERE item = ?", (name,))
         self._store.wipe()
         with self.together():
-            run("DELETE FROM erasing WHERE item = ?", (name,))
+            self._store.connection.execute("DELETE FROM erasing")
 
     # Opening and closing -----------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from stacksl.ledger.accounts import DROPPED, Key, State
 from stacksl.ledger.events import (
     STORED,
     Row,
-    canonical,
     decision_payload,
     erased_name,
     owned_decision,
@@ -34,7 +33,7 @@ from stacksl.ledger.purchases import (
 )
 from stacksl.ledger.store.requests import erase_requests
 from stacksl.ledger.store.rows import erase_item
-from stacksl.ledger.store.schema import ERASING, HANDED, REQUESTS
+from stacksl.ledger.store.schema import HANDED, REQUESTS
 from stacksl.types import Decision, Label
 
 _REASONS: Final = ("expired", "refused", DROPPED, *(f"skipped: {why}" for why in get_args(Skip)))
@@ -547,12 +546,11 @@ class Ledger(Journal):
             ):
                 self.record("shown")
 
-    def forget(self, item: str, copies: Mapping[str, Any]) -> str:
+    def forget(self, item: str) -> str:
         """Erase an item: its texts, id, salt, free texts and rows of sheets; its name from now on.
 
         Its open leases are released. The chain keeps its numbers under that random name, and still
-        verifies. The item is marked as `erasing` until `erased`, with what finds its `copies`
-        outside the database (JSON values).
+        verifies. The item is marked as `erasing` until `erased`.
 
         Raises:
             LedgerError: the item is unknown.
@@ -561,14 +559,13 @@ class Ledger(Journal):
             for each in self.open_purchases():
                 if each.item == item:
                     self.release(each, "refused")
+            self.begin_erasing(item)
             surrogate = self.items.surrogates[item]
-            name = erased_name(surrogate)
             erased = {
                 REQUESTS.name: erase_requests(self._store, item),
                 HANDED.name: self.private.erase(surrogate),
             }
             erase_item(self._store, surrogate)
-            self._store.insert(ERASING, [(name, canonical(dict(copies)))])
             self.record("forgotten", {STORED: erased}, surrogate=surrogate)
         self.items.read()
-        return name
+        return erased_name(surrogate)

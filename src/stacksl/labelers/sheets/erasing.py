@@ -6,16 +6,12 @@ import csv
 import io
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from stacksl.data.workbooks import reading_workbook
 from stacksl.errors import DataError
 from stacksl.files.atomic import write_atomic
 from stacksl.labelers.sheets.workbook_writing import packed
-
-if TYPE_CHECKING:
-    from openpyxl import Workbook
-    from openpyxl.worksheet.worksheet import Worksheet
 
 _WIDE: Final = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # by the mark of a file
 
@@ -83,35 +79,24 @@ def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
 
     with reading_workbook(path):
         book = load_workbook(path, keep_links=False)
-    found = False
+    cleared: list[Any] = []
     for sheet in book.worksheets:
-        rows = {
-            cell.row
-            for row in sheet.iter_rows()
-            for cell in row
-            if isinstance(cell.value, str) and cell.value.strip().lower() in keys
-        }
-        for number in rows:
-            _clear(row := sheet[number])
-            found |= bool(row)
-        _clear_choices(book, sheet, rows)
-    return packed(book) if found else None
-
-
-def _clear(cells: Any) -> None:
-    for cell in cells:
+        cells = [cell for row in sheet.iter_rows() for cell in row if isinstance(cell.value, str)]
+        rows = {cell.row for cell in cells if str(cell.value).strip().lower() in keys}
+        cleared += [cell for number in rows for cell in sheet[number]]
+        choices = sheet.data_validations.dataValidation
+        for choice in [each for each in choices if each.type == "list" and _rows_of(each) <= rows]:
+            choices.remove(choice)
+            name, _, place = str(choice.formula1).partition("!")
+            if name.strip("'") in book.sheetnames:
+                listed: Any = book[name.strip("'")][place.replace("$", "")]
+                cleared += [cell for row in listed for cell in row]
+    for cell in cleared:
         cell.value, cell.comment, cell.hyperlink = None, None, None
+    return packed(book) if cleared else None
 
 
-def _clear_choices(book: Workbook, sheet: Worksheet, rows: Collection[int]) -> None:
-    """Empty the lists that only the given rows chose from."""
-    kept = []
-    for choice in sheet.data_validations.dataValidation:
-        own = {row for area in choice.sqref.ranges for row in range(area.min_row, area.max_row + 1)}
-        name, _, place = str(choice.formula1).partition("!")
-        if choice.type != "list" or not own <= set(rows) or name.strip("'") not in book.sheetnames:
-            kept.append(choice)
-            continue
-        for row in book[name.strip("'")][place.replace("$", "")]:
-            _clear(row)
-    sheet.data_validations.dataValidation = kept
+def _rows_of(choice: Any) -> set[int]:
+    """The rows for which a list of choices is."""
+    areas = choice.sqref.ranges
+    return {row for area in areas for row in range(area.min_row, area.max_row + 1)}

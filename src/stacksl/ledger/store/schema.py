@@ -99,8 +99,8 @@ REJECTED: Final = Table(
 )
 """The rows of the files that could not be used."""
 
-ERASING: Final = Table("erasing", {"item": "str", "record": "str"}, "item")
-"""The items of which copies or bytes may be left, by their names, with what finds the copies."""
+ERASING: Final = Table("erasing", {"item": "str"}, "item")
+"""The items of which copies or bytes may be left."""
 
 NAMES: Final = Table("names", {"code": "str", "name": "str"}, "code")
 """The names for the codes of the chain: annotators, and the sources of owned labels."""

@@ -1,26 +1,26 @@
 """Forgetting one item of a run: its texts, its id, its features, and what was made from them.
 
-One transaction erases the item in the run's database and marks it with what finds its copies
-outside. Then the copies are erased, and the mark goes with the last byte in the database; where a
-call was cut off, the next command does the rest. Nothing is fitted here: the model and the report
-are deleted, and `resume` makes them again.
+The item is marked, its copies outside the run's database are erased, then its texts in it, and the
+mark goes with their last byte. Where a call was cut off, the next command on the run does all of
+this for the marked item. Nothing is fitted here: the model and the report are deleted, and `resume`
+makes them again.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stacksl.errors import DataError, RunError
 from stacksl.features.cache import erase_keys, text_key
 from stacksl.features.store import erase, has_block, items_in
 from stacksl.labelers.chat.calls import Calls
 from stacksl.labelers.sheets.erasing import erase_rows
+from stacksl.ledger.events import erased_name
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.ledger.store.settings import SALT, Setting, new_salt
@@ -57,10 +57,10 @@ def forget(run: Path, item: str) -> Forgotten:
         LedgerError, FeatureError: the database or a cache cannot be used.
     """
     folder = RunFolder.open(run)
-    finished = finish_erasing(folder) if folder.erasing() else {}
-    if item in finished:
-        return finished[item]
-    with folder.locked(), Ledger.open(folder.database) as ledger:
+    with folder.locked(erasing=True), Ledger.open(folder.database) as ledger:
+        finished = _erase_marked(folder, ledger)
+        if item in finished:
+            return finished[item]
         expect_begun(folder, ledger)
         spec = RunSpec.open(folder)
         if item not in spec.sources.usable:
@@ -69,16 +69,28 @@ def forget(run: Path, item: str) -> Forgotten:
                 " it; forgotten items have none"
             )
         _expect_read(spec, ledger, item)
-        return _erase_copies(folder, ledger, *_erase_item(spec, ledger, item))
+        expect_derived(folder, MAP)
+        bring_arrays(spec, ledger)  # saves the learner while the item's features are there
+        ledger.begin_erasing(item)
+        return _erase_marked(folder, ledger)[item]
 
 
-def finish_erasing(folder: RunFolder) -> dict[str, Forgotten]:
-    """Do what interrupted calls have left to do; the result of each, by the item's former id."""
+def finish_erasing(folder: RunFolder) -> None:
+    """Do what an interrupted call has left to do."""
     with folder.locked(erasing=True), Ledger.open(folder.database) as ledger:
-        return {
-            str(copies.get("id")): _erase_copies(folder, ledger, name, copies)
-            for name, copies in ledger.erasing().items()
-        }
+        _erase_marked(folder, ledger)
+
+
+def _erase_marked(folder: RunFolder, ledger: Ledger) -> dict[str, Forgotten]:
+    """Erase the marked items and their marks; what is known of each, by its former id."""
+    marked, done = ledger.erasing(), {}
+    for item in marked:
+        spec = RunSpec.open(folder)
+        if item in spec.sources.usable:  # else bytes in the database alone are left
+            done[item] = _erase(spec, ledger, spec.sources.usable[item])
+    if marked:
+        ledger.erased()
+    return done
 
 
 def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
@@ -90,12 +102,11 @@ def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
     if spec.settings.labeler != FILE:
         return
     labeler = SheetLabeler(spec, ledger)
-    rows = (each for each in ledger.export() if each["item"] == item)
-    waiting = {each["slot"] for each in rows if each["state"] != "answered"}  # a late one counts
-    sheets = sorted(labeler.folder.iterdir()) if waiting and labeler.folder.is_dir() else []
-    for sheet in filter(lambda path: SHEET(path.name), sheets):
+    bought = (each for each in ledger.export() if each["item"] == item)
+    waiting = {each["slot"] for each in bought if each["state"] != "answered"}  # a late one counts
+    for sheet in filter(lambda path: SHEET(path.name), sorted(labeler.folder.glob("*"))):
         with suppress(DataError):  # of one that nobody can read
-            found = labeler.read([sheet]).answers
+            found = labeler.read([sheet]).answers if waiting else ()
             if any(each.item == item and each.slot in waiting for each in found):
                 raise RunError(
                     f"the sheet {sheet} has an answer to the item '{item}' that was not entered:"
@@ -104,110 +115,80 @@ def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
                 )
 
 
-def _erase_item(spec: RunSpec, ledger: Ledger, id: str) -> tuple[str, dict[str, Any]]:
-    """Erase an item in the run's database; its name from now on, and what finds its copies."""
-    items, item = spec.dataset.items, spec.sources.usable[id]
+def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
+    """Erase all copies of an item, then its texts in the database; each step may be done again."""
+    folder, sheets = spec.folder, ask_folder(spec.settings, spec.folder.path)
+    keys = [each.key for each in ledger.private.handed() if each.item == item.id]
+    unread = [str(sheets / name) for name in erase_rows(sheets, keys)]
+    _erase_features(spec, item, erased_name(ledger.items.surrogates[item.id]))
     shared = spec.dataset.classes is not None or spec.settings.bank is not None
-    texts = (item.prompt, *(() if shared else item.candidates))
-    same, facts = (item.prompt, item.candidates), shown_facts(spec.folder)
-    copies = {
-        "id": id,
-        "row": items.index(item),
-        "keys": [each.key for each in ledger.private.handed() if each.item == id],
-        "texts": [text_key(text).hex() for text in texts],
-        "alike": sum((each.prompt, each.candidates) == same for each in items) - 1,
-        "refitted": facts is not None and facts.audit is not None and facts.audit.trained_on > 0,
-    }
-    expect_derived(spec.folder, MAP)
-    bring_arrays(spec, ledger)  # saves the learner while the item's features are there
+    erase_keys(map(text_key, (item.prompt, *(() if shared else item.candidates))))
+    learnt = any(row.item == item.id for row in ledger.rows(only=("learnt",)))
+    remains = tuple(_remains(spec, item, keys, unread, learnt))
+    for derived in DERIVED:
+        place = folder.path / derived
+        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
     changes = {
         ASIDE: Setting(sorted(spec.sources.aside)),
         ASIDE_AT_FIRST: Setting(sorted(spec.sources.aside_at_first)),
         SALT: new_salt(),  # with the old one a digest of the report might confirm a guessed text
     }
-    state = _without(spec.folder.read_state(), item)
-    with ledger.together():
-        ledger.keep_last_arrays()  # two would reveal what was learnt between
-        _charge_calls(spec, ledger, id)
-        ledger.change_settings(changes)
-        note_derived(spec.folder, ledger, MAP)
-        ledger.write_state(state.pop("state"), state)
-        return ledger.forget(id, copies), copies
-
-
-def _charge_calls(spec: RunSpec, ledger: Ledger, item: str) -> None:
-    """Charge what calls about the item may have cost, before its open leases are released."""
-    calls, model = Calls(spec.folder.database), spec.settings.labeler
-    ledger.take(
-        Answer(item, each.slot, each.token, None, model, min(cost, each.price), "broken")
-        for each in ledger.open_purchases()
-        if each.item == item and (cost := calls.cost(item, each.slot))
-    )
-
-
-def _without(state: Mapping[str, Any], item: Item) -> dict[str, Any]:
-    """The state of a run without sentences that name the item or quote its text."""
+    state, calls, model = folder.read_state(), Calls(folder.database), spec.settings.labeler
     named = re.compile(rf"(?<![\w-]){re.escape(item.id)}(?![\w-])|{re.escape(item.prompt)}").search
     kept = {key: value for key, value in state.items() if key != "sentence" or not named(value)}
-    return kept | {"warnings": [each for each in state.get("warnings", ()) if not named(each)]}
+    kept["warnings"] = [each for each in state.get("warnings", ()) if not named(each)]
+    with ledger.together():
+        ledger.keep_last_arrays()  # two would reveal what was learnt between
+        ledger.take(  # what calls about it may have cost, before its open leases are released
+            Answer(item.id, each.slot, each.token, None, model, min(cost, each.price), "broken")
+            for each in ledger.open_purchases()
+            if each.item == item.id and (cost := calls.cost(item.id, each.slot))
+        )
+        ledger.change_settings(changes)
+        note_derived(folder, ledger, MAP)
+        ledger.write_state(kept.pop("state"), kept)
+        return Forgotten(ledger.forget(item.id), learnt, remains)
 
 
-def _erase_copies(
-    folder: RunFolder, ledger: Ledger, name: str, copies: Mapping[str, Any]
-) -> Forgotten:
-    """Erase the copies of a forgotten item, then its mark; what is known of it then.
-
-    `copies` is empty where bytes in the database alone were left.
-    """
-    spec = RunSpec.open(folder)  # anew: features are hashed with the names of items
-    sheets = ask_folder(spec.settings, folder.path)
-    unread = erase_rows(sheets, copies.get("keys", ()))
-    if "row" in copies:
-        _erase_features(spec, copies["row"])
-    erase_keys(map(bytes.fromhex, copies.get("texts", ())))
-    for derived in DERIVED:
-        place = folder.path / derived
-        shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
-    ledger.erased(name)
-    learnt = any(row.item == name and row.event == "learnt" for row in ledger.rows())
-    unread = [str(sheets / each) for each in unread]
-    return Forgotten(name, learnt, tuple(_remains(spec, copies, unread, learnt)))
-
-
-def _erase_features(spec: RunSpec, row: int) -> None:
-    """Zero the features of item number `row` in every epoch.
+def _erase_features(spec: RunSpec, item: Item, name: str) -> None:
+    """Zero the features of an item in every epoch; `name` is what it is called from now on.
 
     They are not computed again: the map was fitted on this item too, and an encoder or a language
     model need not give the others the same bits.
     """
-    place, ids = spec.folder.features, [item.id for item in spec.dataset.items]
+    place, ids = spec.folder.features, [each.id for each in spec.dataset.items]
+    row = ids.index(item.id)
+    ids[row] = name
     for epoch in (place, *sorted(place.glob("epoch-*"))):
-        for name, part in spec.sources.features.items():
-            if has_block(epoch / name):  # an epoch's own has the items that there were
-                held = ids[part.start : part.start + items_in(epoch / name)]
-                if 0 <= row - part.start < len(held):
-                    erase(epoch / name, row - part.start, held)
+        for part, rows in spec.sources.features.items():
+            if has_block(epoch / part):  # an epoch's own has the items that there were
+                held = ids[rows.start : rows.start + items_in(epoch / part)]
+                if 0 <= row - rows.start < len(held):
+                    erase(epoch / part, row - rows.start, held)
     (place / GRAPH).unlink(missing_ok=True)  # made again without the item
 
 
 def _remains(
-    spec: RunSpec, copies: Mapping[str, Any], unread: list[str], learnt: bool
+    spec: RunSpec, item: Item, keys: list[str], unread: list[str], learnt: bool
 ) -> Iterator[str]:
     """A sentence for each place that still knows of the item."""
     yield "the feature map was fitted on the texts of all items, this one among them"
     if learnt:
         adapters = ", and so did every adapter trained since" if spec.settings.adapts else ""
         yield f"the online model learnt its label{adapters}"
-    if copies.get("refitted"):
-        yield (
-            "the model that `resume` makes learns no label of the audit:"
-            f" `stacksl change {spec.folder.path} --train-on-audit` again"
-        )
+    with suppress(RunError):  # of facts that nobody can read, which are deleted
+        facts = shown_facts(spec.folder)
+        if facts is not None and facts.audit is not None and facts.audit.trained_on:
+            yield (
+                "the model that `resume` makes learns no label of the audit:"
+                f" `stacksl change {spec.folder.path} --train-on-audit` again"
+            )
     yield "its row in your data is yours to delete: the run does not read it again"
     for sheet in unread:
         yield f"{sheet} cannot be read as a sheet and is as it was"
-    if alike := copies.get("alike"):
+    same = ((each.prompt, each.candidates) for each in spec.dataset.items)
+    if alike := sum(each == (item.prompt, item.candidates) for each in same) - 1:
         yield f"{alike:,} other items of the run have the same text"
-    if keys := ", ".join(copies.get("keys", ())):
-        yield f"copies of sheets in other places hold its rows {keys}"
+    if keys:
+        yield f"copies of sheets in other places hold its rows {', '.join(keys)}"
     yield "copies of the run, backups, exports and predictions are as they were"
