@@ -69,6 +69,7 @@ def chain(names: dict[str, str]) -> dict[str, Any]:
             tables[name] = [dict(row) for row in db.execute(f'SELECT * FROM "{name}"')]
     chained = (t for t in tables.values() if t and {"event", "payload", "seq"} <= set(t[0]))
     rows = sorted(next(chained, []), key=lambda row: row["seq"])
+    rows = [row for row in rows if row["event"] != "stored"]  # salted digests of other tables
     for row in rows:  # forgotten items by where they appear
         if row.get("item") is not None:
             names.setdefault(row["item"], f"forgotten in row {row['seq']}")
@@ -84,6 +85,7 @@ def chain(names: dict[str, str]) -> dict[str, Any]:
     for row in rows:
         told = json.loads(row.pop("payload"))
         told.pop("item", None)  # the commitment to the item's text, a salted hash
+        told.pop("stored", None)
         told = {("free text" if k == "words" else k): v for k, v in told.items()}
         events.append({k: v for k, v in row.items() if k not in ("run", "seq")} | told)
     kinds = {True: "decisions", False: "events"}

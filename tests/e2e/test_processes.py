@@ -19,6 +19,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from stacksl.api import Run
+from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.storage.folder import RunFolder
 
@@ -105,8 +106,8 @@ def story(path: Path) -> list[dict[str, Any]]:
     """The ledger's rows without numbers that the last bits of a score reach."""
     rows = []
     with Ledger.open(path / "run.db", readonly=True) as ledger:
-        told = [row for row in ledger.rows() if row.event != "derived"]
-        same = [row for row in chain(path) if row["event"] != "derived"]
+        told = [row for row in ledger.rows() if row.event not in NOTES]
+        same = [row for row in chain(path) if row["event"] not in NOTES]
         for row, known in zip(told, same, strict=True):
             known["payload"] = None
             if row.event == "round":

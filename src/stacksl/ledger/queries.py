@@ -25,7 +25,7 @@ from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.arrays import Saved, array_heads, read_arrays
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.names import Items, PrivateTables
-from stacksl.ledger.store.schema import ARRAYS, TERMS
+from stacksl.ledger.store.schema import ARRAYS, EVENTS, TERMS
 from stacksl.ledger.store.settings import expect_digest, expect_sealed, read_state
 from stacksl.ledger.store.stored import Digests, edited, expect_stored
 from stacksl.types import Decision
@@ -101,6 +101,20 @@ class LedgerReader:
     def made_from(self) -> Head:
         """The last row that is no note: what is made again of it names it again."""
         return self._store.tail(notes=False) or Head(0, self.terms.genesis)
+
+    @property
+    def told_head(self) -> Head:
+        """`made_from` as files tell it: numbered without the rows `stored`.
+
+        How often arrays are saved depends on where a run was cut off, and no file does.
+        """
+        count, tip = self.made_from
+        return Head(count - self._store.count(EVENTS, "seq <= ? AND event = ?", count, STORED), tip)
+
+    def place(self, told: Head) -> Head:
+        """The row that a file tells of; unchanged where the chain has no such row."""
+        found = self._store.select(EVENTS, ("seq", "hash"), "WHERE seq >= ? AND hash = ?", *told)
+        return next((Head(*row) for row in found), told)
 
     # The rows ----------------------------------------------------------------------------------
 

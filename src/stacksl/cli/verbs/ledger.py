@@ -55,10 +55,10 @@ def verify(
     from stacksl.runs.storage.folder import anchors
 
     opened = options.open_run(run)
-    records = list(anchors(opened.folder))
     kept = {} if head is None else {"--head": _head(head)}
     with opened.ledger as ledger:
         derived.verify(opened.folder, ledger, kept, arrays=True)
+        records = list(anchors(opened.folder, ledger))
         rows, tip = ledger.head
         saved = sorted(each.head.count for each in ledger.arrays() if each.whole)
     derived.expect_all_derived(opened.folder)

@@ -135,11 +135,11 @@ class Store:
                 return
             after = keys[-1]
 
-    def count(self, table: Table) -> int:
-        """How many rows a table has."""
+    def count(self, table: Table, where: str = "true", *values: object) -> int:
+        """How many rows a table has, or those that SQL restricts."""
         with self.sentences():
-            query = self.connection.execute(f"SELECT count(*) FROM {table.name}")
-            return int(query.fetchone()[0])
+            query = f"SELECT count(*) FROM {table.name} WHERE {where}"
+            return int(self.connection.execute(query, values).fetchone()[0])
 
     def insert(self, table: Table, rows: Iterable[Sequence[object]]) -> None:
         """Insert rows, each with a value for every column in order, in the open transaction."""

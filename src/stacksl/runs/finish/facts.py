@@ -57,7 +57,7 @@ def facts_of(
     seen, pooled = Rounds.read(game.ledger.rows(), game.corpus.row), spec.settings.mode == "pool"
     clipped, learnt = getattr(game.learner.scorer, "clipped", None), len(game.examples.bought)
     language = ending.language(tested, state)
-    head = "{} rows, last {}".format(*game.ledger.made_from)
+    head = "{} rows, last {}".format(*game.ledger.told_head)
     return f.Facts(
         title=spec.dataset.name,
         run=spec.folder.path.name,

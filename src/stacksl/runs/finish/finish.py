@@ -61,7 +61,7 @@ def finish(
     note_derived(spec.folder, game.ledger, MODEL)
     if audit is not None:
         learnt = len(game.examples.bought)
-        said = anchors(spec.folder).get(FACTS)
+        said = anchors(spec.folder, game.ledger).get(FACTS)
         later = () if said is None else game.ledger.rows(said.count)
         revised = any(row.event == "relabelled" for row in later)
         facts = _continued(facts, shown_facts(spec.folder), audit.number, learnt, revised=revised)

@@ -59,17 +59,17 @@ def verify(
         LedgerError: the ledger is not whole.
         RunError: a file that the ledger does not record names another one's head.
     """
-    files = anchors(folder)
+    files = anchors(folder, ledger)
     with opened(folder.database, readonly=True) as store:
         other = other_derived(store, dict(_digests(folder, files)))
     known = {name: head for name, head in files.items() if name not in other}
-    ledger.verify(known | heads, arrays=arrays)
+    ledger.verify({**known, **heads}, arrays=arrays)
     for name in other:
         if not ledger.has(files[name]):
             raise RunError(
-                f"{folder.path / name} names a row {files[name].count} that the ledger of this run"
-                " does not have, and is not the one that the ledger records: it is of another run,"
-                " or the ledger was cut or rewritten; restore that file or the ledger from a copy"
+                f"{folder.path / name} names a head that the ledger of this run does not have, and"
+                " is not the one that the ledger records: it is of another run, or the ledger was"
+                " cut or rewritten; restore that file or the ledger from a copy"
             )
 
 
