@@ -86,7 +86,7 @@ def test_equal_rows_have_other_digests_in_another_run(ledger, book, path, decisi
         ("UPDATE handed SET sheet = 7 WHERE place = 3", "row 3 of the table 'handed'"),
         ("UPDATE handed SET token = 2 WHERE place = 3", "row 3 of the table 'handed'"),
         ("UPDATE handed SET salt = salt || '0' WHERE place = 3", "row 3 of the table 'handed'"),
-        ("UPDATE handed SET place = 4 WHERE place = 3", "row 4 of the table 'handed'"),
+        ("UPDATE handed SET place = 4 WHERE place = 3", "row 3 of the table 'handed'"),
         ("DELETE FROM handed WHERE place = 1", "row 1 of the table 'handed' .* removed"),
         (
             "INSERT INTO handed SELECT 9, salt, 'new', item, slot, token, annotator, sheet, shown"

@@ -280,32 +280,20 @@ def chain(head: Head, entries: Iterable[Entry]) -> list[Row]:
     return rows
 
 
-_Mark = tuple[Head, str]
-
-
-def walk(first: str, pages: Iterable[list[Row]], heads: Mapping[str, Head]) -> Iterator[list[Row]]:
+def walk(first: str, pages: Iterable[list[Row]]) -> Iterator[list[Row]]:
     """Yield the rows page by page, each page after it was verified.
 
-    `first` is the hash that row 1 must follow, `heads` are ends that the chain once had, by the
-    name of what stores each.
+    `first` is the hash that row 1 must follow.
 
     Raises:
         LedgerCorrupt: naming the first bad row, what it should hold and what it holds.
     """
-    marks = sorted((head, name) for name, head in heads.items())
     end = Head(0, first)
-    marks = _passed(marks, end)
     for page in pages:
         for row in page:
             _check(end, row)
             end = Head(row.seq, row.hash)
-            marks = _passed(marks, end)
         yield page
-    if marks:
-        raise LedgerCorrupt(
-            f"the ledger should have at least {marks[-1][0].count} rows, as {marks[-1][1]} says, "
-            f"but has {end.count}: its tail was cut, restore the file from a copy"
-        )
 
 
 def _check(end: Head, row: Row) -> None:
@@ -325,16 +313,3 @@ def _check(end: Head, row: Row) -> None:
             f"row {row.seq} of the ledger should have the hash {expected[:12]}, but has "
             f"{row.hash[:12]}: it was edited, restore the file from a copy"
         )
-
-
-def _passed(marks: list[_Mark], end: Head) -> list[_Mark]:
-    """The marks after `end`; one at the row of `end` must be equal to it."""
-    while marks and marks[0][0].count <= end.count:
-        mark, name = marks.pop(0)
-        if mark.hash != end.hash:
-            raise LedgerCorrupt(
-                f"row {end.count} of the ledger should have the hash {mark.hash[:12]}, as {name} "
-                f"says, but has {end.hash[:12]}: the ledger was rewritten up to there, restore "
-                "the file from a copy"
-            )
-    return marks

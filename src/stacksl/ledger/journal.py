@@ -31,7 +31,7 @@ from stacksl.ledger.store.rows import (
     write_items,
     write_rejected,
 )
-from stacksl.ledger.store.schema import ARRAYS, ERASING, TERMS, make_indexes, make_tables
+from stacksl.ledger.store.schema import ERASING, TERMS, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
     ROWS,
     SALT,
@@ -356,7 +356,7 @@ class Journal(LedgerReader):
                 return
             since = head if rows else self.made_from
             digests = write_arrays(self._store, Saved(head, round, data), since.count)
-            self.record(STORED, {STORED: {ARRAYS.name: digests}})
+            self.record(STORED, {STORED: digests})
 
     def keep_last_arrays(self) -> None:
         """Delete all saved arrays but the newest whole ones: two show what was learnt between."""

@@ -12,13 +12,7 @@ from typing import Any, Final, Literal, get_args
 
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.accounts import DROPPED, Key, State
-from stacksl.ledger.events import (
-    STORED,
-    Row,
-    decision_payload,
-    erased_name,
-    owned_decision,
-)
+from stacksl.ledger.events import STORED, Row, decision_payload, erased_name, owned_decision
 from stacksl.ledger.journal import Journal
 from stacksl.ledger.purchases import (
     Answer,
@@ -33,7 +27,6 @@ from stacksl.ledger.purchases import (
 )
 from stacksl.ledger.store.requests import erase_requests
 from stacksl.ledger.store.rows import erase_item
-from stacksl.ledger.store.schema import HANDED, REQUESTS
 from stacksl.types import Decision, Label
 
 _REASONS: Final = ("expired", "refused", DROPPED, *(f"skipped: {why}" for why in get_args(Skip)))
@@ -270,9 +263,8 @@ class Ledger(Journal):
                     )
                 for index in (min(row.order, default=0), max(row.order, default=0)):
                     self._expect_candidate(surrogate, index)
-            digests = self.private.note_handed(rows)
-            if digests:
-                self.record(STORED, {STORED: {HANDED.name: digests}})
+            if rows:
+                self.record(STORED, {STORED: self.private.note_handed(rows)})
 
     # From an answer to a learnt label ----------------------------------------------------------
 
@@ -561,10 +553,7 @@ class Ledger(Journal):
                     self.release(each, "refused")
             self.begin_erasing(item)
             surrogate = self.items.surrogates[item]
-            erased = {
-                REQUESTS.name: erase_requests(self._store, item),
-                HANDED.name: self.private.erase(surrogate),
-            }
+            erased = erase_requests(self._store, item) | self.private.erase(surrogate)
             erase_item(self._store, surrogate)
             self.record("forgotten", {STORED: erased}, surrogate=surrogate)
         self.items.read()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -111,10 +111,10 @@ class LedgerReader:
         count, tip = self.made_from
         return Head(count - self._store.count(EVENTS, "seq <= ? AND event = ?", count, STORED), tip)
 
-    def place(self, told: Head) -> Head:
-        """The row that a file tells of; unchanged where the chain has no such row."""
-        found = self._store.select(EVENTS, ("seq", "hash"), "WHERE seq >= ? AND hash = ?", *told)
-        return next((Head(*row) for row in found), told)
+    def place(self, told: Head) -> int | None:
+        """The number of the row that a file tells of; None where the chain has no such row."""
+        found = self._store.select(EVENTS, ("seq",), "WHERE seq >= ? AND hash = ?", *told)
+        return next((seq for (seq,) in found), 0 if told.hash == self.terms.genesis else None)
 
     # The rows ----------------------------------------------------------------------------------
 
@@ -379,26 +379,27 @@ class LedgerReader:
         """
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
         pages = self._store.pages(-math.inf)  # a row inserted below row 1 is none of the others
-        ends = {**array_heads(self._store), **(heads or {})}
-        stored: defaultdict[str, Digests] = defaultdict(dict)
+        stored: Digests = {}
         with self._store.reading():
-            for rows in walk(self.terms.genesis, pages, ends):
+            for rows in walk(self.terms.genesis, pages):
                 for row in parsed(rows):
                     self._check_beside(row)
                     for table, digests in row.payload.get(STORED, {}).items():
-                        stored[table].update(digests)
+                        stored.setdefault(table, {}).update(digests)
                 accounts.count(rows, epochs=True)
+            for name, head in {**array_heads(self._store), **(heads or {})}.items():
+                if self.place(head) is None:
+                    raise LedgerCorrupt(
+                        f"the ledger should have a row {head.count} with the hash {head.hash[:12]},"
+                        f" as {name} says, but has not: it was cut or rewritten, or {name} is of"
+                        " another run; restore the one or the other from a copy"
+                    )
             expect_digest(self._store)
             expect_sealed(self._store, each=True)
             expect_stored(self._store, stored)
             for saved in (each for each in self.arrays() if arrays and not each.whole):
-                raise edited(self._store, ARRAYS, saved.head.count, "edited or damaged")
+                raise edited(self._store, ARRAYS, saved.head.count)
         read_state(self._store)
-
-    def has(self, head: Head) -> bool:
-        """Whether the chain on disk once ended there."""
-        rows = (row for page in self._store.pages(head.count - 1, upto=head.count) for row in page)
-        return head.hash == next((row.hash for row in rows), self.terms.genesis)
 
     def _check_beside(self, row: Row) -> None:
         """Compare the tables beside the chain with the hashes in a row."""

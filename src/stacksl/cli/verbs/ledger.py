@@ -51,17 +51,19 @@ def verify(
     report or card that is not the one which was made last is named. The weights of a base model are
     hashed again, which a run does only where size, time or header of a file has changed.
     """
-    from stacksl.runs.storage import derived
+    from stacksl.runs.storage.derived import expect_all_derived
     from stacksl.runs.storage.folder import anchors
 
     opened = options.open_run(run)
-    kept = {} if head is None else {"--head": _head(head)}
+    kept = anchors(opened.folder)
+    records = list(kept)
+    if head is not None:
+        kept["--head"] = _head(head)
     with opened.ledger as ledger:
-        derived.verify(opened.folder, ledger, kept, arrays=True)
-        records = list(anchors(opened.folder, ledger))
+        ledger.verify(kept, arrays=True)
         rows, tip = ledger.head
         saved = sorted(each.head.count for each in ledger.arrays() if each.whole)
-    derived.expect_all_derived(opened.folder)
+    expect_all_derived(opened.folder)
     weights, why = _weights(opened)
     result = {"run": run, "rows": rows, "tip": tip, "arrays": saved, "records": records}
     arrays = " and ".join(map(count, saved))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -13,7 +12,7 @@ from stacksl.files.arrays import from_bytes
 from stacksl.ledger.events import STORED, canonical
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.schema import ARRAYS
-from stacksl.ledger.store.stored import Digests, digests_of
+from stacksl.ledger.store.stored import Digests, digests_of, insert_stored
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
@@ -48,13 +47,12 @@ def write_arrays(store: Store, saved: Saved, since: int) -> Digests:
 
     Nothing was learnt since that row. Gives their digest for the chain.
     """
-    (seq, tip), salt = saved.head, os.urandom(16).hex()
-    row = (seq, salt, tip, saved.round, saved.data, saved.digest)
+    row = (*saved.head, saved.round, saved.data, saved.digest)
     store.connection.execute("DELETE FROM arrays WHERE seq >= ?", (since,))
-    store.insert(ARRAYS, [row])
+    digests = insert_stored(store, ARRAYS, [row])
     newest = "SELECT seq FROM arrays ORDER BY seq DESC LIMIT ?"
     store.connection.execute(f"DELETE FROM arrays WHERE seq NOT IN ({newest})", (KEPT,))
-    return digests_of([row])
+    return digests
 
 
 def keep_last_arrays(store: Store) -> None:
@@ -73,7 +71,7 @@ def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
         # their digest is in the next row of the chain; one that was cut accuses no arrays
         pages = store.pages(count, upto=count + 1)
         noted = [each.payload.get(STORED) for page in pages for each in page]
-        whole = saved.digest == digest and noted in ([], [{ARRAYS.name: digests_of([row])}])
+        whole = saved.digest == digest and noted in ([], [digests_of(ARRAYS, [row])])
         yield saved._replace(whole=whole)
 
 

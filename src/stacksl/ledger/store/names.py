@@ -16,7 +16,7 @@ from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.rows import salted
 from stacksl.ledger.store.schema import HANDED, ITEMS, NAMES, TEXTS
-from stacksl.ledger.store.stored import Digests, digests_of
+from stacksl.ledger.store.stored import Digests, insert_stored
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
@@ -180,16 +180,15 @@ class PrivateTables:
             surrogate, who = self._items.surrogates[row.item], self.enrol(row.annotator, "person")
             shown = json.dumps(row.order, separators=(",", ":"))
             lease = (row.key, surrogate, row.slot, row.token)
-            added.append((place, os.urandom(16).hex(), *lease, who, row.sheet, shown))
-        self._store.insert(HANDED, added)
-        return digests_of(added)
+            added.append((place, *lease, who, row.sheet, shown))
+        return insert_stored(self._store, HANDED, added)
 
     def erase(self, item: str) -> Digests:
         """Delete the rows of an item, in the open transaction; what the chain has of them now."""
         handed = self._store.select(HANDED, ("place",), "WHERE item = ?", item)
         for table in (TEXTS, HANDED):
             self._store.connection.execute(f"DELETE FROM {table.name} WHERE item = ?", (item,))
-        return {str(place): None for (place,) in handed}
+        return {HANDED.name: dict.fromkeys(str(place) for (place,) in handed)}
 
     def texts(self, item: str | None = None) -> dict[str, tuple[str | None, str | None]]:
         """Text and note by their salted hash, of one item (by its surrogate) or of all."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.events import STORED, Entry, canonical, chain
 from stacksl.ledger.store.schema import REQUESTS
-from stacksl.ledger.store.stored import Digests, digests_of
+from stacksl.ledger.store.stored import Digests, insert_stored
 
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
@@ -20,11 +19,9 @@ if TYPE_CHECKING:
 def write_request(store: Store, row: Mapping[str, Any]) -> None:
     """Append a row, and its digest to the chain, in the open transaction of any thread."""
     last = store.select(REQUESTS, ("place",), "ORDER BY place DESC LIMIT 1")
-    written = (last[0][0] + 1 if last else 1, os.urandom(16).hex(), json.dumps(row))
-    store.insert(REQUESTS, [written])
-    end = store.tail()
+    place, end = last[0][0] + 1 if last else 1, store.tail()
+    text = canonical({STORED: insert_stored(store, REQUESTS, [(place, json.dumps(row))])})
     assert end is not None, "a request belongs to a lease"
-    text = canonical({STORED: {REQUESTS.name: digests_of([written])}})
     store.append(chain(end, [Entry(int(time.time() * 1e6), STORED, text=text)]))
 
 
@@ -33,22 +30,20 @@ def erase_requests(store: Store, item: str) -> Digests:
 
     The cost of the latter stays. In the open transaction; gives the digests from now on.
     """
-    rows, digests = read_requests(store), Digests()
+    rows, left = read_requests(store), list[tuple[int, str]]()
     shown = {row["call"] for _, row in rows if item in row.get("shots", ())}
-    for place, row in rows:
-        if row["item"] != item and row["call"] not in shown:
-            continue
+    erased = [each for each in rows if each[1]["item"] == item or each[1]["call"] in shown]
+    for place, row in erased:
         store.connection.execute("DELETE FROM requests WHERE place = ?", (place,))
-        digests[str(place)] = None
-        if row["item"] != item:
-            if "request" in row:
-                row |= {"request": {}, "shots": [each for each in row["shots"] if each != item]}
-            else:
-                row |= {"answer": "", "why": "an example in it was erased"}
-            left = (place, os.urandom(16).hex(), json.dumps(row))
-            store.insert(REQUESTS, [left])
-            digests |= digests_of([left])
-    return digests
+        if row["item"] == item:
+            continue
+        if "request" in row:
+            row |= {"request": {}, "shots": [each for each in row["shots"] if each != item]}
+        else:
+            row |= {"answer": "", "why": "an example in it was erased"}
+        left.append((place, json.dumps(row)))
+    gone = dict.fromkeys(str(place) for place, _ in erased)
+    return {REQUESTS.name: gone | insert_stored(store, REQUESTS, left)[REQUESTS.name]}
 
 
 def read_requests(store: Store) -> list[tuple[int, dict[str, Any]]]:

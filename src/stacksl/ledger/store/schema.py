@@ -153,14 +153,7 @@ EVENTS: Final = Table(
 
 ARRAYS: Final = Table(
     "arrays",
-    {
-        "seq": "int",
-        "salt": "str",
-        "tip": "str",
-        "round": "int",
-        "data": "bytes",
-        "digest": "str",
-    },
+    {"seq": "int", "salt": "str", "tip": "str", "round": "int", "data": "bytes", "digest": "str"},
     "seq",
 )
 """The learner's arrays after a row of the chain, with that row's hash; the last few of them."""

@@ -8,7 +8,8 @@ salt, so that a digest reveals nothing of a row that was erased.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,40 +20,45 @@ from stacksl.ledger.store.schema import HANDED, REQUESTS, Table
 if TYPE_CHECKING:
     from stacksl.ledger.store.database import Store
 
-Digests = dict[str, str | None]
-"""The digests of rows of a table by their places."""
+Digests = dict[str, dict[str, str | None]]
+"""The digests of rows by their table and place."""
 
 
-def digests_of(rows: Iterable[Sequence[Any]]) -> Digests:
-    """The digest of each row, by the place that is its first column."""
-    return {str(row[0]): _digest(row) for row in rows}
+def insert_stored(store: Store, table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
+    """Insert rows, each with a salt behind its place, in the open transaction; their digests."""
+    salted = [(place, os.urandom(16).hex(), *values) for place, *values in rows]
+    store.insert(table, salted)
+    return digests_of(table, salted)
 
 
-def expect_stored(store: Store, known: Mapping[str, Digests]) -> None:
-    """Compare what was handed out and the requests with their digests, `known` by table.
+def digests_of(table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
+    """The SHA-256, hexadecimal, of each row with its salt."""
+    found: dict[str, str | None] = {}
+    for row in rows:
+        values = (sha256(each).hexdigest() if isinstance(each, bytes) else each for each in row)
+        text = ascii(tuple(values))  # alike in every version
+        found[str(row[0])] = sha256(text.encode()).hexdigest()
+    return {table.name: found}
+
+
+def expect_stored(store: Store, known: Digests) -> None:
+    """Compare what was handed out and the requests with their digests in the chain.
 
     Raises:
-        LedgerCorrupt: naming the table and the row that was edited, added or removed.
+        LedgerCorrupt: naming the table and the row that is another one.
     """
     for table in (HANDED, REQUESTS):
-        left = {place: digest for place, digest in known[table.name].items() if digest}
-        columns = tuple(table.columns)[1:]
-        for row in chain.from_iterable(store.paged(table, columns, -math.inf, "")):
-            if left.pop(str(row[0]), None) != _digest(row):
-                raise edited(store, table, row[0], "edited, added or damaged")
-        for place in left:
-            raise edited(store, table, place, "removed")
+        pages = store.paged(table, tuple(table.columns)[1:], -math.inf, "")
+        found = digests_of(table, chain.from_iterable(pages))[table.name]
+        expected = known.get(table.name, {})
+        for place in expected | found:
+            if found.get(place) != expected.get(place):
+                raise edited(store, table, place)
 
 
-def _digest(row: Sequence[Any]) -> str:
-    """The SHA-256, hexadecimal, of a row with its salt."""
-    values = (sha256(each).hexdigest() if isinstance(each, bytes) else each for each in row)
-    return sha256(ascii(tuple(values)).encode()).hexdigest()  # alike in every version
-
-
-def edited(store: Store, table: Table, place: object, how: str) -> LedgerCorrupt:
+def edited(store: Store, table: Table, place: object) -> LedgerCorrupt:
     """The error for a row of a `table` that is not as the chain has it."""
     return LedgerCorrupt(
-        f"row {place} of the table '{table.name}' in {store.name} was {how}:"
-        " restore the file from a copy"
+        f"row {place} of the table '{table.name}' in {store.name} was edited, added, removed or"
+        " damaged: restore the file from a copy"
     )

@@ -61,8 +61,8 @@ def finish(
     note_derived(spec.folder, game.ledger, MODEL)
     if audit is not None:
         learnt = len(game.examples.bought)
-        said = anchors(spec.folder, game.ledger).get(FACTS)
-        later = () if said is None else game.ledger.rows(said.count)
+        said = anchors(spec.folder).get(FACTS)
+        later = () if said is None else game.ledger.rows(game.ledger.place(said) or 0)
         revised = any(row.event == "relabelled" for row in later)
         facts = _continued(facts, shown_facts(spec.folder), audit.number, learnt, revised=revised)
     _write_facts(spec.folder, game.ledger, facts)

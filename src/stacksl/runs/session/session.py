@@ -50,8 +50,8 @@ from stacksl.runs.session.setup import (
 )
 from stacksl.runs.settings.budget import time_limit
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import MAP, expect_derived, note_derived, verify
-from stacksl.runs.storage.folder import State
+from stacksl.runs.storage.derived import MAP, expect_derived, note_derived
+from stacksl.runs.storage.folder import State, anchors
 from stacksl.runs.storage.status import Record, expect_begun
 
 
@@ -330,7 +330,7 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
         LedgerError: a row cannot be replayed, or the ledger is not whole.
     """
     with one_thread(), Ledger.open(spec.folder.database, readonly=True) as ledger:
-        verify(spec.folder, ledger, {})
+        ledger.verify(anchors(spec.folder))
         expect_begun(spec.folder, ledger)
         _newest_arrays(spec, ledger)  # there are some, where they are needed
         rows = ledger.head.count  # another process may save arrays after later ones meanwhile

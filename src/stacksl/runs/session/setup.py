@@ -60,8 +60,7 @@ from stacksl.runs.session.model_labels import (
 )
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.derived import verify
-from stacksl.runs.storage.folder import SECRET, class_rows
+from stacksl.runs.storage.folder import SECRET, anchors, class_rows
 from stacksl.runs.storage.status import name_of, unique
 
 
@@ -240,7 +239,7 @@ def ledger_of(spec: RunSpec) -> Ledger:
         LedgerCorrupt: it was edited.
     """
     ledger = Ledger.open(spec.folder.database)
-    verify(spec.folder, ledger, {})
+    ledger.verify(anchors(spec.folder))
     return ledger
 
 

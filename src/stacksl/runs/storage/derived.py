@@ -7,18 +7,16 @@ with the digests in its `lm.json` where they are loaded, and by `ledger verify`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 from stacksl.errors import RunError
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Head
-from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.settings import other_derived
-from stacksl.runs.storage.folder import FACTS, NO_TEXT, RECORDS, RunFolder, anchors
+from stacksl.runs.storage.folder import FACTS, NO_TEXT, RECORDS, RunFolder
 
 MAP: Final = "features/map.safetensors"  # fitted on the texts of all items
 MODEL: Final = "model"
@@ -45,32 +43,6 @@ def expect_derived(folder: RunFolder, *names: str) -> None:
             f"{folder.path / name} is not the one that the ledger of this run records: it was"
             f" edited, is of another run, or was not written to its end; {_remedy(folder, name)}"
         )
-
-
-def verify(
-    folder: RunFolder, ledger: LedgerReader, heads: Mapping[str, Head], *, arrays: bool = False
-) -> None:
-    """Verify the `ledger` of a run, and that the heads in the run's files are on its chain.
-
-    See `LedgerReader.verify`; `heads` are others. A file that the ledger does not record proves
-    nothing against the chain: it may be of another run.
-
-    Raises:
-        LedgerError: the ledger is not whole.
-        RunError: a file that the ledger does not record names another one's head.
-    """
-    files = anchors(folder, ledger)
-    with opened(folder.database, readonly=True) as store:
-        other = other_derived(store, dict(_digests(folder, files)))
-    known = {name: head for name, head in files.items() if name not in other}
-    ledger.verify({**known, **heads}, arrays=arrays)
-    for name in other:
-        if not ledger.has(files[name]):
-            raise RunError(
-                f"{folder.path / name} names a head that the ledger of this run does not have, and"
-                " is not the one that the ledger records: it is of another run, or the ledger was"
-                " cut or rewritten; restore that file or the ledger from a copy"
-            )
 
 
 def expect_all_derived(folder: RunFolder) -> None:

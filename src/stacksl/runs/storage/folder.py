@@ -360,7 +360,7 @@ def read_facts(folder: RunFolder) -> Facts:
         ) from fault
 
 
-def anchors(folder: RunFolder, ledger: LedgerReader) -> dict[str, Head]:
+def anchors(folder: RunFolder) -> dict[str, Head]:
     """Every head of the ledger that the run's folder has in a file, by the file's name.
 
     Files that are missing or have no head are left out.
@@ -369,7 +369,7 @@ def anchors(folder: RunFolder, ledger: LedgerReader) -> dict[str, Head]:
     for name in RECORDS:
         with suppress(OSError):
             if said := HEAD.search((folder.path / name).read_bytes()):
-                found[name] = ledger.place(Head(int(said[1]), said[2].decode()))
+                found[name] = Head(int(said[1]), said[2].decode())
     return found
 
 
@@ -378,8 +378,8 @@ def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
 
     No output has their answers before the run has finished.
     """
-    shown = anchors(folder, ledger).get(FACTS, Head(0, "")).count
-    rows = ledger.rows(after=shown)
+    shown = anchors(folder).get(FACTS, Head(0, ""))
+    rows = ledger.rows(after=ledger.place(shown) or 0)
     return frozenset(
         str(row.item) for row in rows if row.event == "reserved" and row.purpose == "audit"
     )
