@@ -112,7 +112,9 @@ def test_a_cut_tail_is_found_by_a_head_that_was_kept_only(kept, path):
     _, end = kept
     edit(path, "DELETE FROM events WHERE seq > 8")
     verify(path)
-    with pytest.raises(LedgerCorrupt, match="a row 11 .* as file 0 says, but has not: it was cut or"):
+    with pytest.raises(
+        LedgerCorrupt, match="a row 11 .* as file 0 says, but has not: it was cut or"
+    ):
         verify(path, end)
 
 
