@@ -112,9 +112,7 @@ def test_a_cut_tail_is_found_by_a_head_that_was_kept_only(kept, path):
     _, end = kept
     edit(path, "DELETE FROM events WHERE seq > 8")
     verify(path)
-    with pytest.raises(
-        LedgerCorrupt, match="a row 11 .* as file 0 says, but has not: it was cut or"
-    ):
+    with pytest.raises(LedgerCorrupt, match="row 11 .* as file 0 says, but has not: it was cut"):
         verify(path, end)
 
 
@@ -258,7 +256,7 @@ def test_the_keeper_of_a_head_is_named(kept, path):
     middle, end = kept
     with Ledger.open(path, readonly=True) as ledger:
         ledger.verify({"facts.json": end, "report.html": middle})
-        with pytest.raises(LedgerCorrupt, match=r"row 11 .*, as facts\.json says, but has"):
+        with pytest.raises(LedgerCorrupt, match=r"row 11 .* as facts\.json says, but has"):
             ledger.verify({"facts.json": Head(11, "0" * 64), "report.html": end})
-        with pytest.raises(LedgerCorrupt, match="a row 12 .* as --head says, but has not"):
+        with pytest.raises(LedgerCorrupt, match="row 12 .* as --head says, but has not"):
             ledger.verify({"--head": Head(12, end.hash)})

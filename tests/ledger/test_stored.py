@@ -208,3 +208,14 @@ def test_a_flipped_byte_of_these_tables_is_told_or_changes_nothing(ledger, path)
         else:
             assert read() == before
     assert told > FLIPS // 2
+
+
+def test_a_cut_between_arrays_and_the_row_with_their_digest_is_told(ledger, path) -> None:
+    last = ledger.head.count
+    ledger.close()
+    edit(path.parent, "DELETE FROM events WHERE seq = ?", last)
+    with (
+        Ledger.open(path, readonly=True) as read,
+        pytest.raises(LedgerCorrupt, match=f"should have the row {last} .* it was cut"),
+    ):
+        read.verify()

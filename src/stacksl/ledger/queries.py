@@ -390,9 +390,9 @@ class LedgerReader:
             for name, head in {**array_heads(self._store), **(heads or {})}.items():
                 if self.place(head) is None:
                     raise LedgerCorrupt(
-                        f"the ledger should have a row {head.count} with the hash {head.hash[:12]},"
-                        f" as {name} says, but has not: it was cut or rewritten, or {name} is of"
-                        " another run; restore the one or the other from a copy"
+                        f"the ledger should have the row {head.count} that it had as {name} says,"
+                        f" but has not: it was cut or rewritten, or {name} is of another run;"
+                        " restore the one or the other from a copy"
                     )
             expect_digest(self._store)
             expect_sealed(self._store, each=True)

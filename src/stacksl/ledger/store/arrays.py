@@ -76,6 +76,15 @@ def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
 
 
 def array_heads(store: Store) -> dict[str, Head]:
-    """The heads of whole arrays, by what names them; a damaged row accuses no chain."""
-    heads = (saved.head for saved in read_arrays(store) if saved.whole)
-    return {f"the row of the learner's arrays after row {head.count}": head for head in heads}
+    """The heads of whole arrays, by what names them; a damaged row accuses no chain.
+
+    The row after each has the digest of the arrays: where it is missing, it is told of as missing.
+    """
+    heads = [saved.head for saved in read_arrays(store) if saved.whole]
+    end = store.tail() or Head(0, "")
+    return {
+        f"the row of the learner's arrays after row {head.count}": (
+            head if head.count < end.count else Head(head.count + 1, "")
+        )
+        for head in heads
+    }
