@@ -28,7 +28,6 @@ _ABOUT = (
 
 app = typer.Typer(
     name="stacksl",
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["--help", "-h"]},

@@ -15,6 +15,7 @@ from stacksl.report.language import (
 )
 from stacksl.report.quality import (
     AuditResult,
+    Calibration,
     ClassTotal,
     CurvePoint,
     Gain,
@@ -316,6 +317,15 @@ def mixed(refit: Refit) -> str:
         " is an item's nearest one. The log-losses only compare: they are no measure on new items,"
         " which may be easier or harder than the items bought."
     )
+
+
+def modesty(calibration: Calibration) -> str:
+    """How sure the model is on average, and how often right: which way it errs."""
+    sure = sum(each.n * each.confidence for each in calibration.bins) / calibration.n
+    right = sum(each.n * each.accuracy for each in calibration.bins) / calibration.n
+    way = "it is too modest" if right - sure > 0.02 else "it is too sure"
+    way = "that agrees" if abs(right - sure) <= 0.02 else way
+    return f"On average it is {percent(sure, 0)} sure and right in {percent(right, 0)}: {way}."
 
 
 # Labels, items, and what to do next ---------------------------------------------------------------

@@ -118,6 +118,7 @@ def test_the_text_of_an_option_wins(cell: str, options: tuple[str, ...], positio
         ("B) because", YES_NO, "words after a letter"),
         ("B) later", YES_NO, "words after a letter"),
         ("A, B", YES_NO, "not understood"),
+        ("resturant", ("weather", "restaurant reviews"), "did you mean B)? Write a letter A to B"),
         ("1.5", ("5", "7"), "a number that a spreadsheet made"),  # not the first line, `1. 5`
     ],
 )

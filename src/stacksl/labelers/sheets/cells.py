@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -433,7 +434,10 @@ def _why_none(cell: str, options: tuple[str, ...]) -> str:
         return f"the answer {quoted(cell)} is none of the options, which are numbers: write {marks}"
     if _NUMBER.fullmatch(wide):
         return f"the answer {quoted(cell)} is no option's number: they go from 1 to {count}"
+    texts = {_loose(text): number for number, text in enumerate(options)}
+    near = get_close_matches(_loose(cell), texts, n=1)
+    hint = f"did you mean {sign(texts[near[0]], options)})? Write" if near else "write"
     return (
-        f"the answer {quoted(cell)} is not understood: write a {marks}, the text of an option, "
+        f"the answer {quoted(cell)} is not understood: {hint} a {marks}, the text of an option, "
         "none, ambiguous or broken"
     )
