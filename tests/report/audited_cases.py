@@ -12,7 +12,6 @@ from stacksl.report.quality import (
     Agreement,
     Asking,
     AuditResult,
-    BudgetChange,
     ClassRow,
     ClassTotal,
     Cost,
@@ -21,6 +20,7 @@ from stacksl.report.quality import (
     LabelledShare,
     Named,
     OwnItems,
+    RunChange,
 )
 
 from .edge_cases import bare, untested
@@ -53,8 +53,11 @@ def asking() -> Asking:
             ),
         ),
         costs=(Cost("zyx anna", 600, 1_500_000_000), Cost("zyx ben", 400, 1_000_000_000)),
-        changes=(BudgetChange(4000, 1000, 2_500_000_000),),
-        added=((2500, 78),),
+        changes=(
+            RunChange(2500, "class", 78),
+            RunChange(2600, "away", who="zyx ben"),
+            RunChange(4000, "budget", 1000, 2_500_000_000),
+        ),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -21,8 +22,10 @@ from .people_cases import (
     expect_sound,
     gold,
     play,
+    read_rows,
     texts_of,
     write_pool,
+    write_rows,
 )
 
 # The budget -------------------------------------------------------------------------------------
@@ -38,7 +41,7 @@ def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
     assert len(bought(done, state="answered")) == 40
     assert done.status()["money"] == {"price": 2.0, "budget": 80.0, "spent": 80.0}
     assert facts_of(done).asking is not None
-    assert [c.labels for c in facts_of(done).asking.changes] == [40]  # type: ignore[union-attr]
+    assert [c.count for c in facts_of(done).asking.changes] == [40]  # type: ignore[union-attr]
     with done.ledger as ledger:
         assert [row.event for row in ledger.rows()].count("budget") == 1
     expect_sound(done)
@@ -110,6 +113,49 @@ def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> Non
     late = [row for row in bought(done) if str(row["item"]).startswith(("more-", "i5", "i6"))]
     assert len(late) >= 10
     assert done.path.joinpath("features", "more-1").is_dir()
+    expect_sound(done)
+
+
+def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben", audit=4, count=150)
+    answer_all(waiting)
+    waiting.people(away="ben")
+    waiting.people(back="ben")
+    waiting.people(free=True, drop=True)
+    waiting.change(items=write_pool(tmp_path, 20, seed=7, first=500), later=True)
+    waiting.change(classes={"fruit": ""}, annotators="carl", budget=30, later=True)
+    done = play(waiting.resume())
+    key = next(row["key"] for row in read_rows(sorted((done.path / "ask").glob("0001-anna*"))[0]))
+    correction = write_rows(tmp_path / "c.csv", [{"key": key, "answer": "broken"}])
+    done.answer(correction, correct=done.corrections(correction))
+    found = [(each.kind, each.count, each.who) for each in facts_of(done).asking.changes]
+    assert found == [
+        ("away", 1, "ben"),
+        ("back", 1, "ben"),
+        ("dropped", 6, ""),
+        ("pool", 20, ""),
+        ("joined", 1, "carl"),
+        ("class", 4, ""),
+        ("budget", 30, ""),
+        ("corrected", 1, ""),
+    ]
+    page, card = ((done.path / name).read_text() for name in ("report.html", "README.md"))
+    told = "The audit says nothing of 20 of 170 rows and 1 of 4 classes that were added after it"
+    assert told in page
+    assert told in card
+    assert "20 of 170 rows and 1 class that were added" in shown_run(done)
+    assert "with an audit of all rows that are left" in page
+    done.report(text=False)
+    assert not re.search("anna|ben|carl", (done.path / "no-text" / "README.md").read_text())
+    done.change(items=write_pool(tmp_path, 5, seed=8, first=600), later=True)
+    status = done.status()["audit"]
+    assert (status["rows"], status["rows_after"], status["classes_after"]) == (175, 25, 1)
+    offered = re.search(r"stacksl change run --budget (\d+)", page)
+    assert offered
+    done.change(budget=offered[1], later=True)
+    play(done.resume())
+    assert done.status()["audit"]["number"] == 2
+    assert done.status()["audit"]["rows_after"] == 0
     expect_sound(done)
 
 

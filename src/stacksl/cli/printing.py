@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.report.wording import MICRO, money
+from stacksl.report.wording import MICRO, count, money, plural
 
 if TYPE_CHECKING:
     from stacksl.data import Dataset
@@ -111,7 +111,11 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
         return None
     low, high = result["interval"]
     shown = f"(95 % interval {low:.3f} to {high:.3f}, {result['n']:,} items)"
-    return f"{share(result['accuracy'])} {shown}"
+    rows, classes = result.get("rows_after", 0), result.get("classes_after", 0)
+    added = [f"{count(rows)} of {plural(result['rows'], 'row')}"] if rows else []
+    added += [plural(classes, "class", "classes")] if classes else []
+    outside = f", without {' and '.join(added)} that were added after it was drawn" if added else ""
+    return f"{share(result['accuracy'])} {shown}{outside}"
 
 
 def rejected(dataset: Dataset) -> list[dict[str, Any]]:

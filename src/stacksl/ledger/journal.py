@@ -270,19 +270,27 @@ class Journal(LedgerReader):
         self,
         changes: Mapping[str, Setting | None],
         classes: Sequence[ClassRow] | None = None,
+        said: Mapping[str, object] | None = None,
     ) -> None:
         """Change what the run is made with, as a `settings` row with the new digest.
 
         Args:
             changes: the settings to set or, with None, to remove.
             classes: all classes from here on; None leaves them as they are.
+            said: what the report tells of the change, beside the digest: JSON values without texts
+                of items, and people by their codes.
         """
         with self.together():
             self._expect_digest()
             write_settings(self._store, changes)
             if classes is not None:
                 write_classes(self._store, classes)
-            self._record_digest()
+            self._record_digest(said or {})
+
+    def codes_of(self, names: Iterable[str]) -> list[str]:
+        """The codes under which the chain has annotators; new ones where they have none."""
+        with self.together():
+            return [self.private.enrol(name, "person") for name in names]
 
     def add_items(self, records: Iterable[ItemRecord], rejected: Sequence[RejectedRow] = ()) -> int:
         """Add items to the run, and the rows of their files that could not be used; how many.
@@ -298,7 +306,7 @@ class Journal(LedgerReader):
             count = write_items(self._store, records)
             write_rejected(self._store, rejected)
             write_settings(self._store, {ROWS: Setting(digest_of_rows(self._store))})
-            self._record_digest()
+            self._record_digest({})
         self.items.read()
         return count
 
@@ -307,13 +315,14 @@ class Journal(LedgerReader):
         if all(entry.event != "settings" for entry in self.entries):  # else done before
             expect_digest(self._store)
 
-    def _record_digest(self) -> None:
-        """Record the digest of settings and classes, in the open transaction."""
-        text = canonical({"digest": digest_of(self._store)})
+    def _record_digest(self, said: Mapping[str, object]) -> None:
+        """Record the digest of settings and classes and what is `said` of their change."""
+        content = {**said, "digest": digest_of(self._store)}
         if self.entries and self.entries[-1].event == "settings":  # one row for several changes
-            self.entries[-1] = replace(self.entries[-1], text=text)
+            last = self.entries[-1]
+            self.entries[-1] = replace(last, text=canonical({**last.payload, **content}))
         else:
-            self.record("settings", text)
+            self.record("settings", content)
 
     def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
         """Replace the state of the run, with the `facts` beside it (JSON values)."""

@@ -115,10 +115,13 @@ class Ledger(Journal):
                 return
             self._reserve((surrogate, slot), int(decision.round))
 
-    def _reserve(self, key: Key, round: int | None, purpose: str = "train") -> None:
+    def _reserve(
+        self, key: Key, round: int | None, purpose: str = "train", *, again: bool = False
+    ) -> None:
         """Record the next lease of a purchase, at the ledger's price; an owned label costs nothing.
 
         Where no decision record holds the item's commitment (audit, owned), the lease holds it.
+        One of an item which is asked `again` says so.
 
         Raises:
             LedgerError: the purchase is open or answered.
@@ -130,7 +133,7 @@ class Ledger(Journal):
             )
         self.record(
             "reserved",
-            "{}" if purpose == "train" else {"item": item.commitment},
+            {"again": True} if again else {} if purpose == "train" else {"item": item.commitment},
             round=round,
             surrogate=key[0],
             slot=key[1],
@@ -181,7 +184,7 @@ class Ledger(Journal):
             slot, round = len(slots), first.round
         elif first is not None and self.accounts.is_aside(first):
             slot = len(slots)
-        self._reserve((surrogate, slot), round, purpose)
+        self._reserve((surrogate, slot), round, purpose, again=purpose == "train")
         return self._purchase((surrogate, slot), item)
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:

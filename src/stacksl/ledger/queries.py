@@ -239,6 +239,12 @@ class LedgerReader:
         )
         return [str(self.items.identities[surrogate].id) for surrogate in found]
 
+    def added(self, after: int) -> tuple[int, int]:
+        """How many items to choose from, and how many classes, were added after row `after`."""
+        rows = list(self.rows(after, only=("settings", "class_added")))
+        items = sum(row.payload.get("pool", 0) for row in rows)
+        return items, sum(row.event == "class_added" for row in rows)
+
     def seen(self, item: str) -> bool:
         """Whether an item has a decision record, asked or skipped."""
         return self.items.named().get(item) in self.accounts.seen

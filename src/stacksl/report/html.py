@@ -229,12 +229,17 @@ def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
     """The facts with numbers for the names of annotators."""
     named = [each.name for row in asking.disagreements for each in row.answers]
     named += [each.name for each in asking.differing]
+    named += [row.who for row in asking.changes if row.who and row.kind != "labeler"]
     people = dict.fromkeys([*(row.labeler for row in asking.costs), *named])
     numbers = {name: f"annotator {at}" for at, name in enumerate(people, 1)}
     return replace(
         asking,
         costs=tuple(replace(row, labeler=numbers[row.labeler]) for row in asking.costs),
         differing=tuple(replace(row, name=numbers[row.name]) for row in asking.differing),
+        changes=tuple(
+            replace(row, who=numbers.get(row.who, LEFT_OUT) if row.who else "")
+            for row in asking.changes
+        ),
         disagreements=tuple(
             replace(
                 row,

@@ -65,6 +65,8 @@ class AuditResult:
         learnt: labels that the model had learnt which is measured.
         shown_before: whether this audit measured a model before, and `shown_at` how many labels
             that one had learnt, the first time.
+        rows: the source's usable items, `rows_after` of which were added after it was drawn.
+        classes_after: classes that were added after it was drawn.
         accuracy_now, interval_now: accuracy and interval with the answers that were corrected
             after the audit was first shown; None where none was.
     """
@@ -84,6 +86,9 @@ class AuditResult:
     learnt: int = 0
     shown_before: bool = False
     shown_at: int = 0
+    rows: int = 0
+    rows_after: int = 0
+    classes_after: int = 0
     accuracy_now: float | None = None
     interval_now: tuple[float, float] | None = None
 
@@ -247,12 +252,22 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class BudgetChange:
-    """A recorded change of the budget: after how many rounds, to how many labels and money."""
+class RunChange:
+    """A recorded change of a run.
+
+    Attributes:
+        rounds: how many rounds there were before it.
+        kind: one of `sentences.CHANGES`.
+        count: how many; the labels of a `budget`, and the number of classes from a `class` on.
+        money: of a budget, in micro-units.
+        who: the person, or the labeler, by name.
+    """
 
     rounds: int
-    labels: int
+    kind: str
+    count: int = 1
     money: int | None = None
+    who: str = ""
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
@@ -298,7 +313,7 @@ class Asking:
         agreement: of two annotators; None where no row went to two.
         disagreements: some of the rows on which they disagreed.
         costs: in order of the labelers' names.
-        added: (rounds before it, classes from then on) for each class added on the way.
+        changes: what changed on the way, in its order.
         abstaining: a sentence on what the none-of-these trained; empty where there were none.
         differing: annotators who answer in another way than the others.
     """
@@ -311,8 +326,7 @@ class Asking:
     agreement: Agreement | None = None
     disagreements: tuple[Disagreement, ...] = ()
     costs: tuple[Cost, ...] = ()
-    changes: tuple[BudgetChange, ...] = ()
-    added: tuple[tuple[int, int], ...] = ()
+    changes: tuple[RunChange, ...] = ()
     abstaining: str = ""
     differing: tuple[Differing, ...] = ()
 

@@ -34,6 +34,7 @@ from stacksl.report.wording import (
     plural,
 )
 
+NEW_AUDIT = 80  # labels added to a finished run from which some of them are a new audit
 BLIND_GATES = frozenset({"always", "first", "random", "uniform"})
 OF_NEWTON = (
     ", not even for labels drawn from a softmax of linear scores: the confidence ellipsoid of "
@@ -68,13 +69,24 @@ def bought(facts: Facts) -> str:
 
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
-    said = [] if facts.audit is None else [_audited(facts.audit)]
+    said = [] if facts.audit is None else [_audited(facts.audit), outside(facts)]
     if (test := facts.test) is not None:
         said.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
             f"correctly (95% interval {interval(test.low, test.high)})."
         )
-    return " ".join([" ".join(said) or facts.no_test, facts.stopped]).strip()
+    return " ".join([" ".join(filter(None, said)) or facts.no_test, facts.stopped]).strip()
+
+
+def outside(facts: Facts) -> str:
+    """What was added after the audit was drawn, of which it says nothing; empty without any."""
+    audit = facts.audit
+    if audit is None or not (audit.rows_after or audit.classes_after):
+        return ""
+    parts = [f"{count(audit.rows_after)} of {plural(audit.rows, 'row')}"] * (audit.rows_after > 0)
+    if after := audit.classes_after:
+        parts.append(f"{count(after)} of {plural(facts.data.classes or after, 'class', 'classes')}")
+    return f"The audit says nothing of {' and '.join(parts)} that were added after it was drawn."
 
 
 def _audited(audit: AuditResult) -> str:
@@ -280,17 +292,36 @@ def _paid(facts: Facts, micro: int | None) -> str:
     return "" if micro is None else f", {money(micro, facts.budget.currency)}"
 
 
+CHANGES = {
+    "budget": ("a budget of {}", "label"),
+    "class": ("one class more: {}", "class"),
+    "pool": ("{} to choose from added", "row"),
+    "owned": ("{} that you hold added", "label"),
+    "corrected": ("{} corrected", "answer"),
+    "named": ("{} that named an added class learnt", "answer"),
+    "reopened": ("{} asked once more", "row"),
+    "dropped": ("{} dropped", "row"),
+    "forgotten": ("{} erased", "row"),
+    "joined": ("{} joined", ""),
+    "away": ("{} away", ""),
+    "back": ("{} back", ""),
+    "set_aside": ("the answers of {} set aside", ""),
+    "kept": ("the answers of {} count", ""),
+    "labeler": ("{} answers from here on", ""),
+}
+"""The words for each kind of change, and the noun of what is counted; none of a person."""
+
+
 def change_rows(facts: Facts) -> list[Named]:
-    """What changed on the way, in the order it did: the budget, and the classes."""
-    found = [
-        (row.rounds, f"a budget of {plural(row.labels, 'label')}{_paid(facts, row.money)}")
-        for row in facts.asking.changes
-    ]
-    for rounds, classes in facts.asking.added:
-        found.append((rounds, f"one class more: {plural(classes, 'class', 'classes')}"))
-    found.sort(key=lambda change: change[0])
+    """What changed on the way, in the order it did."""
     kind = "question" if facts.method.mode == "pool" else "round"
-    return [Named(f"After {plural(rounds, kind)}", what) for rounds, what in found]
+    found = []
+    for row in facts.asking.changes:
+        words, noun = CHANGES[row.kind]
+        counted = plural(row.count, noun, "classes" if noun == "class" else "")
+        what = f"{words.format(row.who or counted)}{_paid(facts, row.money)}"
+        found.append(Named(f"After {plural(row.rounds, kind)}", what))
+    return found
 
 
 KINDS = {
@@ -395,8 +426,12 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
     found.append(("Label new items", f"stacksl predict {run} new.csv --out labelled.csv"))
     if facts.asking.disagreements:
         found.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
-    if facts.data.roles:
-        found.append(("Buy 100 more", f"stacksl change {run} --budget {budget.labels + 100}"))
+    left = {each.name: int(each.value) for each in facts.data.roles}.get("never asked for", 0)
+    if more := min(100, left):
+        drawn = more >= NEW_AUDIT and bool(outside(facts))
+        audited = ", with an audit of all rows that are left" * drawn
+        change = f"stacksl change {run} --budget {budget.labels + more}"
+        found.append((f"Buy {more} more{audited}", change))
     if facts.audit and not facts.audit.trained_on and not facts.language:
         found.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     found.append(("Forward this page without texts", f"stacksl report {run} --no-text"))

@@ -413,8 +413,15 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
     changes = {name: Setting(value) for name, value in values.items()}
     changes |= {name: Setting(value, "flag") for name, value in given.items()}
     classes = wanted.sources.classes if change.classes else None
+    said: dict[str, Any] = {}
+    if change.annotators:
+        said["joined"] = ledger.codes_of(change.annotators)
+    for kind, data in wanted.sources.parts[len(spec.sources.parts) :]:
+        said[kind] = said.get(kind, 0) + len(data.items)
+    if change.labeler is not None:
+        said["labeler"] = change.labeler
     if changes:
-        ledger.change_settings(changes, None if classes is None else class_rows(classes))
+        ledger.change_settings(changes, None if classes is None else class_rows(classes), said)
 
 
 def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> None:

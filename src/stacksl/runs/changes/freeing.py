@@ -128,7 +128,10 @@ def free_rows(
                 _expect_left(folder, ledger)
             with ledger.together():
                 if away or back:
-                    ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))})
+                    before = away_from(folder)
+                    gone, here = sorted(absent - before), sorted(before - absent)
+                    told = {"away": ledger.codes_of(gone), "back": ledger.codes_of(here)}
+                    ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, said=told)
                 if aside or keep or anew:
                     reopen(folder, ledger)
                 for event, names in (("set_aside", aside), ("kept", keep)):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.data import Dataset
+from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audited
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
@@ -54,7 +55,7 @@ def facts_of(
     state: Mapping[str, Any],
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
-    seen, pooled = Rounds.read(game.ledger.rows(), game.corpus.row), spec.settings.mode == "pool"
+    seen, pooled = Rounds.read(game.ledger, game.corpus.row), spec.settings.mode == "pool"
     clipped, learnt = getattr(game.learner.scorer, "clipped", None), len(game.examples.bought)
     language = ending.language(tested, state)
     head = "{} rows, last {}".format(*game.ledger.told_head)
@@ -77,9 +78,9 @@ def facts_of(
         ),
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
-        audit=audit_fact(tested.audited, tested.audited_now),
+        audit=_with_added(audit_fact(tested.audited, tested.audited_now), spec, game.ledger),
         asking=replace(
-            asking_of(game.ledger, seen.changes, seen.added, priced=spec.budget.money is not None),
+            asking_of(game.ledger, seen.changes, priced=spec.budget.money is not None),
             disagreements=disagreements(game),
             differing=tuple(Differing(**each) for each in state.get("differing", ())),
             abstaining=words_on_threshold(
@@ -216,6 +217,18 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
         accuracy_now=None if now is None else now.accuracy,
         interval_now=None if now is None else now.interval,
     )
+
+
+def _with_added(
+    audit: AuditResult | None, spec: RunSpec, ledger: LedgerReader
+) -> AuditResult | None:
+    """The audit, with what was added after it was drawn."""
+    if audit is None:
+        return None
+    leased = (row for row in ledger.rows(only=("reserved",)) if row.purpose == "audit")
+    rows, classes = ledger.added(max(row.seq for row in leased if row.token == 1 and not row.slot))
+    every = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
+    return replace(audit, rows=every, rows_after=rows, classes_after=classes)
 
 
 def class_rows(dataset: Dataset, examples: Examples, tested: Tested) -> tuple[ClassRow, ...]:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.ledger.accounts import DROPPED
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.queries import LedgerReader
 from stacksl.models.metrics import agreement_of
 from stacksl.report import facts as f
-from stacksl.report.quality import Asking, BudgetChange, Cost
+from stacksl.report.quality import Asking, Cost, RunChange
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
@@ -37,28 +39,26 @@ class Rounds:
     Attributes:
         table: (rounds,) records in order, with the columns of `_RECORD`.
         released: purchases given back unanswered; outside: labels that were not presented.
-        changes: of the budget, in order.
-        added: classes added during the run: (rounds before it, number of classes from then on).
+        changes: of the run, in order.
     """
 
     table: NDArray[np.void]
     released: int
     outside: int
-    changes: tuple[BudgetChange, ...] = ()
-    added: tuple[tuple[int, int], ...] = ()
+    changes: tuple[RunChange, ...] = ()
 
     @classmethod
-    def read(cls, rows: Iterable[Row], place: Mapping[str, int]) -> Rounds:
-        """The columns of a ledger's `rows`; `place` maps an item's id to its row in the data."""
+    def read(cls, ledger: LedgerReader, place: Mapping[str, int]) -> Rounds:
+        """The columns of a `ledger`; `place` maps an item's id to its row in the data."""
         narrow: dict[str, tuple[int, ...]] = {}  # what was presented, of items not shown whole
-        changes: list[BudgetChange] = []
-        added: list[tuple[int, int]] = []
+        changes: list[RunChange] = []
+        before = (ledger.terms.budget, ledger.terms.money)
         released = outside = 0
 
         def records() -> Iterator[tuple[float, ...]]:
-            nonlocal released, outside
+            nonlocal released, outside, before
             rounds = 0
-            for row in rows:
+            for row in ledger.rows():
                 if row.event == "round":
                     rounds += 1
                     d = row.decision()
@@ -67,17 +67,44 @@ class Rounds:
                     if d.asked and not isinstance(row.payload["presented"], int):
                         narrow[d.item] = d.presented
                 elif row.event == "budget":
-                    of = row.payload
-                    changes.append(BudgetChange(rounds, of["budget"], of["money"]))
-                elif row.event == "class_added":
-                    added.append((rounds, int(row.payload["size"])))
+                    terms = (row.payload["budget"], row.payload["money"])
+                    if terms != before:  # else items were added
+                        changes.append(RunChange(rounds, "budget", *terms))
+                    before = terms
                 elif row.event == "released" and row.purpose == "train":
                     released += 1
                 elif row.event == "learnt" and row.item in narrow:
                     outside += row.label().index not in narrow[row.item]
+                for change in _changed(ledger, row, rounds):
+                    if changes and change == replace(changes[-1], count=1):  # rows together
+                        change = replace(change, count=changes.pop().count + 1)
+                    changes.append(change)
 
         table = np.fromiter(records(), dtype=_RECORD)
-        return cls(table, released, outside, tuple(changes), tuple(added))
+        return cls(table, released, outside, tuple(changes))
+
+
+def _changed(ledger: LedgerReader, row: Row, rounds: int) -> list[RunChange]:
+    """The changes of a run that a row records, but for those of the budget."""
+    said = row.payload
+    if row.event == "settings":
+        found = [RunChange(rounds, kind, said[kind]) for kind in ("pool", "owned") if kind in said]
+        for kind in ("joined", "away", "back"):
+            names = (ledger.private.names[code] for code in said.get(kind, ()))
+            found += [RunChange(rounds, kind, who=name) for name in names]
+        labeler = said.get("labeler")
+        return found if labeler is None else [*found, RunChange(rounds, "labeler", who=labeler)]
+    if row.event == "class_added":
+        return [RunChange(rounds, "class", int(said["size"]))]
+    if row.event in ("set_aside", "kept"):
+        return [RunChange(rounds, row.event, who=str(row.labeler))]
+    if row.event == "corrected":
+        return [RunChange(rounds, "named" if "named" in said else "corrected")]
+    if row.event == "reserved" and "again" in said:
+        return [RunChange(rounds, "reopened")]
+    if row.event == "released" and said["reason"] == DROPPED:
+        return [RunChange(rounds, "dropped")]
+    return [RunChange(rounds, "forgotten")] if row.event == "forgotten" else []
 
 
 _RECORD = np.dtype(
@@ -176,14 +203,13 @@ def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, 
 
 def asking_of(
     ledger: Ledger,
-    changes: Iterable[BudgetChange] = (),
-    added: Iterable[tuple[int, int]] = (),
+    changes: Iterable[RunChange] = (),
     *,
     priced: bool,
 ) -> Asking:
     """What annotators said, at what cost; money only where a price was given.
 
-    `changes` of the budget and classes `added` are as a `Rounds` has them.
+    The `changes` are as a `Rounds` has them.
     """
     said = ledger.said()
     return Asking(
@@ -195,7 +221,6 @@ def asking_of(
         agreement=agreement_of([(one.word, other.word) for one, other in ledger.agreement()]),
         costs=_costs(ledger, priced),
         changes=tuple(changes),
-        added=tuple(added),
     )
 
 

@@ -20,8 +20,17 @@ from stacksl.report.wording import MICRO
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
-from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
+from stacksl.runs.storage.folder import (
+    DATABASE,
+    FACTS,
+    TIMES,
+    RunFolder,
+    State,
+    anchors,
+    shown_facts,
+)
 
+AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which it is told
 
 if TYPE_CHECKING:
@@ -53,6 +62,11 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             ledger.accounts.left,
         )
         spent_money = ledger.accounts.spent_money
+        audit = _accuracy(facts, "audit", "correct", "unknown", "number", "trained_on", *AFTER)
+        if audit is not None:  # its run may have changed since
+            items, classes = ledger.added(anchors(folder).get(FACTS, ledger.head).count)
+            for name, more in zip(AFTER, (items, items, classes), strict=True):
+                audit[name] += more
     if done is None:
         # The audit counts as it was planned, and answers of audit and training count together: the
         # purpose of one row, dropped or answered, would show otherwise.
@@ -96,7 +110,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
         "test": _accuracy(facts, "test", "macro_f1"),
-        "audit": _accuracy(facts, "audit", "correct", "unknown", "number", "trained_on"),
+        "audit": audit,
     }
 
 
