@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from stacksl.api import Run
 from stacksl.errors import DataError, RunError
 from stacksl.ledger.ledger import Ledger
-from stacksl.runs.session import session
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.finish import finish
 from stacksl.runs.storage.status import Record
 
 from ..saved_arrays import saved_in
@@ -373,17 +375,41 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
     assert right[0] != right[1]
 
 
-def test_a_killed_refit_with_the_audit_is_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["_write_facts", "facts_of"])
+def test_a_killed_refit_with_the_audit_is_finished_by_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     done = play(begin(tmp_path, audit=6))
     with monkeypatch.context() as patched:
         patched.setattr(Record, "restore_before", lambda _: None)  # as a kill leaves the state
-        patched.setattr(session, "refit_with_audit", killed)
+        patched.setattr(Record, "recording_failure", lambda _: nullcontext())
+        patched.setattr(finish, step, killed)
         with pytest.raises(Killed):
             done.refit_with_audit()
-    assert done.status()["state"] != "finished"
+    assert done.status()["state"] == "interrupted"
     again = Run.open(done.path)
     assert again.resume().status()["state"] == "finished"
-    assert again.refit_with_audit() == 6
+    assert again.status()["audit"]["trained_on"] == 6
+    assert "was also trained on" in (done.path / "report.html").read_text()
     expect_sound(again)
+
+
+def test_a_forgotten_item_leaves_what_the_audit_has_shown(tmp_path: Path) -> None:
+    done = play(begin(tmp_path, audit=6))
+    done.refit_with_audit()
+    done.change(budget=40, later=True)
+    play(done.resume())
+    done.refit_with_audit()
+    before = facts_of(done).audit
+    forget(done.path, str(bought(done, purpose="audit")[0]["item"]))
+    after = facts_of(done.resume()).audit
+    assert before is not None
+    assert after is not None
+    assert (before.shown_before, before.shown_at, before.trained_on) == (True, 18, 6)
+    assert (after.shown_before, after.shown_at, after.trained_on) == (True, 18, 5)
+    forget(done.path, str(bought(done, purpose="train")[0]["item"]))
+    done.change(budget=44, later=True)
+    later = facts_of(play(done.resume())).audit
+    assert later is not None
+    assert (later.number, later.shown_at) == (1, 18)
+    expect_sound(done)

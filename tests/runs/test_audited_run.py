@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from stacksl.api import Run, run
 from stacksl.errors import RunError
 from stacksl.models.linear import Model
 from stacksl.report.facts import Facts
-from stacksl.runs.finish.finish import finish, refit_with_audit
+from stacksl.runs.finish.finish import finish
 from stacksl.runs.session import session
 
 from .conftest import class_items
@@ -79,32 +78,13 @@ def caught(monkeypatch: pytest.MonkeyPatch) -> Caught:
     return seen
 
 
-def refitted(caught: Caught, monkeypatch: Any, make: Callable[[], Run]) -> tuple[Run, int, Any]:
-    """A run that is refitted with its audit as soon as it is finished."""
-    found: list[int] = []
-    before: list[dict[str, bytes]] = []
-
-    def both(*given: Any) -> None:
-        spec, game, features, _, _, audit = given
-        finish(*given)
-        before.append({p.name: p.read_bytes() for p in spec.folder.model.iterdir()})
-        found.append(refit_with_audit(spec, game, features, audit))
-        caught.append(given)
-
-    monkeypatch.setattr(session, "finish", both)
-    return make(), found[0], before[0]
-
-
 @pytest.mark.parametrize("names", [True, False])
 def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
-    names: bool, caught: Caught, monkeypatch: Any, tmp_path: Path
+    names: bool, caught: Caught, tmp_path: Path
 ) -> None:
-    made, labels, before = refitted(
-        caught,
-        monkeypatch,
-        lambda: run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", class_names=names),
-    )
-    assert labels == SIZE
+    made = run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", class_names=names)
+    before = {p.name: p.read_bytes() for p in made.folder.model.iterdir()}
+    assert made.refit_with_audit() == SIZE
     after = {p.name: p.read_bytes() for p in made.folder.model.iterdir()}
     assert after["head.safetensors"] != before["head.safetensors"]
     assert {n for n in after if after[n] != before[n]} == {"head.safetensors"}
@@ -130,17 +110,16 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
     assert game.trainer.labels == BUDGET - SIZE
 
 
-def test_without_an_audit_there_is_nothing_to_refit_with(caught: Caught, tmp_path: Path) -> None:
+def test_without_an_audit_there_is_nothing_to_refit_with(tmp_path: Path) -> None:
     made = run(ITEMS, ANSWERS, budget=40, out=tmp_path / "run")
-    spec, game, features, *_ = caught[0]
     with pytest.raises(RunError, match="an audit with labels to train on, got none"):
-        refit_with_audit(spec, game, features, None)
+        made.refit_with_audit()
+    assert made.status()["state"] == "finished"
     assert "accuracy on new items is not known" in (made.path / "README.md").read_text()
     assert json.loads((made.path / "facts.json").read_text())["audit"] is None
 
 
-def test_a_run_without_a_final_head_is_not_refitted(caught: Caught, tmp_path: Path) -> None:
-    run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", preset="paper")
-    spec, game, features, _, _, audit = caught[0]
+def test_a_run_without_a_final_head_is_not_refitted(tmp_path: Path) -> None:
+    made = run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path / "run", preset="paper")
     with pytest.raises(RunError, match="final head"):
-        refit_with_audit(spec, game, features, audit)
+        made.refit_with_audit()

@@ -67,8 +67,8 @@ class AuditResult:
             that one had learnt, the first time.
         rows: the source's usable items, `rows_after` of which were added after it was drawn.
         classes_after: classes that were added after it was drawn.
-        accuracy_now, interval_now: accuracy and interval with the answers that were corrected
-            after the audit was first shown; None where none was.
+        revised: answers that were corrected or set aside after the audit was first shown.
+        accuracy_now, interval_now: accuracy and interval with these; None where there are none.
     """
 
     n: int
@@ -89,6 +89,7 @@ class AuditResult:
     rows: int = 0
     rows_after: int = 0
     classes_after: int = 0
+    revised: int = 0
     accuracy_now: float | None = None
     interval_now: tuple[float, float] | None = None
 

@@ -69,7 +69,9 @@ def bought(facts: Facts) -> str:
 
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
-    said = [] if facts.audit is None else [_audited(facts.audit), outside(facts)]
+    said = (
+        [] if facts.audit is None else [_audited(facts.audit), revised(facts.audit), outside(facts)]
+    )
     if (test := facts.test) is not None:
         said.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
@@ -87,6 +89,14 @@ def outside(facts: Facts) -> str:
     if after := audit.classes_after:
         parts.append(f"{count(after)} of {plural(facts.data.classes or after, 'class', 'classes')}")
     return f"The audit says nothing of {' and '.join(parts)} that were added after it was drawn."
+
+
+def revised(audit: AuditResult) -> str:
+    """How many answers of the audit changed after it was shown; empty without any."""
+    if not audit.revised:
+        return ""
+    were = plural(audit.revised, "of its answers was", "of its answers were")
+    return f"Since it was shown {were} corrected or set aside, which changes labels and not it."
 
 
 def _audited(audit: AuditResult) -> str:
@@ -248,9 +258,9 @@ def notes(facts: Facts) -> list[str]:
     if audit.interval_now is not None:
         changed = "not known" if audit.accuracy_now is None else percent(audit.accuracy_now, 2)
         found.append(
-            "Answers of the audit were corrected or set aside after it was first shown. The"
-            f" accuracy above is by the answers before; with them changed it is {changed} (95%"
-            f" interval {interval(*audit.interval_now, 2)})."
+            f"{plural(audit.revised, 'answer')} of the audit corrected or set aside after it was"
+            " first shown: the accuracy above is by the answers before; with them changed it is"
+            f" {changed} (95% interval {interval(*audit.interval_now, 2)})."
         )
     if audit.trained_on:
         found.append(

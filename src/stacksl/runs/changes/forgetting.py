@@ -30,7 +30,7 @@ from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folde
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import DERIVED, MAP, expect_derived, note_derived
-from stacksl.runs.storage.folder import RunFolder, shown_facts
+from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import expect_begun
 from stacksl.types import Item
 
@@ -176,13 +176,6 @@ def _remains(
     if learnt:
         adapters = ", and so did every adapter trained since" if spec.settings.adapts else ""
         yield f"the online model learnt its label{adapters}"
-    with suppress(RunError):  # of facts that nobody can read, which are deleted
-        facts = shown_facts(spec.folder)
-        if facts is not None and facts.audit is not None and facts.audit.trained_on:
-            yield (
-                "the model that `resume` makes learns no label of the audit:"
-                f" `stacksl change {spec.folder.path} --train-on-audit` again"
-            )
     yield "its row in your data is yours to delete: the run does not read it again"
     for sheet in unread:
         yield f"{sheet} cannot be read as a sheet and is as it was"

@@ -133,7 +133,7 @@ class AdapterEnding:
         base = Named("base model", self.lm.base_fingerprint)
         return (base, Named("model and features", self.lm.fingerprint))
 
-    def save(self, tested: Tested, facts: Facts) -> None:
+    def save(self, tested: Tested, facts: Facts, audit: Audit | None) -> None:
         """Write the last adapter into `model/`; `facts` are for its card."""
         self.model.save(self.spec.folder.model, facts, self.spec.test)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,14 @@ from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.progress import Progress, Report, silent
+from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, note_derived
 from stacksl.runs.storage.folder import (
     FACTS,
     NO_TEXT,
     RunFolder,
-    anchors,
     read_facts,
-    shown_facts,
 )
 from stacksl.runs.storage.status import now
 
@@ -57,66 +56,53 @@ def finish(
     report(Progress("report", 0, 1))
     state.setdefault("finished", now())
     facts = ending.with_rest(facts_of(spec, game, ending, tested, state), tested)
-    ending.save(tested, facts)
-    note_derived(spec.folder, game.ledger, MODEL)
     if audit is not None:
-        learnt = len(game.examples.bought)
-        said = anchors(spec.folder).get(FACTS)
-        later = () if said is None else game.ledger.rows(game.ledger.place(said) or 0)
-        revised = any(row.event == "relabelled" for row in later)
-        facts = _continued(facts, shown_facts(spec.folder), audit.number, learnt, revised=revised)
+        facts = _continued(facts, state.get("shown", {}), audit, game)
+    ending.save(tested, facts, audit)
+    note_derived(spec.folder, game.ledger, MODEL)
     _write_facts(spec.folder, game.ledger, facts)
-    if facts.audit is not None and facts.audit.trained_on:
-        refit_with_audit(spec, game, features, audit)
+    state["shown"] = _shown(facts, game.ledger)
     report(Progress("report", 1, 1))
 
 
-def _continued(
-    facts: Facts, before: Facts | None, number: int, learnt: int, *, revised: bool
-) -> Facts:
-    """The facts with the audit's number, whether it was shown, and whether it was trained on.
+def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game) -> Facts:
+    """The facts with the audit's number, whether it was shown, and whether it is trained on.
 
-    Its labels stay in the final head until something else is learnt.
+    Its labels stay in the final head until something else is learnt. `before` is what the run
+    showed when it last finished (`_shown`).
     """
-    assert facts.audit is not None
-    audit = replace(facts.audit, number=number, learnt=learnt, shown_at=learnt)
-    old = None if before is None else before.audit
-    if before is not None and old is not None and old.number == number:
-        same = old.learnt == learnt and _made_of(before) == _made_of(facts) and not revised
-        audit = replace(
-            audit,
-            shown_before=old.shown_before or not same,
-            shown_at=old.shown_at,
-            trained_on=old.trained_on if same else 0,
+    learnt, now = len(game.examples.bought), facts.audit
+    assert now is not None
+    now = replace(now, number=audit.number, learnt=learnt, shown_at=learnt, revised=audit.revised)
+    if before.get("number") == audit.number:
+        later = game.ledger.rows(before["rows"], only=("relabelled",))
+        kept = before["made_of"] == _made_of(facts) and not any(later)
+        kept &= learnt <= before["learnt"]  # fewer where items were erased
+        now = replace(
+            now,
+            shown_before=before["shown_before"] or not kept or learnt < before["learnt"],
+            shown_at=before["shown_at"],
+            trained_on=len(audit.labels(game.corpus.ids)) if kept and before["trained_on"] else 0,
         )
-    return replace(facts, audit=audit)
+    return replace(facts, audit=now)
 
 
-def _made_of(facts: Facts) -> tuple[object, ...]:
+def _shown(facts: Facts, ledger: Ledger) -> dict[str, Any]:
+    """What a finished run has shown, kept in its state: facts may be deleted with an item."""
+    shown = {"asked": facts.budget.asked, "audited": facts.budget.audit, "rows": ledger.head.count}
+    if facts.audit is None:
+        return shown
+    names = ("number", "learnt", "shown_before", "shown_at", "trained_on")
+    return {
+        **shown,
+        "made_of": _made_of(facts),
+        **{name: getattr(facts.audit, name) for name in names},
+    }
+
+
+def _made_of(facts: Facts) -> list[int | None]:
     """What a model depends on besides labels: items and classes."""
-    return facts.data.items, facts.data.classes
-
-
-def refit_with_audit(spec: RunSpec, game: Game, features: FeatureMap, audit: Audit | None) -> int:
-    """Fit a finished run's final head on its audit's labels too, save it, and return their number.
-
-    It is fitted as the final model was (on labels alone, with names, or with neighbours as well).
-    The report keeps the accuracy of the model before and says so, since no unseen label is left to
-    measure the new one.
-
-    Raises:
-        RunError: there is no final head, or the audit has no label.
-    """
-    ending = HeadEnding(spec, game, features, silent)
-    model, count = ending.model_of_audit(audit)
-    facts = read_facts(spec.folder)
-    assert facts.audit is not None  # its labels were trained on
-    marked = replace(facts, audit=replace(facts.audit, trained_on=count))
-    # first, so that no model is saved whose report says that it is the one that was measured
-    _write_facts(spec.folder, game.ledger, marked)
-    ending.save_model(model)
-    note_derived(spec.folder, game.ledger, MODEL)
-    return count
+    return [facts.data.items, facts.data.classes]
 
 
 def _write_facts(folder: RunFolder, ledger: Ledger, facts: Facts) -> None:

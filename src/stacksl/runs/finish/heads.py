@@ -15,7 +15,6 @@ from stacksl.core.heads.linear import MixedHead
 from stacksl.core.heads.logistic import CHOICES, folds_of
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
-from stacksl.errors import RunError
 from stacksl.features import FeatureMap
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, Audited, judge_audit
@@ -153,37 +152,22 @@ class HeadEnding:
         """What the features were made by."""
         return (Named("features", self.features.fingerprint),)
 
-    def save(self, tested: Tested, facts: Facts) -> None:
-        """Write the final model into `model/`; `facts` are for the card of a language model."""
-        self.save_model(self._model(self.game.trainer.head, tested.threshold))
-
-    def save_model(self, model: Model) -> None:
-        """Write a model into `model/`."""
+    def save(self, tested: Tested, facts: Facts, audit: Audit | None) -> None:
+        """Write the final model; where the `facts` say so, trained on the `audit` as well."""
+        head, threshold = self.game.trainer.head, tested.threshold
+        if audit is not None and facts.audit is not None and facts.audit.trained_on:
+            head, threshold = self._trained_on(audit)
+        model = self._model(head, threshold)
         model.save(self.spec.folder.model, asdict(scorer_settings(self.spec.settings)))
 
-    def model_of_audit(self, audit: Audit | None) -> tuple[Model, int]:
-        """The final model fitted on the labels of the audit as well, and how many these are.
-
-        Raises:
-            RunError: there is no final head, or the audit has no label.
-        """
-        game, folder = self.game, self.spec.folder.path
-        trainer = linear_trainer(game)
-        if not trainer.final or trainer.head is None:
-            raise RunError(
-                f"expected a run with a final head to train on the audit, got {folder} without one:"
-                " finish it first"
-            )
-        more = [] if audit is None else audit.labels(game.corpus.ids)
-        if not more:
-            raise RunError(
-                f"expected an audit with labels to train on, got none in {folder}: its model was"
-                " trained on all labels it has"
-            )
-        bought = [*game.examples.bought, *((row, index, index) for row, index in more)]
+    def _trained_on(self, audit: Audit) -> tuple[Head | None, Threshold | None]:
+        """The final head fitted on the labels of the audit as well, and its threshold."""
+        game, trainer = self.game, linear_trainer(self.game)
+        more = ((row, index, index) for row, index in audit.labels(game.corpus.ids))
+        bought = [*game.examples.bought, *more]
         wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
         wider.head = wider.as_if(len(bought), game.learner.scorer)
-        return self._model(wider.head, self._threshold(wider)), len(more)
+        return wider.head, self._threshold(wider)
 
     def _model(self, head: Head | None, abstaining: Threshold | None = None) -> Model:
         data, scorer = self.spec.dataset, self.game.learner.scorer

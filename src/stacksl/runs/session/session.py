@@ -26,7 +26,7 @@ from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.store.arrays import Saved
 from stacksl.report.quality import Differing
 from stacksl.runs.changes.added_classes import learn_named
-from stacksl.runs.finish.finish import finish, refit_with_audit
+from stacksl.runs.finish.finish import finish
 from stacksl.runs.finish.forecasting import Forecaster
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
@@ -51,7 +51,7 @@ from stacksl.runs.session.setup import (
 from stacksl.runs.settings.budget import time_limit
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP, expect_derived, note_derived
-from stacksl.runs.storage.folder import State, anchors
+from stacksl.runs.storage.folder import State, anchors, shown_facts
 from stacksl.runs.storage.status import Record, expect_begun
 
 
@@ -369,15 +369,24 @@ def train_on_audit(spec: RunSpec) -> int:
     Raises:
         RunError: the run has not finished, or has no audit or no final head.
     """
-    finished = spec.folder.read_state()["state"] == "finished" and spec.folder.has_results()
-    if spec.settings.adapts or not finished:
-        raise RunError(
-            "expected a finished run with a linear head to train on the audit, got"
-            f" {spec.folder.path}: finish it first with `stacksl resume` (a language model is not"
-            " refitted with an audit)"
-        )
-    with Session.open(spec, labeler=OracleLabeler({}, {})) as session:  # nobody is asked
-        assert session.features is not None  # made by `open`
-        count = refit_with_audit(spec, session, session.features, measured(spec, session))
-        session.save()
-        return count
+    folder, nobody = spec.folder, OracleLabeler({}, {})
+    with folder.locked(), folder.as_held():
+        before, facts = folder.read_state(), shown_facts(folder)
+        if spec.settings.adapts or before["state"] != "finished" or not folder.has_results():
+            raise RunError(
+                "expected a finished run with a linear head to train on the audit, got"
+                f" {folder.path}: finish it first with `stacksl resume` (a language model is not"
+                " refitted with an audit)"
+            )
+        assert facts is not None
+        audit = facts.audit
+        if audit is None or not facts.refit.done or audit.unknown + audit.none_of_these == audit.n:
+            what = "an audit with labels to train on" if facts.refit.done else "a final head"
+            raise RunError(f"expected a run with {what}, got none in {folder.path}")
+        del before["state"]
+        before |= {"shown": {**before["shown"], "trained_on": 1}, "reopened": True}
+        folder.write_state("stopped", **before)  # what a kill leaves is finished by a resume
+        nobody.name = before.get("labeler", nobody.name)
+        with Session.open(spec, labeler=nobody if "labeler" in before else None) as session:
+            session.play()
+    return int(folder.read_state()["shown"]["trained_on"])

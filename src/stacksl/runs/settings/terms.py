@@ -11,7 +11,6 @@ from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import money, plural
 from stacksl.runs.settings.budget import Budget, parse_budget
 from stacksl.runs.spec import RunSpec, Terms
-from stacksl.runs.storage.folder import shown_facts
 
 
 def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
@@ -118,17 +117,16 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         spent: the labels bought or promised.
         leased: labels that audits asked for, `lost` of which were released.
     """
-    facts = shown_facts(spec.folder)
-    shown = None if facts is None else facts.budget
+    shown = spec.folder.read_state().get("shown")
     kept: tuple[int, ...] = (spec.audit,)
     if shown is not None:  # as far as they come to what was shown
         sums = zip(spec.terms.audits, accumulate(spec.terms.audits), strict=True)
-        kept = tuple(size for size, total in sums if total <= shown.audit + lost)
+        kept = tuple(size for size, total in sums if total <= shown["audited"] + lost)
     own = spec.settings.audit
     if own == 0 or (own is None and spec.test is not None) or (shown is None and spec.audit):
         return kept
     if (begun := leased - sum(kept)) > 0:
         return (*kept, begun)
-    added = labels - (spent if shown is None else shown.asked + shown.audit)
+    added = labels - (spent if shown is None else shown["asked"] + shown["audited"])
     size = default_size(added)
     return (*kept, size) if size or (shown is not None and added > 0) else kept

@@ -233,6 +233,8 @@ class Record:
         }
         if own is not None:
             facts["labeler"] = own
+        if "shown" in before:
+            facts["shown"] = before["shown"]
         if before["state"] == "finished" and "finished" in before:  # made again as it was
             facts["finished"] = before["finished"]
         record = cls(spec.folder, facts, before)
