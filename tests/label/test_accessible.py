@@ -110,6 +110,9 @@ def test_every_page_keeps_wcag_a_and_aa(look: Callable[[str], Any], tmp_path: Pa
     owner.wait_for_selector("a[href='/asked']").click()
     owner.wait_for_selector("table.asked")
     assert faults(owner) == [], "the rows of a finished run"
+    owner.click("button[data-key]")
+    owner.wait_for_selector("#correct[open]")
+    assert faults(owner) == [], "a correction"
 
 
 def test_a_list_of_three_hundred_classes_keeps_wcag_a_and_aa(

@@ -15,8 +15,9 @@ from stacksl.label import asked
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
 
-from ..runs.people_cases import gold
-from .conftest import HERE, Browser, Opened, Page, play
+from ..runs.people_cases import expect_sound, facts_of, gold
+from .conftest import CLASSES_SHOWN, HERE, Browser, Opened, Page, play
+from .test_refits import wait_for
 
 EVIL = "<script>alert(1)</script>\u202e"
 
@@ -63,7 +64,8 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
         said = {(r["item"], r["labeler"], r["answer"]) for r in ledger.export()}
     assert sorted(row[0].split()[-1] for row in rows) == sorted(bought)
     assert len(said) == 12
-    for shown, prompt, why, before, answers in rows:
+    for shown, prompt, why, before, answers, now in rows:
+        assert re.match(rf"({'|'.join(CLASSES_SHOWN)}) \d+ %", now)
         item = shown.split()[-1]
         assert ("audit" in why) == (item in audit)
         assert gold(prompt) in answers
@@ -72,10 +74,10 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
             assert f"{100 * certificates[item].probability:.0f} %" in before
         for name in {who for i, who, _ in said if i == item}:
             assert str(name) in answers
-    assert sum("anna" in row[-1] and "ben" in row[-1] for row in rows) >= 1, "two answered it"
+    assert sum("anna" in row[4] and "ben" in row[4] for row in rows) >= 1, "two answered it"
     assert re.search("covers items in doubt|in doubt", text)
     assert "<script>alert" not in text
-    assert [row for row in rows if "skipped: unsure" in row[-1] and "beyond me" in row[-1]]
+    assert [row for row in rows if "skipped: unsure" in row[4] and "beyond me" in row[4]]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\u202e" not in text
     assert "page 2 of 2" in owner.http.get("/asked?page=99").text.replace("\n", " ")
@@ -120,3 +122,60 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     assert len(cells(found)) == 8, "another was bought in its place"
     forget(page.run.path, cells(found)[0][0].split()[-1])
     assert owner.http.get("/asked").status_code == 404, "the page had read it before"
+
+
+def test_a_finished_run_is_corrected_and_its_report_made_again(opened: Opened) -> None:
+    page = opened(budget=12, open_questions=6, audit=4)
+    anna, ben = page.browser("anna"), page.browser("ben")
+    with page.run.ledger as ledger:
+        audit = set(ledger.bought("audit"))
+        keys = {row.key: row.item for row in ledger.private.handed()}
+    key = next(key for key, item in keys.items() if item in audit)
+    browser = anna if key in anna.rows() else ben
+    prompt = browser.rows()[key]
+    wrong = CLASSES_SHOWN[(CLASSES_SHOWN.index(gold(prompt)) + 1) % 3]
+    assert browser.answer(key, prompt, position=CLASSES_SHOWN.index(wrong)) == "taken"
+    play([anna, ben], page)
+    before = facts_of(page.run).audit
+    page.player.stop()
+
+    again = opened(page.run)
+    owner = again.browser(OWNER)
+    told = owner.http.get("/rows").text
+    assert "has finished" in told
+    assert re.search(r"<dd>12 <small>of 12", told)
+    text = owner.http.get("/asked").text
+    differing = re.search(r"first the (\d+) on which people and model differ", text)
+    assert differing
+    rows = cells(text)
+    assert all("differs" in row[-1] for row in rows[: int(differing[1])])
+    assert not any("differs" in row[-1] for row in rows[int(differing[1]) :])
+    found = cells(owner.http.get("/asked", params={"find": keys[key]}).text)
+    assert [row[0].split()[-1] for row in found if wrong in row[4]] == [keys[key]]
+    assert not cells(owner.http.get("/asked", params={"find": EVIL}).text)
+
+    def act(**body: Any) -> Any:
+        headers = {"Origin": HERE, "X-CSRF-Token": owner.csrf}
+        return owner.http.post("/owner", json=body, headers=headers)
+
+    refused = act(act="again")
+    assert refused.status_code == 422
+    assert "no answer of the finished run was corrected" in refused.json()["sentence"]
+    assert act(act="correct", name=key, value=gold(prompt), agreed=True).status_code == 200
+    wait_for(lambda: "Make the report again" in owner.http.get("/rows").text)
+    assert facts_of(page.run).audit == before
+    shown = cells(owner.http.get("/asked", params={"find": keys[key]}).text)
+    assert f"{gold(prompt)} correction" in shown[0][4]
+    assert again.browser("anna").http.get("/asked").status_code == 403
+    assert act(act="again").json()["state"] == "done"
+    wait_for(lambda: page.run.status()["state"] == "finished" and again.player.over.is_set())
+    after = facts_of(page.run).audit
+    assert before is not None
+    assert after is not None
+    assert (after.correct, after.accuracy, after.revised) == (before.correct, before.accuracy, 1)
+    assert after.accuracy_now != before.accuracy
+    assert "Since it was shown 1 of its answers was corrected" in owner.http.get("/report").text
+    labels = {row["item"]: row["label"] for row in page.run.labels().rows}
+    assert labels[keys[key]] == gold(prompt)
+    assert owner.http.get("/asked").status_code == 200
+    expect_sound(page.run)

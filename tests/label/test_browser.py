@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 from stacksl.api import Run, run
 
 from ..runs.conftest import CLASSES
-from ..runs.people_cases import begin, gold
+from ..runs.people_cases import begin, gold, play, wrong
 from .served import Served
 
 pytestmark = pytest.mark.browser
@@ -324,3 +324,33 @@ def test_numbers_that_change_during_a_click_do_not_lose_it(
     page.wait_for_selector("#idle", timeout=20_000)
     go_on(served, page, owner)
     assert served.run.status()["spent"] == 4
+
+
+def test_the_owner_of_a_finished_run_corrects_by_a_click(
+    visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    made = play(begin(tmp_path, annotators="anna", budget=12, audit=2), wrong)
+    served = Served(made, linger=0.0)
+    assert list(served.links) == ["(owner)"]
+    page = visit(served.links["(owner)"], ready=".numbers")
+    assert not page.is_visible("form")
+    page.click("a[href='/asked']")
+    prompt = page.inner_text("tbody tr:first-child .text")
+    page.fill("#find", prompt)
+    page.press("#find", "Enter")
+    wait_until(lambda: page.locator("tbody tr").count() == 1)
+    assert not page.is_visible("#again")
+    page.click("button[data-key]")
+    assert page.inner_text("#of") == prompt
+    page.keyboard.type(gold(prompt)[:3])
+    assert page.locator("#correct li:visible").count() == 1
+    page.click("#correct li:visible button")
+    wait_until(lambda: "Corrected" in page.inner_text("#said"))
+    assert gold(prompt) in page.inner_text("tbody tr")
+    page.click("#again")
+    wait_until(lambda: page.is_visible(".doing") and "has finished" in page.inner_text(".doing"))
+    page.context.close()
+    served.thread.join(30)
+    assert not served.thread.is_alive(), "the page ends once the report was made again"
+    assert events_of(made).count("corrected") == 1
+    assert made.status()["state"] == "finished"

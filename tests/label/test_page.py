@@ -299,15 +299,18 @@ def test_hostile_texts_are_shown_and_nothing_of_them_is_markup(opened: Opened) -
     assert not re.search("[\x00-\x08\u202a-\u202e\u2066-\u2069]", text)
 
 
-def test_a_finished_run_and_one_of_another_labeler_have_no_page(opened: Opened) -> None:
+def test_a_run_that_is_held_has_no_other_page_and_a_finished_one_no_questions(
+    opened: Opened,
+) -> None:
     page = opened()
     patience = WAIT.set(0.1)
     with pytest.raises(RunError, match="is held by process"):
         Player(page.run.folder).start()
     WAIT.reset(patience)
     play([page.browser("anna"), page.browser("ben")], page)
-    with pytest.raises(RunError, match="has finished"):
-        Player(Run.open(page.run.path).folder).start()
+    again = opened(Run.open(page.run.path))
+    assert "The run has finished" in again.browser("anna").http.get("/").text
+    assert again.browser("anna").rows() == {}
 
 
 def test_the_owner_pauses_ends_sessions_and_sees_no_audit(opened: Opened) -> None:

@@ -47,7 +47,9 @@ def label_file(run: Run, path: str | Path, dataset: Dataset, progress: Progress)
     A row that was set aside has none of them.
     """
     columns, rows = rows_of(path, dataset)
-    return _labelled(columns, rows, _by_model(run, [i for _, i in rows if i is not None], progress))
+    return _labelled(
+        columns, rows, model_labels(run, [i for _, i in rows if i is not None], progress)
+    )
 
 
 def label_own(run: Run, progress: Progress) -> Labelled:
@@ -68,9 +70,9 @@ def label_own(run: Run, progress: Progress) -> Labelled:
         )
     spec = RunSpec.open(run.folder)
     columns, rows = _own_rows(spec)
-    human = _human(run, spec)
+    human = human_labels(run, spec)
     asked = [item for _, item in rows if item is not None and item.id not in human]
-    return _labelled(columns, rows, {**_by_model(run, asked, progress), **human})
+    return _labelled(columns, rows, {**model_labels(run, asked, progress), **human})
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     return tuple(columns), found
 
 
-def _human(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
+def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     """What people said of each item that was bought or owned, but those who are set aside."""
     items = {item.id: item for item in spec.dataset.items}
 
@@ -202,7 +204,7 @@ def _human(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _by_model(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
+def model_labels(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
     said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
     return {row["id"]: _said(row) for row in said}

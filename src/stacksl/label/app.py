@@ -13,9 +13,8 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 
-from stacksl.errors import RunError
+from stacksl.errors import RunError, StackslError
 from stacksl.label import pages
-from stacksl.label.asked import History
 from stacksl.label.forms import Act, Entry, Given, Passed
 from stacksl.label.owner import act_on, enter_sheet
 from stacksl.label.site import HEADERS, OWNER, SESSION_SECONDS, Refused, Site, csrf_of
@@ -169,13 +168,18 @@ def _owning(site: Site) -> APIRouter:
         return FileResponse(path, headers={"Content-Security-Policy": REPORT})
 
     @router.get("/asked", response_class=HTMLResponse)
-    async def asked(page: Annotated[int, Query(ge=1, le=MOST)] = 1) -> Response:
+    async def asked(
+        request: Request,
+        page: Annotated[int, Query(ge=1, le=MOST)] = 1,
+        find: Annotated[str, Query(max_length=1000)] = "",
+    ) -> Response:
         if site.player.view.state != "finished":
             raise Refused("the rows are there once the run has finished", 404)
-        if site.player.history.stale:
-            site.player.history = History()
-            raise Refused("the run has changed since: start its page again to see the rows", 404)
-        return HTMLResponse(pages.asked(site, page))
+        csrf = csrf_of(request.cookies.get(site.cookie, ""))
+        try:
+            return HTMLResponse(await asyncio.to_thread(pages.asked, site, page, find, csrf))
+        except StackslError as fault:
+            raise Refused(str(fault), 404) from None
 
     @router.post("/owner")
     async def act(act: Act) -> Response:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stacksl.api import Run
+from stacksl.api.labelling import human_labels, model_labels
+from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
-from stacksl.runs.session.session import Session
+from stacksl.models.linear import Model
+from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision, Item
 
@@ -31,30 +35,34 @@ _KIND = {"late": "not counted", "corrected": "correction"}
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The items asked, as the page shows them, in the order of asking."""
+    """The items asked, as the page shows them: first those on which people and model differ."""
 
-    asked: Sequence[dict[str, Any]] = ()
-    folder: RunFolder | None = None
-    head: Head | None = None
+    asked: Sequence[dict[str, Any]]
+    folder: RunFolder
+    head: Head
 
     @property
     def stale(self) -> bool:
         """Whether the run has changed since."""
-        if self.folder is None:
-            return False
         with opened(self.folder.database, readonly=True) as store:
             return store.tail() != self.head
 
-    @property
-    def pages(self) -> int:
-        """How many pages there are; at least one."""
-        return max(1, -(-len(self.asked) // PAGE))
-
-    def page(self, number: int) -> list[dict[str, Any]]:
-        """What a page shows, by its number from 1; nothing beyond the last."""
-        first = (number - 1) * PAGE
-        some = self.asked[first : first + PAGE]
-        return [{"number": place, **each} for place, each in enumerate(some, first + 1)]
+    def page(self, number: int, find: str = "") -> dict[str, Any]:
+        """What a page shows of the rows in which a text is found; the last one beyond the end."""
+        sought = find.casefold()
+        some = [row for row in self.asked if sought in row["found"]]
+        pages = max(1, -(-len(some) // PAGE))
+        number = min(number, pages)
+        options = {row["options"] for row in some}
+        return {
+            "rows": some[(number - 1) * PAGE : number * PAGE],
+            "total": len(some),
+            "differing": sum(row["differs"] for row in some),
+            "number": number,
+            "pages": pages,
+            "find": find,
+            "shared": next(iter(options)) if len(options) == 1 else (),
+        }
 
 
 def _asked(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
@@ -67,6 +75,7 @@ def _asked(item: Item, purpose: str, decision: Decision | None = None) -> dict[s
         "before": "" if decision is None else item.candidates[decision.choice],
         "sure": None if decision is None else decision.probability,
         "words": [],
+        "options": item.candidates,
     }
 
 
@@ -81,15 +90,46 @@ def _why(decision: Decision) -> str:
     return f"{why}: {decision.statistic:.3g} above {decision.threshold:.3g}"
 
 
-def history_of(session: Session) -> History:
-    """All usable items that were asked in a run; owned labels were not asked."""
-    corpus, ledger, usable = session.corpus, session.ledger, session.corpus.usable
+def history_of(folder: RunFolder) -> History:
+    """All usable items that were asked in a finished run; owned labels were not asked.
+
+    A language model would have to score every item: what it says of them is left out.
+
+    Raises:
+        StackslError: the run or its model cannot be read.
+    """
+    spec, run = RunSpec.open(folder), Run(folder.path)
+    items = spec.sources.usable
+    with run.ledger as ledger:
+        found, head = _asked_rows(ledger, items), ledger.head
+    people = human_labels(run, spec)
+    linear = isinstance(run.model, Model)
+    now = model_labels(run, [items[id] for id in found], None) if linear else {}
+    for number, (id, row) in enumerate(found.items(), 1):
+        said, model = people.get(id, {}), now.get(id, {})
+        row |= {
+            "number": number,
+            "now": model.get("label", ""),
+            "sure_now": model.get("confidence"),
+        }
+        named = said.get("label") or ("" if said.get("source") == "human: none" else None)
+        row["differs"] = linear and named is not None and named != row["now"]
+        texts = (id, row["prompt"], row["now"], *(" ".join(each[:2]) for each in row["words"]))
+        row["found"] = "\n".join(texts).casefold()
+    # stable: the model's surest mistakes, or people's, then the others as they were asked
+    order = sorted(found.values(), key=lambda row: -row["sure_now"] if row["differs"] else 1)
+    return History(order, folder, head)
+
+
+def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str, Any]]:
+    """The items that were asked, in that order, each with what was said of it."""
+    keys = {(row.item, row.slot, row.annotator): row.key for row in ledger.private.handed()}
     found: dict[str, dict[str, Any]] = {}
     for row in ledger.rows():
         id = str(row.item)
-        if row.item is None or not usable[corpus.row[id]] or row.purpose == "owned":
+        if row.item not in items or row.purpose == "owned":
             continue
-        item = corpus.items[corpus.row[id]]
+        item = items[id]
         if row.event == "round":
             decision = row.decision()
             if decision.asked:
@@ -99,8 +139,9 @@ def history_of(session: Session) -> History:
         elif row.event in ("answered", "late", "corrected"):
             word = row.payload["index" if "index" in row.payload else "said"]
             said = item.candidates[word] if isinstance(word, int) else word
-            kind = _KIND.get(row.event, "")
-            found[id]["words"].append((str(row.labeler), said, kind, ledger.remarks(row)))
+            kind, who = _KIND.get(row.event, ""), str(row.labeler)
+            key = keys.get((id, row.slot or 0, who)) if row.event == "answered" else None
+            found[id]["words"].append((who, said, kind, ledger.remarks(row), key))
         elif row.event == "released" and (remarks := ledger.remarks(row)):
-            found[id]["words"].append(("", str(row.payload["reason"]), "", remarks))
-    return History(list(found.values()), session.spec.folder, ledger.head)
+            found[id]["words"].append(("", str(row.payload["reason"]), "", remarks, None))
+    return found

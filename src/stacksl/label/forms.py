@@ -55,7 +55,16 @@ class Act(Form):
     """What the owner does; the fields beside `act` are those that it needs."""
 
     act: Literal[
-        "pause", "resume", "link", "revoke", "budget", "annotator", "correct", "set_aside", "keep"
+        "pause",
+        "resume",
+        "link",
+        "revoke",
+        "budget",
+        "annotator",
+        "correct",
+        "again",
+        "set_aside",
+        "keep",
     ]
     name: str | None = Field(None, max_length=1000)
     value: str | None = Field(None, max_length=2000)

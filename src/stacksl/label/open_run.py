@@ -21,12 +21,13 @@ from stacksl.data import Classes
 from stacksl.errors import LabelerError
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets.rows import Asked, Reply
+from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Receipt, Skip
 from stacksl.report.quality import Differing
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
 from stacksl.runs.session.session import Session
-from stacksl.runs.storage.folder import State
+from stacksl.runs.storage.folder import RunFolder, State
 
 Outcome = Literal["taken", "kept", "gone", "refused", "skipped"]
 Stage = Literal["open", "finished", "failed"]
@@ -76,6 +77,7 @@ class View:
         agreed, compared: pairs of training answers to one item, and how many agree.
         unimproved: that labels have not improved on class names, if so.
         sentence: why the run failed.
+        changed: whether answers were corrected after the end, which no report knows yet.
     """
 
     state: Stage = "open"
@@ -90,6 +92,7 @@ class View:
     unimproved: str = ""
     classes: Classes | None = None
     sentence: str | None = None
+    changed: bool = False
 
     def of(self, name: str) -> Person:
         """One annotator."""
@@ -100,6 +103,19 @@ class View:
         """Hours to the last label at everybody's pace of late; None where nobody has one."""
         pace = sum(each.an_hour or 0.0 for each in self.people)
         return (self.budget - self.answered) / pace if pace else None
+
+
+def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
+    """A run that had finished before the page was opened, with its annotators."""
+    with Ledger.open(folder.database, readonly=True) as ledger:
+        bought, accounts = ledger.export(), ledger.accounts
+    people = []
+    for name in names:
+        prices = [int(str(row["price"])) for row in bought if row["labeler"] == name]
+        people.append(Person(name, answered=len(prices), cost=sum(prices)))
+    answered = sum(each.answered for each in people)
+    terms = accounts.budget, accounts.money
+    return View("finished", {}, tuple(people), answered, *terms)
 
 
 # The annotators -----------------------------------------------------------------------------------

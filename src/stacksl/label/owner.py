@@ -131,6 +131,11 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
     return {"state": "done", "sentence": f"Corrected: {said}"}
 
 
+def _play_again(site: Site, act: Act) -> dict[str, Any]:
+    site.player.play_again()
+    return {"state": "done", "sentence": "Model and report are made again."}
+
+
 def _judge(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, _known(site, act)
     if act.act == "keep":
@@ -152,6 +157,7 @@ _ACTS: dict[str, Callable[[Site, Act], dict[str, Any]]] = {
     "budget": _budget,
     "annotator": _annotator,
     "correct": _correct,
+    "again": _play_again,
     "set_aside": _judge,
     "keep": _judge,
 }

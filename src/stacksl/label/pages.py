@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stacksl.data import Classes
+from stacksl.label.asked import history_of
 from stacksl.label.site import OWNER, Site
 from stacksl.labelers.sheets.cells import LETTERED, sign, visible
 from stacksl.labelers.sheets.rows import Asked
@@ -56,12 +57,13 @@ def part(site: Site, name: str) -> str:
     return rendered("figures" if name == OWNER else "rows", **_values(site, name))
 
 
-def asked(site: Site, number: int) -> str:
+def asked(site: Site, number: int, find: str, csrf: str) -> str:
     """A page of the rows of a finished run, for its owner; the last one for a higher number."""
-    history, run = site.player.history, site.player.folder.path.name
-    number = min(number, history.pages)
-    shown = {"rows": history.page(number), "total": len(history.asked), "pages": history.pages}
-    return rendered("asked", run=run, number=number, **shown)
+    folder, history = site.player.folder, site.history
+    if history is None or history.stale:
+        history = site.history = history_of(folder)
+    shown = {"csrf": csrf, "changed": site.player.view.changed, **history.page(number, find)}
+    return rendered("asked", run=folder.path.name, **shown)
 
 
 def _values(site: Site, name: str) -> dict[str, Any]:

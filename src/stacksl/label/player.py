@@ -17,8 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stacksl.errors import RunError, StackslError, kind_and_place
-from stacksl.label.asked import History, history_of
-from stacksl.label.open_run import OpenRun, Outcome, PageSession, People, Skipped, View
+from stacksl.label.open_run import (
+    OpenRun,
+    Outcome,
+    PageSession,
+    People,
+    Skipped,
+    View,
+    view_of_finished,
+)
 from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.runs.session.answering import Received, spec_of_people
 from stacksl.runs.session.assignment import annotators_of
@@ -64,7 +71,7 @@ class _Task:
 
 
 class Player:
-    """Plays a run on a thread of its own until it has finished.
+    """Plays a run on a thread of its own until it has finished, and does what its owner wants then.
 
     Args:
         folder: of the run.
@@ -75,10 +82,11 @@ class Player:
     def __init__(self, folder: RunFolder, idle: float = IDLE, page: str = "") -> None:
         self.folder = folder
         self.view = View()
-        self.history = History()  # once the run has finished
         self.fault: BaseException | None = None
         self.paused = False  # shows no questions; answers are still taken
-        self.over = threading.Event()  # finished, failed or stopped
+        self.over = threading.Event()  # played to its end, failed or stopped
+        self._closed = threading.Event()  # nothing is done any more
+        self._again = False  # whether a finished run is to be played once more
         self._limit, self._page = idle, page
         self._open: OpenRun | None = None
         self._started = threading.Event()
@@ -99,12 +107,10 @@ class Player:
         """Open the run and play it to its first questions, or for as long as nobody has to wait.
 
         Raises:
-            RunError: it is not answered by people, has finished, or another process holds it.
+            RunError: it is not answered by people, or another process holds it.
             StackslError: it cannot be opened.
         """
         spec = spec_of_people(self.folder)
-        if self.folder.read_state()["state"] == "finished" and self.folder.has_results():
-            raise RunError(f"the run {self.folder.path} has finished: it has no open questions")
         self._people = People(tuple(annotators_of(spec.settings.annotators)))
         self._thread.start()
         self._started.wait()
@@ -158,10 +164,23 @@ class Player:
         """Queue the entry of filled-in sheets, between two answers."""
 
         def entered() -> Received:
-            assert self._open is not None  # tasks that do not close the run find it open
+            if self._open is None:
+                raise RunError("the run has finished: correct its answers among the rows")
             return self._open.receive(files)
 
         return self.do(entered)
+
+    def play_again(self) -> None:
+        """Make the model and the report of a finished run again, after corrections.
+
+        Raises:
+            RunError: nothing was corrected, or the run is being played.
+        """
+        if not self.view.changed:
+            raise RunError("no answer of the finished run was corrected: its report is as it was")
+        self.view = replace(self.view, state="open", changed=False)
+        self._again = True
+        self._queue.put(None)
 
     def see(self, annotator: str) -> None:
         """Note that an annotator is there, and gets rows again."""
@@ -172,28 +191,57 @@ class Player:
 
     def _put(self, each: _Said | _Task) -> None:
         self._queue.put(each)
-        if self.over.is_set():
+        if self._closed.is_set():
             self._refuse_rest()
 
     # On the thread of the run ------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            with self.folder.locked(page=self._page), self.folder.as_held():
-                while True:
-                    with PageSession.open(RunSpec.open(self.folder)) as session:
-                        self._open = OpenRun(session, self._people, self._attend)
-                        task = self._play(self._open)
-                    if task is None:
-                        break
-                    task.carry_out()
+            if self._changed or not self.folder.has_results():
+                self._play_to_the_end()
+            while not self._stopping:
+                self._wait_for_corrections()
+                if self._again:
+                    self._play_to_the_end()
         except BaseException as fault:
             self.fault = fault
             self._show_fault(fault)
         finally:
             self.over.set()
+            self._closed.set()
             self._refuse_rest()
             self._started.set()
+
+    @property
+    def _changed(self) -> bool:
+        return bool(self.folder.read_state()["state"] != "finished")
+
+    def _play_to_the_end(self) -> None:
+        with self.folder.locked(page=self._page), self.folder.as_held():
+            while True:
+                with PageSession.open(RunSpec.open(self.folder)) as session:
+                    self._open = OpenRun(session, self._people, self._attend)
+                    task = self._play(self._open)
+                if task is None:
+                    break
+                task.carry_out()
+        self._open, self._again = None, False
+        if self.view.state == "finished":
+            self.over.set()
+
+    def _wait_for_corrections(self) -> None:
+        """Do what the owner of a finished run wants, until it is to be played again, or stopped."""
+        if self.view.state != "finished":
+            self.view = view_of_finished(self.folder, self._people.names)
+        self._started.set()
+        while not (self._again or self._stopping):
+            for each in self._next():
+                if isinstance(each, _Task):
+                    each.carry_out()
+                    self.view = replace(self.view, changed=self._changed)
+                else:
+                    each.outcome.set_exception(RunError("the run has finished"))
 
     def _play(self, run: OpenRun) -> _Task | None:
         """Play the run to its end, or until it is stopped; or to a task that closes it."""
@@ -219,7 +267,6 @@ class Player:
             if run.short():
                 state = run.buy(show)
                 show()
-        self.history = history_of(run.session)
         self.view = replace(run.view(), state="finished", rows={})
         return None
 

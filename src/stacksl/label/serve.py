@@ -73,7 +73,8 @@ def serve(
         server = uvicorn.Server(config)
         player.start()
         try:
-            who = {name: name for name in player.annotators} | {"(owner)": OWNER}
+            finished = player.view.state == "finished"
+            who = {name: name for name in player.annotators if not finished} | {"(owner)": OWNER}
             ready({shown: f"{page}#{access.link(who[shown])}" for shown in who})
             _stop_at_the_end(site, server, linger)
             server.run(sockets=[listener])

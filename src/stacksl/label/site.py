@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from stacksl.label.asked import History
 from stacksl.label.player import Player
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import SESSIONS
@@ -125,12 +126,14 @@ class Site:
         access: links and sessions.
         hosts: the host names by which the page may be reached, without ports.
         guidelines: shown beside each question.
+        history: the rows of the finished run, once its owner has looked at them.
     """
 
     player: Player
     access: Access
     hosts: Collection[str]
     guidelines: str = ""
+    history: History | None = None
     _looked: float = -inf  # when the owner's page last looked for news
 
     @property

@@ -60,7 +60,8 @@ def label(
     Prints a link for each annotator, which works once and opens a session of 12 hours. Answers
     are entered as those of sheets are. The owner's page takes filled-in sheets and changes; verbs
     that change the run say meanwhile that the page is open. Ends when the run has finished; Ctrl-C
-    stops the page before, and the same command continues.
+    stops the page before, and the same command continues. Of a finished run it opens the owner's
+    page, where answers are corrected and the report is made again.
     """
     from stacksl.label.serve import LOOPBACK, is_address, serve
 

@@ -421,8 +421,55 @@ function owner() {
   follow(figures);
 }
 
+// The rows of a finished run ---------------------------------------------------------------------
+
+function rows() {
+  const box = $("#correct"), filter = $("#filter");
+  let row = null; // the answer that is corrected
+  const narrowed = () => {
+    const words = plain(filter.value).split(/\s+/);
+    for (const each of $$("li", box)) each.hidden = !words.every((word) => plain(each.textContent).includes(word));
+  };
+  const option = (text) => {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, dir: "auto" });
+    button.dataset.value = text;
+    const item = document.createElement("li");
+    item.append(button);
+    return item;
+  };
+  async function done(body) {
+    const reply = await fetch("/owner", post(body)).catch(() => null);
+    const told = await reply?.json().catch(() => null);
+    say(told?.sentence ?? "No connection: nothing was changed.");
+    return told?.state === "done";
+  }
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button");
+    if (button?.dataset.key) {
+      row = button;
+      $("ol", box).replaceChildren(...JSON.parse(row.dataset.options ?? box.dataset.options).map(option));
+      $("#of").textContent = $(".text", row.closest("tr")).textContent;
+      filter.value = "";
+      box.showModal();
+    } else if (button?.dataset.value) {
+      const value = button.dataset.value;
+      box.close();
+      if (!await done({ act: "correct", name: row.dataset.key, value, agreed: true })) return;
+      $("span", row.parentElement).textContent = button.textContent;
+      $("#changed").hidden = false;
+    } else if (button?.id === "again") { if (await done({ act: "again" })) location.href = "/"; }
+    else if (button?.id === "stay") box.close();
+  });
+  document.addEventListener("submit", (event) => { // the policy forbids that a form sends itself
+    event.preventDefault();
+    location.search = new URLSearchParams(new FormData(event.target));
+  });
+  filter.addEventListener("input", narrowed);
+  follow(() => fetch("/rows").catch(() => {})); // the server stays while they are read
+}
+
 addEventListener("hashchange", enter); // a new link in a tab that has the page already
 if (document.body.dataset.who) enter().then(label);
 else if (document.body.dataset.owner) enter().then(owner);
-else if (document.body.dataset.rows) follow(() => fetch("/rows").catch(() => {})); // the server stays while they are read
+else if (document.body.dataset.rows) rows();
 else enter();
