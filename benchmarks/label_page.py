@@ -42,7 +42,7 @@ import numpy as np
 from answering import write_items
 
 from stacksl.api import Run
-from stacksl.label.site import Access, cookie_of, csrf_of
+from stacksl.label.site import csrf_of
 
 GOAL = 0.3  # seconds at the 99th percentile
 # The command, which also writes when the run refits and buys.
@@ -60,6 +60,7 @@ def noted(session):
 Session.play = noted
 sys.exit(call(["label", *sys.argv[2:], "--json"]))
 """
+LINK = re.compile(r"(\S+)\s+http://\S+/#(\S+)")
 ARTICLE = re.compile(r'<article data-key="([^"]+)".*?<div class="prompt"[^>]*>(.*?)</div>', re.S)
 
 
@@ -83,6 +84,7 @@ class Server:
     log: Path
     port: int = 0
     process: Any = None
+    links: dict[str, str] = field(default_factory=dict)
     starts: list[tuple[float, float]] = field(default_factory=list)  # began, ready
     kills: list[float] = field(default_factory=list)
     peak: float = 0.0
@@ -101,6 +103,8 @@ class Server:
             if not line:
                 raise SystemExit(f"the server did not start:\n{said.decode()}")
             said += line
+            if found := LINK.match(line.decode()):
+                self.links[found[1]] = found[2]
         self.starts.append((began, time.time()))
 
     def look(self) -> None:
@@ -153,8 +157,6 @@ class Annotators:
         self.over = asyncio.Event()
         self.replies: Counter[str] = Counter()
         self.requests = 0
-        access = Access(Run.open(server.run).folder.database)  # sessions that the server will find
-        self.tokens = {name: access.exchange(access.link(name)) or "" for name in names}
 
     async def play(self) -> None:
         """Answer until every label of the budget was given."""
@@ -163,11 +165,10 @@ class Annotators:
                 tasks.create_task(self._annotator(name, tasks))
 
     async def _annotator(self, name: str, tasks: asyncio.TaskGroup) -> None:
-        here, token = f"http://127.0.0.1:{self.server.port}", self.tokens[name]
-        cookie = cookie_of(Run.open(self.server.run).folder)
-        headers = {"Origin": here, "X-CSRF-Token": csrf_of(token), "Cookie": f"{cookie}={token}"}
+        here = f"http://127.0.0.1:{self.server.port}"
         mine: list[Answered] = []
-        async with httpx.AsyncClient(base_url=here, headers=headers, timeout=30) as http:
+        async with httpx.AsyncClient(base_url=here, headers={"Origin": here}, timeout=30) as http:
+            http.name = name
             while (question := await self._question(http, mine)) is not None:
                 if mine:
                     mine[-1].next = time.time()
@@ -183,6 +184,14 @@ class Annotators:
             while any(not each.state for each in mine):
                 await asyncio.sleep(0.1)
 
+    async def _enter(self, http: Any) -> None:
+        """Begin a session: the one before has ended with its server."""
+        secret = self.server.links.pop(http.name, None)
+        if secret is not None:
+            reply = await http.post("/enter", json={"secret": secret})
+            [token] = reply.cookies.values()
+            http.headers["X-CSRF-Token"] = csrf_of(token)
+
     async def _question(self, http: Any, mine: Sequence[Answered]) -> tuple[str, str] | None:
         """The first question that was not answered; None once no label is left."""
         answered = {each.body["key"] for each in mine}
@@ -190,6 +199,9 @@ class Annotators:
             self.requests += 1
             with suppress(httpx.TransportError):
                 reply = await http.get("/rows")
+                if reply.status_code == 401:
+                    await self._enter(http)
+                    continue
                 assert reply.status_code == 200, reply.text
                 for key, prompt in ARTICLE.findall(reply.text):
                     if key not in answered:
@@ -228,7 +240,10 @@ class Annotators:
                 self.replies[str(state)] += 1
                 if reply.status_code == 200:
                     return str(state)
-                assert reply.status_code in (202, 503), reply.text
+                if reply.status_code in (401, 403):
+                    await self._enter(http)
+                else:
+                    assert reply.status_code in (202, 503), reply.text
             await asyncio.sleep(0.25)
 
 
@@ -312,8 +327,8 @@ def waits(seconds: Sequence[float]) -> dict[str, float]:
 def made(items: int, folder: Path, asked: argparse.Namespace) -> Path:
     """A run over `items` that waits for its first answers."""
     data, classes = write_items(folder, items)
-    words = f"--annotators {','.join(names(asked.annotators))} --budget {asked.budget} --batch"
-    words += f" {asked.batch} --overlap {asked.overlap} --features hashing --labeler file --quiet"
+    words = f"--annotators {','.join(names(asked.annotators))} --budget {asked.budget}"
+    words += f" --open-questions {asked.batch} --set sheets.overlap={asked.overlap} --features hashing --labeler file --quiet"
     program = [sys.executable, "-m", "stacksl", "run", str(data), "--classes", str(classes)]
     program += [*words.split(), "--out", str(folder / "run")]
     subprocess.run(program, check=True, stdout=subprocess.DEVNULL)

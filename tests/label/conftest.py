@@ -160,7 +160,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
         run = run or begin(tmp_path, **settings)
         player = Player(run.folder, idle)
         players.append(player)
-        access = Access(run.folder.database, clock)
+        access = Access(clock)
         app = make_app(Site(player, access, {"127.0.0.1"}))
         player.start()
         return Page(run, player, access, app)

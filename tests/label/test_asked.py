@@ -115,6 +115,7 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     again = opened(page.run)
     for each in people:
         each.http._transport.app = again.app
+        each.enter(again.access.link(each.name))
     play(people, again)
     owner = again.browser(OWNER)
     found = owner.http.get("/asked").text

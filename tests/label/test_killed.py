@@ -83,6 +83,8 @@ class Client:
             time.sleep(0.01)
         rest = [line for line in re.sub(LINK, "", told).splitlines() if line.strip()]
         assert all("works once" in line for line in rest), told
+        for who in [who for who in self.cookies if who != "owner"]:
+            self.enter(who)  # sessions have ended with the server
 
     def call(self, method: str, path: str, who: str, body: Any = None, **more: str) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -244,6 +246,10 @@ def test_a_browser_sends_again_what_a_killed_server_did_not_reply_to(
     assert client.process.wait(120) == -signal.SIGKILL
     wait_until(lambda: all("connection" in page.inner_text("#said") for page in pages))
     client.start(port=client.port)
+    for who, page in zip(("anna", "ben"), pages, strict=True):
+        page.goto("about:blank")
+        page.goto(f"http://127.0.0.1:{client.port}/#{client.links[who]}")
+        page.wait_for_selector(PROMPT)
     until = time.monotonic() + 240
     while client.process.poll() is None and time.monotonic() < until:
         for page in pages:
@@ -297,6 +303,10 @@ def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
         item = next(row.item for row in ledger.private.handed() if row.key == key)
     forget(client.run.path, item)
     client.start(port=client.port)
+    wait_until(lambda: "has expired" in page.inner_text("#said"))
+    page.goto("about:blank")
+    page.goto(f"http://127.0.0.1:{client.port}/#{client.links['anna']}")
+    page.wait_for_selector(PROMPT)
     wait_until(lambda: "a note on it" not in json.dumps(kept_in(page)))
     wait_until(lambda: "withdrawn" in page.inner_text("#said"))
     wait_until(lambda: prompt not in page.content())

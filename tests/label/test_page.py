@@ -114,13 +114,15 @@ def test_secrets_are_nowhere_on_disk(opened: Opened) -> None:
     assert (page.run.path / "run.db").stat().st_mode & 0o077 == 0
 
 
-def test_a_session_outlives_the_server_and_can_be_ended(opened: Opened) -> None:
+def test_a_session_ends_with_the_server_and_can_be_ended(opened: Opened) -> None:
     page = opened()
     anna = page.browser("anna")
     page.player.stop()
     again = opened(page.run)
     anna.http.app = again.app
     anna.http._transport.app = again.app
+    assert anna.http.get("/rows").status_code == 401, "nor has another server on its port a session"
+    assert anna.enter(again.access.link("anna")).status_code == 200
     key, prompt = next(iter(anna.rows().items()))
     assert anna.answer(key, prompt) == "taken"
     left = anna.http.post("/leave", headers={"Origin": HERE, "X-CSRF-Token": anna.csrf})
@@ -216,6 +218,7 @@ def test_answers_that_fit_no_open_row_change_nothing(opened: Opened) -> None:
     assert state(theirs, position=0) == "gone"
     assert state("a2a2-a", position=0) == "gone"
     assert state(key, position=3) == "refused"
+    assert anna.post(anna.given(key, position=True)).status_code == 422
     assert state(key) == "refused"
     assert state(key, said="none", position=0) == "refused"
     assert state(key, said="none", text=" Bread ") == "refused"
@@ -261,6 +264,7 @@ def test_a_freed_row_is_withdrawn_and_its_answer_counts_unless_another_did(opene
     again = opened(page.run)
     for browser in (anna, ben):
         browser.http._transport.app = again.app
+        browser.enter(again.access.link(browser.name))
     assert key not in anna.rows()
     assert prompt in ben.rows().values()
     mine = next(k for k, text in ben.rows().items() if text == prompt)

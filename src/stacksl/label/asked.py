@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from stacksl.api import Run
@@ -33,36 +33,20 @@ _WHY = {
 _KIND = {"late": "not counted", "corrected": "correction"}
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """The items asked, as the page shows them: first those on which people and model differ."""
-
-    asked: Sequence[dict[str, Any]]
-    folder: RunFolder
-    head: Head
-
-    @property
-    def stale(self) -> bool:
-        """Whether the run has changed since."""
-        with opened(self.folder.database, readonly=True) as store:
-            return store.tail() != self.head
-
-    def page(self, number: int, find: str = "") -> dict[str, Any]:
-        """What a page shows of the rows in which a text is found; the last one beyond the end."""
-        sought = find.casefold()
-        some = [row for row in self.asked if sought in row["found"]]
-        pages = max(1, -(-len(some) // PAGE))
-        number = min(number, pages)
-        options = {row["options"] for row in some}
-        return {
-            "rows": some[(number - 1) * PAGE : number * PAGE],
-            "total": len(some),
-            "differing": sum(row["differs"] for row in some),
-            "number": number,
-            "pages": pages,
-            "find": find,
-            "shared": next(iter(options)) if len(options) == 1 else (),
-        }
+def page_of(rows: Sequence[dict[str, Any]], number: int, find: str = "") -> dict[str, Any]:
+    """What a page shows of the `rows` in which a text is found; the last one beyond the end."""
+    some = [row for row in rows if find.casefold() in row["found"]]
+    pages, options = max(1, -(-len(some) // PAGE)), {row["options"] for row in some}
+    number = min(number, pages)
+    return {
+        "rows": some[(number - 1) * PAGE : number * PAGE],
+        "total": len(some),
+        "differing": sum(row["differs"] for row in some),
+        "number": number,
+        "pages": pages,
+        "find": find,
+        "shared": next(iter(options)) if len(options) == 1 else (),
+    }
 
 
 def _asked(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
@@ -73,7 +57,7 @@ def _asked(item: Item, purpose: str, decision: Decision | None = None) -> dict[s
         "prompt": item.prompt[:EXCERPT] + ("…" if long else ""),
         "why": _WHY.get(purpose, purpose) if decision is None else _why(decision),
         "before": "" if decision is None else item.candidates[decision.choice],
-        "sure": None if decision is None else decision.probability,
+        "sure_before": None if decision is None else decision.probability,
         "words": [],
         "options": item.candidates,
     }
@@ -90,35 +74,37 @@ def _why(decision: Decision) -> str:
     return f"{why}: {decision.statistic:.3g} above {decision.threshold:.3g}"
 
 
-def history_of(folder: RunFolder) -> History:
+def rows_asked(folder: RunFolder) -> list[dict[str, Any]]:
     """All usable items that were asked in a finished run; owned labels were not asked.
 
-    A language model would have to score every item: what it says of them is left out.
+    First those on which people and model differ, the surest first, then the others as they were
+    asked. A language model would have to score every item: what it says of them is left out.
 
     Raises:
         StackslError: the run or its model cannot be read.
     """
+    with opened(folder.database, readonly=True) as store:
+        return _rows_asked(folder, store.tail())
+
+
+@lru_cache(maxsize=1)
+def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
+    """The rows as they are while the ledger has this `head`."""
     spec, run = RunSpec.open(folder), Run(folder.path)
     items = spec.sources.usable
     with run.ledger as ledger:
-        found, head = _asked_rows(ledger, items), ledger.head
+        found = _asked_rows(ledger, items)
     people = human_labels(run, spec)
     linear = isinstance(run.model, Model)
     now = model_labels(run, [items[id] for id in found], None) if linear else {}
     for number, (id, row) in enumerate(found.items(), 1):
         said, model = people.get(id, {}), now.get(id, {})
-        row |= {
-            "number": number,
-            "now": model.get("label", ""),
-            "sure_now": model.get("confidence"),
-        }
+        row |= {"number": number, "now": model.get("label", ""), "sure": model.get("confidence")}
         named = said.get("label") or ("" if said.get("source") == "human: none" else None)
         row["differs"] = linear and named is not None and named != row["now"]
         texts = (id, row["prompt"], row["now"], *(" ".join(each[:2]) for each in row["words"]))
         row["found"] = "\n".join(texts).casefold()
-    # stable: the model's surest mistakes, or people's, then the others as they were asked
-    order = sorted(found.values(), key=lambda row: -row["sure_now"] if row["differs"] else 1)
-    return History(order, folder, head)
+    return sorted(found.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
 
 
 def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str, Any]]:

@@ -29,7 +29,7 @@ class Given(Form):
 
     key: str = Field(max_length=40)
     said: Literal["label", "none", "ambiguous", "broken"]
-    position: int | None = Field(None, ge=0, le=10**6)
+    position: int | None = Field(None, ge=0, le=10**6, strict=True)
     text: str | None = Field(None, max_length=2000)
     note: str | None = Field(None, max_length=4000)
 
@@ -54,18 +54,7 @@ class Passed(Form):
 class Act(Form):
     """What the owner does; the fields beside `act` are those that it needs."""
 
-    act: Literal[
-        "pause",
-        "resume",
-        "link",
-        "revoke",
-        "budget",
-        "annotator",
-        "correct",
-        "again",
-        "set_aside",
-        "keep",
-    ]
+    act: str = Field(max_length=20)
     name: str | None = Field(None, max_length=1000)
     value: str | None = Field(None, max_length=2000)
     agreed: bool = False

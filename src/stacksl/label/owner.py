@@ -30,6 +30,8 @@ def act_on(site: Site, act: Act) -> dict[str, Any]:
     Raises:
         Refused: it cannot be done.
     """
+    if act.act not in _ACTS:
+        raise Refused("the request is not of the form that the page sends", 422)
     return _or_refused(lambda: _ACTS[act.act](site, act))
 
 

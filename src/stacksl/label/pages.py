@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stacksl.data import Classes
-from stacksl.label.asked import history_of
+from stacksl.label.asked import page_of, rows_asked
 from stacksl.label.site import OWNER, Site
 from stacksl.labelers.sheets.cells import LETTERED, sign, visible
 from stacksl.labelers.sheets.rows import Asked
@@ -59,10 +59,8 @@ def part(site: Site, name: str) -> str:
 
 def asked(site: Site, number: int, find: str, csrf: str) -> str:
     """A page of the rows of a finished run, for its owner; the last one for a higher number."""
-    folder, history = site.player.folder, site.history
-    if history is None or history.stale:
-        history = site.history = history_of(folder)
-    shown = {"csrf": csrf, "changed": site.player.view.changed, **history.page(number, find)}
+    folder, changed = site.player.folder, site.player.view.changed
+    shown = {"csrf": csrf, "changed": changed, **page_of(rows_asked(folder), number, find)}
     return rendered("asked", run=folder.path.name, **shown)
 
 

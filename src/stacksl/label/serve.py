@@ -54,7 +54,7 @@ def serve(
     except ImportError as fault:
         raise MissingExtra.of("the page for annotators", "label") from fault
 
-    access = Access(folder.database)
+    access = Access()
     with closing(_listening(host, port)) as listener:
         address, at = listener.getsockname()[:2]
         page = f"http://[{host}]:{at}/" if ":" in host else f"http://{host}:{at}/"

@@ -1,7 +1,7 @@
 """Who may do what on the page: links that are good for one exchange, sessions, and every request.
 
-Secrets have 256 random bits. Only their SHA-256 is kept, and that of sessions alone is in the run's
-database, so that a restarted server knows its annotators again.
+Secrets have 256 random bits. Only their SHA-256 is kept, in memory alone: sessions end with the
+process, so that a cookie is worth nothing to another server on its port, which gets it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,10 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from stacksl.label.asked import History
 from stacksl.label.player import Player
-from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.schema import SESSIONS
 from stacksl.runs.storage.folder import RunFolder
 
 LINK_SECONDS = 24 * 3600
@@ -46,17 +42,13 @@ class Access:
     """The links and the sessions of one run.
 
     Args:
-        database: of the run, which keeps the sessions.
         clock: gives seconds since the epoch.
     """
 
-    def __init__(self, database: Path, clock: Callable[[], float] = time.time) -> None:
-        self._database, self._clock = database, clock
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._links: dict[str, tuple[str, float]] = {}
-        with opened(database, readonly=True) as store:
-            self._sessions = {
-                digest: (name, float(until)) for digest, name, until in store.select(SESSIONS)
-            }
+        self._sessions: dict[str, tuple[str, float]] = {}
 
     def link(self, name: str) -> str:
         """A new secret of `name`; the links and the sessions it had before stay valid."""
@@ -71,7 +63,6 @@ class Access:
             return None
         token = secrets.token_urlsafe(32)
         self._sessions[_digest(token)] = name, self._clock() + SESSION_SECONDS
-        self._write()
         return token
 
     def who(self, token: str | None) -> str | None:
@@ -81,23 +72,12 @@ class Access:
 
     def leave(self, token: str) -> None:
         """End a session."""
-        if self._sessions.pop(_digest(token), None) is not None:
-            self._write()
+        self._sessions.pop(_digest(token), None)
 
     def revoke(self, name: str) -> None:
         """End all sessions and links of `name`."""
         self._links = {key: each for key, each in self._links.items() if each[0] != name}
         self._sessions = {key: each for key, each in self._sessions.items() if each[0] != name}
-        self._write()
-
-    def _write(self) -> None:
-        now = self._clock()
-        self._sessions = {key: each for key, each in self._sessions.items() if each[1] > now}
-        rows = [(key, name, int(until)) for key, (name, until) in self._sessions.items()]
-        with opened(self._database) as store, store.writing():
-            store.connection.execute("DELETE FROM sessions")
-            store.insert(SESSIONS, rows)
-            store.commit()
 
 
 def csrf_of(token: str) -> str:
@@ -126,14 +106,12 @@ class Site:
         access: links and sessions.
         hosts: the host names by which the page may be reached, without ports.
         guidelines: shown beside each question.
-        history: the rows of the finished run, once its owner has looked at them.
     """
 
     player: Player
     access: Access
     hosts: Collection[str]
     guidelines: str = ""
-    history: History | None = None
     _looked: float = -inf  # when the owner's page last looked for news
 
     @property

@@ -358,7 +358,7 @@ def price_of(entry: Entry, price: object) -> int:
     Raises:
         LedgerCorrupt: it is negative, or no whole number.
     """
-    if not isinstance(price, int) or price < 0:
+    if type(price) is not int or price < 0:
         raise impossible(entry, f"its price is {price!r}, not 0 micro-units or more")
     return price
 
@@ -370,7 +370,7 @@ def whole_of(entry: Entry, name: str, otherwise: int | None = None) -> int:
         LedgerCorrupt: it is not an integer.
     """
     number = entry.payload.get(name, otherwise)
-    if not isinstance(number, int):
+    if type(number) is not int:
         raise impossible(entry, f"its {name} is {number!r}, not a whole number")
     return number
 
@@ -383,10 +383,10 @@ def word_of(entry: Entry) -> tuple[int, Word, str | None]:
     """
     data = entry.payload
     given, texts = data.get("given", entry.token), data.get("words")
-    if not isinstance(given, int):
+    if type(given) is not int:
         raise impossible(entry, f"its given is {given!r}, not a whole number")
     word: Any = data.get("index", data.get("said"))
-    if (isinstance(word, int) and not isinstance(word, bool)) or word in get_args(Said)[1:]:
+    if type(word) is int or word in get_args(Said)[1:]:
         return given, word, texts if isinstance(texts, str) else None
     raise impossible(entry, f"its index is {data.get('index')!r}, not a whole number")
 

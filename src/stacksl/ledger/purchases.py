@@ -157,7 +157,7 @@ def whole(value: object, what: str, why: str = "a labeler answers in integers") 
         LabelerError: it is not an integer.
     """
     try:
-        return operator.index(value)  # type: ignore[arg-type]  # TypeError is handled
+        return operator.index(None if isinstance(value, bool) else value)  # type: ignore[arg-type]  # TypeError is handled
     except TypeError:
         raise LabelerError(f"{what} should be a whole number, got {value!r}: {why}") from None
 

@@ -161,12 +161,9 @@ ARRAYS: Final = Table(
 REQUESTS: Final = Table("requests", {"place": "int", "salt": "str", "content": "str"}, "place")
 """The calls to a model that answers: two rows each, JSON, in the order in which they happened."""
 
-SESSIONS: Final = Table("sessions", {"digest": "str", "name": "str", "until": "int"}, "digest")
-"""Who is signed in on the page: the SHA-256 of a token, and when it ends, in seconds."""
-
 _TABLES: Final = (
     FORMAT_TABLE, TERMS, SETTINGS, CLASSES, STATE, ARRAYS, ITEMS, TEST, BANK, REJECTED, NAMES,
-    TEXTS, HANDED, REQUESTS, SESSIONS, ERASING, EVENTS,
+    TEXTS, HANDED, REQUESTS, ERASING, EVENTS,
 )  # fmt: skip
 
 _ONCE: Final = (

@@ -20,15 +20,7 @@ from stacksl.report.wording import MICRO
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
-from stacksl.runs.storage.folder import (
-    DATABASE,
-    FACTS,
-    TIMES,
-    RunFolder,
-    State,
-    anchors,
-    shown_facts,
-)
+from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
 
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which it is told
@@ -64,7 +56,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         spent_money = ledger.accounts.spent_money
         audit = _accuracy(facts, "audit", "correct", "unknown", "number", "trained_on", *AFTER)
         if audit is not None:  # its run may have changed since
-            items, classes = ledger.added(anchors(folder).get(FACTS, ledger.head).count)
+            items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
             for name, more in zip(AFTER, (items, items, classes), strict=True):
                 audit[name] += more
     if done is None:
