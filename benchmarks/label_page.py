@@ -328,7 +328,8 @@ def made(items: int, folder: Path, asked: argparse.Namespace) -> Path:
     """A run over `items` that waits for its first answers."""
     data, classes = write_items(folder, items)
     words = f"--annotators {','.join(names(asked.annotators))} --budget {asked.budget}"
-    words += f" --open-questions {asked.batch} --set sheets.overlap={asked.overlap} --features hashing --labeler file --quiet"
+    words += f" --open-questions {asked.batch} --set sheets.overlap={asked.overlap}"
+    words += " --features hashing --labeler file --quiet"
     program = [sys.executable, "-m", "stacksl", "run", str(data), "--classes", str(classes)]
     program += [*words.split(), "--out", str(folder / "run")]
     subprocess.run(program, check=True, stdout=subprocess.DEVNULL)

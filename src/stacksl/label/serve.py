@@ -51,6 +51,7 @@ def serve(
         import uvicorn
 
         from stacksl.label.app import make_app
+        from stacksl.label.connection import Connection
     except ImportError as fault:
         raise MissingExtra.of("the page for annotators", "label") from fault
 
@@ -63,6 +64,7 @@ def serve(
         app = make_app(site)
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_level="error",
             access_log=False,
             server_header=False,
