@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,33 @@ def test_nobody_comes_between_corrections_and_the_other_answers(
     assert correct(waiting, fill(sheet)).corrected == 6
     assert len(seen) == 1
     expect_sound(waiting)
+
+
+def test_a_sheet_may_have_ids_in_place_of_keys(tmp_path: Path) -> None:
+    done = play(begin(tmp_path, annotators="anna,ben", **{"sheets.overlap": 4}))
+    rows = done.labels(names=True).rows
+    with done.ledger as ledger:
+        keys = {row.key: (row.item, row.annotator) for row in ledger.private.handed()}
+    assert [keys[row["key"]] for row in rows] == [(row["item"], row["labeler"]) for row in rows]
+    times = Counter(row["item"] for row in rows)
+    twice, one = (next(row for row in rows if times[row["item"]] == n) for n in (2, 1))
+    other = CLASSES[(CLASSES.index(one["label"]) + 1) % 3]
+    sheet = write_rows(
+        tmp_path / "ids.csv",
+        [
+            {"item": twice["item"], "answer": "broken"},
+            {"item": one["item"], "answer": other},
+            {"item": "unknown", "answer": other},
+            {"item": rows[-1]["item"], "answer": ""},
+        ],
+    )
+    received = correct(done, sheet)
+    assert received.corrected == 3
+    assert [fault.partition(" row ")[2] for fault in received.faults] == [
+        "4, column id: no answer to an item of this id was accepted"
+    ]
+    now = [(row["item"], row["said"], row["label"]) for row in done.labels().rows]
+    assert now.count((twice["item"], "broken", None)) == 2
+    assert now.count((one["item"], "label", other)) == 1
+    assert len(now) == len(rows)
+    expect_sound(done)

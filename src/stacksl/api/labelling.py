@@ -18,7 +18,18 @@ from stacksl.types import Item
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
 
-COLUMNS = ("item", "text", "label", "said", "labeler", "time", "price", "purpose", "set_aside")
+COLUMNS = (
+    "item",
+    "key",
+    "text",
+    "label",
+    "said",
+    "labeler",
+    "time",
+    "price",
+    "purpose",
+    "set_aside",
+)
 ADDED = ("label", "confidence", "source")
 Progress = Callable[[int, int], None] | None
 Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, and its item
@@ -112,6 +123,8 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
         hidden = sealed(run.folder, ledger)
         bought = ledger.export()
         when = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
+        handed = ledger.private.handed()
+        keys: dict[Any, str] = {(r.item, r.slot, r.annotator): r.key for r in handed}
         aside, pairs = ledger.set_aside, ledger.agreement()
     rest = [row for row in bought if row["item"] not in hidden]
     shown = [row for row in rest if row["state"] == "answered"]
@@ -121,7 +134,8 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
         [
             Bought(
                 _answer(row, item := items.get(str(row["item"])), when, people)
-                | {"set_aside": row["labeler"] in aside},
+                | {"set_aside": row["labeler"] in aside}
+                | {"key": keys.get((row["item"], row["slot"], row["labeler"]))},
                 item,
             )
             for row in shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -25,7 +25,8 @@ from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Sheet
 _Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why none is to be used
 
 _NEEDED = ("key", "answer")
-_READ = (*_NEEDED, "note", "prompt")
+_IDS = ("id", "item")  # columns that stand in place of the key
+_READ = (*_NEEDED, *_IDS, "note", "prompt")
 _WORKBOOK, _OLD = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _SAVE_AS = "open it in the spreadsheet program and save it as .xlsx or as 'CSV UTF-8'"
 _HEADER = "(key, prompt, options, answer, note)"
@@ -34,7 +35,9 @@ _MERGED = "cells of the row are merged: unmerge them, so that each row has its o
 _DIGEST = 400  # letters and digits of a prompt that are compared
 
 
-def read_sheet(path: Path, known: Mapping[str, Asked]) -> Sheet:
+def read_sheet(
+    path: Path, known: Mapping[str, Asked], ids: Mapping[str, Sequence[str]] | None = None
+) -> Sheet:
     """Read a file of answers: a workbook, or CSV with columns in any order.
 
     Rows may be missing, moved or repeated, and answers may be missing. A key that has two
@@ -43,6 +46,7 @@ def read_sheet(path: Path, known: Mapping[str, Asked]) -> Sheet:
     Args:
         path: the file.
         known: what was shown with each key that may be returned.
+        ids: the keys of the answers to each item, for sheets with ids in place of keys.
 
     Raises:
         DataError: the file as a whole cannot be read (a missing column, damage, ...).
@@ -54,14 +58,19 @@ def read_sheet(path: Path, known: Mapping[str, Asked]) -> Sheet:
     owners = _owners(known)
     for row, cells, unusable in _lines(path):
         cell = cells.get("answer", "")
-        key = clean_key(cells.get("key", ""))
+        keys: Sequence[str] = [clean_key(cells.get("key", ""))]
+        if "key" not in cells:
+            keys = (ids or {}).get(next(cells[name] for name in _IDS if name in cells), ())
         if not cell.replace("\ufeff", "").strip():
-            empty.add(key)
+            empty.update(keys)
             continue
-        answered.add(key)
-        fault = _misplaced(row, key, unusable, cells, known, owners)
-        read = fault or _reply(row, key, cells, known[key])
-        faults.append(read) if isinstance(read, Fault) else replies.append(read)
+        if not keys:
+            faults.append(Fault(row, "id", "no answer to an item of this id was accepted"))
+        for key in keys:
+            answered.add(key)
+            fault = _misplaced(row, key, unusable, cells, known, owners)
+            read = fault or _reply(row, key, cells, known[key])
+            faults.append(read) if isinstance(read, Fault) else replies.append(read)
     kept, contradictions = _one_a_key(replies)
     return Sheet(
         tuple(kept),
@@ -214,7 +223,7 @@ def _of_workbook(path: Path) -> Iterator[_Line]:
     found = []
     for _, rows, merged in sheets_of(path):
         names = [_name(cell) for cell in rows[0][1]] if rows else []
-        if set(_NEEDED) <= set(names):
+        if _is_ours(names):
             _refuse_twice(path, names)
             found.append((names, rows[1:], merged))
     if len(found) != 1:
@@ -226,6 +235,10 @@ def _of_workbook(path: Path) -> Iterator[_Line]:
     names, rows, merged = found[0]
     for number, cells in rows:
         yield number, _named(names, cells), _MERGED if number in merged else None
+
+
+def _is_ours(names: list[str]) -> bool:
+    return "answer" in names and not {"key", *_IDS}.isdisjoint(names)
 
 
 def _named(names: list[str], cells: list[str]) -> dict[str, str]:
@@ -277,7 +290,7 @@ def _separator(path: Path, text: str) -> tuple[str, str]:
     best: list[str] = []
     for separator in DELIMITERS:
         names = _header(path, text, separator)
-        if set(_NEEDED) <= set(names):
+        if _is_ours(names):
             _refuse_twice(path, names)
             return separator, text
         best = max(best, names, key=lambda n: (len(set(_READ) & set(n)), len(n)))

@@ -87,13 +87,22 @@ class SheetLabeler:
         rows = self.ledger.private.handed()
         handed = {row.key: self.now(row) for row in rows}
         shown = {row.key: self.question(row) for row in rows}
+        accepted = {
+            (each["item"], each["slot"], each["labeler"])
+            for each in self.ledger.export()
+            if each["state"] == "answered"
+        }
+        ids: dict[str, list[str]] = {}
+        for row in rows:
+            if (row.item, row.slot, row.annotator) in accepted:
+                ids.setdefault(row.item, []).append(row.key)
         replies: list[Reply] = []
         faults: list[str] = []
         empty = 0
         for path in files:
             if LISTS(path.name) and path.resolve().parent == self.folder.resolve():
                 continue  # the run's own list of classes, beside its sheets
-            sheet = read_sheet(path, shown)
+            sheet = read_sheet(path, shown, ids)
             replies += sheet.replies
             faults += [fault.line(str(path)) for fault in sheet.faults]
             empty += sheet.empty
