@@ -14,11 +14,11 @@ pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is no
 
 from axe_playwright_python.sync_playwright import Axe
 
-from stacksl.api import Run, run
+from stacksl.api import run
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
-from .served import Served
+from .served import NAMES, Served, of_many_classes
 from .test_browser import PROMPT, wait_until
 
 pytestmark = pytest.mark.browser
@@ -61,26 +61,6 @@ def faults(page: Any, looks: Sequence[tuple[int, str]] = LOOKS) -> list[str]:
     return found
 
 
-def many_classes(folder: Path) -> Run:
-    names = [f"class {n} {'abcdefghij'[n % 10] * 3}" for n in range(300)]
-    (folder / "classes.csv").write_text(
-        "name,description\n" + "".join(f"{name},about {name}\n" for name in names)
-    )
-    lines = [f"t{n},a text {n} with {'many ' * 40}words" for n in range(12)]
-    (folder / "pool.csv").write_text("id,text\n" + "\n".join(lines) + "\n")
-    return run(
-        folder / "pool.csv",
-        annotators="anna,ben",
-        budget=6,
-        open_questions=6,
-        mode="pool",
-        class_names=False,
-        labeler="file",
-        classes=str(folder / "classes.csv"),
-        out=folder / "run",
-    )
-
-
 def unfolded(page: Any, wait: str) -> Any:
     """The page with all its details open, once there is a `wait` on it."""
     page.wait_for_selector(wait)
@@ -118,7 +98,9 @@ def test_every_page_keeps_wcag_a_and_aa(look: Callable[[str], Any], tmp_path: Pa
 def test_a_list_of_three_hundred_classes_keeps_wcag_a_and_aa(
     look: Callable[[str], Any], tmp_path: Path
 ) -> None:
-    page = unfolded(look(Served(many_classes(tmp_path)).links["anna"]), PROMPT)
+    page = unfolded(
+        look(Served(of_many_classes(tmp_path, NAMES, ["a text"])).links["anna"]), PROMPT
+    )
     assert faults(page, LOOKS[:1]) == []
     page.focus("#filter")
     page.keyboard.type("class 4")

@@ -13,11 +13,11 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
-from stacksl.api import Run, run
+from stacksl.api import Run
 
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold, play, wrong
-from .served import Served
+from .served import NAMES, Served, of_many_classes
 
 pytestmark = pytest.mark.browser
 
@@ -151,23 +151,10 @@ CONTRAST = """() => {
 def test_three_hundred_classes_and_a_hostile_prompt(
     visit: Callable[..., Any], tmp_path: Path, looks: tuple[int, str]
 ) -> None:
-    names = [f"class {n} {'abcdefghij'[n % 10] * 3}" for n in range(300)]
-    names[41] = "</button><script>document.title='owned'</script>"
-    (tmp_path / "classes.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+    hostile = "</button><script>document.title='owned'</script>"
+    names = [*NAMES[:41], hostile, *NAMES[42:]]
     text = "<img src=x onerror=document.title='owned'>\u202e" + "long " * 4000
-    lines = [f't{n},"{text if n % 2 else "short"} {n}"' for n in range(12)]
-    (tmp_path / "pool.csv").write_text("id,text\n" + "\n".join(lines) + "\n", encoding="utf-8")
-    made = run(
-        tmp_path / "pool.csv",
-        annotators="anna",
-        budget=2,
-        open_questions=2,
-        mode="pool",
-        class_names=False,
-        labeler="file",
-        classes=str(tmp_path / "classes.txt"),
-        out=tmp_path / "run",
-    )
+    made = of_many_classes(tmp_path, names, ["short", text], budget=2, open_questions=2)
     served = Served(made)
     width, scheme = looks
     page = visit(

@@ -136,7 +136,12 @@ def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:
     known = {name: each for name, each in folder.settings().items() if name != SECRET}
     if json:
         return as_json({name: setting._asdict() for name, setting in known.items()})
-    rows = [[name, as_toml(each.value), each.origin or ""] for name, each in known.items()]
+    rows = []
+    for name, each in known.items():
+        values: Any = [each.value]
+        if isinstance(each.value, dict):  # the files that were read, with size, time and digest
+            values = [f"{path}, {size:,} bytes" for path, (size, *_) in each.value.items()]
+        rows += [[name, as_toml(value), each.origin or ""] for value in values]
     return table(["name", "value", "from"], rows)
 
 
