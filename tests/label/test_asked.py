@@ -175,7 +175,10 @@ def test_a_finished_run_is_corrected_and_its_report_made_again(opened: Opened) -
     assert after is not None
     assert (after.correct, after.accuracy, after.revised) == (before.correct, before.accuracy, 1)
     assert after.accuracy_now != before.accuracy
-    assert "Since it was shown 1 of its answers was corrected" in owner.http.get("/report").text
+    assert (
+        "1 answer of the audit corrected or set aside after it was"
+        in owner.http.get("/report").text
+    )
     labels = {row["item"]: row["label"] for row in page.run.labels().rows}
     assert labels[keys[key]] == gold(prompt)
     assert owner.http.get("/asked").status_code == 200

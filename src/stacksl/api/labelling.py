@@ -18,18 +18,8 @@ from stacksl.types import Item
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
 
-COLUMNS = (
-    "item",
-    "key",
-    "text",
-    "label",
-    "said",
-    "labeler",
-    "time",
-    "price",
-    "purpose",
-    "set_aside",
-)
+BUYING = ("labeler", "time", "price", "purpose", "set_aside")
+COLUMNS = ("item", "key", "text", "label", "said", *BUYING)
 ADDED = ("label", "confidence", "source")
 Progress = Callable[[int, int], None] | None
 Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, and its item
@@ -58,9 +48,7 @@ def label_file(run: Run, path: str | Path, dataset: Dataset, progress: Progress)
     A row that was set aside has none of them.
     """
     columns, rows = rows_of(path, dataset)
-    return _labelled(
-        columns, rows, model_labels(run, [i for _, i in rows if i is not None], progress)
-    )
+    return _labelled(columns, rows, by_model(run, [i for _, i in rows if i is not None], progress))
 
 
 def label_own(run: Run, progress: Progress) -> Labelled:
@@ -83,7 +71,7 @@ def label_own(run: Run, progress: Progress) -> Labelled:
     columns, rows = _own_rows(spec)
     human = human_labels(run, spec)
     asked = [item for _, item in rows if item is not None and item.id not in human]
-    return _labelled(columns, rows, {**model_labels(run, asked, progress), **human})
+    return _labelled(columns, rows, {**by_model(run, asked, progress), **human})
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +206,7 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     return found
 
 
-def model_labels(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
+def by_model(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
     said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
     return {row["id"]: _said(row) for row in said}

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from stacksl.api import Run
-from stacksl.api.labelling import human_labels, model_labels
+from stacksl.api.labelling import by_model, human_labels
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
@@ -96,7 +96,7 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
         found = _asked_rows(ledger, items)
     people = human_labels(run, spec)
     linear = isinstance(run.model, Model)
-    now = model_labels(run, [items[id] for id in found], None) if linear else {}
+    now = by_model(run, [items[id] for id in found], None) if linear else {}
     for number, (id, row) in enumerate(found.items(), 1):
         said, model = people.get(id, {}), now.get(id, {})
         row |= {"number": number, "now": model.get("label", ""), "sure": model.get("confidence")}

@@ -48,16 +48,11 @@ class Connection(H11Protocol):  # type: ignore[misc]  # uvicorn is an extra
         self._end_wait()
         self.waiting[self] = self.loop.call_later(SECONDS, self.transport.abort)
         if len(self.waiting) > MOST:
-            [(address, _)] = Counter(each.address for each in self.waiting).most_common(1)
-            oldest = next(each for each in self.waiting if each.address == address)
+            [(address, _)] = Counter(each.client[0] for each in self.waiting).most_common(1)
+            oldest = next(each for each in self.waiting if each.client[0] == address)
             oldest._end_wait()
             oldest.transport.abort()
 
     def _end_wait(self) -> None:
         if (timer := self.waiting.pop(self, None)) is not None:
             timer.cancel()
-
-    @property
-    def address(self) -> str:
-        """The address of the other side, without its port."""
-        return self.client[0] if self.client else ""

@@ -114,8 +114,7 @@ def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
         prices = [int(str(row["price"])) for row in bought if row["labeler"] == name]
         people.append(Person(name, answered=len(prices), cost=sum(prices)))
     answered = sum(each.answered for each in people)
-    terms = accounts.budget, accounts.money
-    return View("finished", {}, tuple(people), answered, *terms)
+    return View("finished", {}, tuple(people), answered, accounts.budget, accounts.money)
 
 
 # The annotators -----------------------------------------------------------------------------------

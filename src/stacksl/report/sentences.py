@@ -69,9 +69,7 @@ def bought(facts: Facts) -> str:
 
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
-    said = (
-        [] if facts.audit is None else [_audited(facts.audit), revised(facts.audit), outside(facts)]
-    )
+    said = [] if facts.audit is None else [_audited(facts.audit), outside(facts)]
     if (test := facts.test) is not None:
         said.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
@@ -89,14 +87,6 @@ def outside(facts: Facts) -> str:
     if after := audit.classes_after:
         parts.append(f"{count(after)} of {plural(facts.data.classes or after, 'class', 'classes')}")
     return f"The audit says nothing of {' and '.join(parts)} that were added after it was drawn."
-
-
-def revised(audit: AuditResult) -> str:
-    """How many answers of the audit changed after it was shown; empty without any."""
-    if not audit.revised:
-        return ""
-    were = plural(audit.revised, "of its answers was", "of its answers were")
-    return f"Since it was shown {were} corrected or set aside, which changes labels and not it."
 
 
 def _audited(audit: AuditResult) -> str:

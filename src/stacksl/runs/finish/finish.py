@@ -19,12 +19,7 @@ from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, note_derived
-from stacksl.runs.storage.folder import (
-    FACTS,
-    NO_TEXT,
-    RunFolder,
-    read_facts,
-)
+from stacksl.runs.storage.folder import FACTS, NO_TEXT, RunFolder, read_facts
 from stacksl.runs.storage.status import now
 
 
@@ -76,7 +71,7 @@ def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game
     now = replace(now, number=audit.number, learnt=learnt, shown_at=learnt, revised=audit.revised)
     if before.get("number") == audit.number:
         later = game.ledger.rows(before["rows"], only=("relabelled",))
-        kept = before["made_of"] == _made_of(facts) and not any(later)
+        kept = before["made_of"] == [facts.data.items, facts.data.classes] and not any(later)
         kept &= learnt <= before["learnt"]  # fewer where items were erased
         now = replace(
             now,
@@ -89,20 +84,16 @@ def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game
 
 def _shown(facts: Facts, ledger: Ledger) -> dict[str, Any]:
     """What a finished run has shown, kept in its state: facts may be deleted with an item."""
-    shown = {"asked": facts.budget.asked, "audited": facts.budget.audit, "rows": ledger.head.count}
+    shown: dict[str, Any] = {
+        "asked": facts.budget.asked,
+        "audited": facts.budget.audit,
+        "rows": ledger.head.count,
+    }
     if facts.audit is None:
         return shown
+    shown["made_of"] = [facts.data.items, facts.data.classes]
     names = ("number", "learnt", "shown_before", "shown_at", "trained_on")
-    return {
-        **shown,
-        "made_of": _made_of(facts),
-        **{name: getattr(facts.audit, name) for name in names},
-    }
-
-
-def _made_of(facts: Facts) -> list[int | None]:
-    """What a model depends on besides labels: items and classes."""
-    return [facts.data.items, facts.data.classes]
+    return shown | {name: getattr(facts.audit, name) for name in names}
 
 
 def _write_facts(folder: RunFolder, ledger: Ledger, facts: Facts) -> None:

@@ -89,22 +89,21 @@ def _changed(ledger: LedgerReader, row: Row, rounds: int) -> list[RunChange]:
     said = row.payload
     if row.event == "settings":
         found = [RunChange(rounds, kind, said[kind]) for kind in ("pool", "owned") if kind in said]
-        for kind in ("joined", "away", "back"):
-            names = (ledger.private.names[code] for code in said.get(kind, ()))
-            found += [RunChange(rounds, kind, who=name) for name in names]
-        labeler = said.get("labeler")
-        return found if labeler is None else [*found, RunChange(rounds, "labeler", who=labeler)]
-    if row.event == "class_added":
-        return [RunChange(rounds, "class", int(said["size"]))]
-    if row.event in ("set_aside", "kept"):
-        return [RunChange(rounds, row.event, who=str(row.labeler))]
-    if row.event == "corrected":
-        return [RunChange(rounds, "named" if "named" in said else "corrected")]
-    if row.event == "reserved" and "again" in said:
-        return [RunChange(rounds, "reopened")]
-    if row.event == "released" and said["reason"] == DROPPED:
-        return [RunChange(rounds, "dropped")]
-    return [RunChange(rounds, "forgotten")] if row.event == "forgotten" else []
+        names = ledger.private.names
+        who = {"labeler": [said["labeler"]] if "labeler" in said else []}
+        who |= {kind: [names[c] for c in said.get(kind, ())] for kind in ("joined", "away", "back")}
+        return found + [RunChange(rounds, kind, who=name) for kind in who for name in who[kind]]
+    kind = {
+        "class_added": "class",
+        "set_aside": "set_aside",
+        "kept": "kept",
+        "forgotten": "forgotten",
+        "corrected": "named" if "named" in said else "corrected",
+        "reserved": "reopened" if "again" in said else "",
+        "released": "dropped" if said.get("reason") == DROPPED else "",
+    }.get(row.event)
+    person = str(row.labeler) if row.event in ("set_aside", "kept") else ""
+    return [RunChange(rounds, kind, said.get("size", 1), who=person)] if kind else []
 
 
 _RECORD = np.dtype(
@@ -201,12 +200,7 @@ def contested(sources: Sources, game: Game, seen: Rounds) -> tuple[f.Contested, 
 # --- answers -----------------------------------------------------------------------------------
 
 
-def asking_of(
-    ledger: Ledger,
-    changes: Iterable[RunChange] = (),
-    *,
-    priced: bool,
-) -> Asking:
+def asking_of(ledger: Ledger, changes: Iterable[RunChange] = (), *, priced: bool) -> Asking:
     """What annotators said, at what cost; money only where a price was given.
 
     The `changes` are as a `Rounds` has them.

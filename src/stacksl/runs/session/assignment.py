@@ -87,11 +87,8 @@ class SheetLabeler:
         rows = self.ledger.private.handed()
         handed = {row.key: self.now(row) for row in rows}
         shown = {row.key: self.question(row) for row in rows}
-        accepted = {
-            (each["item"], each["slot"], each["labeler"])
-            for each in self.ledger.export()
-            if each["state"] == "answered"
-        }
+        bought = [each for each in self.ledger.export() if each["state"] == "answered"]
+        accepted = {(each["item"], each["slot"], each["labeler"]) for each in bought}
         ids: dict[str, list[str]] = {}
         for row in rows:
             if (row.item, row.slot, row.annotator) in accepted:
