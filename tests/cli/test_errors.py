@@ -112,7 +112,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         "import sys; from types import ModuleType, SimpleNamespace as S; m = ModuleType('a');"
         "rows = ({'id': i} for i in range(10**6));"
         "read = lambda data, given: S(rejected=());"
-        "m.Run = S(open=lambda p: S(read=read, predict=lambda data, progress: rows));"
+        "from pathlib import Path; folder = S(database=Path('none'));"
+        "run = S(read=read, predict=lambda data, progress: rows, folder=folder);"
+        "m.Run = S(open=lambda p: run);"
         "sys.modules['stacksl.api'] = m; from stacksl.cli import main; main()"
     )
     words = [sys.executable, "-c", script, "predict", "runs/first", "new.csv"]

@@ -65,11 +65,14 @@ def test_the_files_that_agree_are_told(stacksl, run) -> None:
 
 
 @pytest.mark.parametrize("keeper", ["facts.json", "report.html", "README.md"])
-def test_a_chain_made_anew_is_found_by_each_file_that_names_its_head(stacksl, run, keeper) -> None:
+def test_a_chain_made_anew_is_found_by_each_file_that_names_its_head(
+    stacksl, run, keeper, monkeypatch, tmp_path
+) -> None:
     drop(run)
     for name in {"facts.json", "report.html", "README.md"} - {keeper}:
         (run / name).unlink()
     assert stacksl("ledger", "verify", run).code == 0
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # the user's other memory of it
     chained_again(run / "run.db")
     said = stacksl("ledger", "verify", run)
     assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
@@ -77,13 +80,17 @@ def test_a_chain_made_anew_is_found_by_each_file_that_names_its_head(stacksl, ru
     assert stacksl("ledger", "replay", run).err == said.err
 
 
-def test_a_head_kept_elsewhere_finds_what_nothing_in_the_folder_does(stacksl, run) -> None:
+def test_a_head_kept_elsewhere_finds_what_nothing_in_the_folder_does(
+    stacksl, run, monkeypatch, tmp_path
+) -> None:
     head = stacksl("ledger", "verify", run).out.split()[-1]
     assert "--head" in stacksl("ledger", "verify", run, "--head", head).out
     drop(run)
     for name in ("facts.json", "report.html", "README.md"):
         (run / name).unlink()
     chained_again(run / "run.db")
+    assert "as the file" in stacksl("ledger", "verify", run).err, "a command saw the other chain"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert stacksl("ledger", "verify", run).code == 0
     said = stacksl("ledger", "verify", run, "--head", head)
     assert (said.code, said.out) == (2, "")
@@ -144,3 +151,35 @@ def test_no_cell_of_an_export_is_a_formula(stacksl, tmp_path, monkeypatch) -> No
         for line in stacksl("ledger", "export", "r", "--json").out.splitlines()
     ]
     assert "=HYPERLINK(1)" in told
+
+
+def test_a_folder_that_was_put_back_is_told_by_every_command_and_found(
+    stacksl, run, tmp_path
+) -> None:
+    older = Path(shutil.copytree(run, tmp_path / "older"))
+    assert stacksl("change", run, "--budget", 12, "--yes").code == 0
+    assert stacksl("ledger", "verify", run).err == ""
+    shutil.rmtree(run)
+    older.rename(run)
+    told = stacksl("status", run)
+    assert told.code == 0
+    assert "so it is an older copy" in told.err
+    kept = Path(told.err.partition("or delete ")[2].partition(" to go on")[0])
+    assert kept.stat().st_mode & 0o077 == 0
+    assert str(run) not in kept.read_text()
+    found = stacksl("ledger", "verify", run)
+    assert found.code != 0
+    assert f"as the file {kept} says" in found.err
+    assert "its tail was cut" in found.err
+    assert "older copy" in stacksl("predict", run, tmp_path / "none.csv").err, (
+        "until somebody agrees"
+    )
+    kept.unlink()
+    assert stacksl("ledger", "verify", run).err == ""
+
+
+def test_the_files_of_a_run_are_settings_that_can_be_read(stacksl, run) -> None:
+    told = stacksl("status", run, "--settings").out
+    data = json.loads(stacksl("status", run, "--settings", "--json").out)["data"]["value"]
+    lines = [line.split('"')[1] for line in told.splitlines() if line.startswith("files")]
+    assert lines == [f"{data}, 438 bytes"]

@@ -35,7 +35,8 @@ class Worker:
     process: subprocess.Popen[str]
 
     def play(self, **order: Any) -> dict[str, Any]:
-        reply = self._reply({**order, "env": {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}})
+        kept = {name: os.environ[name] for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME")}
+        reply = self._reply({**order, "env": kept})
         assert reply["killed"] or reply["code"] == 0, reply["fault"]
         return reply
 

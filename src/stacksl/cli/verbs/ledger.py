@@ -51,6 +51,7 @@ def verify(
     report or card that is not the one which was made last is named. The weights of a base model are
     hashed again, which a run does only where size, time or header of a file has changed.
     """
+    from stacksl.cli.heads import seen
     from stacksl.runs.storage.derived import expect_all_derived
     from stacksl.runs.storage.folder import anchors
 
@@ -59,6 +60,8 @@ def verify(
     records = list(kept)
     if head is not None:
         kept["--head"] = _head(head)
+    if (lost := seen(opened.folder)) is not None:
+        kept[f"the file {lost[0]}"] = lost[1]
     with opened.ledger as ledger:
         ledger.verify(kept, arrays=True)
         rows, tip = ledger.head

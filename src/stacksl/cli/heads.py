@@ -1,0 +1,42 @@
+"""The last head of each run that this user's commands saw, outside the folders of the runs.
+
+A folder that was put back as it was before is whole in itself: only what is kept elsewhere tells
+that rows are missing. This is done as well as it can be: a head that cannot be kept is no fault.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from stacksl.errors import StackslError
+from stacksl.files.atomic import make_private, write_atomic
+from stacksl.ledger.accounts import Terms
+from stacksl.ledger.purchases import Head
+from stacksl.ledger.store.database import opened
+from stacksl.ledger.store.schema import EVENTS, TERMS
+from stacksl.runs.storage.folder import RunFolder
+
+
+def seen(folder: RunFolder) -> tuple[Path, Head] | None:
+    """The head that was seen last, with its file, where the run has it no longer.
+
+    Else the present head is kept.
+    """
+    with suppress(OSError, RuntimeError, ValueError, StackslError):
+        with opened(folder.database, readonly=True) as store:
+            run = f"{folder.path.resolve()}\n{Terms(*store.select(TERMS)[0]).genesis}"
+            root = os.environ.get("XDG_STATE_HOME", "")
+            state = Path(root) if os.path.isabs(root) else Path.home() / ".local" / "state"
+            place = state / "stacksl" / "heads" / sha256(run.encode()).hexdigest()[:32]
+            if place.is_file():
+                rows, _, tip = place.read_text().strip().partition(":")
+                if store.select(EVENTS, ("hash",), "WHERE seq = ?", int(rows)) != [(tip,)]:
+                    return place, Head(int(rows), tip)
+            now = store.tail()
+        if now is not None:
+            make_private(place.parent)
+            write_atomic(place, f"{now.count}:{now.hash}\n")
+    return None
