@@ -152,6 +152,20 @@ class Buying(RuleBasedStateMachine):
         assert fresh.slot > lease.slot
         return fresh
 
+    @rule(target=leases, lease=leases)
+    def look_again(self, lease: Purchase):
+        """One more slot of an item of an audit, which is charged and never learnt."""
+        if lease.purpose != "audit" or not self.ledger.accounts.left:
+            with pytest.raises(LedgerError):
+                self.ledger.reserve([lease.item], "further")
+            return multiple()
+        before = self.ledger.accounts.further
+        (fresh,) = self.ledger.reserve([lease.item], "further")
+        assert (fresh.item, fresh.token, fresh.purpose) == (lease.item, 1, "audit")
+        assert fresh.slot > lease.slot
+        assert self.ledger.accounts.further == before + 1
+        return fresh
+
     @precondition(lambda self: self.owned)
     @rule(index=st.integers(0, SIZE - 1))
     def own(self, index):
@@ -312,6 +326,8 @@ class Buying(RuleBasedStateMachine):
                 ledger.accounts.money,
             )
             assert again.said() == ledger.said()
+            assert again.accounts.further == ledger.accounts.further
+            assert again.audited_by_all() == ledger.audited_by_all()
             assert again.disputes() == ledger.disputes()
             assert again.open_purchases() == self.ledger.open_purchases()
             assert again.export() == self.ledger.export()

@@ -107,7 +107,7 @@ class Accounts:
         last_round: the highest round with a decision record.
         epoch: how often the features were renewed.
         classes, classes_added: K after the last class that was added (None before), and how often.
-        doubled: how many items have a second slot.
+        doubled: how many items to train on have a second slot.
         seen: the surrogates of the items with a decision record.
         taught: the surrogate of each item whose label was learnt, with the label that refits
             learn of it now; None where they learn none.
@@ -152,6 +152,14 @@ class Accounts:
         if self.money is not None and self.price > 0:
             labels = min(labels, (self.money - self.spent_money) // self.price)
         return max(labels, 0)
+
+    @property
+    def further(self) -> int:
+        """Labels of audits, answered or promised, beyond the first of each item."""
+        return sum(
+            key[1] > 0 and state.purpose == "audit" and state.stage != "released"
+            for key, state in self.purchases.items()
+        )
 
     def affords(self, price: int) -> bool:
         """Whether one more label at `price` stays within both budgets."""
@@ -284,7 +292,7 @@ class Accounts:
         lease = replace(lease, words=first.words, late=first.late, classes_added=added)
         self.purchases[key] = lease
         self.open[key] = None
-        self.doubled += before is None and key[1] == 1
+        self.doubled += before is None and key[1] == 1 and lease.purpose == "train"
         self._promise(lease, 1)
 
     def _answered(self, key: Key, before: State, entry: Entry) -> State:

@@ -143,23 +143,23 @@ class Ledger(Journal):
         )
 
     def reserve(
-        self, items: Sequence[str], purpose: Literal["audit", "train"] = "audit"
+        self, items: Sequence[str], purpose: Literal["audit", "further", "train"] = "audit"
     ) -> list[Purchase]:
         """Lease labels that no round asked for: of all items in one transaction, or of none.
 
         Args:
             items: the ids of the items.
             purpose: `audit` (no decision record, round 0, charged and never learnt; one more slot
-                where the answer was set aside), or `train`, one more slot each of items that were
-                bought before.
+                where the answer was set aside), or one more slot each of items that were bought
+                before: `further` of an audit, `train` of others.
 
         Raises:
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
-                (not train) or was not bought before (train). Nothing was leased then.
+                (audit) or was not bought before. Nothing was leased then.
         """
-        if purpose not in ("audit", "train"):
+        if purpose not in ("audit", "further", "train"):
             raise LedgerError(
-                "labels are reserved for 'audit', or as a further slot for 'train', got "
+                "labels are reserved for 'audit', or as one more slot as 'further' or 'train', got "
                 f"'{purpose}'"
             )
         with self.together():
@@ -172,12 +172,13 @@ class Ledger(Journal):
             self.items.know(items)
             return [self._reserve_beside(item, purpose) for item in items]
 
-    def _reserve_beside(self, item: str, purpose: Literal["audit", "train"]) -> Purchase:
+    def _reserve_beside(self, item: str, wanted: str) -> Purchase:
+        purpose = "train" if wanted == "train" else "audit"
         surrogate = self.items.surrogates[item]
         slots = self.accounts.slots(surrogate)
         first, slot, round = slots[0][1] if slots else None, 0, None
-        if purpose == "train":
-            if first is None or first.purpose != "train":
+        if wanted != "audit":
+            if first is None or first.purpose != purpose:
                 raise LedgerError(
                     f"a further slot belongs to an item that was bought before, '{item}' was not"
                 )

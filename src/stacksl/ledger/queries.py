@@ -292,12 +292,21 @@ class LedgerReader:
         return list(found.values())
 
     def audited(self, *, now: bool = False) -> dict[str, Answer]:
-        """The answer to each item of the audit, in the order of arrival.
+        """What two people said of each item of the audit, else the first; see `audited_by_all`."""
+        found = {}
+        for item, answers in self.audited_by_all(now=now).items():
+            words = [answer.word for answer in answers]
+            agreed = (each for at, each in enumerate(answers) if each.word in words[:at])
+            found[item] = next(agreed, answers[0])
+        return found
 
-        As corrected before the audit was first shown, without those set aside before; of an item
-        asked again the first that is left. With `now` later corrections count as well.
+    def audited_by_all(self, *, now: bool = False) -> dict[str, list[Answer]]:
+        """The answers to each item of the audit, by one person each, in the order of arrival.
+
+        As corrected before the audit was first shown, without those set aside before. With `now`
+        later corrections count as well.
         """
-        found: dict[str, Answer] = {}
+        found: dict[str, list[Answer]] = {}
         for row, answer in self._answers(with_texts=True):
             state = self._state(row)
             if row.event != "answered" or row.purpose != "audit" or state is None:
@@ -305,8 +314,14 @@ class LedgerReader:
             aside = self.accounts.is_aside(state)
             word = state.measured if state.shown and not now else None if aside else state.word
             if word is not None:
-                found.setdefault(answer.item, _as(answer, word))
+                found.setdefault(answer.item, []).append(_as(answer, word))
         return found
+
+    def second_looks(self) -> list[Purchase]:
+        """The open leases of audited items that somebody answered whose answers count."""
+        leases = [each for each in self.open_purchases() if each.purpose == "audit"]
+        answered = self.audited_by_all() if leases else {}
+        return [each for each in leases if each.item in answered]
 
     @property
     def standing(self) -> dict[str, str]:
@@ -337,12 +352,13 @@ class LedgerReader:
         """Each two accepted answers to one item, uncorrected, lower slot first; none set aside.
 
         Where an item was asked again with more classes, the question has changed: that says
-        nothing of agreement.
+        nothing of agreement. Nor do items of an audit, which are asked again where people differ
+        from the model.
         """
         aside = self.set_aside
         alike: dict[tuple[str, int], list[Answer]] = {}
         for row, answer in self._answers():
-            if row.event == "answered" and row.purpose in _CHARGED and row.labeler not in aside:
+            if row.event == "answered" and row.purpose == "train" and row.labeler not in aside:
                 state = self._state(row)
                 key = (answer.item, 0 if state is None else state.classes_added)
                 alike.setdefault(key, []).append(answer)
