@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from stacksl.report.quality import Agreement
 
 
-def wilson(correct: int, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
+def wilson(correct: float, n: float, z: float = 1.959963984540054) -> tuple[float, float]:
     """The Wilson score interval of a share `correct`/`n`, 95 % by default.
+
+    The numbers need not be whole: `n` may be an effective number of items.
 
     Source: Wilson 1927. It stays inside [0, 1] and is right for shares near the ends.
 

@@ -47,6 +47,32 @@ class TestResult:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
+class SecondLook:
+    """What further people said of an audit's `n` rows; open is one on which no two people agree.
+
+    Attributes:
+        agreeing: rows on which the first person and the model agree, of which `sampled` were asked
+            again: in `wrong` two people said something else.
+        differing: the others that have a clear answer; two people said what the model says in
+            `model_right`, and what the first person said in `first_right`.
+        accuracy, errors: the model's accuracy and people's errors, estimated from these, with the
+            ends of their 95 % intervals.
+    """
+
+    n: int
+    agreeing: int
+    sampled: int
+    wrong: int
+    sampled_open: int
+    differing: int
+    model_right: int
+    first_right: int
+    differing_open: int
+    accuracy: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    errors: tuple[float, float, float] = (0.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class AuditResult:
     """The final model on items drawn uniformly, paid for, and kept out of training.
 
@@ -69,6 +95,10 @@ class AuditResult:
         classes_after: classes that were added after it was drawn.
         revised: answers that were corrected or set aside after the audit was first shown.
         accuracy_now, interval_now: accuracy and interval with these; None where there are none.
+        measures: the `accuracy`, or the `agreement with the annotator` of people who err.
+        waits: whether a second look waits for answers.
+        second: what that found, None without one. The counts here are then by what two people said,
+            where two agreed.
     """
 
     n: int
@@ -92,6 +122,9 @@ class AuditResult:
     revised: int = 0
     accuracy_now: float | None = None
     interval_now: tuple[float, float] | None = None
+    measures: str = "accuracy"
+    waits: bool = False
+    second: SecondLook | None = None
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

@@ -1,0 +1,168 @@
+"""The second look at an audit: further people answer some of its rows, and it counts for accuracy.
+
+Rows where people and the final model differ are asked of further people until two of them agree,
+and so is a random fifth of the rows where they agree: of the N_a rows that agree, k are asked
+again, and a share r of those turns out wrong. With W = N_a/n the accuracy is p − W·r, where p
+counts every row that agrees as right; its variance is p(1 − p)/n + W²·r(1 − r)/k·(1 − k/N_a). A row
+on which no two people agree is open: wrong at the low end of the interval, right at the high end.
+The model has no vote: errors of people that follow the model's would be confirmed by it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from stacksl.models.metrics import wilson
+from stacksl.report.quality import SecondLook
+
+Said = TypeVar("Said")
+Verdict = tuple[str, int | None]
+"""The kind of an answer (`label`, `none`, `ambiguous`, `broken`), and its candidate."""
+
+Answers = Mapping[str, Sequence[Verdict]]
+"""What was said of each item, by one person each, in order."""
+
+Rows = tuple[list[str], list[str], list[str]]
+"""Those of an audit that agree with the model, those sampled of them, and those that differ."""
+
+MOST = 4  # answers to a row, the first included
+FEWEST = 10  # rows that agree and are asked again, of as many as there are
+SMALLEST = 150  # labels of a budget below which there is no second look unless it is asked for
+
+
+def reserved(audit: int, labels: int) -> int:
+    """Labels kept for further answers: .4 a row of the audit, at most 15 % of the budget.
+
+    >>> reserved(50, 300), reserved(37, 150), reserved(100, 200)
+    (20, 15, 30)
+    """
+    return min(-(-2 * audit // 5), 15 * labels // 100)
+
+
+def settled(answers: Sequence[Said]) -> Said | None:
+    """What two people said, of one answer each in their order; None while no two agree."""
+    return next((said for at, said in enumerate(answers) if said in answers[:at]), None)
+
+
+def split(
+    order: Sequence[str], predicted: Mapping[str, int], answers: Answers, begun: Collection[str]
+) -> Rows:
+    """The rows of an audit by their first answers, which name a candidate or none of them.
+
+    Rows are sampled in the `order`, which is random. Items that have `begun` to be asked again stay
+    the sample where half of it agrees, so that a row which is erased later asks nobody.
+    """
+    first = {item: answers[item][0] for item in order if answers.get(item)}
+    agreeing = [item for item, said in first.items() if said == ("label", predicted[item])]
+    wanted = min(len(agreeing), max(FEWEST, -(-len(agreeing) // 5)))
+    sampled = [item for item in agreeing if item in begun][:wanted]
+    if 2 * len(sampled) < wanted:
+        sampled = agreeing[:wanted]
+    named = [item for item, (said, _) in first.items() if said in ("label", "none")]
+    return agreeing, sampled, [item for item in named if first[item] != ("label", predicted[item])]
+
+
+def next_rows(
+    rows: Rows, answers: Answers, free: Mapping[str, int], left: int, awaited: Collection[str] = ()
+) -> list[str]:
+    """The rows to ask one more person of, of which `left` can be paid.
+
+    Those sampled come first, since each of them stands for several: those on which two people
+    divide, then the others, while a label is kept for each ten of them that may need one more.
+    `free` is how many people may be asked each row; an answer to those `awaited` is out.
+    """
+
+    def open_of(items: Sequence[str]) -> list[str]:
+        asked = (item for item in items if 0 < len(answers[item]) < MOST)
+        return [item for item in asked if settled(answers[item]) is None]
+
+    _, some, differing = rows
+    sampled = sorted(open_of(some), key=lambda item: len(answers[item]) == 1)
+    kept = -(-sum(free[item] > (item not in awaited) for item in sampled) // 10)
+    wanted = [item for item in sampled if free[item] and item not in awaited]
+    divided = sum(len(answers[item]) > 1 for item in wanted)
+    wanted += [item for item in open_of(differing) if free[item] and item not in awaited]
+    return wanted[: max(0, min(divided, left), left - kept)]
+
+
+def looked(rows: Rows, predicted: Mapping[str, int], answers: Answers) -> SecondLook:
+    """What the answers so far say; a row that two call ambiguous or broken counts as open."""
+    agreeing, sampled, differing = (
+        Counter(_right(predicted[item], answers[item]) for item in part) for part in rows
+    )
+    found = SecondLook(
+        n=len(predicted),
+        agreeing=agreeing.total(),
+        sampled=sampled.total(),
+        wrong=sampled["other"],
+        sampled_open=sampled["open"],
+        differing=differing.total(),
+        model_right=differing["model"],
+        first_right=differing["first"],
+        differing_open=differing["open"],
+    )
+    right, low, high = estimated(found, found.first_right)
+    accuracy = estimated(found, found.model_right)
+    return replace(found, accuracy=accuracy, errors=(1 - right, 1 - high, 1 - low))
+
+
+def _right(predicted: int, answers: Sequence[Verdict]) -> str:
+    """Whose answer two people gave: the `model`'s, the `first` one's, an `other`; else `open`."""
+    said = settled(answers)
+    if said is None or said[0] not in ("label", "none"):
+        return "open"
+    if said == ("label", predicted):
+        return "model"
+    return "first" if said == answers[0] else "other"
+
+
+def estimated(found: SecondLook, right: int) -> tuple[float, float, float]:
+    """The share of right rows with its 95 % interval, where `right` of those that differ are.
+
+    With `model_right` it is the accuracy, with `first_right` that of a person's answers. An open
+    row counts half in the share itself.
+    """
+
+    def moved(right: float, n: int, wrong: float) -> tuple[float, float]:
+        share = right / n if n else 0.0
+        variance = share * (1 - share) / max(1, n)
+        return corrected(share, variance, n, found, wrong)
+
+    known, sure = found.agreeing + found.differing, found.agreeing + right
+    at_best = sure + found.differing_open + found.n - known
+    half = 0.5 * found.differing_open, 0.5 * found.sampled_open
+    share, _ = moved(sure + half[0], known, found.wrong + half[1])
+    (low, few), (high, many) = (
+        moved(sure, found.n, found.wrong + found.sampled_open),
+        moved(at_best, found.n, found.wrong),
+    )
+    return share, wilson(low * few, few)[0], wilson(high * many, many)[1]
+
+
+def corrected(
+    value: float, variance: float, n: int, found: SecondLook, wrong: float
+) -> tuple[float, float]:
+    """An estimate of an accuracy without the errors on which people and model agree.
+
+    Args:
+        value, variance: of the estimate e₀ from `n` rows, which counts those that agree as right.
+        found: has the number of these, N_a, and of the k sampled, of which so many are `wrong`.
+
+    Returns:
+        e = e₀ − W·r, and the number of rows of which Wilson's interval is made:
+        n·clip(e(1 − e)/(n·variance), 5/n, 2.5), and n where nothing varies.
+    """
+    if found.sampled:
+        share, rate, rest = (
+            found.agreeing / n,
+            wrong / found.sampled,
+            found.sampled / found.agreeing,
+        )
+        value = min(1.0, max(0.0, value - share * rate))
+        variance += share**2 * rate * (1 - rate) / found.sampled * (1 - rest)
+    if variance <= 0:
+        return value, n
+    return value, min(2.5 * n, max(min(5, n), value * (1 - value) / variance))
