@@ -136,7 +136,8 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     shown = stacksl("resume", "run", "--quiet").out
     assert "14 of 14 bought" in shown
     assert "4 of them to measure the model" in shown
-    assert "Accuracy by the audit" in shown
+    assert "By the audit" in shown
+    assert "agreement with the annotator" in shown
     for verb in ("verify", "replay"):
         assert stacksl("ledger", verb, "run").code == 0
     refit = stacksl("change", "run", "--train-on-audit", "--json")

@@ -324,6 +324,53 @@ def test_answers_of_two_people_killed_on_their_way(worker, asked, tmp_path, mome
     assert files(made.path / "model") == twin.model
 
 
+LOOK = {
+    "when the answers are on disk": (f"{LABELS}.ledger:Ledger.take", 1, "after"),
+    "when the report of the agreement was written": (
+        f"{RUNS}.finish.finish:write_pages",
+        1,
+        "after",
+    ),
+    "before further answers are leased": (f"{LABELS}.ledger:Ledger.reserve", 1, "before"),
+    "when further answers were leased": (f"{LABELS}.ledger:Ledger.reserve", 1, "after"),
+    "when their rows were handed out": (f"{LABELS}.ledger:Ledger.hand_out", 1, "after"),
+    "before their last sheet is written": (f"{RUNS}.session.assignment:write_sheet", 3, "before"),
+}
+
+
+@pytest.fixture(scope="module")
+def looking(tmp_path_factory: pytest.TempPathFactory) -> Sheets:
+    """A run of three people whose last first answers are filled in; its second look comes next."""
+    folder = tmp_path_factory.mktemp("looking")
+    made = begin(
+        folder, annotators="anna,ben,carl", budget=40, open_questions=40, audit=20, second_look=True
+    )
+    given = [fill(path).relative_to(made.path) for path in sheets(made)]
+    shutil.copytree(made.path, folder / "twin")
+    twin = Run(folder / "twin")
+    twin.answer(*[twin.path / path for path in given])
+    assert twin.status()["audit"]["waits"]
+    waits = what_waits(twin)
+    assert len(waits[1]) == 3
+    end = what_was_bought(play(twin))
+    assert twin.status()["audit"]["second"] is not None
+    return Sheets(made.path, given, waits, end, files(twin.path / "model"))
+
+
+@pytest.mark.parametrize("moment", LOOK)
+def test_a_second_look_killed_as_it_begins(worker, looking, tmp_path, moment) -> None:
+    shutil.copytree(looking.path, tmp_path / "run")
+    made = Run(tmp_path / "run")
+    order = {"out": str(made.path), "sheets": [str(made.path / path) for path in looking.given]}
+    assert worker.play(**order, kill=LOOK[moment])["killed"]
+    expect_sound_of_people(made)
+    assert not worker.play(**order)["killed"]
+    expect_sound_of_people(made)
+    assert what_waits(made) == looking.waits, "the same rows wait, with the same keys"
+    assert what_was_bought(play(made)) == looking.bought
+    assert files(made.path / "model") == looking.model
+
+
 def what_waits(made: Run) -> tuple[dict[str, int], list[str]]:
     return open_rows(made), [path.read_text() for path in sheets(made)]
 

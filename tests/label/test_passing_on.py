@@ -183,3 +183,36 @@ def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) 
     with page.run.ledger as ledger:
         given = [(row["item"], row["labeler"]) for row in ledger.export()]
     assert len(given) == len(set(given))
+
+
+def test_a_second_look_goes_to_those_who_never_had_the_row(opened: Opened) -> None:
+    page = opened(
+        budget=40, audit=16, open_questions=20, annotators="anna,ben,carl", second_look=True
+    )
+    people = [page.browser(name) for name in ("anna", "ben", "carl")]
+    wait_for(lambda: _looks(page, people), 240)
+    by_name = {browser.name: browser for browser in people}
+    shown = {key for browser in people for key in browser.rows()}
+    first = next(row for row in _handed(page) if row.slot == 1 and row.key in shown)
+    assert skip(by_name[first.annotator], first.key).json() == {"state": "skipped"}
+    play(people, page)
+    assert page.run.status()["state"] == "finished"
+    assert page.run.status()["audit"]["second"] is not None
+    asked = [(row.item, row.annotator) for row in _handed(page)]
+    assert len(asked) == len(set(asked)), "who passed a row on never has it again"
+    page.run.replay()
+
+
+def _handed(page: Page) -> list[Any]:
+    with page.run.ledger as ledger:
+        return list(ledger.private.handed())
+
+
+def _looks(page: Page, people: list[Browser]) -> bool:
+    """Whether the second look has begun; everybody answers until then."""
+    if any(row.slot for row in _handed(page)):
+        return True
+    for browser in people:
+        for key, prompt in browser.rows().items():
+            browser.answer(key, prompt)
+    return False

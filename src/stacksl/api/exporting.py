@@ -157,11 +157,6 @@ def card_facts(found: Answers) -> dict[str, Any]:
     paid: dict[str, list[float]] = {}
     for row in every:
         paid.setdefault(row["labeler"], []).append(row["price"])
-    agreement = {}
-    for name in parts:
-        pairs = [p for purpose, p in found.agreement if (purpose == "audit") == (name == "audit")]
-        if (of_both := agreement_of(pairs)) is not None:
-            agreement[name] = of_both
     return {
         "splits": {name: len(part) for name, part in rows.items()},
         "items": {name: len({row["item"] for row in part}) for name, part in rows.items()},
@@ -171,7 +166,7 @@ def card_facts(found: Answers) -> dict[str, Any]:
         "aside": sum(row["set_aside"] for row in every),
         "labels": _labels(rows, found.classes),
         "labelers": [(name, len(prices), sum(prices)) for name, prices in sorted(paid.items())],
-        "agreement": agreement,
+        "agreement": agreement_of(found.agreement),
         "left_out": found.left_out,
         "classes": None if found.classes is None else len(found.classes),
         "pool": len(found.spec.dataset.items),

@@ -89,14 +89,14 @@ class Answers:
     Attributes:
         answers: in the order of purchase.
         left_out: how many purchases, answered or not, are of the audit of a run that goes on.
-        agreement: the two answers of each pair of people to one of these items, by its purpose.
+        agreement: the two answers of each pair of people to one item to train on.
         classes: the fixed classes, if any.
         spec: of the run.
     """
 
     answers: list[Bought]
     left_out: int
-    agreement: list[tuple[str, tuple[Hashable, Hashable]]]
+    agreement: list[tuple[Hashable, Hashable]]
     classes: tuple[str, ...] | None
     spec: RunSpec
 
@@ -117,7 +117,6 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
     rest = [row for row in bought if row["item"] not in hidden]
     shown = [row for row in rest if row["state"] == "answered"]
     people = {} if names else _numbers(spec, bought)
-    purposes = {str(row["item"]): str(row["purpose"]) for row in shown}
     return Answers(
         [
             Bought(
@@ -129,7 +128,7 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
             for row in shown
         ],
         len(bought) - len(rest),
-        [(purposes[a.item], (a.word, b.word)) for a, b in pairs if a.item in purposes],
+        [(a.word, b.word) for a, b in pairs],
         spec.dataset.classes,
         spec,
     )
@@ -203,6 +202,9 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
             kept = row["state"] == "answered" and row["labeler"] not in aside
             if kept and id in items:  # the first slot is written last
                 found[id] = named(id, index if isinstance(index, int) else None, str(row["said"]))
+        for id, answer in ledger.audited(now=True).items():
+            if id in items:
+                found[id] = named(id, answer.index, answer.said)
     return found
 
 

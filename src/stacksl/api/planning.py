@@ -23,6 +23,7 @@ from stacksl.runs.items.stored import stamps_of
 from stacksl.runs.settings.budget import Budget, parse_budget, parse_stop_when, time_limit
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
+from stacksl.runs.settings.terms import further_labels
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, claim_folder, new_folder_name
 
@@ -183,7 +184,7 @@ def prepare(
     folder = Path(out) if out is not None else _default_folder(name, new_folder_name)
     spec = RunSpec(
         RunFolder(folder), resolved, sources, budget, _absolute(place) or "",
-        _absolute(test_place), audit,
+        _absolute(test_place), audit, further_labels(resolved.settings, budget.labels, audit),
     )  # fmt: skip
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])

@@ -62,6 +62,7 @@ FLAGS: Mapping[str, Flag] = {
     "open_questions": Flag("open-questions", "N", SPEND, True),
     "annotators": Flag("annotators", "A,B", SPEND, True),
     "audit": Flag("audit", "N", SPEND, True),
+    "second_look": Flag("second-look", None, SPEND),
     "stop_when": Flag("stop-when", "gain=G/N", SPEND),
     "owned": Flag("owned", "FILE", SPEND, True),
     "model_labels": Flag("model-labels", "FILE_OR_RUN", SPEND),
@@ -179,7 +180,8 @@ def _made(names: tuple[str, ...], *, everything: bool = True) -> list[Any]:
     parameters = []
     for name in names or FLAGS:
         flag, field = FLAGS[name], FIELDS[name]
-        off = f"/--no-{flag.word}" if field.annotation is bool and field.default else ""
+        switch = flag.metavar is None and field.default is not False
+        off = f"/--no-{flag.word}" if switch else ""
         option = typer.Option(
             None,
             f"--{flag.word}{off}",

@@ -115,7 +115,7 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
     added = [f"{count(rows)} of {plural(result['rows'], 'row')}"] if rows else []
     added += [plural(classes, "class", "classes")] if classes else []
     outside = f", without {' and '.join(added)} that were added after it was drawn" if added else ""
-    return f"{share(result['accuracy'])} {shown}{outside}"
+    return f"{result.get('measures', '')} {share(result['accuracy'])} {shown}{outside}".lstrip()
 
 
 def rejected(dataset: Dataset) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,11 @@ from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
 from stacksl.models.metrics import calibration_bins, wilson
+from stacksl.models.second_look import Verdict
+from stacksl.report.quality import SecondLook
 
 SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
-
-Verdict = tuple[str, int | None]
-"""The kind of an answer (`label`, `none`, `ambiguous`, `broken`), and its candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Audit:
     """An audit of a run: the rows of its items in the order drawn, and the answers by item id.
 
     An item without an answer is unanswered; `now` has the corrections made since the audit was
-    shown. `number` counts the run's audits from 1; for `passed_over` see `Audited`.
+    shown. `number` counts the run's audits from 1; for `passed_over`, `second` and `waits` see
+    `Audited`.
     """
 
     rows: tuple[int, ...]
@@ -38,6 +39,8 @@ class Audit:
     passed_over: float = 0.0
     number: int = 1
     now: Mapping[str, Verdict] = field(default_factory=dict)
+    second: SecondLook | None = None
+    waits: bool = False
 
     @property
     def revised(self) -> int:
@@ -120,8 +123,8 @@ def draw(
     return [int(row) for row in pool[chosen]]
 
 
-def expected_width(size: int, budget: int) -> str:
-    """The sentence before a run: the audit's share of the budget, and the width of its interval.
+def expected_width(size: int, budget: int, what: str = "accuracy") -> str:
+    """The sentence before a run: the audit's share of the budget, and how precise `what` will be.
 
     >>> expected_width(80, 800).split(":")[0]
     '80 of the 800 labels are kept for an audit'
@@ -129,7 +132,7 @@ def expected_width(size: int, budget: int) -> str:
     if size:
         half = [100 * _half(round(share * size), size) for share in (0.5, 0.9)]
         return (
-            f"{size:,} of the {budget:,} labels are kept for an audit: it will tell the accuracy on"
+            f"{size:,} of the {budget:,} labels are kept for an audit: it will tell the {what} on"
             f" new items to within {half[0]:.0f} points where it is near 50%, and within"
             f" {half[1]:.0f} where it is near 90% (half of a 95% interval)"
         )
@@ -160,6 +163,9 @@ class Audited:
         confidence: (n − unknown,) its probabilities of these choices.
         passed_over: the share of the source's items that the audit could not be drawn from, since
             they had been bought; 0 for an audit drawn before the first purchase.
+        measures: the `accuracy`, or the `agreement with the annotator` of people who err.
+        second: what a second look found, once it is done: the accuracy is estimated from it.
+        waits: whether a second look waits for answers.
     """
 
     n: int
@@ -170,6 +176,9 @@ class Audited:
     predicted: NDArray[np.int64]
     confidence: Array
     passed_over: float = 0.0
+    measures: str = "accuracy"
+    second: SecondLook | None = None
+    waits: bool = False
 
     @property
     def known(self) -> int:
@@ -179,6 +188,8 @@ class Audited:
     @property
     def accuracy(self) -> float | None:
         """Correct / known; None where nothing is known."""
+        if self.second is not None:
+            return self.second.accuracy[0]
         return self.correct / self.known if self.known else None
 
     @property
@@ -194,6 +205,8 @@ class Audited:
     @property
     def interval(self) -> tuple[float, float]:
         """95 %: Wilson's where all is known; else from the worst case's low to the best's high."""
+        if self.second is not None:
+            return self.second.accuracy[1:]
         low, _ = wilson(self.correct, self.n)
         _, high = wilson(self.correct + self.unknown, self.n)
         return low, high
@@ -205,11 +218,11 @@ class Audited:
 
 
 def judge_audit(
-    policies: Mapping[str, Array], answers: Mapping[str, Verdict], *, passed_over: float = 0.0
+    policies: Mapping[str, Array], answers: Mapping[str, Verdict], **more: Any
 ) -> Audited:
     """The result of an audit, from the model's (K,) probabilities and the answers by item id.
 
-    An item without an answer is unanswered; for `passed_over` see `Audited`.
+    An item without an answer is unanswered; for `more` see `Audited`.
     """
     rows = []
     none = unknown = 0
@@ -230,5 +243,5 @@ def judge_audit(
         gold=gold,
         predicted=predicted,
         confidence=np.array([row[2] for row in rows], dtype=np.float64),
-        passed_over=passed_over,
+        **more,
     )

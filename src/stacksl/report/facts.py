@@ -70,7 +70,7 @@ class DataCard:
 class Budget:
     """The budget and what was spent of it.
 
-    Every label spent has one use: spent = answered + unlearnt + unnamed + aside + open + audit.
+    Every label spent has one use: answered, unlearnt, unnamed, aside, open, audit or further.
 
     Attributes:
         labels: the budget in labels.
@@ -85,6 +85,7 @@ class Budget:
         spent_money: spent or reserved; None where no price was given.
         owned: labels that were already owned and cost nothing.
         audit: labels bought for an audit and kept out of training.
+        further: answers of further people to rows of an audit, given or still out.
         released: labels that were asked and released unanswered.
         open: training answers not yet returned.
         unnamed: training answers that named no candidate.
@@ -104,6 +105,7 @@ class Budget:
     currency: str = "$"
     owned: int = 0
     audit: int = 0
+    further: int = 0
     released: int = 0
     open: int = 0
     unnamed: int = 0
@@ -113,7 +115,7 @@ class Budget:
     @property
     def spent(self) -> int:
         """Labels bought or still out, to learn from and to measure."""
-        return self.asked + self.audit
+        return self.asked + self.audit + self.further
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

@@ -83,7 +83,8 @@ def spending(facts: Facts) -> str:
     if not series.round:
         return ""
     horizon = float(max(facts.budget.horizon, series.round[-1]))
-    budget = facts.budget.labels - facts.budget.audit  # whose labels are bought before round 1
+    measuring = facts.budget.audit + facts.budget.further  # the audit is bought before round 1
+    budget = facts.budget.labels - measuring
     top = float(max(1, budget, series.spent[-1]))
     label = f"Labels spent over rounds: {count(series.spent[-1])} of {count(budget)}."
 

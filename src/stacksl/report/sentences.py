@@ -61,6 +61,7 @@ def bought(facts: Facts) -> str:
     parts = {
         "to learn from": budget.asked,
         "for the audit, random items that only measure the final model": budget.audit,
+        "for further answers to some of these": budget.further,
     }
     named = [f"{count(n)} {what}" for what, n in parts.items() if n]
     sentence += f": {'; '.join(named)}" if len(named) > 1 else ""
@@ -97,8 +98,20 @@ def _audited(audit: AuditResult) -> str:
     subject = "The final model answers"
     if audit.trained_on:
         subject = "Before it was trained on the audit's labels, too, the final model answered"
+    end = "" if audit.trained_on else ", none of which it was trained on"
+    if audit.measures != "accuracy":
+        subject = subject.replace("answered", "agreed").replace("answers", "agrees")
+        clear = f"{count(audit.n - audit.unknown)} clear ones of " * bool(audit.unknown)
+        return (
+            f"{subject} with the annotator on {percent(audit.accuracy)} of {clear}{items}"
+            f" ({wide}){end}. {SOON if audit.waits else AGREEMENT}"
+        )
+    if audit.second is not None:
+        return (
+            f"{subject} an estimated {percent(audit.accuracy)} of new items correctly ({wide}):"
+            f" {items}{end}, with a second look for people's errors."
+        )
     if not audit.unknown:
-        end = "" if audit.trained_on else ", none of which it was trained on"
         return f"{subject} {percent(audit.accuracy)} of {items} correctly ({wide}){end}."
     return (
         f"{subject} {percent(audit.accuracy)} of the {count(audit.n - audit.unknown)}"
@@ -197,11 +210,18 @@ def gate_score_meaning(facts: Facts) -> str:
 
 # The audit and the answers ------------------------------------------------------------------------
 
-MEANING = (
+DRAWN_AT_RANDOM = (
     "The audit's items were drawn uniformly from the pool, and nothing was selected or trained on "
-    "them. The interval speaks of new items from the same source: over many audits, 95 of 100 such "
+    "them."
+)
+MEANING = (
+    " The interval speaks of new items from the same source: over many audits, 95 of 100 such "
     "intervals hold the accuracy there."
 )
+AGREEMENT = (
+    "Nobody looked at the answers a second time: where they are wrong, the accuracy is another."
+)
+SOON = "Its accuracy is told when further people have looked at some of these items."
 
 
 def audit_rows(audit: AuditResult) -> list[Named]:
@@ -210,7 +230,7 @@ def audit_rows(audit: AuditResult) -> list[Named]:
     rows = [
         Named("Items of the audit", count(audit.n)),
         Named("Right", f"{count(audit.correct)} of {count(known)}"),
-        Named("Audited accuracy", percent(audit.accuracy, 2)),
+        Named(f"Audited {audit.measures}", percent(audit.accuracy, 2)),
         Named("95% interval (Wilson)", interval(audit.low, audit.high, 2)),
     ]
     if audit.none_of_these:
@@ -218,6 +238,15 @@ def audit_rows(audit: AuditResult) -> list[Named]:
     if audit.unknown:
         rows.append(Named("Ambiguous, broken or unanswered", count(audit.unknown)))
         rows.append(Named("Worst to best case", interval(audit.worst, audit.best, 2)))
+    if (found := audit.second) is not None:
+        differing, sampled = count(found.differing), count(found.sampled)
+        open_rows, errors = found.differing_open + found.sampled_open, found.errors
+        rows += [
+            Named("Differing rows: the model right", f"{count(found.model_right)} of {differing}"),
+            Named("Agreeing rows seen again: both wrong", f"{count(found.wrong)} of {sampled}"),
+            Named("Of these without two people who agree", count(open_rows)),
+            Named("People's errors", f"{percent(errors[0])} ({interval(errors[1], errors[2])})"),
+        ]
     return rows
 
 
@@ -226,7 +255,7 @@ def notes(facts: Facts) -> list[str]:
     audit = facts.audit
     if audit is None:
         return []
-    found = [MEANING]
+    found = [DRAWN_AT_RANDOM + MEANING * (audit.measures == "accuracy")]
     if audit.unknown:
         found.append(
             "The interval reaches from the low end of the worst case to the high end of the best."
@@ -378,6 +407,7 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
         (budget.aside, "set aside", "answers of people who are set aside; charged"),
         (budget.open, "still out", "asked and not yet answered"),
         (budget.audit, "audit", "never learnt; measure the final model"),
+        (budget.further, "second look", "further answers to rows of the audit; never learnt"),
     ]
     return [(count(n), name, meaning) for n, name, meaning in found if n]
 

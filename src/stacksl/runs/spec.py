@@ -50,17 +50,19 @@ class Terms:
     """The budget of a run after a change.
 
     `labels` in all, `money` in micro-units (None where only labels count), and the labels of each
-    audit in `audits`: a new audit is drawn where the last result was shown.
+    audit in `audits`: a new audit is drawn where the last result was shown. `further` are kept for
+    second looks at audits.
     """
 
     labels: int
     money: int | None
     audits: tuple[int, ...]
+    further: int = 0
 
     @property
     def train(self) -> int:
-        """The labels that train: all but those of audits."""
-        return self.labels - sum(self.audits)
+        """The labels that train: all but those of audits and of second looks."""
+        return self.labels - sum(self.audits) - self.further
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +70,10 @@ class RunSpec:
     """One run: settings with their origin, items, budget and folder.
 
     `data` and `test_source` say where the items came from: a path, `sample`, or nothing for items
-    made in Python. `budget` (but for its price, the present one) and `audit` (the labels that
-    measure the final model) are those at the start of the run, `more` the files added since, and
-    `now` the changed budget, if any. `stamps` are those of the files of another run whose items
-    are taken.
+    made in Python. `budget` (but for its price, the present one), `audit` (the labels that measure
+    the final model) and `further` (those kept for a second look at it) are those at the start of
+    the run, `more` the files added since, and `now` the changed budget, if any. `stamps` are those
+    of the files of another run whose items are taken.
     """
 
     folder: RunFolder
@@ -81,6 +83,7 @@ class RunSpec:
     data: str
     test_source: str | None
     audit: int = 0
+    further: int = 0
     more: tuple[More, ...] = ()
     now: Terms | None = None
     stamps: Mapping[str, list[Any]] | None = None
@@ -88,7 +91,9 @@ class RunSpec:
     @property
     def terms(self) -> Terms:
         """The current budget."""
-        return self.now or Terms(self.budget.labels, self.budget.money, (self.audit,))
+        return self.now or Terms(
+            self.budget.labels, self.budget.money, (self.audit,), self.further
+        )  # fmt: skip
 
     @property
     def settings(self) -> Settings:
@@ -125,6 +130,7 @@ class RunSpec:
         facts |= {"preset": self.resolved.preset, "labels": self.budget.labels}
         facts |= {"price_micro": self.budget.price, "money_micro": self.budget.money}
         facts["audit_labels"] = self.audit
+        facts["further_labels"] = self.further or None
         facts["columns"] = [list(each) for each in self.dataset.columns.items()]  # in their order
         facts |= versions(self.settings.plugins)
         origin = self.resolved.origin
@@ -162,6 +168,7 @@ class RunSpec:
             str(table.get("data", "")),
             table.get("test"),
             int(table["audit_labels"]),
+            int(table.get("further_labels", 0)),
             tuple(More(*each) for each in table.get("more", ())),
             _terms(table),
         )
@@ -230,7 +237,8 @@ class RunSpec:
 def _terms(table: Mapping[str, Any]) -> Terms | None:
     if "labels_now" not in table:
         return None
-    return Terms(int(table["labels_now"]), table.get("money_now"), tuple(table["audits_now"]))
+    labels, further = int(table["labels_now"]), int(table.get("further_now", 0))
+    return Terms(labels, table.get("money_now"), tuple(table["audits_now"]), further)
 
 
 def versions(plugins: str | None) -> dict[str, str]:

@@ -37,6 +37,7 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "owned": len(plan.spec.sources.owned),
         "labels": plan.labels,
         "audit": plan.spec.audit,
+        "second_look": plan.spec.further,
         "rounds": plan.rounds,
         "money": None
         if plan.money is None
@@ -89,7 +90,9 @@ def expected_audit(plan: Plan) -> str:
 
     if asks_model(plan.settings) or asks_local(plan.settings):
         return NO_AUDIT
-    return expected_width(plan.spec.audit, plan.labels)
+    agreement = plan.settings.labeler == "file" and not plan.spec.further
+    what = "agreement with the annotator" if agreement else "accuracy"
+    return expected_width(plan.spec.audit, plan.labels, what)
 
 
 def _request(plan: Plan) -> dict[str, Any] | None:
@@ -102,12 +105,15 @@ def _request(plan: Plan) -> dict[str, Any] | None:
 
 
 def _bought(plan: Plan) -> str:
-    test, owned = _test(plan), len(plan.spec.sources.owned)
+    test, owned, further = _test(plan), len(plan.spec.sources.owned), plan.spec.further
+    cost = f" for {dollars(further * plan.spec.budget.price)}" * (plan.money is not None)
+    asking = f"{plural(further, 'label')}{cost} at most, to ask further people of audited items"
     return facts(
         [
             ("Owned", f"{plural(owned, 'label')} that you hold" if owned else None),
             ("Labels", f"{count(plan.labels)} at most"),
             ("Audit", expected_audit(plan) if test is None else None),
+            ("Second look", asking if further else None),
             (
                 "Test",
                 test

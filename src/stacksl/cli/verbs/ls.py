@@ -104,6 +104,7 @@ def listed(run: Run) -> str:
 def _state(each: Annotator) -> str | None:
     said = ["away"] if each.away else []
     said += [each.standing.replace("_", " ")] if each.standing else []
+    said += [f"wrong in {each.wrong} of {each.twice} audited rows seen again"] if each.twice else []
     return ", ".join(said) or None
 
 
@@ -157,7 +158,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             *differing_lines(result),
             ("Gate", result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
-            ("Accuracy by the audit", measured(result["audit"])),
+            ("By the audit", measured(result["audit"])),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),
             ("Go on with", result.get("resume")),

@@ -293,7 +293,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Cost", spent(result["money"])),
             *differing_lines(result),
             ("Accuracy on the test set", measured(result["test"])),
-            ("Accuracy by the audit", measured(result["audit"])),
+            ("By the audit", measured(result["audit"])),
             ("Report", result["report"]),
             ("Model", result["model"]),
         ]

@@ -132,6 +132,8 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
         with ledger.together():
             _set(spec, wanted, change, ledger)
             first = len(spec.sources.parts)
+            if len(wanted.terms.audits) > len(spec.terms.audits):  # that one is looked at instead
+                ledger.free(looks := ledger.second_looks(), looks)
             _record(wanted, ledger, first=first, reopening=change.reopen)
             if change.labeler is not None:
                 _hand_over(ledger, change.labeler)
@@ -315,6 +317,7 @@ def _hand_over(ledger: Ledger, name: str) -> None:
     """Free the open questions for another labeler; a program is not asked an item twice."""
     leases = ledger.open_purchases()
     second = {each for each in leases if each.slot and each.purpose == "train"}
+    second |= set(ledger.second_looks())
     ledger.free(leases, () if name == FILE else second)
 
 
@@ -399,6 +402,7 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         values["classes_began"] = len(wanted.sources.began or ())
     if wanted.now is not None:
         values |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
+        values |= {"further_now": wanted.now.further} if wanted.now.further else {}
         values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
     given: dict[str, Any] = {}
     if change.annotators:

@@ -11,6 +11,7 @@ from stacksl.labelers.sheets.keys import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.ledger.store.settings import Setting
+from stacksl.models.second_look import settled
 from stacksl.report.wording import plural
 from stacksl.runs.session.answering import expect_people, spec_of_people
 from stacksl.runs.session.assignment import AWAY, FILE, annotators_of, away_from, open_rows
@@ -18,12 +19,15 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import reopen
 
+TOLD = 50  # rows answered twice from which a person's errors are told
+
 
 @dataclass(frozen=True, slots=True)
 class Annotator:
     """An annotator: the numbers of open and answered rows, and whether they are away.
 
-    `standing` is `set_aside`, `kept`, or empty; see `Ledger.stand`.
+    `standing` is `set_aside`, `kept`, or empty; see `Ledger.stand`. Of `twice` audited rows that
+    others answered too, until two agreed, those two said something else in `wrong`.
     """
 
     name: str
@@ -31,6 +35,8 @@ class Annotator:
     answered: int
     away: bool
     standing: str = ""
+    twice: int = 0
+    wrong: int = 0
 
 
 def people(folder: RunFolder) -> list[Annotator]:
@@ -43,6 +49,12 @@ def people(folder: RunFolder) -> list[Annotator]:
     with Ledger.open(folder.database, readonly=True) as ledger:
         waiting = Counter(row.annotator for row, _ in open_rows(ledger))
         bought, standing = ledger.export(), ledger.standing
+        audited = ledger.audited_by_all().values()
+    twice, wrong = Counter[str](), Counter[str]()
+    for answers in audited:
+        if (said := settled([answer.word for answer in answers])) is not None:
+            twice.update(answer.labeler for answer in answers)
+            wrong.update(answer.labeler for answer in answers if answer.word != said)
     done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
     away = away_from(folder)
     return [
@@ -52,6 +64,7 @@ def people(folder: RunFolder) -> list[Annotator]:
             done[name],
             name in away,
             standing.get(name, ""),
+            *((twice[name], wrong[name]) if twice[name] >= TOLD else ()),
         )
         for name in annotators_of(table["annotators"])
     ]
@@ -182,7 +195,8 @@ def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) ->
 
 
 def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
-    """Of the leases those whose item keeps another slot that is open or answered."""
+    """Of the leases to train those whose item keeps another slot that is open or answered."""
+    leases = [lease for lease in leases if lease.purpose == "train"]  # a second look goes on
     rows = ledger.export()
     held = Counter(str(row["item"]) for row in rows if row["state"] in ("open", "answered"))
     found = []

@@ -73,6 +73,7 @@ class AdapterEnding:
 
     def policies(self, rows: Sequence[int]) -> list[Array]:
         """The final model's (K,) probabilities of the items in `rows`."""
+        self.trainer.adapters.take(self.trainer.refits)
         return self.model.policies([self.spec.dataset.items[row] for row in rows])
 
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:

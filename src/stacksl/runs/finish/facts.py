@@ -151,7 +151,8 @@ def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
         money=ledger.accounts.money,
         spent_money=ledger.accounts.spent_money if priced else None,
         owned=owned_labels(game.examples),
-        audit=ledger.accounts.spent - ledger.accounts.asked,
+        audit=ledger.accounts.spent - ledger.accounts.asked - ledger.accounts.further,
+        further=ledger.accounts.further,
         released=seen.released,
     )
     return replace(found, **uses(game))

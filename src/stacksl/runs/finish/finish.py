@@ -41,10 +41,10 @@ def finish(
     if audit is not None:
         ids = [game.corpus.ids[row] for row in audit.rows]
         policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
-        judged = [
-            judge_audit(policies, answers, passed_over=audit.passed_over)
-            for answers in (audit.answers, audit.now)
-        ]
+        agreement = audit.second is None and bool(game.ledger.private.handed())
+        more = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
+        more |= {"measures": "agreement with the annotator"} if agreement else {}
+        judged = [judge_audit(policies, answers, **more) for answers in (audit.answers, audit.now)]
         since = judged[1] if audit.revised else None
         tested = replace(tested, audited=judged[0], audited_now=since)
     tested = ending.with_curve(tested, audit)

@@ -179,9 +179,13 @@ class SheetLabeler:
         # an item for two people goes first: one of them may have it, whoever has few rows
         twice = Counter(each.item for each in due)
         dealt.sort(key=lambda each: -twice[each.item])
+        looks = {(lease.item, lease.slot) for lease in self.ledger.second_looks()}
         rows = []
         for number, asked in enumerate(dealt, start=len(taken) + 1):
             names = _eligible(who, self.away, asked, had)
+            again = names[0] in self.away or (asked.item, names[0]) in {(i, n) for i, _, n in had}
+            if again and (asked.item, asked.slot) in looks:
+                continue  # nobody may look at it: the run ends its lease
             paid = [each for each in names if self.prices.of(each) <= asked.price]
             name = min(paid or names, key=lambda each: (load[each], given[each]))
             lease = asked if paid else self._renewed(asked)

@@ -126,7 +126,7 @@ class Playback(Game):
         for row in recorded.ahead():
             if row.event == "round" and not (recorded.stream and found):
                 found.append(row.decision())
-            elif row.event == "reserved" and row.slot and found:
+            elif row.event == "reserved" and row.slot and row.purpose == "train" and found:
                 self._slots[str(row.item)] = row.slot + 1
             elif row.event != "reserved" or not found:
                 break

@@ -28,6 +28,7 @@ from stacksl.report.quality import Differing
 from stacksl.runs.changes.added_classes import learn_named
 from stacksl.runs.finish.finish import finish
 from stacksl.runs.finish.forecasting import Forecaster
+from stacksl.runs.finish.second_look import look_again, report_stands
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
 from stacksl.runs.loop.examples import Examples
@@ -222,11 +223,10 @@ class Session(Game):
         """The state that the run comes to; its facts are noted in `record`."""
         if not self._rounds():
             return "stopped"
-        waits = len(self.ledger.open_purchases())
+        waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
         record.facts.pop("sheets", None)  # of an earlier wait
         if waits:
-            pending = self.labeler.pending() or [Pending(self.labeler.name, waits)]
-            record.facts["sheets"] = [shown(each) for each in pending]
+            self._note_waits(record)
         record.warn(getattr(self.labeler, "warnings", ()))
         assert self.forecaster is not None
         record.facts["plan"] = self.forecaster.facts(ended=not waits)
@@ -238,19 +238,34 @@ class Session(Game):
         if self.spec.settings.labeler == FILE:
             self.differing = differing(self, AT_ONCE if waits else 1)
             record.facts["differing"] = [asdict(each) for each in self.differing]
-        if not waits:
-            learn_named(self.spec, self, audit=True)
-            self.trainer.finish()
-            self.ledger.show_audit()
-        # It names the ledger's last row, so that `verify` detects rows that are missing.
-        self.save()
         if waits:
+            # It names the ledger's last row, so that `verify` detects rows that are missing.
+            self.save()
             return "waiting"
+        learn_named(self.spec, self, audit=True)
+        self.trainer.finish()
         assert self.features is not None  # made by `open`
-        audit = measured(self.spec, self)
-        finish(self.spec, self, self.features, self.report, record.facts, audit)
+        audit, due = measured(self.spec, self), list[str]()
+        if audit is not None and self.spec.terms.further:
+            due, audit = look_again(self.spec, self, self.features, audit)
+        looks = audit is not None and audit.waits
+        if not (looks and report_stands(self.spec, self.ledger)):
+            self.ledger.show_audit()
+            self.save()
+            finish(self.spec, self, self.features, self.report, record.facts, audit)
+        if looks:
+            record.facts.pop("finished", None)  # the report's; the run goes on
+            self.ledger.reserve(due, "further")
+            self.labeler.ask(self.requests())
+            self._note_waits(record)
         self.save()  # after the rows of what was made
-        return "finished"
+        return "waiting" if looks else "finished"
+
+    def _note_waits(self, record: Record) -> None:
+        """Hand out what is to be answered, and note where it waits."""
+        waits = len(self.ledger.open_purchases())
+        pending = self.labeler.pending() or [Pending(self.labeler.name, waits)]
+        record.facts["sheets"] = [shown(each) for each in pending]
 
     def _rounds(self) -> bool:
         """Play what can be played now; False where the time is up before."""

@@ -75,7 +75,9 @@ def initial_learner(
     settings = spec.settings
     if saved is not None and spec.sources.erased and "gate_scale" in (found := saved.arrays):
         settings = settings.replaced({"gate.gate_scale": float(found["gate_scale"])})
-    return build_learner(settings, block, corpus.began, spec.budget.labels - spec.audit)
+    return build_learner(
+        settings, block, corpus.began, spec.budget.labels - spec.audit - spec.further
+    )
 
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:

@@ -68,6 +68,7 @@ def _without_owner(settings: Settings, explicit: set[str]) -> list[str]:
     updates = settings.adapts or settings.scorer.name == "sgd"
     owners = {
         "annotators": (people, "people who answer by file", "--labeler file"),
+        "second_look": (people, "people who answer by file", "--labeler file"),
         "sheets": (people, "people who answer by file", "--labeler file"),
         "server": (server, "a model on a server that answers", "--labeler openai:MODEL"),
         "lm": (settings.adapts, "a language model", "--model NAME_OR_DIR"),
@@ -143,6 +144,11 @@ def _of_people(settings: Settings) -> list[str]:
         found.append(
             f"expected a price for each of the annotators {', '.join(names)}, got"
             f" {', '.join(named)}: give --price NAME=PRICE for each"
+        )
+    if settings.second_look and (len(names) < 2 or settings.audit == 0):
+        found.append(
+            "second_look asks other people of some rows of the audit: give --annotators anna,ben or"
+            " more names, and an audit"
         )
     if settings.sheets.overlap and len(names) < 2:
         found.append("sheets.overlap needs two annotators or more: give --annotators anna,ben")

@@ -335,6 +335,10 @@ class Settings(Group):
     audit: int | None = Field(None, ge=0)
     """Labels of the budget that measure the final model and never train it; by the budget if
     absent, 0 for none."""
+    second_look: bool | None = None
+    """Ask further people of the rows of the audit where people and model differ, and of some where
+    they agree, so that people's errors do not count as the model's; with two people and 150 labels
+    on by default."""
     stop_when: str | None = None
     """Stop when the next N labels are to gain less than G, such as gain=0.01/100; or this command
     after a time, such as time=2h, until it is resumed."""

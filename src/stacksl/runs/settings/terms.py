@@ -7,9 +7,11 @@ from itertools import accumulate
 
 from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
+from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import money, plural
 from stacksl.runs.settings.budget import Budget, parse_budget
+from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec, Terms
 
 
@@ -31,11 +33,26 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
             f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
             f" promised already: give at least {spent}"
         )
-    states = [row["state"] for row in ledger.export() if row["purpose"] == "audit"]
-    lost = states.count("released")
+    first = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
+    lost = sum(row["state"] == "released" for row in first)
     leased = len(ledger.bought("audit"))
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
-    return Terms(wanted.labels, wanted.money, audits)
+    used = ledger.accounts.further
+    further = further_labels(spec.settings, wanted.labels, sum(audits))
+    most = wanted.labels - spent + used
+    return Terms(wanted.labels, wanted.money, audits, max(used, min(further, most)))
+
+
+def further_labels(settings: Settings, labels: int, audit: int) -> int:
+    """The labels of a budget that are kept for a second look at audits of `audit` items; often 0.
+
+    There is one where two people or more answer, if the settings say nothing from 150 labels on.
+    """
+    people = settings.labeler == "file" and "," in settings.annotators
+    wanted = settings.second_look
+    if wanted is None:
+        wanted = labels >= second_look.SMALLEST
+    return second_look.reserved(audit, labels) if people and wanted else 0
 
 
 def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:
@@ -62,6 +79,7 @@ def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
     """The training labels that can still be bought under the terms of the spec."""
     terms, kept = spec.terms, max(0, sum(spec.terms.audits) - len(ledger.bought("audit")))
+    kept += max(0, terms.further - ledger.accounts.further)
     left = terms.labels - ledger.accounts.spent
     if terms.money is not None and spec.budget.price > 0:
         left = min(left, (terms.money - ledger.accounts.spent_money) // spec.budget.price)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -24,6 +24,8 @@ from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State
 
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which it is told
+
+AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "second")
 
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader
@@ -53,8 +55,9 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             ledger.accounts.spent,
             ledger.accounts.left,
         )
+        further = ledger.accounts.further
         spent_money = ledger.accounts.spent_money
-        audit = _accuracy(facts, "audit", "correct", "unknown", "number", "trained_on", *AFTER)
+        audit = _accuracy(facts, "audit", *AUDITED, *AFTER)
         if audit is not None:  # its run may have changed since
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
             for name, more in zip(AFTER, (items, items, classes), strict=True):
@@ -63,7 +66,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         # The audit counts as it was planned, and answers of audit and training count together: the
         # purpose of one row, dropped or answered, would show otherwise.
         planned = sum(table.get("audits_now", [table["audit_labels"]]))
-        dropped = max(0, planned - (spent - asked))
+        dropped = max(0, planned - (spent - asked - further))
         spent, left = spent + dropped, left - dropped
     return {
         "run": str(folder.path),
@@ -146,7 +149,8 @@ def _accuracy(facts: Facts | None, name: str, *more: str) -> dict[str, Any] | No
     found = getattr(facts, name, None)
     if found is None or found.accuracy is None:
         return None
-    shown = {key: getattr(found, key) for key in ("n", "accuracy", *more)}
+    known = asdict(found)
+    shown = {key: known[key] for key in ("n", "accuracy", *more)}
     return {**shown, "interval": [found.low, found.high]}
 
 

@@ -1,0 +1,92 @@
+"""The second look of a run: which audited rows are asked of whom, within the labels kept for it.
+
+A further answer is one more slot of its item in the ledger, and a row of a sheet like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from stacksl.core.rng import generator
+from stacksl.features import FeatureMap
+from stacksl.ledger.events import NOTES
+from stacksl.ledger.ledger import Ledger
+from stacksl.models.audit import Audit
+from stacksl.models.second_look import Verdict, looked, next_rows, split
+from stacksl.runs.finish.adapters import AdapterEnding
+from stacksl.runs.finish.heads import HeadEnding
+from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.progress import silent
+from stacksl.runs.session.assignment import FILE, annotators_of, without_rows
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import FACTS, SECRET, anchors
+
+
+def report_stands(spec: RunSpec, ledger: Ledger) -> bool:
+    """Whether nothing but answers of audits came after the report, so that its model stands."""
+    said = anchors(spec.folder).get(FACTS)
+    after = None if said is None else ledger.place(said)
+    if after is None or not spec.folder.has_results():
+        return False
+    later = ledger.rows(after)
+    return all(row.purpose == "audit" or row.event in ("shown", *NOTES) for row in later)
+
+
+def look_again(
+    spec: RunSpec, game: Game, features: FeatureMap, audit: Audit
+) -> tuple[list[str], Audit]:
+    """The items of an audit to ask one more person of now, and the audit as a report measures it.
+
+    That waits for answers, or goes by what two people said. Rows are sampled in a random order by
+    the run's secret. The final model is made.
+    """
+    ledger, ids = game.ledger, [game.corpus.ids[row] for row in audit.rows]
+    made = AdapterEnding if spec.settings.adapts else HeadEnding
+    policies = made(spec, game, features, silent).policies(audit.rows)
+    predicted = {item: int(np.argmax(said)) for item, said in zip(ids, policies, strict=True)}
+    answers: dict[str, list[Verdict]] = {
+        item: [(each.said, each.index) for each in of_all]
+        for item, of_all in ledger.audited_by_all().items()
+        if item in audit.answers and item in predicted
+    }
+    secret = int(spec.folder.resolved()[SECRET], 16)
+    order = generator(secret, "second look", audit.number).permutation(len(ids))
+    accounts = ledger.accounts
+    slots = {item: accounts.slots(ledger.items.surrogates[item]) for item in answers}
+    begun = [i for i, each in slots.items() if sum(not accounts.is_aside(s) for _, s in each) > 1]
+    rows = split([ids[place] for place in order], predicted, answers, begun)
+    free, awaited = _free(spec, ledger, ids)
+    free |= {item: 0 for item in begun if any(state.dropped for _, state in slots[item])}
+    left = min(spec.terms.further - accounts.further, accounts.left)
+    due = next_rows(rows, answers, free, left, awaited)
+    if due or awaited:  # the first answers measure agreement until all are in
+        first = {item: said[0] for item, said in answers.items()}
+        return due, replace(audit, answers=first, now=first, waits=True)
+    if all(len(said) == 1 for said in answers.values()):
+        return due, audit
+    return due, replace(audit, second=looked(rows, predicted, answers))
+
+
+def _free(spec: RunSpec, ledger: Ledger, items: Sequence[str]) -> tuple[dict[str, int], set[str]]:
+    """How many people may still be asked each item, and the items that wait for an answer.
+
+    Whoever is here and never had an item may. A lease that nobody may have ends.
+    """
+    handed, settings = ledger.private.handed(), spec.settings
+    out = {(row.item, row.slot, row.token) for row in handed}
+    had = {(row.item, row.annotator) for row in handed}
+    here = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
+    here -= without_rows(spec.folder, ledger)
+    free = {item: sum((item, name) not in had for name in here) for item in items}
+    awaited = set()
+    for lease in (each for each in ledger.second_looks() if each.item in free):
+        if (lease.item, lease.slot, lease.token) not in out:  # somebody is to have it
+            if not free[lease.item]:
+                ledger.release(lease, "expired")
+                continue
+            free[lease.item] -= 1
+        awaited.add(lease.item)
+    return free, awaited

@@ -1,0 +1,422 @@
+"""The second look at an audit: further people answer rows of it, and its estimate uses that."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.cli import entry
+from stacksl.errors import SettingsError
+from stacksl.report import sentences
+from stacksl.runs.changes import freeing
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.session import session
+
+from .conftest import CLASSES
+from .people_cases import (
+    Killed,
+    Row,
+    answer_all,
+    begin,
+    bought,
+    expect_sound,
+    facts_of,
+    fill,
+    gold,
+    killed,
+    open_rows,
+    play,
+    read_rows,
+    sheets,
+    truth,
+    wrong,
+)
+
+AGREEMENT = "agreement with the annotator"
+WANTED: dict[str, Any] = {
+    "count": 160,
+    "budget": 90,
+    "audit": 24,
+    "open_questions": 40,
+    "price": "1",
+    "annotators": "anna,ben,carl",
+    "second_look": True,
+}
+
+
+def erring(share: float, seed: int = 1) -> Callable[[Row], str]:
+    """Colleagues who are wrong in a share of answers, whatever the order of their rows."""
+    return lambda row: (
+        wrong(row) if random.Random(f"{seed} {row['key']}").random() < share else truth(row)
+    )
+
+
+def waits(folder: Path, say: Callable[[Row], str] = truth, **settings: Any) -> Run:
+    """A run whose first answers are all in, and whose second look waits for its own."""
+    made = begin(folder, **{**WANTED, **settings})
+    for _ in range(20):
+        if (made.status()["audit"] or {}).get("waits"):
+            return made
+        answer_all(made, say)
+    raise AssertionError("the second look never began")
+
+
+def handed(made: Run) -> Counter[tuple[str, str]]:
+    """How often each person was asked each item."""
+    with made.ledger as ledger:
+        return Counter((row.item, row.annotator) for row in ledger.private.handed())
+
+
+def expect_second_look(made: Run) -> None:
+    """Nobody had a row twice, four answers at most, and what is paid is within the labels kept."""
+    rows = bought(made, purpose="audit")
+    assert max(handed(made).values()) == 1
+    answers = Counter(row["item"] for row in rows if row["state"] == "answered")
+    assert max(answers.values()) <= 4
+    further = [row for row in rows if row["slot"] and row["state"] in ("open", "answered")]
+    status = made.status()
+    assert len(further) <= int(made.folder.resolved()["further_labels"])
+    assert status["spent"] <= status["budget"]
+    expect_sound(made)
+
+
+def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(tmp_path: Path) -> None:
+    made = waits(tmp_path, erring(0.1))
+    status = made.status()
+    assert status["state"] == "waiting"
+    assert status["audit"]["measures"] == AGREEMENT
+    assert status["audit"]["waits"]
+    assert status["asked"] == 90 - 24 - 10, "ten labels are kept for it from the start"
+    page = (made.path / "report.html").read_text()
+    assert "Audited agreement with the annotator" in page
+    assert "95 of 100" not in page + (made.path / "README.md").read_text()
+    assert len(list(made.predict(["a text"]))) == 1
+    first = {
+        row["item"]: row["labeler"] for row in bought(made, purpose="audit") if not row["slot"]
+    }
+    asked = [row for row in bought(made, purpose="audit") if row["slot"]]
+    assert 6 <= len(asked) <= 10
+    agrees = {str(row["item"]): True for row in asked}
+    assert set(agrees) <= set(map(str, first))
+    play(made, erring(0.1))
+    expect_second_look(made)
+    status, facts = made.status(), facts_of(made)
+    assert status["state"] == "finished"
+    assert status["audit"]["measures"] == "accuracy"
+    assert status["audit"]["second"] is not None
+    assert facts.budget.spent == status["spent"]
+    further = [row for row in bought(made, purpose="audit", state="answered") if row["slot"]]
+    assert facts.budget.further == len(further)
+    assert facts.audit is not None
+    assert facts.audit.second is not None
+    assert facts.audit.second.n == 24
+    assert facts.audit.shown_before is False
+    page = (made.path / "report.html").read_text()
+    assert "Audited accuracy" in page
+    assert "95 of 100" in page
+    assert "People&#39;s errors" in page
+
+
+def test_without_errors_the_second_look_changes_nothing(tmp_path: Path) -> None:
+    made = waits(tmp_path)
+    before = made.status()["audit"]
+    play(made)
+    after = made.status()["audit"]
+    assert after["accuracy"] == pytest.approx(before["accuracy"])
+    second = made.status()["audit"]["second"]
+    assert second["errors"][0] == 0
+    assert second["wrong"] == second["sampled_open"] == 0
+    differing = second["differing"]
+    assert second["first_right"] + second["differing_open"] == differing
+
+
+def test_two_people_leave_open_what_they_divide_on(tmp_path: Path) -> None:
+    made = play(waits(tmp_path, erring(0.3), annotators="anna,ben"), erring(0.3))
+    expect_second_look(made)
+    divided = 0
+    by_item: dict[object, list[object]] = {}
+    for row in bought(made, purpose="audit"):
+        by_item.setdefault(row["item"], []).append(row["answer"])
+    for answers in by_item.values():
+        assert len(answers) <= 2
+        divided += len(set(answers)) > 1
+    second = made.status()["audit"]["second"]
+    assert divided > 0
+    assert second["sampled_open"] + second["differing_open"] >= divided
+
+
+OFF: dict[str, dict[str, Any]] = {
+    "one annotator": {"budget": 150, "annotators": "anna", "second_look": None},
+    "too few labels": {"second_look": None},
+    "not wanted": {"budget": 150, "second_look": False},
+}
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_without_a_second_look_it_is_agreement(tmp_path: Path, name: str) -> None:
+    made = play(begin(tmp_path, **{**WANTED, "open_questions": 150, **OFF[name]}))
+    status = made.status()
+    assert status["audit"]["measures"] == AGREEMENT
+    assert status["audit"]["second"] is None
+    assert status["left"] == 0
+    for page in ("report.html", "README.md"):
+        text = (made.path / page).read_text()
+        assert "95 of 100" not in text
+        assert "agreement with the annotator" in text
+    assert "further_labels" not in made.folder.resolved()
+
+
+def test_with_people_and_labels_enough_it_is_on(tmp_path: Path) -> None:
+    made = begin(tmp_path, count=200, budget=150, annotators="anna,ben")
+    assert made.folder.resolved()["further_labels"] == 15
+    assert made.folder.resolved()["audit_labels"] == 37
+
+
+def test_the_files_own_answers_are_the_truth(tmp_path: Path) -> None:
+    pool = [f"{'day' if n % 2 else 'night'} {n}" for n in range(240)]
+    made = run(pool, [n % 2 for n in range(240)], budget=160, out=tmp_path / "run")
+    assert made.status()["audit"]["measures"] == "accuracy"
+    assert made.status()["audit"]["second"] is None
+    assert "95 of 100" in (made.path / "report.html").read_text()
+    assert "further_labels" not in made.folder.resolved()
+
+
+def test_settings_without_people_to_ask_are_refused(tmp_path: Path) -> None:
+    for wanted in ({"annotators": "anna"}, {"audit": 0}):
+        with pytest.raises(SettingsError, match="second_look asks other people"):
+            begin(tmp_path, **{**WANTED, **wanted})
+    with pytest.raises(SettingsError, match="second_look belongs to people who answer by file"):
+        run(["a", "b"] * 20, [0, 1] * 20, second_look=True, out=tmp_path / "run")
+
+
+def test_the_model_of_a_machine_is_never_the_second_person(tmp_path: Path) -> None:
+    made = waits(tmp_path)
+    with pytest.raises(SettingsError, match="an audit is answered by people"):
+        made.change(labeler="hf:sample")
+
+
+def test_the_report_is_not_made_again_at_each_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = waits(tmp_path, erring(0.1))
+    calls: list[object] = []
+    monkeypatch.setattr(session, "finish", lambda *given: calls.append(given))
+    first = sheets(made)[0]
+    row = read_rows(first)[0]
+    made.answer(fill(first, keys=[row["key"]]))
+    assert made.status()["state"] == "waiting"
+    assert not calls
+
+
+# What happens meanwhile -----------------------------------------------------------------------
+
+
+CUT = ("take", "reserve", "hand_out", "save_arrays", "show_audit", "note_derived")
+
+
+@pytest.fixture(scope="module")
+def looking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
+    """A run whose last first answers are filled in, and how it ends where nobody is killed."""
+    folder = tmp_path_factory.mktemp("looking")
+    made = begin(folder, **WANTED)
+    while made.status()["left"] > 10:
+        answer_all(made, erring(0.1))
+    shutil.copytree(made.path, folder / "twin")
+    twin = play(Run(folder / "twin"), erring(0.1))
+    expect_second_look(twin)
+    assert twin.status()["audit"]["second"] is not None
+    return made, _end(twin)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", CUT)
+def test_a_killed_second_look_ends_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looking: tuple[Run, Any], name: str, when: str
+) -> None:
+    made, end = looking
+    shutil.copytree(made.path, tmp_path / "run")
+    cut, step = Run(tmp_path / "run"), getattr(session.Ledger, name)
+
+    def dies(*words: Any, **named: Any) -> None:
+        if when == "after":
+            step(*words, **named)
+        killed()
+
+    for _ in range(8):  # at this step again and again, as far as it comes
+        with monkeypatch.context() as patch:
+            patch.setattr(session.Ledger, name, dies)
+            try:
+                play(cut, erring(0.1))
+            except Killed:
+                expect_sound(cut)
+        cut.resume()
+    play(cut, erring(0.1))
+    expect_second_look(cut)
+    assert _end(cut) == end
+
+
+def _end(made: Run) -> Any:
+    facts = json.loads((made.path / "facts.json").read_text())
+    rows = [{**row, "learnt_at": None} for row in bought(made)]
+    return facts["audit"], facts["budget"], rows, (made.path / "model/model.json").read_bytes()
+
+
+def test_an_item_that_is_forgotten_meanwhile_counts_as_unknown(tmp_path: Path) -> None:
+    made = waits(tmp_path, erring(0.1))
+    looked = next(row for row in bought(made, purpose="audit") if row["slot"])
+    forget(made.path, str(looked["item"]))
+    assert not (made.path / "facts.json").exists()
+    made.resume()
+    assert made.status()["audit"]["measures"] == AGREEMENT
+    play(made, erring(0.1))
+    expect_second_look(made)
+    status = made.status()
+    assert status["audit"]["unknown"] >= 1
+    assert status["audit"]["second"] is not None
+
+
+def test_an_item_that_is_forgotten_afterwards_asks_nobody(tmp_path: Path) -> None:
+    made = play(waits(tmp_path, erring(0.1)), erring(0.1))
+    before = len(bought(made))
+    looked = next(row for row in bought(made, purpose="audit") if row["slot"])
+    forget(made.path, str(looked["item"]))
+    made.resume()
+    assert made.status()["state"] == "finished"
+    assert len(bought(made)) == before
+    assert made.status()["audit"]["second"] is not None
+
+
+def test_rows_of_whoever_leaves_go_to_those_who_never_had_them(tmp_path: Path) -> None:
+    made = waits(tmp_path, erring(0.1))
+    made.people(away="ben")
+    assert all("ben" not in name for name in open_rows(made))
+    play(made, erring(0.1))
+    expect_second_look(made)
+
+
+def test_nobody_is_left_to_look_again(tmp_path: Path) -> None:
+    made = waits(tmp_path, annotators="anna,ben")
+    answered = {row["item"] for row in bought(made, purpose="audit", labeler="anna")}
+    made.people(away="ben")
+    play(made)
+    expect_second_look(made)
+    for row in bought(made, purpose="audit"):
+        if row["slot"]:
+            expected = "released" if row["item"] in answered else "answered"
+            assert row["state"] == expected
+
+
+def test_dropped_rows_stay_open(tmp_path: Path) -> None:
+    made = waits(tmp_path, erring(0.1))
+    looked = {row["item"] for row in bought(made, purpose="audit") if row["slot"]}
+    made.people(free=True, drop=True)
+    play(made, erring(0.1))
+    rows = [row for row in bought(made, purpose="audit") if row["slot"]]
+    assert {row["item"] for row in rows if row["state"] == "released"} == looked
+    assert not looked & {row["item"] for row in rows if row["state"] == "answered"}
+    expect_second_look(made)
+
+
+def test_a_larger_budget_buys_another_audit_and_drops_the_old_look(tmp_path: Path) -> None:
+    made = waits(tmp_path, erring(0.1), count=300)
+    old = {row["item"] for row in bought(made, purpose="audit")}
+    made.change(budget=180)
+    kept = [row for row in bought(made, purpose="audit") if row["item"] in old and row["slot"]]
+    assert {row["state"] for row in kept} == {"released"}
+    play(made, erring(0.1))
+    status = made.status()
+    assert status["audit"]["number"] == 2
+    assert status["audit"]["second"] is not None
+    assert status["spent"] <= 180
+    again = {row["item"] for row in bought(made, purpose="audit") if row["slot"]} - old
+    assert again
+    expect_sound(made)
+
+
+def test_a_few_more_labels_keep_the_look_at_the_same_audit(tmp_path: Path) -> None:
+    made = waits(tmp_path, erring(0.1), count=200)
+    made.change(budget=100)
+    play(made, erring(0.1))
+    status = made.status()
+    assert status["audit"]["number"] == 1
+    assert status["audit"]["second"] is not None
+    assert status["spent"] <= 100
+    expect_sound(made)
+
+
+def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: Any) -> None:
+    from .people_cases import write_classes, write_pool
+
+    pool, classes = write_pool(tmp_path, 300), write_classes(tmp_path)
+    words = ["run", pool, "--classes", classes, "--labeler", "file", "--budget", 200, "--price"]
+    words += ["2.50", "--annotators", "anna,ben", "--dry-run", "--features", "hashing"]
+    assert entry.call([*map(str, words)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "20 labels for $50.00 at most, to ask further people" in told
+    assert "it will tell the accuracy on" in told
+    assert entry.call([*map(str, words), "--no-second-look", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["second_look"] == 0
+    assert entry.call([*map(str, words), "--no-second-look"]) == 0
+    assert "it will tell the agreement with the annotator on" in capsys.readouterr().out
+
+
+def test_the_sheets_of_a_second_look_show_nothing_of_it(tmp_path: Path) -> None:
+    made = waits(tmp_path, erring(0.1))
+    with made.ledger as ledger:
+        known = {row.key: row for row in ledger.private.handed()}
+    for path in sheets(made):
+        for row in read_rows(path):
+            assert row["answer"] == ""
+            assert gold(row["prompt"])
+            assert known[row["key"]].slot == 1
+    text = sentences.outcome(facts_of(made))
+    assert "when further people have looked at some of these items" in text
+
+
+def test_errors_of_each_person_are_told_from_fifty_rows_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = play(waits(tmp_path, erring(0.3)), erring(0.3))
+    assert {(each.twice, each.wrong) for each in made.annotators()} == {(0, 0)}
+    monkeypatch.setattr(freeing, "TOLD", 2)
+    rows = [row for row in bought(made, purpose="audit") if row["state"] == "answered"]
+    for person in made.annotators():
+        twice = wrong = 0
+        for item in {row["item"] for row in rows if row["labeler"] == person.name}:
+            said = Counter(row["answer"] for row in rows if row["item"] == item)
+            ((most, votes),) = said.most_common(1)
+            mine = next(r for r in rows if (r["item"], r["labeler"]) == (item, person.name))
+            twice += votes == 2
+            wrong += votes == 2 and mine["answer"] != most
+        assert (person.twice, person.wrong) == ((twice, wrong) if twice >= 2 else (0, 0))
+
+
+def test_labels_are_what_two_people_agree_on(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**WANTED, "budget": 120, "audit": 40, "open_questions": 120})
+    while made.status()["state"] == "waiting":
+        made.answer(*[fill(p, erring(0.25) if "anna" in p.name else truth) for p in sheets(made)])
+    said: dict[object, list[object]] = {}
+    for row in bought(made, purpose="audit", state="answered"):
+        said.setdefault(row["item"], []).append(row["answer"])
+    settled = {item: Counter(each).most_common(1)[0] for item, each in said.items()}
+    overruled = {
+        item: most
+        for item, (most, votes) in settled.items()
+        if votes == 2 and said[item][0] != most
+    }
+    assert overruled
+    table = made.path.parent / "own.csv"
+    assert entry.call(["predict", str(made.path), "--own", "--out", str(table)]) == 0
+    with table.open(encoding="utf-8", newline="") as file:
+        labels = {row["id"]: row["label"] for row in csv.DictReader(file)}
+    for item, most in overruled.items():
+        assert labels[str(item)] == CLASSES[int(str(most))]
