@@ -66,7 +66,8 @@ def _begins(desk: Desk, terms: Scale) -> None:
     desk.says(WORDS["plan"].format(overlap=terms.overlap, batch=terms.batch, first=terms.first))
     asked = (
         "stacksl run questions.csv --classes intents.txt --owned old.csv --labeler file"
-        f" \\\n  --annotators anna,ben --overlap {terms.overlap} --open-questions {terms.batch}"
+        f" \\\n  --annotators anna,ben --overlap {terms.overlap} --no-second-look"
+        f" --open-questions {terms.batch}"
         f" --price 2.50 --budget '${terms.first}' --sheets csv --ask-dir sheets --ask-mode 0640"
     )
     desk.types(f"{asked} --dry-run")
