@@ -18,10 +18,12 @@ from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
 from stacksl.models.metrics import calibration_bins, wilson
+from stacksl.models.powered import Powers, moments, rows_of
 from stacksl.models.second_look import Verdict
 from stacksl.report.quality import SecondLook
 
 SMALLEST = 80  # labels of a budget below which an audit would cost more than it is worth
+_CLEAR = ("label", "none")
 NO_ANSWER = -1  # the gold index of none of these: no candidate matches it
 
 
@@ -164,6 +166,8 @@ class Audited:
         passed_over: the share of the source's items that the audit could not be drawn from, since
             they had been bought; 0 for an audit drawn before the first purchase.
         measures: the `accuracy`, or the `agreement with the annotator` of people who err.
+        powered: the accuracy with its interval by the model's own probabilities of a number of rows
+            that were set aside (`reference`), where there are some.
         second: what a second look found, once it is done: the accuracy is estimated from it.
         waits: whether a second look waits for answers.
     """
@@ -176,6 +180,8 @@ class Audited:
     predicted: NDArray[np.int64]
     confidence: Array
     passed_over: float = 0.0
+    powered: tuple[float, float, float] | None = None
+    reference: int = 0
     measures: str = "accuracy"
     second: SecondLook | None = None
     waits: bool = False
@@ -187,9 +193,11 @@ class Audited:
 
     @property
     def accuracy(self) -> float | None:
-        """Correct / known; None where nothing is known."""
+        """Correct / known, or prediction-powered; None where nothing is known."""
         if self.second is not None:
             return self.second.accuracy[0]
+        if self.powered is not None and self.known:
+            return self.powered[0]
         return self.correct / self.known if self.known else None
 
     @property
@@ -207,6 +215,8 @@ class Audited:
         """95 %: Wilson's where all is known; else from the worst case's low to the best's high."""
         if self.second is not None:
             return self.second.accuracy[1:]
+        if self.powered is not None:
+            return self.powered[1:]
         low, _ = wilson(self.correct, self.n)
         _, high = wilson(self.correct + self.unknown, self.n)
         return low, high
@@ -217,24 +227,49 @@ class Audited:
         return calibration_bins(self.confidence, self.gold == self.predicted)
 
 
+def powered(right: Array, known: NDArray[np.bool_], powers: Powers) -> tuple[float, float, float]:
+    """A prediction-powered accuracy with its 95 % interval.
+
+    It is of the `known` rows; `right` is 0 of the others, which the low end counts as wrong and the
+    high end as right.
+    """
+    value, _ = moments(right[known], Powers(powers.sure[known], powers.reference))
+    (low, of_low), (high, of_high) = (
+        moments(r, powers) for r in (right, np.maximum(right, ~known))
+    )
+    few, many = (rows_of(*each, len(right)) for each in ((low, of_low), (high, of_high)))
+    return value, wilson(low * few, few)[0], wilson(high * many, many)[1]
+
+
 def judge_audit(
-    policies: Mapping[str, Array], answers: Mapping[str, Verdict], **more: Any
+    policies: Mapping[str, Array],
+    answers: Mapping[str, Verdict],
+    reference: Array | None = None,
+    **more: Any,
 ) -> Audited:
     """The result of an audit, from the model's (K,) probabilities and the answers by item id.
 
-    An item without an answer is unanswered; for `more` see `Audited`.
+    An item without an answer is unanswered. `reference` has the model's probabilities of its own
+    answers to rows set aside; for `more` see `Audited`.
     """
     rows = []
     none = unknown = 0
     for item, policy in policies.items():
         said, index = answers.get(item, ("missing", None))
-        if said not in ("label", "none"):
+        if said not in _CLEAR:
             unknown += 1
             continue
         none += said == "none"
         right = NO_ANSWER if said == "none" or index is None else index
         rows.append((right, int(np.argmax(policy)), float(np.max(policy))))
     gold, predicted = (np.array([row[at] for row in rows], dtype=np.int64) for at in (0, 1))
+    if reference is not None and len(policies):
+        sure = np.array([float(np.max(policy)) for policy in policies.values()])
+        clear = np.array([answers.get(item, ("missing",))[0] in _CLEAR for item in policies])
+        hits = np.zeros(len(policies))
+        hits[clear] = gold == predicted
+        more |= {"powered": powered(hits, clear, Powers(sure, reference))}
+        more |= {"reference": len(reference)}
     return Audited(
         n=len(policies),
         correct=int((gold == predicted).sum()),

@@ -15,12 +15,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
+
 from stacksl.models.metrics import wilson
+from stacksl.models.powered import Powers, moments, rows_of
 from stacksl.report.quality import SecondLook
 
 Said = TypeVar("Said")
 Verdict = tuple[str, int | None]
 """The kind of an answer (`label`, `none`, `ambiguous`, `broken`), and its candidate."""
+
+Moments = tuple[float, float]
+"""An estimate and its variance."""
 
 Answers = Mapping[str, Sequence[Verdict]]
 """What was said of each item, by one person each, in order."""
@@ -88,8 +94,13 @@ def next_rows(
     return wanted[: max(0, min(divided, left), left - kept)]
 
 
-def looked(rows: Rows, predicted: Mapping[str, int], answers: Answers) -> SecondLook:
-    """What the answers so far say; a row that two call ambiguous or broken counts as open."""
+def looked(
+    rows: Rows, predicted: Mapping[str, int], answers: Answers, powers: Powers | None = None
+) -> SecondLook:
+    """What the answers so far say; a row that two call ambiguous or broken counts as open.
+
+    The accuracy is prediction-powered where the `powers` of the `predicted` rows are given.
+    """
     agreeing, sampled, differing = (
         Counter(_right(predicted[item], answers[item]) for item in part) for part in rows
     )
@@ -105,8 +116,28 @@ def looked(rows: Rows, predicted: Mapping[str, int], answers: Answers) -> Second
         differing_open=differing["open"],
     )
     right, low, high = estimated(found, found.first_right)
-    accuracy = estimated(found, found.model_right)
+    first = None if powers is None else _moments(rows, predicted, answers, powers)
+    accuracy = estimated(found, found.model_right, first)
     return replace(found, accuracy=accuracy, errors=(1 - right, 1 - high, 1 - low))
+
+
+def _moments(
+    rows: Rows, predicted: Mapping[str, int], answers: Answers, powers: Powers
+) -> tuple[Moments, Moments, Moments]:
+    """The accuracies before the correction; see `estimated`."""
+    agreeing, _, differing = rows
+    said = dict.fromkeys(agreeing, "model")
+    said |= {item: _right(predicted[item], answers[item]) for item in differing}
+    sure, none = powers.sure, [said.get(item) for item in predicted]
+    known = np.array([each is not None for each in none])
+    right = np.array([each == "model" for each in none], dtype=np.float64)
+    still = np.array([each in (None, "open") for each in none])
+    half = Powers(sure[known], powers.reference)
+    return (
+        moments((right + 0.5 * still)[known], half),
+        moments(right, powers),
+        moments(right + still, powers),
+    )
 
 
 def _right(predicted: int, answers: Sequence[Verdict]) -> str:
@@ -119,27 +150,38 @@ def _right(predicted: int, answers: Sequence[Verdict]) -> str:
     return "first" if said == answers[0] else "other"
 
 
-def estimated(found: SecondLook, right: int) -> tuple[float, float, float]:
+def estimated(
+    found: SecondLook, right: int, first: tuple[Moments, Moments, Moments] | None = None
+) -> tuple[float, float, float]:
     """The share of right rows with its 95 % interval, where `right` of those that differ are.
 
     With `model_right` it is the accuracy, with `first_right` that of a person's answers. An open
     row counts half in the share itself.
+
+    Args:
+        found: the counts.
+        right: of the rows that differ.
+        first: value and variance of the estimates that count those that agree as right, where open
+            rows count half, as wrong and as right; plain shares by default.
     """
-
-    def moved(right: float, n: int, wrong: float) -> tuple[float, float]:
-        share = right / n if n else 0.0
-        variance = share * (1 - share) / max(1, n)
-        return corrected(share, variance, n, found, wrong)
-
     known, sure = found.agreeing + found.differing, found.agreeing + right
-    at_best = sure + found.differing_open + found.n - known
-    half = 0.5 * found.differing_open, 0.5 * found.sampled_open
-    share, _ = moved(sure + half[0], known, found.wrong + half[1])
-    (low, few), (high, many) = (
-        moved(sure, found.n, found.wrong + found.sampled_open),
-        moved(at_best, found.n, found.wrong),
-    )
+    if first is None:
+        at_best = sure + found.differing_open + found.n - known
+        first = (
+            _plain(sure + 0.5 * found.differing_open, known),
+            _plain(sure, found.n),
+            _plain(at_best, found.n),
+        )
+    wrong = found.wrong + found.sampled_open
+    share, _ = corrected(*first[0], known, found, found.wrong + 0.5 * found.sampled_open)
+    low, few = corrected(*first[1], found.n, found, wrong)
+    high, many = corrected(*first[2], found.n, found, found.wrong)
     return share, wilson(low * few, few)[0], wilson(high * many, many)[1]
+
+
+def _plain(right: float, n: int) -> Moments:
+    share = right / n if n else 0.0
+    return share, share * (1 - share) / max(1, n)
 
 
 def corrected(
@@ -163,6 +205,4 @@ def corrected(
         )
         value = min(1.0, max(0.0, value - share * rate))
         variance += share**2 * rate * (1 - rate) / found.sampled * (1 - rest)
-    if variance <= 0:
-        return value, n
-    return value, min(2.5 * n, max(min(5, n), value * (1 - value) / variance))
+    return value, rows_of(value, variance, n)

@@ -95,6 +95,8 @@ class AuditResult:
         classes_after: classes that were added after it was drawn.
         revised: answers that were corrected or set aside after the audit was first shown.
         accuracy_now, interval_now: accuracy and interval with these; None where there are none.
+        reference: rows set aside whose probabilities made the accuracy and its interval closer
+            (`models.powered`); 0 without any.
         measures: the `accuracy`, or the `agreement with the annotator` of people who err.
         waits: whether a second look waits for answers.
         second: what that found, None without one. The counts here are then by what two people said,
@@ -122,6 +124,7 @@ class AuditResult:
     revised: int = 0
     accuracy_now: float | None = None
     interval_now: tuple[float, float] | None = None
+    reference: int = 0
     measures: str = "accuracy"
     waits: bool = False
     second: SecondLook | None = None

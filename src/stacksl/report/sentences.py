@@ -111,6 +111,12 @@ def _audited(audit: AuditResult) -> str:
             f"{subject} an estimated {percent(audit.accuracy)} of new items correctly ({wide}):"
             f" {items}{end}, with a second look for people's errors."
         )
+    if audit.reference:
+        clear = f"{count(audit.n - audit.unknown)} clear ones of " * bool(audit.unknown)
+        return (
+            f"{subject} an estimated {percent(audit.accuracy)} of new items correctly ({wide}):"
+            f" {percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{items}{end}."
+        )
     if not audit.unknown:
         return f"{subject} {percent(audit.accuracy)} of {items} correctly ({wide}){end}."
     return (
@@ -218,6 +224,10 @@ MEANING = (
     " The interval speaks of new items from the same source: over many audits, 95 of 100 such "
     "intervals hold the accuracy there."
 )
+POWERED = (
+    " Accuracy and interval also rest on the model's probabilities of {} items that were drawn with"
+    " them and that nobody is asked about (prediction-powered inference)."
+)
 AGREEMENT = (
     "Nobody looked at the answers a second time: where they are wrong, the accuracy is another."
 )
@@ -255,7 +265,8 @@ def notes(facts: Facts) -> list[str]:
     audit = facts.audit
     if audit is None:
         return []
-    found = [DRAWN_AT_RANDOM + MEANING * (audit.measures == "accuracy")]
+    found = [DRAWN_AT_RANDOM + POWERED.format(count(audit.reference)) * bool(audit.reference)]
+    found[0] += MEANING * (audit.measures == "accuracy")
     if audit.unknown:
         found.append(
             "The interval reaches from the low end of the worst case to the high end of the best."

@@ -11,6 +11,7 @@ from stacksl.features import FeatureMap
 from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit, judge_audit
+from stacksl.models.powered import largest
 from stacksl.report.facts import Facts
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.facts import facts_of
@@ -41,10 +42,14 @@ def finish(
     if audit is not None:
         ids = [game.corpus.ids[row] for row in audit.rows]
         policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
+        reference = largest(ending.policies(game.corpus.compared))
         agreement = audit.second is None and bool(game.ledger.private.handed())
         more = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
         more |= {"measures": "agreement with the annotator"} if agreement else {}
-        judged = [judge_audit(policies, answers, **more) for answers in (audit.answers, audit.now)]
+        judged = [
+            judge_audit(policies, answers, reference, **more)
+            for answers in (audit.answers, audit.now)
+        ]
         since = judged[1] if audit.revised else None
         tested = replace(tested, audited=judged[0], audited_now=since)
     tested = ending.with_curve(tested, audit)

@@ -21,6 +21,7 @@ from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.confusion import information
 from stacksl.models.evaluation import Evaluation, Tested, judge, point
 from stacksl.models.linear import Model
+from stacksl.models.powered import largest
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import money
@@ -94,12 +95,13 @@ class HeadEnding:
         if len(rows) < HELD_OUT or (audited is not None and not audited.known):
             return tested
 
-        def judged(policies: list[Array]) -> Audited:
-            return judge_audit(
-                dict(zip((ids[row] for row in rows), policies, strict=True)), answers
-            )
+        compared = corpus.compared if audited is not None else []
 
-        points = self._curve(known, examples.block.take(list(rows)), judged)
+        def judged(policies: list[Array]) -> Audited:
+            of_audit = dict(zip((ids[row] for row in rows), policies, strict=False))
+            return judge_audit(of_audit, answers, largest(policies[len(rows) :]))
+
+        points = self._curve(known, examples.block.take([*rows, *compared]), judged)
         if audited is not None:
             return replace(tested, curve=(*points, point(known, audited)), curve_on="audit")
         return replace(tested, curve=tuple(points), curve_on="bought")

@@ -54,7 +54,7 @@ class Rest:
 def rest_of(game: Game, policies: Policies) -> Rest:
     """What `policies`, the probabilities of items of given rows, say of those without an answer."""
     corpus = game.corpus
-    left = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE])
+    left = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
     left[[corpus.row[item] for item in game.ledger.bought()]] = False
     rows = np.flatnonzero(left)
     said, sure, second = np.zeros(len(rows), np.int64), np.zeros(len(rows)), np.zeros(len(rows))
@@ -190,6 +190,7 @@ def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:
         "asked for, to learn from": int((free & asked).sum()),
         "never asked for": int((free & ~asked).sum()),
         "of the audit": int((corpus.roles == Role.AUDIT).sum()),
+        "set aside for its interval": int((corpus.roles == Role.REFERENCE).sum()),
         "with a label owned before": int((corpus.roles == Role.OWNED).sum()),
         "with the text of an owned one": int((corpus.roles == Role.DUPLICATE).sum()),
         "erased": int((corpus.roles == Role.ERASED).sum()),

@@ -15,6 +15,7 @@ from stacksl.features import FeatureMap
 from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit
+from stacksl.models.powered import Powers, largest
 from stacksl.models.second_look import Verdict, looked, next_rows, split
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.heads import HeadEnding
@@ -45,7 +46,13 @@ def look_again(
     """
     ledger, ids = game.ledger, [game.corpus.ids[row] for row in audit.rows]
     made = AdapterEnding if spec.settings.adapts else HeadEnding
-    policies = made(spec, game, features, silent).policies(audit.rows)
+    ending = made(spec, game, features, silent)
+    policies, reference = (
+        ending.policies(audit.rows),
+        largest(ending.policies(game.corpus.compared)),
+    )
+    sure = largest(policies)
+    powers = None if reference is None or sure is None else Powers(sure, reference)
     predicted = {item: int(np.argmax(said)) for item, said in zip(ids, policies, strict=True)}
     answers: dict[str, list[Verdict]] = {
         item: [(each.said, each.index) for each in of_all]
@@ -67,7 +74,7 @@ def look_again(
         return due, replace(audit, answers=first, now=first, waits=True)
     if all(len(said) == 1 for said in answers.values()):
         return due, audit
-    return due, replace(audit, second=looked(rows, predicted, answers))
+    return due, replace(audit, second=looked(rows, predicted, answers, powers))
 
 
 def _free(spec: RunSpec, ledger: Ledger, items: Sequence[str]) -> tuple[dict[str, int], set[str]]:

@@ -23,6 +23,8 @@ class Role(IntEnum):
     """Its label was known before the run, and costs nothing."""
     DUPLICATE = 3
     """Has the text of an owned item, so that its label is known."""
+    REFERENCE = 5
+    """Nobody is asked; the model's probabilities of it make the audit's interval narrower."""
     ERASED = 4
     """It keeps its row, but its text and features were erased."""
 
@@ -38,6 +40,7 @@ class Corpus:
         roles: (n,) the `Role` of each item.
         began: the order at the start of the run, which fixed the horizon and the gate's start.
         drawn: the rows of the first audit, in the order drawn.
+        reference: the rows set aside for the audit, in ascending order.
         ids: of all items; `row` is the inverse, from an id to its row.
     """
 
@@ -46,6 +49,7 @@ class Corpus:
     roles: NDArray[np.int8]
     began: Sequence[int] = ()
     drawn: Sequence[int] = ()
+    reference: Sequence[int] = ()
     ids: Sequence[str] = field(init=False)
     row: Mapping[str, int] = field(init=False)
 
@@ -67,6 +71,12 @@ class Corpus:
     def usable(self) -> NDArray[np.bool_]:
         """(n,) whether each item has its text and features: it was not erased."""
         return np.not_equal(self.roles, Role.ERASED)
+
+    @property
+    def compared(self) -> list[int]:
+        """The rows that are still set aside for the audit's interval, in ascending order."""
+        rows: list[int] = np.flatnonzero(self.roles == Role.REFERENCE).tolist()
+        return rows
 
     def aside(self) -> frozenset[int]:
         """The rows of which no training label is bought."""

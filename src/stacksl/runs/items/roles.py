@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
+import numpy as np
+
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, draw
+from stacksl.models.powered import reference_size
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
 from stacksl.runs.spec import RunSpec, Terms
@@ -31,11 +34,28 @@ def corpus_of(spec: RunSpec) -> Corpus:
     corpus.assign(Role.DUPLICATE, held)
     corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.sources.owned))
     corpus.assign(Role.AUDIT, drawn)
+    corpus.reference = reference_rows(spec, drawn)
+    corpus.assign(Role.REFERENCE, corpus.reference)
     aside = corpus.aside()
     began = [row for row in order_of(settings.order, settings.seed, first) if row not in aside]
     corpus.began, corpus.drawn = began, drawn
     corpus.order = _everything(spec, began)
     return corpus
+
+
+def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
+    """The rows set aside to make the interval of the audit, of the rows `drawn`, narrower.
+
+    They are drawn uniformly from the items at the start of a pool. A run that adapts a language
+    model has none: it would score them at each measurement.
+    """
+    first, settings = len(spec.sources.pool.items), spec.settings
+    if not drawn or settings.mode != "pool" or settings.adapts or not settings.refit:
+        return []
+    free = np.setdiff1d(np.arange(first), [*spec.sources.aside_at_first, *drawn])
+    size = reference_size(len(free), spec.budget.labels - len(drawn))
+    chosen = generator(settings.seed, "reference").choice(len(free), size, replace=False)
+    return sorted(free[chosen].tolist())
 
 
 def _everything(spec: RunSpec, began: Sequence[int]) -> list[int]:
@@ -158,7 +178,7 @@ def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
     if spec.settings.mode == "stream":
         done = {str(row.item) for row in ledger.rows() if row.event == "round"}
     else:
-        done = set(ledger.bought())
+        done = {*ledger.bought(), *(ids[row] for row in corpus_of(spec).reference)}
     aside = spec.sources.aside | spec.sources.erased
     free = sum(row not in aside and name not in done for row, name in enumerate(ids))
     wanted = sum(terms.audits) - len(ledger.bought("audit"))

@@ -1,0 +1,117 @@
+"""How much narrower the model's own probabilities make an audit's interval, and whether it holds.
+
+Final models of 12 to 600 labels answer rows that were kept from them. An audit, and the rows that a
+run sets aside beside it, are drawn from these 1,000 times. Beside the product's interval stand
+Wilson's, of the audit alone, and that of ppi-python (PPI++), where it is installed. `over` is the
+share of redraws whose low end lies above the truth, `width` the mean width in Wilson's.
+
+    pip install ppi-python
+    python benchmarks/audit_powered.py --data $STACKSL_DATA
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+from plan_scenarios import MINILM, dataset, rows_of
+
+from stacksl.core.rng import generator
+from stacksl.core.threads import one_thread
+from stacksl.models.audit import powered
+from stacksl.models.metrics import wilson
+from stacksl.models.powered import Powers
+from stacksl.runs.loop.head_fitting import Source, make_final
+from stacksl.runs.settings.resolve import resolve
+from stacksl_lab.pools import ours
+from stacksl_lab.pools.arena import make_arena
+from stacksl_lab.pools.strategies import COVERAGE
+
+SETS = ("banking77", "snips", "stackoverflow_titles", "medquad")
+LABELS = (12, 50, 150, 600)
+SIZES = (20, 50, 100, 200)
+POOL, KEPT, REFERENCE = 1_400, 3_000, 500
+REDRAWS, OF_PEER = 1_000, 200  # ppi-python takes longer
+
+Model = tuple[np.ndarray, np.ndarray]
+"""Which of the rows kept a model has right, and its probabilities of its answers."""
+
+
+def models(name: str, data: Path) -> Iterator[Model]:
+    """The final models of a set, each judged on half of its rows, at most 3,000."""
+    rows = rows_of(name, data)
+    order = generator(0, "powered").permutation(len(rows))
+    cut = min(len(rows) // 2, KEPT)
+    kept, rest = (
+        dataset(rows, part, rows[0][1]) for part in (order[:cut], order[cut : cut + 1500])
+    )
+    settings = resolve({"features": MINILM}).settings
+    arena, _ = make_arena(rest, kept, settings, POOL, LABELS[-1])
+    pool = arena.pool(0)
+    bought = np.array(ours.bought(pool, COVERAGE, LABELS[-1]))
+    source = Source(pool.block, pool.names, frozenset(), 0)
+    for count in LABELS:
+        head, _ = make_final(source, bought[:count], pool.gold[bought[:count]])
+        found = np.asarray(head.probabilities(arena.test))
+        yield (found.argmax(axis=1) == arena.test_gold).astype(float), found.max(axis=1)
+
+
+def redrawn(model: Model, size: int) -> dict[str, float]:
+    """Coverage, overstatement and width of each interval over redraws."""
+    right, sure = model
+    rng, truth = generator(size, "powered/redraws"), float(right.mean())
+    held: dict[str, list[tuple[bool, bool, float]]] = {"wilson": [], "powered": [], "peer": []}
+    beside = min(REFERENCE, len(right) // 3)
+    for number in range(REDRAWS):
+        drawn = rng.integers(len(right), size=size + beside)
+        audit, rest = drawn[:size], drawn[size:]
+        ends = {"wilson": wilson(int(right[audit].sum()), size)}
+        known = np.ones(size, dtype=bool)
+        ends["powered"] = powered(right[audit], known, Powers(sure[audit], sure[rest]))[1:]
+        if number < OF_PEER and find_spec("ppi_py"):
+            from ppi_py import ppi_mean_ci
+
+            low, high = ppi_mean_ci(right[audit], sure[audit], sure[rest], alpha=0.05)
+            ends["peer"] = float(np.squeeze(low)), float(np.squeeze(high))
+        for each, (low, high) in ends.items():
+            held[each].append((low <= truth <= high, low > truth, high - low))
+    return {
+        f"{each} {what}": float(np.mean([row[at] for row in rows]))
+        for each, rows in held.items()
+        if rows
+        for at, what in enumerate(("holds", "over", "width"))
+    }
+
+
+def main() -> None:
+    """Measure and show; see the module's text."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the sets")
+    data = parser.parse_args().data
+    with one_thread():
+        made = [model for name in SETS for model in models(name, data)]
+    print(
+        "| audit of | accuracies | Wilson holds | over | this holds | least | over | width |",
+        end="",
+    )
+    print(" PPI++ holds | width |\n|---|---|---|---|---|---|---|---|---|---|")
+    for size in SIZES:
+        cells = [redrawn(model, size) for model in made]
+
+        def mean(name: str, cells: list[dict[str, float]] = cells) -> float:
+            return float(np.mean([cell.get(name, np.nan) for cell in cells]))
+
+        shares = [float(right.mean()) for right, _ in made]
+        widths = [mean(f"{each} width") / mean("wilson width") for each in ("powered", "peer")]
+        shown = [mean("wilson holds"), mean("wilson over"), mean("powered holds")]
+        shown += [min(cell["powered holds"] for cell in cells), mean("powered over"), widths[0]]
+        shown += [mean("peer holds"), widths[1]]
+        numbers = " | ".join(f"{each:.3f}" for each in shown)
+        print(f"| {size} | {min(shares):.2f} to {max(shares):.2f} | {numbers} |")
+
+
+if __name__ == "__main__":
+    main()
