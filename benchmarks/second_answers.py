@@ -150,14 +150,17 @@ def measured(arena: Arena, error: float, seed: int) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Mean accuracy of new labels, and what the others gain over it, paired by seed."""
+    """Mean accuracy of new labels, and what the others gain over it, paired by seed.
+
+    Beside a gain stands half of its 95% interval.
+    """
     lines = ["| set | wrong | labels, then | new labels | second answers | ActiveLab |"]
     lines.append(f"|{'---|' * 6}")
     keys = ("set", "error", "first", "money")
     for cell in dict.fromkeys(tuple(row[key] for key in keys) for row in rows):
         mine = [row for row in rows if tuple(row[key] for key in keys) == cell]
         by_arm = [np.array([r["accuracy"] for r in mine if r["arm"] == arm]) for arm in ARMS]
-        gains = ["{:+.3f} ± {:.3f}".format(*interval(each - by_arm[0])) for each in by_arm[1:]]
+        gains = ["{:+.3f} ({:.3f})".format(*interval(each - by_arm[0])) for each in by_arm[1:]]
         shown = (cell[0], f"{cell[1]:.0%}", f"{cell[2]} + {cell[3]}", f"{by_arm[0].mean():.3f}")
         lines.append(f"| {' | '.join((*shown, *gains))} |")
     return "\n".join(lines)

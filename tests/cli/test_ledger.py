@@ -157,8 +157,7 @@ def test_a_folder_that_was_put_back_is_told_by_every_command_and_found(
     stacksl, run, tmp_path
 ) -> None:
     older = Path(shutil.copytree(run, tmp_path / "older"))
-    assert stacksl("change", run, "--budget", 12, "--yes").code == 0
-    assert stacksl("ledger", "verify", run).err == ""
+    assert stacksl("change", run, "--budget", 12, "--yes").code == 0  # keeps what it wrote
     shutil.rmtree(run)
     older.rename(run)
     told = stacksl("status", run)

@@ -183,7 +183,7 @@ def test_a_change_waits_for_the_refit_and_a_page_opens_before_it(
     later = refit()
     again = opened(page.run)
     assert later.begun.wait(20), "its first refit is not made yet"
-    anna.http._transport.app = again.app
+    anna = again.browser("anna")  # a session ends with its process
     key, prompt = next(iter(anna.rows().items()))
     assert anna.answer(key, prompt) == "taken"
     later.free.set()

@@ -92,8 +92,14 @@ def told(row: Row) -> dict[str, Any]:
 
 
 def expect_same(one: Run, other: Run) -> None:
-    """Both end with the same rows, features and weights."""
-    found = [[(r.event, r.item, r.round, told(r)) for r in rows_of(each)] for each in (one, other)]
+    """Both end with the same rows, features and weights.
+
+    How often arrays were saved, and the salted digests of that, are not compared.
+    """
+    found = [
+        [(r.event, r.item, r.round, told(r)) for r in rows_of(each) if r.event != "stored"]
+        for each in (one, other)
+    ]
     assert found[0] == found[1]
     assert last_weights(one) == last_weights(other)
     for mine, others in zip(blocks(one, CORPUS), blocks(other, CORPUS), strict=True):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
-from stacksl.api import run
+from stacksl.api import Run, run
+from stacksl.errors import SettingsError
 from stacksl.models.audit import judge_audit, powered
 from stacksl.models.metrics import wilson
 from stacksl.models.powered import Powers, moments, reference_size, rows_of
@@ -154,6 +156,21 @@ def test_rows_set_aside_are_never_bought_and_labelled_like_the_others(done) -> N
     assert sum(uses.values()) == 2_300
     assert "prediction-powered" in (done.path / "report.html").read_text(encoding="utf-8")
     assert done.replay()["labels"] == 50
+
+
+def test_a_second_audit_has_wilsons_interval_for_it_is_of_other_rows(done, tmp_path) -> None:
+    folder = shutil.copytree(done.path, tmp_path / "run")
+    changed = Run.open(folder)
+    changed.change(budget=200)
+    audit = json.loads((folder / "facts.json").read_text(encoding="utf-8"))["audit"]
+    assert (audit["number"], audit["reference"]) == (2, 0)
+    assert (audit["low"], audit["high"]) == pytest.approx(wilson(audit["correct"], audit["n"]))
+
+
+def test_a_budget_of_all_items_says_how_many_can_be_bought(done, tmp_path) -> None:
+    folder = shutil.copytree(done.path, tmp_path / "run")
+    with pytest.raises(SettingsError, match="at most 2073"):
+        Run.open(folder).change(budget=2_300)
 
 
 def test_a_larger_budget_leaves_them_and_an_erased_one_is_missed(done, tmp_path) -> None:

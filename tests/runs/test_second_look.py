@@ -37,6 +37,7 @@ from .people_cases import (
     play,
     read_rows,
     sheets,
+    texts_of,
     truth,
     wrong,
 )
@@ -420,3 +421,24 @@ def test_labels_are_what_two_people_agree_on(tmp_path: Path) -> None:
         labels = {row["id"]: row["label"] for row in csv.DictReader(file)}
     for item, most in overruled.items():
         assert labels[str(item)] == CLASSES[int(str(most))]
+
+
+def test_corrections_after_the_end_are_measured_beside_what_two_people_said(tmp_path: Path) -> None:
+    made = play(waits(tmp_path))
+    before = facts_of(made).audit
+    assert before is not None
+    assert before.second is not None
+    texts = texts_of(tmp_path / "pool-0-0.csv")
+    with made.ledger as ledger:
+        audited = [item for item, said in ledger.audited_by_all().items() if len(said) > 1][:4]
+    table = [{"id": item, "answer": wrong({"prompt": texts[item]})} for item in audited]
+    with (path := tmp_path / "corrections.csv").open("w", newline="") as file:
+        rows = csv.DictWriter(file, ["id", "answer"])
+        rows.writeheader()
+        rows.writerows(table)
+    made.answer(path, correct=made.corrections(path))
+    after = facts_of(made).audit
+    assert after is not None
+    assert after.accuracy_now is not None
+    assert (after.revised, after.accuracy) == (4, pytest.approx(before.accuracy))
+    assert after.accuracy_now < after.accuracy - 0.05

@@ -105,6 +105,9 @@ def _invoke(words: list[str], program: str, app: str) -> int:
             command.invoke(context)
     except typer.Exit as exit_:
         return int(exit_.exit_code)
+    finally:
+        if (heads := sys.modules.get("stacksl.cli.heads")) is not None:
+            heads.keep()
     return 0
 
 

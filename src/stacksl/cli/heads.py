@@ -19,6 +19,19 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import EVENTS, TERMS
 from stacksl.runs.storage.folder import RunFolder
 
+_USED: dict[Path, RunFolder] = {}
+
+
+def keep_at_end(folder: RunFolder) -> None:
+    """Keep the head that the run has when this command has ended; see `keep`."""
+    _USED[folder.path.resolve()] = folder
+
+
+def keep() -> None:
+    """Keep the heads of the runs that this command has used, as it leaves them."""
+    while _USED:
+        seen(_USED.popitem()[1])
+
 
 def seen(folder: RunFolder) -> tuple[Path, Head] | None:
     """The head that was seen last, with its file, where the run has it no longer.

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar
 
-import click
 import typer
 from typer.core import TyperCommand
 
@@ -231,15 +230,14 @@ def reading(context: typer.Context) -> dict[str, str]:
 def open_run(path: Path) -> Run:
     """The run in a folder; the interface is loaded here, since no help needs it."""
     from stacksl.api import Run
-    from stacksl.cli.heads import seen
+    from stacksl.cli.heads import keep_at_end, seen
 
     run = Run.open(path)
+    keep_at_end(run.folder)
     if (lost := seen(run.folder)) is not None:
         was = f"has not the row {lost[1].count:,} of its ledger that a command last saw there"
         wanted = f"put the newer copy back, or delete {lost[0]} to go on with this one"
         warn([f"{path} {was}, so it is an older copy or was rewritten: {wanted}"])
-    if (context := click.get_current_context(silent=True)) is not None:
-        context.call_on_close(lambda: seen(run.folder))
     return run
 
 

@@ -139,7 +139,7 @@ def guess_label(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str
     if free[0] in values:
         raise DataError(
             "the first line looks like a row and not like a header: put a line such as text,label "
-            "on top"
+            "on top, or give --no-header"
         )
     return free[0] if len(values) <= max(2, len(head) // 2) else None
 

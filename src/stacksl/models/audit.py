@@ -32,8 +32,8 @@ class Audit:
     """An audit of a run: the rows of its items in the order drawn, and the answers by item id.
 
     An item without an answer is unanswered; `now` has the corrections made since the audit was
-    shown. `number` counts the run's audits from 1; for `passed_over`, `second` and `waits` see
-    `Audited`.
+    shown, and `second_now` what a second look found with these. `number` counts the run's audits
+    from 1; for `passed_over`, `second` and `waits` see `Audited`.
     """
 
     rows: tuple[int, ...]
@@ -42,6 +42,7 @@ class Audit:
     number: int = 1
     now: Mapping[str, Verdict] = field(default_factory=dict)
     second: SecondLook | None = None
+    second_now: SecondLook | None = None
     waits: bool = False
 
     @property

@@ -241,7 +241,10 @@ def audit_rows(audit: AuditResult) -> list[Named]:
         Named("Items of the audit", count(audit.n)),
         Named("Right", f"{count(audit.correct)} of {count(known)}"),
         Named(f"Audited {audit.measures}", percent(audit.accuracy, 2)),
-        Named("95% interval (Wilson)", interval(audit.low, audit.high, 2)),
+        Named(
+            "95% interval" + " (Wilson)" * (audit.second is None and not audit.reference),
+            interval(audit.low, audit.high, 2),
+        ),
     ]
     if audit.none_of_these:
         rows.append(Named("None of the candidates, counted as wrong", count(audit.none_of_these)))
@@ -463,7 +466,15 @@ def total_words(row: ClassTotal) -> str:
 def commands(facts: Facts) -> list[tuple[str, str]]:
     """(what for, command) of the next steps; each is run in the folder that holds the run's."""
     run, budget = shlex.quote(facts.run), facts.budget
-    found = [("Label the items without an answer", f"stacksl predict {run} --own --out labels.csv")]
+    waits = facts.audit is not None and facts.audit.waits
+    if waits:
+        found = [
+            ("Enter what further people answered", f"stacksl answer {run} FILE..."),
+            ("End the second look without them", f"stacksl change {run} --free --drop"),
+        ]
+    else:
+        what = "Label the items without an answer"
+        found = [(what, f"stacksl predict {run} --own --out labels.csv")]
     found.append(("Label new items", f"stacksl predict {run} new.csv --out labelled.csv"))
     if facts.asking.disagreements:
         found.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
@@ -473,7 +484,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
         audited = ", with an audit of all rows that are left" * drawn
         change = f"stacksl change {run} --budget {budget.labels + more}"
         found.append((f"Buy {more} more{audited}", change))
-    if facts.audit and not facts.audit.trained_on and not facts.language:
+    if facts.audit and not (waits or facts.audit.trained_on or facts.language):
         found.append(("Train on the audit as well", f"stacksl change {run} --train-on-audit"))
     found.append(("Forward this page without texts", f"stacksl report {run} --no-text"))
     return found

@@ -310,8 +310,11 @@ def forget(
     and `ledger replay` plays the run from the arrays of that moment on. What an interrupted call
     has left to do is done first by the next command on the run.
     """
+    from stacksl.cli.heads import keep_at_end
     from stacksl.runs.changes import forgetting
+    from stacksl.runs.storage.folder import RunFolder
 
+    keep_at_end(RunFolder.open(run))
     result = forgetting.forget(run, id)
     print(as_json({"run": run, **asdict(result)}) if json else _shown_forgotten(result))
 

@@ -216,6 +216,9 @@ def run_facts(run: Run, status: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def _finish(run: Run, json: bool) -> None:
     """Print the result of a run; a stopped one ends the call as Ctrl-C does."""
+    from stacksl.cli.heads import keep_at_end
+
+    keep_at_end(run.folder)
     result = run_facts(run)
     if result["state"] == "stopped":
         raise _stopped(run.path)

@@ -16,6 +16,7 @@ from stacksl.report.facts import Facts
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.facts import facts_of
 from stacksl.runs.finish.heads import HeadEnding
+from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.spec import RunSpec
@@ -42,13 +43,16 @@ def finish(
     if audit is not None:
         ids = [game.corpus.ids[row] for row in audit.rows]
         policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
-        reference = largest(ending.policies(game.corpus.compared))
+        reference = largest(ending.policies(compared(game, audit)))
         agreement = audit.second is None and bool(game.ledger.private.handed())
         more = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
         more |= {"measures": "agreement with the annotator"} if agreement else {}
         judged = [
-            judge_audit(policies, answers, reference, **more)
-            for answers in (audit.answers, audit.now)
+            judge_audit(policies, answers, reference, **{**more, "second": second})
+            for answers, second in (
+                (audit.answers, audit.second),
+                (audit.now, audit.second_now),
+            )
         ]
         since = judged[1] if audit.revised else None
         tested = replace(tested, audited=judged[0], audited_now=since)
@@ -92,6 +96,7 @@ def _shown(facts: Facts, ledger: Ledger) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "asked": facts.budget.asked,
         "audited": facts.budget.audit,
+        "further": facts.budget.further,
         "rows": ledger.head.count,
     }
     if facts.audit is None:

@@ -27,6 +27,7 @@ from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import money
 from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, rest_of
 from stacksl.runs.finish.rounds import owned_labels
+from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
 from stacksl.runs.loop.progress import Progress, Report
@@ -95,13 +96,13 @@ class HeadEnding:
         if len(rows) < HELD_OUT or (audited is not None and not audited.known):
             return tested
 
-        compared = corpus.compared if audited is not None else []
+        aside = [] if audited is None or audit is None else compared(self.game, audit)
 
         def judged(policies: list[Array]) -> Audited:
             of_audit = dict(zip((ids[row] for row in rows), policies, strict=False))
             return judge_audit(of_audit, answers, largest(policies[len(rows) :]))
 
-        points = self._curve(known, examples.block.take([*rows, *compared]), judged)
+        points = self._curve(known, examples.block.take([*rows, *aside]), judged)
         if audited is not None:
             return replace(tested, curve=(*points, point(known, audited)), curve_on="audit")
         return replace(tested, curve=tuple(points), curve_on="bought")

@@ -16,9 +16,10 @@ from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit
 from stacksl.models.powered import Powers, largest
-from stacksl.models.second_look import Verdict, looked, next_rows, split
+from stacksl.models.second_look import looked, next_rows, split
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.heads import HeadEnding
+from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import silent
 from stacksl.runs.session.assignment import FILE, annotators_of, without_rows
@@ -49,22 +50,26 @@ def look_again(
     ending = made(spec, game, features, silent)
     policies, reference = (
         ending.policies(audit.rows),
-        largest(ending.policies(game.corpus.compared)),
+        largest(ending.policies(compared(game, audit))),
     )
     sure = largest(policies)
     powers = None if reference is None or sure is None else Powers(sure, reference)
     predicted = {item: int(np.argmax(said)) for item, said in zip(ids, policies, strict=True)}
-    answers: dict[str, list[Verdict]] = {
-        item: [(each.said, each.index) for each in of_all]
-        for item, of_all in ledger.audited_by_all().items()
-        if item in audit.answers and item in predicted
-    }
+    answers, now = (
+        {
+            item: [(each.said, each.index) for each in of_all]
+            for item, of_all in ledger.audited_by_all(now=later).items()
+            if item in audit.answers and item in predicted
+        }
+        for later in (False, True)
+    )
     secret = int(spec.folder.resolved()[SECRET], 16)
     order = generator(secret, "second look", audit.number).permutation(len(ids))
     accounts = ledger.accounts
     slots = {item: accounts.slots(ledger.items.surrogates[item]) for item in answers}
     begun = [i for i, each in slots.items() if sum(not accounts.is_aside(s) for _, s in each) > 1]
-    rows = split([ids[place] for place in order], predicted, answers, begun)
+    shuffled = [ids[place] for place in order]
+    rows = split(shuffled, predicted, answers, begun)
     free, awaited = _free(spec, ledger, ids)
     free |= {item: 0 for item in begun if any(state.dropped for _, state in slots[item])}
     left = min(spec.terms.further - accounts.further, accounts.left)
@@ -74,7 +79,9 @@ def look_again(
         return due, replace(audit, answers=first, now=first, waits=True)
     if all(len(said) == 1 for said in answers.values()):
         return due, audit
-    return due, replace(audit, second=looked(rows, predicted, answers, powers))
+    second = looked(rows, predicted, answers, powers)
+    later = looked(split(shuffled, predicted, now, begun), predicted, now, powers)
+    return due, replace(audit, second=second, second_now=later)
 
 
 def _free(spec: RunSpec, ledger: Ledger, items: Sequence[str]) -> tuple[dict[str, int], set[str]]:

@@ -210,6 +210,11 @@ def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) ->
     return [row for row in order if row not in aside and ids[row] not in done]
 
 
+def compared(game: Game, audit: Audit) -> list[int]:
+    """The rows set aside for an audit's interval: a later audit is of other rows than these."""
+    return game.corpus.compared if audit.number == 1 else []
+
+
 def measured(spec: RunSpec, game: Game) -> Audit | None:
     """The audit that measures the final model, with its answers: the newest with any item.
 

@@ -10,6 +10,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import money, plural
+from stacksl.runs.items.roles import corpus_of
 from stacksl.runs.settings.budget import Budget, parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec, Terms
@@ -122,8 +123,9 @@ def _paid(ledger: Ledger) -> tuple[int, int]:
 def _usable(spec: RunSpec, ledger: Ledger) -> int:
     """The number of items that labels can be bought of, or were."""
     known = spec.sources.usable.keys() | set(ledger.bought())
+    aside = spec.sources.aside | set(corpus_of(spec).reference)
     ids = enumerate(item.id for item in spec.dataset.items)
-    return sum(row not in spec.sources.aside and name in known for row, name in ids)
+    return sum(row not in aside and name in known for row, name in ids)
 
 
 def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -> tuple[int, ...]:
@@ -145,6 +147,7 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         return kept
     if (begun := leased - sum(kept)) > 0:
         return (*kept, begun)
-    added = labels - (spent if shown is None else shown["asked"] + shown["audited"])
+    bought = ("asked", "audited", "further")
+    added = labels - (spent if shown is None else sum(shown[each] for each in bought))
     size = default_size(added)
     return (*kept, size) if size or (shown is not None and added > 0) else kept
