@@ -19,18 +19,19 @@ from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import EVENTS, TERMS
 from stacksl.runs.storage.folder import RunFolder
 
-_USED: dict[Path, RunFolder] = {}
+_USED: set[Path] = set()
 
 
-def keep_at_end(folder: RunFolder) -> None:
-    """Keep the head that the run has when this command has ended; see `keep`."""
-    _USED[folder.path.resolve()] = folder
+def keep_at_end(run: Path) -> None:
+    """Keep the head that a run has when this command has ended; see `keep`."""
+    _USED.add(run.resolve())
 
 
 def keep() -> None:
     """Keep the heads of the runs that this command has used, as it leaves them."""
     while _USED:
-        seen(_USED.popitem()[1])
+        with suppress(StackslError):  # it may have ended before it was a run
+            seen(RunFolder.open(_USED.pop()))
 
 
 def seen(folder: RunFolder) -> tuple[Path, Head] | None:

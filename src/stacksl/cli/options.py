@@ -233,7 +233,7 @@ def open_run(path: Path) -> Run:
     from stacksl.cli.heads import keep_at_end, seen
 
     run = Run.open(path)
-    keep_at_end(run.folder)
+    keep_at_end(path)
     if (lost := seen(run.folder)) is not None:
         was = f"has not the row {lost[1].count:,} of its ledger that a command last saw there"
         wanted = f"put the newer copy back, or delete {lost[0]} to go on with this one"

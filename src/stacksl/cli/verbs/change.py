@@ -312,9 +312,8 @@ def forget(
     """
     from stacksl.cli.heads import keep_at_end
     from stacksl.runs.changes import forgetting
-    from stacksl.runs.storage.folder import RunFolder
 
-    keep_at_end(RunFolder.open(run))
+    keep_at_end(run)
     result = forgetting.forget(run, id)
     print(as_json({"run": run, **asdict(result)}) if json else _shown_forgotten(result))
 

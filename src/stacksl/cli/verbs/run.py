@@ -218,7 +218,7 @@ def _finish(run: Run, json: bool) -> None:
     """Print the result of a run; a stopped one ends the call as Ctrl-C does."""
     from stacksl.cli.heads import keep_at_end
 
-    keep_at_end(run.folder)
+    keep_at_end(run.path)
     result = run_facts(run)
     if result["state"] == "stopped":
         raise _stopped(run.path)
