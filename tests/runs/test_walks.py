@@ -121,11 +121,12 @@ def expect_laws(walk: Walk) -> None:
     assert waits <= BATCH
     assert (waits > 0) == (status["state"] == "waiting")
     charged = [row for row in rows if row["purpose"] != "owned"]
-    assert status["spent"] <= status["budget"]
     spent = sum(row["state"] in ("open", "answered") for row in charged)
     first = [row for row in charged if row["purpose"] == "audit" and not row["slot"]]
+    assert spent <= status["budget"]
     if status["state"] == "waiting":  # until the end an audit counts as it was planned
         spent += sum(row["state"] in ("released", "late") for row in first)
+        spent = min(spent, status["budget"])  # a label given back may have been bought since
     assert status["spent"] == spent
     lessons = [row["item"] for row in rows if row["learnt_at"] is not None]
     assert len(lessons) == len(set(lessons))

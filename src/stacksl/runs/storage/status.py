@@ -64,9 +64,10 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
                 audit[name] += more
     if done is None:
         # The audit counts as it was planned, and answers of audit and training count together: the
-        # purpose of one row, dropped or answered, would show otherwise.
+        # purpose of one row, dropped or answered, would show otherwise. A label that an audited row
+        # has given back may have been bought since.
         planned = sum(table.get("audits_now", [table["audit_labels"]]))
-        dropped = max(0, planned - (spent - asked - further))
+        dropped = min(left, max(0, planned - (spent - asked - further)))
         spent, left = spent + dropped, left - dropped
     return {
         "run": str(folder.path),
