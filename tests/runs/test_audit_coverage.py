@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
@@ -62,3 +63,31 @@ def test_the_widths_on_the_page_are_wilsons() -> None:
         for share, said in ((0.5, half), (0.9, near)):
             low, high = wilson(round(share * n), n)
             assert said == round(50 * (high - low))
+
+
+# Where people err ----------------------------------------------------------------------------
+
+
+def test_the_page_shows_the_record_of_people_who_err(benchmark: Any) -> None:
+    record = json.loads((ROOT / "benchmarks/results/audit_people.json").read_text())
+    block = r"<!-- benchmark: audit_people -->\n(.*?)<!-- end -->"
+    found = re.search(block, PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    assert found[1].strip() == benchmark.people_table(record["rows"]).strip()
+    assert record["goals"] == benchmark.people_goals(record["rows"])
+    cells = {(row["set"], row["errors"], row["audit"], row["people"]) for row in record["rows"]}
+    assert len(cells) == len(record["rows"]) == 270
+
+
+@pytest.mark.parametrize("crew", [2, 3])
+def test_the_low_end_is_seldom_above_the_truth(benchmark: Any, crew: int) -> None:
+    """Of 400 redraws 16 would be 4 %: 29 have a chance of one in a thousand then."""
+    rng = np.random.default_rng(0)
+    gold = rng.integers(20, size=2000)
+    said = np.where(rng.random(2000) < 0.85, gold, (gold + 1) % 20)
+    errors = {"rate": 0.05, "times": 3, "along": 0.5}
+    found = benchmark.people_cell((said, gold, 20), errors, 100, crew, 400, 0)
+    assert 400 * found["over"] < 29
+    assert found["holds"] > 0.93
+    assert found["plain"] < 0.9
+    assert found["answers"] <= 0.4

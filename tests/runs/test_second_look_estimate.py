@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import math
-import re
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +21,6 @@ from stacksl.models.second_look import (
 )
 from stacksl.report.quality import SecondLook
 
-ROOT = Path(__file__).resolve().parents[2]
 A, B, C, D = (("label", index) for index in range(4))
 NONE, TORN = ("none", None), ("ambiguous", None)
 
@@ -180,46 +174,3 @@ def test_another_first_estimate_can_be_corrected() -> None:
 def test_labels_are_kept_for_two_fifths_of_the_audit_and_never_for_more_than_a_share() -> None:
     assert [reserved(n, 10 * n) for n in (50, 100, 200)] == [20, 40, 80]
     assert reserved(50, 100) == 15
-
-
-# The simulation --------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> Any:
-    path = ROOT / "benchmarks" / "audit_coverage.py"
-    spec = importlib.util.spec_from_file_location("audit_coverage", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def record() -> dict[str, Any]:
-    return dict(json.loads((ROOT / "benchmarks/results/audit_people.json").read_text()))
-
-
-def test_the_page_shows_the_record(record: dict[str, Any], benchmark: Any) -> None:
-    text = (ROOT / "docs" / "audit.md").read_text()
-    found = re.search(r"<!-- benchmark: audit_people -->\n(.*?)<!-- end -->", text, re.DOTALL)
-    assert found is not None
-    assert found[1].strip() == benchmark.people_table(record["rows"]).strip()
-    assert record["goals"] == benchmark.people_goals(record["rows"])
-    cells = {(row["set"], row["errors"], row["audit"], row["people"]) for row in record["rows"]}
-    assert len(cells) == len(record["rows"]) == 270
-
-
-@pytest.mark.parametrize("crew", [2, 3])
-def test_the_low_end_is_seldom_above_the_truth(benchmark: Any, crew: int) -> None:
-    """Of 400 redraws 16 would be 4 %: 29 have a chance of one in a thousand then."""
-    rng = np.random.default_rng(0)
-    gold = rng.integers(20, size=2000)
-    said = np.where(rng.random(2000) < 0.85, gold, (gold + 1) % 20)
-    errors = {"rate": 0.05, "times": 3, "along": 0.5}
-    found = benchmark.people_cell((said, gold, 20), errors, 100, crew, 400, 0)
-    assert 400 * found["over"] < 29
-    assert found["holds"] > 0.93
-    assert found["plain"] < 0.9
-    assert found["answers"] <= 0.4
