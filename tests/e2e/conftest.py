@@ -226,6 +226,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "pairs-stream": {"budget": 14, "checkpoint_every": 16, "gate": "contested", "price": "0.25"},
     "classes-covering": {"budget": 56, "mode": "stream", "checkpoint_every": 32},
     "classes-pool": {"budget": 20, "mode": "pool", "open_questions": 4, "checkpoint_every": 8},
+    "classes-looks": {
+        "budget": 56,
+        "audit": 24,
+        "mode": "pool",
+        "open_questions": 4,
+        "checkpoint_every": 8,
+        "stop_when": "accuracy=0.6",
+    },
     "classes-model": {"budget": 36, "mode": "pool", "open_questions": 6, "checkpoint_every": 8},
     "pairs-paper": {
         "budget": 20,
@@ -245,7 +253,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory, worker: Worker) -> dict[str,
     found = {}
     for name, settings in KINDS.items():
         data, test = classes if name.startswith("classes") else pairs
-        if name == "classes-covering":  # long enough for refits on the way
+        if name in ("classes-covering", "classes-looks"):  # long enough for refits on the way
             data = write_classes(folder / "long.csv", 150)
         if name == "classes-model":  # a model that is right on three of four
             said = write_said(folder / "said.csv", data)

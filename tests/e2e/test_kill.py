@@ -149,6 +149,23 @@ def test_a_pool_killed_at_a_step_of_a_batch(resumed, kinds, moment) -> None:
     expect_same(resumed(kind, kill=POOL[moment]), kind)
 
 
+LOOKED = {
+    "before a look's refit is noted": (f"{LABELS}.ledger:Ledger.note_refit", 4, "before"),
+    "before a look is noted": (f"{LABELS}.ledger:Ledger.note_look", 1, "before"),
+    "when a look was noted": (f"{LABELS}.ledger:Ledger.note_look", 1, "after"),
+    "when the last look was noted": (f"{LABELS}.ledger:Ledger.note_look", 2, "after"),
+    "before the model of the look counts": ("stacksl.models.linear:write_atomic", 1, "before"),
+}
+
+
+@moments(LOOKED)
+def test_a_pool_that_stops_at_an_accuracy_killed(resumed, kinds, moment) -> None:
+    kind = kinds["classes-looks"]
+    looks = [row["payload"] for row in chain(kind.reference) if row["event"] == "looked"]
+    assert [each["reached"] for each in looks] == [False, True]
+    expect_same(resumed(kind, kill=LOOKED[moment]), kind)
+
+
 @pytest.mark.parametrize(
     "moment", ["when its reservation is on disk", "before arrays are committed"]
 )

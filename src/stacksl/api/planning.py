@@ -20,7 +20,7 @@ from stacksl.runs.items.reading import given_classes, load_owned, load_test, nam
 from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
 from stacksl.runs.items.spool import STDIN, as_stream, spooled
 from stacksl.runs.items.stored import stamps_of
-from stacksl.runs.settings.budget import Budget, parse_budget, parse_stop_when, time_limit
+from stacksl.runs.settings.budget import Budget, parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.settings.terms import further_labels
@@ -160,6 +160,8 @@ def prepare(
     Raises:
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
+    from stacksl.runs.finish.forecasting import expect_stop_rule
+
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     resolved = intake.with_features(resolved, without_data=data is None)
     resolved = intake.with_sealed_seed(resolved)
@@ -180,11 +182,13 @@ def prepare(
         tested=sources.test is not None,
         items=_rounds(sources),
     )
+    further = further_labels(resolved.settings, budget.labels, audit)
+    expect_stop_rule(resolved.settings, sources.pool, audit, further)
     name = sources.pool.name
     folder = Path(out) if out is not None else _default_folder(name, new_folder_name)
     spec = RunSpec(
         RunFolder(folder), resolved, sources, budget, _absolute(place) or "",
-        _absolute(test_place), audit, further_labels(resolved.settings, budget.labels, audit),
+        _absolute(test_place), audit, further,
     )  # fmt: skip
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])
@@ -377,14 +381,13 @@ def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
 def _expect_playable(
     settings: Settings, sources: Sources, labels: int, labeler: Labeler | None
 ) -> None:
-    """Refuse what a pool cannot play, what only a pool can, and a rule that stops nothing.
+    """Refuse what a pool cannot play, and what only a pool can.
 
     Raises:
         SettingsError: a gate without a ranking, `kl_on_skips` in a pool, `min_per_class` in a
-            stream or too large, or a rule that is none, of other items, or of people.
+            stream or too large.
         DataError, LabelerError: the labeler cannot answer these items.
     """
-    from stacksl.runs.finish.forecasting import known_of
     from stacksl.runs.session.setup import check_labeler
 
     if labeler is None:
@@ -417,20 +420,6 @@ def _expect_playable(
         raise SettingsError(
             "the normalisation 'auto' is chosen by the first labels of a pool or by labels that you"
             " have, got a stream: give --mode pool, --owned FILE, or a normalisation"
-        )
-    if settings.stop_when is None:
-        return
-    if time_limit(settings.stop_when) is not None:
-        if settings.labeler == "file":
-            raise SettingsError(
-                "stop_when with a time is for the file's own answers or a model's, since a run of"
-                " people waits between commands: give a budget"
-            )
-        return
-    parse_stop_when(settings.stop_when)
-    if known_of(settings, dataset) is None:
-        raise SettingsError(
-            "stop_when needs a forecast, and there is one for files of classes alone: give a budget"
         )
 
 

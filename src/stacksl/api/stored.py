@@ -410,6 +410,7 @@ class Run:
         dry_run: bool = False,
         agreed: Outcome | None = None,
         labeler: Labeler | Callable[[Request], Any] | str | None = None,
+        stop_when: str | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Outcome:
         """Change the run, in any combination, and continue it; gives the outcome of the change.
@@ -430,6 +431,7 @@ class Run:
             agreed: the outcome of `dry_run` that the user agreed to; no more is bought than that.
             labeler: a name such as `file`: that labeler takes the place of the one before, and is
                 asked the open questions; or the object, where the settings name none.
+            stop_when: another stop rule, such as `accuracy=0.9`.
             progress: called with the progress of the run.
 
         Raises:
@@ -449,6 +451,7 @@ class Run:
             if isinstance(annotators, Mapping)
             else dict.fromkeys(_several(annotators)),
             labeler if isinstance(labeler, str) else None,
+            stop_when,
         )
         labeler = None if isinstance(labeler, str) else labeler
         if dry_run:

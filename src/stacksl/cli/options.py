@@ -62,7 +62,7 @@ FLAGS: Mapping[str, Flag] = {
     "annotators": Flag("annotators", "A,B", SPEND, True),
     "audit": Flag("audit", "N", SPEND, True),
     "second_look": Flag("second-look", None, SPEND),
-    "stop_when": Flag("stop-when", "gain=G/N", SPEND),
+    "stop_when": Flag("stop-when", "RULE", SPEND),
     "owned": Flag("owned", "FILE", SPEND, True),
     "model_labels": Flag("model-labels", "FILE_OR_RUN", SPEND),
     "min_per_class": Flag("min-per-class", "M", SPEND),

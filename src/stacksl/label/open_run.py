@@ -24,6 +24,7 @@ from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Receipt, Skip
 from stacksl.report.quality import Differing
+from stacksl.runs.finish.looks import look_due
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
 from stacksl.runs.session.session import Session
@@ -361,7 +362,8 @@ class OpenRun:
         leases = len(self.ledger.open_purchases())
         if not leases:
             return True
-        if rows >= size or not (self.ledger.accounts.left or leases > rows):
+        buys = self.ledger.accounts.left and not look_due(self.session.spec, self.ledger.accounts)
+        if rows >= size or not (buys or leases > rows):
             return False
         held = Counter(row.annotator for row in self.labeler.rows)
         here = [name for name in self.people.names if name not in self.sheets.away]

@@ -108,6 +108,10 @@ class Accounts:
         epoch: how often the features were renewed.
         classes, classes_added: K after the last class that was added (None before), and how often.
         doubled: how many items to train on have a second slot.
+        looks: how often the audit was looked at to decide whether to stop, the last time when
+            labels to train on `looked_at` had been asked for.
+        reached: whether the last look showed the accuracy wanted; None where its model is no more
+            the last one, or what is wanted has changed.
         seen: the surrogates of the items with a decision record.
         taught: the surrogate of each item whose label was learnt, with the label that refits
             learn of it now; None where they learn none.
@@ -131,6 +135,9 @@ class Accounts:
     classes: int | None = None
     classes_added: int = 0
     doubled: int = 0
+    looks: int = 0
+    looked_at: int = 0
+    reached: bool | None = None
     seen: set[str] = field(default_factory=set)
     taught: dict[str, int | None] = field(default_factory=dict)
     standing: dict[str, str] = field(default_factory=dict)
@@ -204,7 +211,17 @@ class Accounts:
                 if entry.number != self.epoch + 1:
                     raise impossible(entry, "its epoch does not follow the last one")
                 self.epoch = entry.number
+            case "refit":
+                self.reached = None
+            case "looked":
+                if entry.number != self.looks + 1:
+                    raise impossible(entry, "its number does not follow the last one")
+                self.looks, self.looked_at = entry.number, self.asked
+                self.reached = bool(entry.payload.get("reached"))
+            case "settings" if "stop_when" in entry.payload:
+                self.reached, self.looked_at = None, 0
             case "budget":
+                self.reached = None
                 self._apply_budget(entry)
             case "class_added":
                 size = whole_of(entry, "size")

@@ -30,6 +30,7 @@ EVENTS: Final = (
     "set_aside",
     "kept",
     "shown",
+    "looked",
     "refit",
     "refreshed",
     "class_added",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.models.metrics import calibration_bins, wilson
+from stacksl.models.metrics import Z, calibration_bins, wilson, z_of_look
 from stacksl.models.powered import Powers, moments, rows_of
 from stacksl.models.second_look import Verdict
 from stacksl.report.quality import SecondLook
@@ -171,6 +171,7 @@ class Audited:
             that were set aside (`reference`), where there are some.
         second: what a second look found, once it is done: the accuracy is estimated from it.
         waits: whether a second look waits for answers.
+        look: the number of the look at which it is judged; 0 where it is judged at the end alone.
     """
 
     n: int
@@ -186,6 +187,7 @@ class Audited:
     measures: str = "accuracy"
     second: SecondLook | None = None
     waits: bool = False
+    look: int = 0
 
     @property
     def known(self) -> int:
@@ -213,14 +215,15 @@ class Audited:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %: Wilson's where all is known; else from the worst case's low to the best's high."""
+        """95 %, from the worst case's low end to the best's high; at a look a lower bound alone."""
         if self.second is not None:
-            return self.second.accuracy[1:]
-        if self.powered is not None:
-            return self.powered[1:]
-        low, _ = wilson(self.correct, self.n)
-        _, high = wilson(self.correct + self.unknown, self.n)
-        return low, high
+            low, high = self.second.accuracy[1:]
+        elif self.powered is not None:
+            low, high = self.powered[1:]
+        else:
+            low, _ = wilson(self.correct, self.n, z_of_look(self.look))
+            _, high = wilson(self.correct + self.unknown, self.n)
+        return low, 1.0 if self.look else high
 
     @property
     def calibration(self) -> tuple[list[tuple[float, float, int]], float]:
@@ -228,8 +231,10 @@ class Audited:
         return calibration_bins(self.confidence, self.gold == self.predicted)
 
 
-def powered(right: Array, known: NDArray[np.bool_], powers: Powers) -> tuple[float, float, float]:
-    """A prediction-powered accuracy with its 95 % interval.
+def powered(
+    right: Array, known: NDArray[np.bool_], powers: Powers, z: float = Z
+) -> tuple[float, float, float]:
+    """A prediction-powered accuracy with its interval, by default one of 95 %.
 
     It is of the `known` rows; `right` is 0 of the others, which the low end counts as wrong and the
     high end as right.
@@ -239,7 +244,7 @@ def powered(right: Array, known: NDArray[np.bool_], powers: Powers) -> tuple[flo
         moments(r, powers) for r in (right, np.maximum(right, ~known))
     )
     few, many = (rows_of(*each, len(right)) for each in ((low, of_low), (high, of_high)))
-    return value, wilson(low * few, few)[0], wilson(high * many, many)[1]
+    return value, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
 
 
 def judge_audit(
@@ -269,7 +274,8 @@ def judge_audit(
         clear = np.array([answers.get(item, ("missing",))[0] in _CLEAR for item in policies])
         hits = np.zeros(len(policies))
         hits[clear] = gold == predicted
-        more |= {"powered": powered(hits, clear, Powers(sure, reference))}
+        z = z_of_look(more.get("look", 0))
+        more |= {"powered": powered(hits, clear, Powers(sure, reference), z)}
         more |= {"reference": len(reference)}
     return Audited(
         n=len(policies),

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from stacksl.models.metrics import wilson
+from stacksl.models.metrics import Z, wilson
 from stacksl.models.powered import Powers, moments, rows_of
 from stacksl.report.quality import SecondLook
 
@@ -95,11 +95,16 @@ def next_rows(
 
 
 def looked(
-    rows: Rows, predicted: Mapping[str, int], answers: Answers, powers: Powers | None = None
+    rows: Rows,
+    predicted: Mapping[str, int],
+    answers: Answers,
+    powers: Powers | None = None,
+    z: float = Z,
 ) -> SecondLook:
     """What the answers so far say; a row that two call ambiguous or broken counts as open.
 
-    The accuracy is prediction-powered where the `powers` of the `predicted` rows are given.
+    The accuracy is prediction-powered where the `powers` of the `predicted` rows are given; its
+    ends are those at `z`.
     """
     agreeing, sampled, differing = (
         Counter(_right(predicted[item], answers[item]) for item in part) for part in rows
@@ -117,7 +122,7 @@ def looked(
     )
     right, low, high = estimated(found, found.first_right)
     first = None if powers is None else _moments(rows, predicted, answers, powers)
-    accuracy = estimated(found, found.model_right, first)
+    accuracy = estimated(found, found.model_right, first, z)
     return replace(found, accuracy=accuracy, errors=(1 - right, 1 - high, 1 - low))
 
 
@@ -151,9 +156,12 @@ def _right(predicted: int, answers: Sequence[Verdict]) -> str:
 
 
 def estimated(
-    found: SecondLook, right: int, first: tuple[Moments, Moments, Moments] | None = None
+    found: SecondLook,
+    right: int,
+    first: tuple[Moments, Moments, Moments] | None = None,
+    z: float = Z,
 ) -> tuple[float, float, float]:
-    """The share of right rows with its 95 % interval, where `right` of those that differ are.
+    """The share of right rows with its interval at `z`, where `right` of those that differ are.
 
     With `model_right` it is the accuracy, with `first_right` that of a person's answers. An open
     row counts half in the share itself.
@@ -176,7 +184,7 @@ def estimated(
     share, _ = corrected(*first[0], known, found, found.wrong + 0.5 * found.sampled_open)
     low, few = corrected(*first[1], found.n, found, wrong)
     high, many = corrected(*first[2], found.n, found, found.wrong)
-    return share, wilson(low * few, few)[0], wilson(high * many, many)[1]
+    return share, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
 
 
 def _plain(right: float, n: int) -> Moments:

@@ -99,6 +99,8 @@ class AuditResult:
             (`models.powered`); 0 without any.
         measures: the `accuracy`, or the `agreement with the annotator` of people who err.
         waits: whether a second look waits for answers.
+        look: how many looks at it decided whether the run was to stop, this one included; 0 without
+            such a rule. `low` is then a bound that holds at all of them, and `high` is 1.
         second: what that found, None without one. The counts here are then by what two people said,
             where two agreed.
     """
@@ -127,6 +129,7 @@ class AuditResult:
     reference: int = 0
     measures: str = "accuracy"
     waits: bool = False
+    look: int = 0
     second: SecondLook | None = None
 
 

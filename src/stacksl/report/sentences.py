@@ -32,6 +32,7 @@ from stacksl.report.wording import (
     number,
     percent,
     plural,
+    spread,
 )
 
 NEW_AUDIT = 80  # labels added to a finished run from which some of them are a new audit
@@ -91,7 +92,7 @@ def outside(facts: Facts) -> str:
 
 
 def _audited(audit: AuditResult) -> str:
-    wide = f"95% interval {interval(audit.low, audit.high)}"
+    wide = spread(audit.low, audit.high, audit.look)
     items = plural(audit.n, "audited item")
     if audit.accuracy is None:
         return f"Its accuracy on new items is not known: none of {items} has a clear answer."
@@ -224,6 +225,11 @@ MEANING = (
     " The interval speaks of new items from the same source: over many audits, 95 of 100 such "
     "intervals hold the accuracy there."
 )
+BOUND = (
+    " The lower bound speaks of new items from the same source. The run looked at the audit on its"
+    " way, look j at the level .05·6/(π²j²), to decide whether to stop: over many such runs, in 95"
+    " of 100 the bounds of all looks hold."
+)
 POWERED = (
     " Accuracy and interval also rest on the model's probabilities of {} items that were drawn with"
     " them and that nobody is asked about (prediction-powered inference)."
@@ -241,11 +247,13 @@ def audit_rows(audit: AuditResult) -> list[Named]:
         Named("Items of the audit", count(audit.n)),
         Named("Right", f"{count(audit.correct)} of {count(known)}"),
         Named(f"Audited {audit.measures}", percent(audit.accuracy, 2)),
-        Named(
-            "95% interval" + " (Wilson)" * (audit.second is None and not audit.reference),
-            interval(audit.low, audit.high, 2),
-        ),
     ]
+    if audit.look:
+        rows.append(Named("At least, in 95 of 100 runs", percent(audit.low, 2)))
+        rows.append(Named("Looks at the audit, this one included", count(audit.look)))
+    else:
+        wilson = " (Wilson)" * (audit.second is None and not audit.reference)
+        rows.append(Named(f"95% interval{wilson}", interval(audit.low, audit.high, 2)))
     if audit.none_of_these:
         rows.append(Named("None of the candidates, counted as wrong", count(audit.none_of_these)))
     if audit.unknown:
@@ -269,7 +277,7 @@ def notes(facts: Facts) -> list[str]:
     if audit is None:
         return []
     found = [DRAWN_AT_RANDOM + POWERED.format(count(audit.reference)) * bool(audit.reference)]
-    found[0] += MEANING * (audit.measures == "accuracy")
+    found[0] += (BOUND if audit.look else MEANING) * (audit.measures == "accuracy")
     if audit.unknown:
         found.append(
             "The interval reaches from the low end of the worst case to the high end of the best."
@@ -293,7 +301,7 @@ def notes(facts: Facts) -> list[str]:
         found.append(
             f"{plural(audit.revised, 'answer')} of the audit corrected or set aside after it was"
             " first shown: the accuracy above is by the answers before; with them changed it is"
-            f" {changed} (95% interval {interval(*audit.interval_now, 2)})."
+            f" {changed} ({spread(*audit.interval_now, audit.look, 2)})."
         )
     if audit.trained_on:
         found.append(
@@ -351,6 +359,7 @@ CHANGES = {
     "set_aside": ("the answers of {} set aside", ""),
     "kept": ("the answers of {} count", ""),
     "labeler": ("{} answers from here on", ""),
+    "stop_when": ("{} stops the run from here on", ""),
 }
 """The words for each kind of change, and the noun of what is counted; none of a person."""
 

@@ -118,6 +118,17 @@ def interval(low: float | None, high: float | None, digits: int = 1) -> str:
     return f"{percent(low, digits)} to {percent(high, digits)}"
 
 
+def spread(low: float, high: float, look: int = 0, digits: int = 1) -> str:
+    """The interval of an audited accuracy in words; the lower bound at a `look` of many.
+
+    >>> spread(0.8649, 0.8881), spread(0.8649, 1.0, 2)
+    ('95% interval 86.5% to 88.8%', 'at least 86.5% in 95 of 100 runs')
+    """
+    if look:
+        return f"at least {percent(low, digits)} in 95 of 100 runs"
+    return f"95% interval {interval(low, high, digits)}"
+
+
 def duration(seconds: float | None) -> str:
     """A time, in the unit that reads best; a dash where there is none.
 

@@ -58,6 +58,11 @@ NewLabeler = Annotated[
     typer.Option("--labeler", metavar="NAME", help="Another labeler: it gets the open questions."),
 ]
 
+StopWhen = Annotated[
+    str | None,
+    typer.Option(metavar="RULE", help="Another rule for when to stop, such as accuracy=0.9."),
+]
+
 
 def _who(*words: str, name: str | None = "NAME", help: str) -> Any:
     """An option of who answers; `name` stands for its value."""
@@ -101,6 +106,7 @@ def change(
     reopen: Reopen = False,
     add_annotator: AddAnnotator = None,
     labeler: NewLabeler = None,
+    stop_when: StopWhen = None,
     away: Away = None,
     back: Back = None,
     free: Free = None,
@@ -148,6 +154,7 @@ def change(
         "reopen": reopen,
         "annotators": dict(map(_annotator, add_annotator or [])),
         "labeler": labeler,
+        "stop_when": stop_when,
     }
     who: dict[str, Any] = {
         "away": away or (),
@@ -275,6 +282,8 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
         lines.append(f"{', '.join(found.annotators)} answer")
     if wanted["labeler"] is not None:
         lines.append(f"{wanted['labeler']} answers from now on")
+    if wanted["stop_when"] is not None:
+        lines.append(f"{wanted['stop_when']} stops the run from now on")
     if wanted["classes"] and found.classes is not None:
         lines.append(f"the run has {count(found.classes)} classes now")
     if found.outdated:

@@ -17,6 +17,7 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
+from stacksl.runs.finish.forecasting import expect_stop_rule
 from stacksl.runs.items.roles import (
     audit_rows,
     corpus_of,
@@ -31,7 +32,7 @@ from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.model_labels import asks_local, asks_model, expect_within_price
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
-from stacksl.runs.settings.budget import parse_prices
+from stacksl.runs.settings.budget import accuracy_mark, parse_prices
 from stacksl.runs.settings.conflicts import conflicts, unknown_names
 from stacksl.runs.settings.terms import (
     expect_payable,
@@ -60,6 +61,7 @@ class Change:
     reopen: bool = False
     annotators: Mapping[str, str | None] = field(default_factory=dict)
     labeler: str | None = None
+    stop_when: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +156,12 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change == Change():
         raise SettingsError(
             "expected something to change, got nothing: give --budget, --items, --owned,"
-            " --add-class, --reopen, --add-annotator or --labeler, or an option of who answers,"
-            " such as --away"
+            " --add-class, --reopen, --add-annotator, --labeler or --stop-when, or an option of who"
+            " answers, such as --away"
         )
     wanted = _with_annotators(_with_labeler(spec, change.labeler), change.annotators)
+    if change.stop_when is not None:
+        wanted = _with_settings(wanted, stop_when=change.stop_when)
     wanted = _with_classes(wanted, change.classes)
     if change.reopen:
         _expect_classes(spec)
@@ -172,6 +176,10 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
         expect_items(wanted, ledger, terms)
         wanted = replace(wanted, now=terms)
     expect_payable(wanted, ledger, spec.budget.price)
+    if change.stop_when is not None or accuracy_mark(wanted.settings.stop_when) is not None:
+        terms = wanted.terms
+        audit = next((size for size in reversed(terms.audits) if size), 0)
+        expect_stop_rule(wanted.settings, wanted.dataset, audit, terms.further)
     found = _outcome(spec, wanted, ledger, change, pool)
     if change.reopen:
         _expect_reopened(spec, found)
@@ -329,15 +337,21 @@ def _with_labeler(spec: RunSpec, name: str | None) -> RunSpec:
     """
     if name is None:
         return spec
-    settings = spec.settings.model_copy(update={"labeler": name})
-    if mistakes := [*unknown_names(settings), *conflicts(settings, {"labeler"})]:
-        raise SettingsError("; ".join(mistakes))
-    if spec.audit and (asks_model(settings) or asks_local(settings)):
+    wanted = _with_settings(spec, labeler=name)
+    if spec.audit and (asks_model(wanted.settings) or asks_local(wanted.settings)):
         raise SettingsError(
             f"an audit is answered by people, and {name} is a model: give another labeler"
         )
-    check_labeler(settings, spec.sources)
-    origin = {**spec.resolved.origin, "labeler": "flag"}
+    check_labeler(wanted.settings, spec.sources)
+    return wanted
+
+
+def _with_settings(spec: RunSpec, **values: str | None) -> RunSpec:
+    """The spec with other settings, which are checked together with the rest."""
+    settings = spec.settings.model_copy(update=values)
+    if mistakes := [*unknown_names(settings), *conflicts(settings, set(values))]:
+        raise SettingsError("; ".join(mistakes))
+    origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
     return replace(spec, resolved=replace(spec.resolved, settings=settings, origin=origin))
 
 
@@ -370,14 +384,9 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
     if text is not None and (prices or known.by):
         each = {**_by_name(text, names), **{name: prices.get(name, text) for name in added}}
         text = ",".join(f"{name}={price}" for name, price in each.items())
-    values = {"annotators": ",".join([*names, *added]), "price": text}
-    changed = settings.model_copy(update=values)
-    if mistakes := conflicts(changed, {"annotators"}):
-        raise SettingsError("; ".join(mistakes))
-    origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
-    resolved = replace(spec.resolved, settings=changed, origin=origin)
-    budget = replace(spec.budget, price=max(spec.budget.price, parse_prices(text).most))
-    return replace(spec, resolved=resolved, budget=budget)
+    wanted = _with_settings(spec, annotators=",".join([*names, *added]), price=text)
+    price = max(spec.budget.price, parse_prices(text).most)
+    return replace(wanted, budget=replace(spec.budget, price=price))
 
 
 def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
@@ -405,6 +414,7 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         values |= {"further_now": wanted.now.further} if wanted.now.further else {}
         values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
     given: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     if change.annotators:
         given["annotators"] = wanted.settings.annotators
         if wanted.settings.price is not None:
@@ -414,10 +424,11 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
             values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
     if change.labeler is not None:
         given["labeler"] = change.labeler
+    if change.stop_when is not None:
+        given["stop_when"] = said["stop_when"] = change.stop_when
     changes = {name: Setting(value) for name, value in values.items()}
     changes |= {name: Setting(value, "flag") for name, value in given.items()}
     classes = wanted.sources.classes if change.classes else None
-    said: dict[str, Any] = {}
     if change.annotators:
         said["joined"] = ledger.codes_of(change.annotators)
     for kind, data in wanted.sources.parts[len(spec.sources.parts) :]:

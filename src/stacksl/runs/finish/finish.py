@@ -10,7 +10,7 @@ from typing import Any
 from stacksl.features import FeatureMap
 from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.ledger import Ledger
-from stacksl.models.audit import Audit, judge_audit
+from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.powered import largest
 from stacksl.report.facts import Facts
 from stacksl.runs.finish.adapters import AdapterEnding
@@ -22,7 +22,7 @@ from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, note_derived
 from stacksl.runs.storage.folder import FACTS, NO_TEXT, RunFolder, read_facts
-from stacksl.runs.storage.status import now
+from stacksl.runs.storage.status import now as time_now
 
 
 def finish(
@@ -32,33 +32,21 @@ def finish(
     report: Report,
     state: dict[str, Any],
     audit: Audit | None = None,
+    look: int = 0,
 ) -> None:
     """Save, test and audit the final model, then write the report and the card.
 
-    No file written earlier reveals a result of the `audit`.
+    No file written earlier reveals a result of the `audit`; for `look` see `judged_at`.
     """
     made = AdapterEnding if spec.settings.adapts else HeadEnding
     ending = made(spec, game, features, report)
     tested = ending.test()
     if audit is not None:
-        ids = [game.corpus.ids[row] for row in audit.rows]
-        policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
-        reference = largest(ending.policies(compared(game, audit)))
-        agreement = audit.second is None and bool(game.ledger.private.handed())
-        more = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
-        more |= {"measures": "agreement with the annotator"} if agreement else {}
-        judged = [
-            judge_audit(policies, answers, reference, **{**more, "second": second})
-            for answers, second in (
-                (audit.answers, audit.second),
-                (audit.now, audit.second_now),
-            )
-        ]
-        since = judged[1] if audit.revised else None
-        tested = replace(tested, audited=judged[0], audited_now=since)
+        judged, now = judged_audit(ending, game, audit, look)
+        tested = replace(tested, audited=judged, audited_now=now if audit.revised else None)
     tested = ending.with_curve(tested, audit)
     report(Progress("report", 0, 1))
-    state.setdefault("finished", now())
+    state.setdefault("finished", time_now())
     facts = ending.with_rest(facts_of(spec, game, ending, tested, state), tested)
     if audit is not None:
         facts = _continued(facts, state.get("shown", {}), audit, game)
@@ -67,6 +55,26 @@ def finish(
     _write_facts(spec.folder, game.ledger, facts)
     state["shown"] = _shown(facts, game.ledger)
     report(Progress("report", 1, 1))
+
+
+def judged_audit(
+    ending: HeadEnding | AdapterEnding, game: Game, audit: Audit, look: int = 0
+) -> tuple[Audited, Audited]:
+    """The final model on an audit, by its answers and with those corrected since it was shown.
+
+    Where it is judged at a `look` of many, the number of that look, it has a lower bound alone.
+    """
+    ids = [game.corpus.ids[row] for row in audit.rows]
+    policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
+    reference = largest(ending.policies(compared(game, audit)))
+    agreement = audit.second is None and bool(game.ledger.private.handed())
+    more = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
+    more |= {"measures": "agreement with the annotator"} if agreement else {}
+    first, later = (
+        judge_audit(policies, answers, reference, **more, second=second)
+        for answers, second in ((audit.answers, audit.second), (audit.now, audit.second_now))
+    )
+    return first, later
 
 
 def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game) -> Facts:

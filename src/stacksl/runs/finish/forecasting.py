@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.core.scorers import Head
 from stacksl.data import Dataset
+from stacksl.errors import SettingsError
 from stacksl.models.forecast import (
     FEWEST,
-    Estimate,
     Growth,
     Normal,
     fitted_growth,
@@ -20,11 +21,13 @@ from stacksl.models.forecast import (
     gain,
     scenarios,
 )
+from stacksl.models.metrics import wilson, z_of_look
+from stacksl.runs.finish.looks import look_due
 from stacksl.runs.finish.rounds import before_label
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import covering_of, linear_trainer
-from stacksl.runs.settings.budget import parse_stop_when, time_limit
+from stacksl.runs.settings.budget import stop_rule
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
@@ -80,7 +83,7 @@ class Forecaster:
 
     def level(self, labels: int) -> Normal | None:
         """The logit of the accuracy at the first `labels`; None where nothing can be estimated."""
-        known = self._known()
+        known = known_of(self.spec.settings, self.spec.dataset)
         if known is None:
             return None
         found = evidence(self.game, labels)
@@ -123,25 +126,29 @@ class Forecaster:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.
 
         Computed anew where a batch of a pool, or 25 labels of a stream, were learnt; `stopped` is
-        then the sentence of the report.
+        then the sentence of the report. An accuracy is not estimated: buying pauses for its looks.
         """
         settings, learnt = self.spec.settings, len(self.game.examples.bought)
+        kind, least, more = stop_rule(settings.stop_when)
+        if kind == "accuracy":
+            return look_due(self.spec, self.game.ledger.accounts)
         if settings.mode == "stream":
             learnt -= learnt % EVERY
-        if settings.stop_when is None or learnt == self._seen or time_limit(settings.stop_when):
+        if kind != "gain" or learnt == self._seen:
             return bool(self.stopped)
         self._seen, self.stopped = learnt, ""
-        least, more = parse_stop_when(settings.stop_when)
-        known, level = self._known(), self.level(learnt)
+        known, level = known_of(settings, self.spec.dataset), self.level(learnt)
         if known is None or level is None:
             return False
         found = gain(known, level, learnt, more, options_of(self.spec))
         if found.value < least:
-            self.stopped = stop_sentence(settings.stop_when, learnt, more, found)
+            points = [f"{100 * each:.1f}" for each in (found.value, found.low, found.high)]
+            self.stopped = (
+                f"Buying stopped after {learnt:,} training labels by stop_when"
+                f" {settings.stop_when}: the next {more:,} were estimated to gain {points[0]}"
+                f" points of accuracy (90% interval {points[1]} to {points[2]})."
+            )
         return bool(self.stopped)
-
-    def _known(self) -> Growth | None:
-        return known_of(self.spec.settings, self.spec.dataset)
 
 
 def known_of(settings: Settings, data: Dataset) -> Growth | None:
@@ -149,16 +156,41 @@ def known_of(settings: Settings, data: Dataset) -> Growth | None:
     return None if settings.adapts or data.classes is None else fitted_growth(scenarios())
 
 
+def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int) -> None:
+    """Check that a run can keep its stop rule, if any.
+
+    Raises:
+        SettingsError: it cannot, with an `audit` of so many items and labels for `further` answers.
+    """
+    kind, mark, _ = stop_rule(settings.stop_when)
+    looks, z = kind == "accuracy", z_of_look(1)
+    if looks and (settings.mode != "pool" or settings.adapts or not settings.refit):
+        raise SettingsError(
+            "stop_when with an accuracy refits the final model at each look, as a linear model of a"
+            " pool is: give --mode pool without --model or refit=false, or a budget alone"
+        )
+    if looks and wilson(audit, audit, z)[0] < mark:
+        raise SettingsError(
+            f"stop_when accuracy={mark:g} needs an audit of {ceil(z * z * mark / (1 - mark))} items"
+            f" even if the model has all of them right, and this run has {audit}: give --audit N,"
+            " with N three times that"
+        )
+    if looks and settings.labeler == "file" and not further:
+        raise SettingsError(
+            "stop_when with an accuracy needs labels for second looks, and this run keeps none:"
+            " leave out --no-second-look, or give `change` --budget B with it"
+        )
+    if kind == "time" and settings.labeler == "file":
+        raise SettingsError(
+            "stop_when with a time is for the file's own answers or a model's, since a run of"
+            " people waits between commands: give a budget"
+        )
+    if kind == "gain" and known_of(settings, data) is None:
+        raise SettingsError(
+            "stop_when needs a forecast, and there is one for files of classes alone: give a budget"
+        )
+
+
 def options_of(spec: RunSpec) -> int:
     """K: the classes, or the rounded mean number of options."""
     return round(float(np.mean([len(item.candidates) for item in spec.dataset.items])))
-
-
-def stop_sentence(until: str, learnt: int, more: int, found: Estimate) -> str:
-    """Why buying stopped."""
-    points = [f"{100 * each:.1f}" for each in (found.value, found.low, found.high)]
-    return (
-        f"Buying stopped after {learnt:,} training labels by stop_when {until}: the next {more:,}"
-        f" were estimated to gain {points[0]} points of accuracy (90% interval {points[1]} to"
-        f" {points[2]})."
-    )

@@ -15,6 +15,7 @@ from stacksl.features import FeatureMap
 from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit
+from stacksl.models.metrics import z_of_look
 from stacksl.models.powered import Powers, largest
 from stacksl.models.second_look import looked, next_rows, split
 from stacksl.runs.finish.adapters import AdapterEnding
@@ -38,12 +39,13 @@ def report_stands(spec: RunSpec, ledger: Ledger) -> bool:
 
 
 def look_again(
-    spec: RunSpec, game: Game, features: FeatureMap, audit: Audit
+    spec: RunSpec, game: Game, features: FeatureMap, audit: Audit, look: int = 0
 ) -> tuple[list[str], Audit]:
     """The items of an audit to ask one more person of now, and the audit as a report measures it.
 
     That waits for answers, or goes by what two people said. Rows are sampled in a random order by
-    the run's secret. The final model is made.
+    the run's secret: once as the second look begins, and in the same order at every `look` of many,
+    where rows that differed from an earlier model are no random sample. The final model is made.
     """
     ledger, ids = game.ledger, [game.corpus.ids[row] for row in audit.rows]
     made = AdapterEnding if spec.settings.adapts else HeadEnding
@@ -69,7 +71,8 @@ def look_again(
     slots = {item: accounts.slots(ledger.items.surrogates[item]) for item in answers}
     begun = [i for i, each in slots.items() if sum(not accounts.is_aside(s) for _, s in each) > 1]
     shuffled = [ids[place] for place in order]
-    rows = split(shuffled, predicted, answers, begun)
+    kept = () if look else begun
+    rows = split(shuffled, predicted, answers, kept)
     free, awaited = _free(spec, ledger, ids)
     free |= {item: 0 for item in begun if any(state.dropped for _, state in slots[item])}
     left = min(spec.terms.further - accounts.further, accounts.left)
@@ -79,8 +82,9 @@ def look_again(
         return due, replace(audit, answers=first, now=first, waits=True)
     if all(len(said) == 1 for said in answers.values()):
         return due, audit
-    second = looked(rows, predicted, answers, powers)
-    later = looked(split(shuffled, predicted, now, begun), predicted, now, powers)
+    z = z_of_look(look)
+    second = looked(rows, predicted, answers, powers, z)
+    later = looked(split(shuffled, predicted, now, kept), predicted, now, powers, z)
     return due, replace(audit, second=second, second_now=later)
 
 

@@ -6,7 +6,7 @@ them is played again (`playback`). A new run is a resumed run with an empty ledg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from math import inf
@@ -24,10 +24,13 @@ from stacksl.labelers.protocol import Labeler, Pending
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.store.arrays import Saved
+from stacksl.models.audit import Audit
 from stacksl.report.quality import Differing
 from stacksl.runs.changes.added_classes import learn_named
-from stacksl.runs.finish.finish import finish
+from stacksl.runs.finish.finish import finish, judged_audit
 from stacksl.runs.finish.forecasting import Forecaster
+from stacksl.runs.finish.heads import HeadEnding
+from stacksl.runs.finish.looks import NEAR, look_due
 from stacksl.runs.finish.second_look import look_again, report_stands
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
@@ -49,17 +52,11 @@ from stacksl.runs.session.setup import (
     ledger_of,
     trainer_of,
 )
-from stacksl.runs.settings.budget import time_limit
+from stacksl.runs.settings.budget import accuracy_mark, stop_rule
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP, expect_derived, note_derived
 from stacksl.runs.storage.folder import State, anchors, shown_facts
 from stacksl.runs.storage.status import Record, expect_begun
-
-
-def shown(pending: Pending) -> dict[str, Any]:
-    """Open requests as the state names them."""
-    why = {"why": pending.why} if pending.why else {}
-    return {"file": pending.place, "open": pending.open} | why
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -221,58 +218,112 @@ class Session(Game):
 
     def _played(self, record: Record) -> State:
         """The state that the run comes to; its facts are noted in `record`."""
-        if not self._rounds():
-            return "stopped"
-        waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
+        while True:
+            if not self._rounds():
+                return "stopped"
+            stands = self.ledger.accounts.reached is not None
+            pauses = look_due(self.spec, self.ledger.accounts) and not stands
+            waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
+            self._note_facts(record, waits, ended=not waits and not pauses)
+            if waits:
+                # It names the ledger's last row, so that `verify` detects rows that are missing.
+                self.save()
+                return "waiting"
+            learn_named(self.spec, self, audit=True)
+            self.trainer.finish()
+            audit, due = measured(self.spec, self), list[str]()
+            mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
+            look, wanted = 0, mark or inf
+            if mark is not None or accounts.looks:
+                look = accounts.looks + (accounts.reached is None)
+            far = pauses and audit is not None and self._judged(audit, look)[0] < wanted - NEAR
+            if audit is not None and self.spec.terms.further and not far:
+                due, audit = look_again(self.spec, self, self._features, audit, look)
+            if audit is None or not look:
+                return self._ended(record, audit, due)
+            if audit.waits:
+                return self._look_again(record, due)
+            if accounts.reached is not None:  # by the model that there is now
+                return self._ended(record, audit, due, look)
+            shows = self._judged(audit, look)[1] >= wanted
+            self.ledger.note_look(len(self.examples.bought), reached=shows)
+
+    def _judged(self, audit: Audit, look: int) -> tuple[float, float]:
+        """The accuracy, or agreement, of the present model at a look, and its lower bound, if any.
+
+        People's first answers alone give no bound of the accuracy.
+        """
+        ending = HeadEnding(self.spec, self, self._features, silent)
+        found, _ = judged_audit(ending, self, audit, look)
+        return found.accuracy or 0.0, found.interval[0] if found.measures == "accuracy" else 0.0
+
+    def _note_facts(self, record: Record, waits: int, *, ended: bool) -> None:
+        """Note what `status` tells of the run, which has `ended` or has answers to wait for."""
         record.facts.pop("sheets", None)  # of an earlier wait
         if waits:
             self._note_waits(record)
         record.warn(getattr(self.labeler, "warnings", ()))
         assert self.forecaster is not None
-        record.facts["plan"] = self.forecaster.facts(ended=not waits)
+        record.facts["plan"] = self.forecaster.facts(ended=ended)
         over_names = record.facts.get("over_names", {})
-        over_names = self.forecaster.over_names(over_names, ended=not waits)
+        over_names = self.forecaster.over_names(over_names, ended=ended)
         record.facts["over_names"] = over_names
         self.unimproved = over_names.get("sentence", "")
         record.facts["stopped"] = self.forecaster.stopped
         if self.spec.settings.labeler == FILE:
             self.differing = differing(self, AT_ONCE if waits else 1)
             record.facts["differing"] = [asdict(each) for each in self.differing]
-        if waits:
-            # It names the ledger's last row, so that `verify` detects rows that are missing.
-            self.save()
-            return "waiting"
-        learn_named(self.spec, self, audit=True)
-        self.trainer.finish()
-        assert self.features is not None  # made by `open`
-        audit, due = measured(self.spec, self), list[str]()
-        if audit is not None and self.spec.terms.further:
-            due, audit = look_again(self.spec, self, self.features, audit)
+
+    def _ended(
+        self, record: Record, audit: Audit | None, due: Sequence[str], look: int = 0
+    ) -> State:
+        """Make the model and the report; the state is `waiting` where a second look waits."""
+        if self.ledger.accounts.reached:
+            record.facts["stopped"] = (
+                f"Buying stopped after {len(self.examples.bought):,} training labels by stop_when"
+                f" {self.spec.settings.stop_when}: look {look} at the audit shows that accuracy."
+            )
         looks = audit is not None and audit.waits
         if not (looks and report_stands(self.spec, self.ledger)):
             self.ledger.show_audit()
             self.save()
-            finish(self.spec, self, self.features, self.report, record.facts, audit)
+            finish(self.spec, self, self._features, self.report, record.facts, audit, look)
         if looks:
             record.facts.pop("finished", None)  # the report's; the run goes on
-            self.ledger.reserve(due, "further")
-            self.labeler.ask(self.requests())
-            self._note_waits(record)
+            return self._look_again(record, due)
         self.save()  # after the rows of what was made
-        return "waiting" if looks else "finished"
+        return "finished"
+
+    def _look_again(self, record: Record, due: Sequence[str]) -> State:
+        """Ask one more person of each item that is `due`, and wait for them."""
+        self.ledger.reserve(due, "further")
+        self.labeler.ask(self.requests())
+        self._note_waits(record)
+        self.save()
+        return "waiting"
+
+    @property
+    def _features(self) -> FeatureMap:
+        assert self.features is not None  # made by `open`
+        return self.features
 
     def _note_waits(self, record: Record) -> None:
         """Hand out what is to be answered, and note where it waits."""
         waits = len(self.ledger.open_purchases())
         pending = self.labeler.pending() or [Pending(self.labeler.name, waits)]
-        record.facts["sheets"] = [shown(each) for each in pending]
+        record.facts["sheets"] = [
+            {"file": each.place, "open": each.open} | ({"why": each.why} if each.why else {})
+            for each in pending
+        ]
 
     def _rounds(self) -> bool:
         """Play what can be played now; False where the time is up before."""
-        end = monotonic() + (time_limit(self.spec.settings.stop_when) or inf)
+        kind, seconds, _ = stop_rule(self.spec.settings.stop_when)
+        end = monotonic() + (seconds if kind == "time" else inf)
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
-        self.receipts = self.take_answers()
-        for receipt in self.receipts:
+        taken = self.take_answers()
+        self.receipts += taken
+        for receipt in taken:
             self.learn(receipt)
         learn_named(self.spec, self)
         settings = self.spec.settings

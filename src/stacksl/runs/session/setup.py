@@ -29,6 +29,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.arrays import Saved
 from stacksl.ledger.store.settings import Setting
 from stacksl.lm import LanguageModel
+from stacksl.runs.finish.looks import LOOKS
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
@@ -58,6 +59,7 @@ from stacksl.runs.session.model_labels import (
     expect_local,
     local_labeler,
 )
+from stacksl.runs.settings.budget import accuracy_mark
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET, anchors, class_rows
@@ -83,7 +85,10 @@ def initial_learner(
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
     most = spec.settings.open_questions
-    share = -(-most * spec.audit // spec.budget.labels)  # of a batch, rounded up
+    labels = spec.budget.labels
+    if accuracy_mark(spec.settings.stop_when) is not None:  # all of the audit before a look
+        labels = spec.audit + (labels - spec.audit - spec.further) // LOOKS
+    share = -(-most * spec.audit // max(1, labels))  # of a batch, rounded up
     known, away = annotators_of(spec.settings.annotators), without_rows(spec.folder, ledger)
     several = spec.settings.labeler == FILE and len(known) - len(away) > 1  # who are present
     return Batches(most, share, spec.settings.sheets.overlap if several else 0)

@@ -108,45 +108,40 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     return Budget(labels, None if price is None else labels * each, each)
 
 
-def parse_stop_when(text: str) -> tuple[float, int]:
-    """(gain, labels) of a stop rule: stop when so many more labels gain less accuracy.
+def stop_rule(text: str | None) -> tuple[str, float, int]:
+    """When a run stops: by a `gain` of so many labels, an `accuracy` or a `time` in seconds.
 
     Raises:
-        SettingsError: for anything but gain=G/N with 0 < G < 1 and N from 1.
+        SettingsError: `text` is no such rule.
 
-    >>> parse_stop_when("gain=0.01/100")
-    (0.01, 100)
+    >>> stop_rule("gain=0.01/100"), stop_rule("accuracy=0.9"), stop_rule("time=1.5h")
+    (('gain', 0.01, 100), ('accuracy', 0.9, 0), ('time', 5400.0, 0))
     """
+    if text is None:
+        return "", 0.0, 0
     name, _, value = text.partition("=")
-    gain, _, labels = value.partition("/")
-    with suppress(ValueError):
-        if name.strip() == "gain" and 0 < float(gain) < 1 and int(labels) >= 1:
-            return float(gain), int(labels)
-    raise SettingsError(
-        f"stop_when must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
-        f" than one point), or a time such as time=2h, got '{text}'"
-    )
-
-
-def time_limit(until: str | None) -> float | None:
-    """The seconds after which a command stops its run; None for a stop rule of another kind.
-
-    Raises:
-        SettingsError: for anything but time=T with T a number above 0 of s, m or h.
-
-    >>> time_limit("time=1.5h"), time_limit("gain=0.01/100")
-    (5400.0, None)
-    """
-    name, _, value = (until or "").partition("=")
-    if name.strip() != "time":
-        return None
+    number, _, labels = value.partition("/")
     with suppress(ValueError, KeyError):
-        seconds = float(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1:]]
-        if 0 < seconds < float("inf"):
-            return seconds
+        match name.strip():
+            case "gain" if 0 < float(number) < 1 and int(labels) >= 1:
+                return "gain", float(number), int(labels)
+            case "accuracy" if 0 < float(value) < 1:
+                return "accuracy", float(value), 0
+            case "time":
+                seconds = float(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1:]]
+                if 0 < seconds < math.inf:
+                    return "time", seconds, 0
     raise SettingsError(
-        f"stop_when must be a time such as time=90s, time=30m or time=2h, got '{until}'"
+        "stop_when must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
+        " than one point), accuracy=A such as accuracy=0.9, or a time such as time=90s, time=30m or"
+        f" time=2h, got '{text}'"
     )
+
+
+def accuracy_mark(text: str | None) -> float | None:
+    """The accuracy that is to be shown before a run stops; None for a rule of another kind."""
+    kind, value, _ = stop_rule(text)
+    return value if kind == "accuracy" else None
 
 
 def refit_shares(text: str) -> tuple[float, ...]:

@@ -145,10 +145,11 @@ def _of_people(settings: Settings) -> list[str]:
             f"expected a price for each of the annotators {', '.join(names)}, got"
             f" {', '.join(named)}: give --price NAME=PRICE for each"
         )
-    if settings.second_look and (len(names) < 2 or settings.audit == 0):
+    looks = settings.second_look or "accuracy" in (settings.stop_when or "")
+    if looks and (len(names) < 2 or settings.audit == 0):
         found.append(
-            "second_look asks other people of some rows of the audit: give --annotators anna,ben or"
-            " more names, and an audit"
+            "second_look asks other people of some rows of the audit, and stop_when with an"
+            " accuracy needs it: give --annotators anna,ben or more names, and an audit"
         )
     if settings.sheets.overlap and len(names) < 2:
         found.append("sheets.overlap needs two annotators or more: give --annotators anna,ben")

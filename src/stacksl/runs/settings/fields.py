@@ -340,8 +340,9 @@ class Settings(Group):
     they agree, so that people's errors do not count as the model's; with two people and 150 labels
     on by default."""
     stop_when: str | None = None
-    """Stop when the next N labels are to gain less than G, such as gain=0.01/100; or this command
-    after a time, such as time=2h, until it is resumed."""
+    """Stop when the next N labels are to gain less than G, such as gain=0.01/100; when the audit
+    shows an accuracy, such as accuracy=0.9; or this command after a time, such as time=2h, until it
+    is resumed."""
     owned: str | None = None
     """Items with labels that you hold already: learnt first, outside the budget."""
     model_labels: str | None = None

@@ -11,7 +11,7 @@ from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import money, plural
 from stacksl.runs.items.roles import corpus_of
-from stacksl.runs.settings.budget import Budget, parse_budget
+from stacksl.runs.settings.budget import Budget, accuracy_mark, parse_budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec, Terms
 
@@ -47,12 +47,13 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
 def further_labels(settings: Settings, labels: int, audit: int) -> int:
     """The labels of a budget that are kept for a second look at audits of `audit` items; often 0.
 
-    There is one where two people or more answer, if the settings say nothing from 150 labels on.
+    There is one where two people or more answer, if the settings say nothing from 150 labels on or
+    where the run stops at an accuracy.
     """
     people = settings.labeler == "file" and "," in settings.annotators
     wanted = settings.second_look
     if wanted is None:
-        wanted = labels >= second_look.SMALLEST
+        wanted = labels >= second_look.SMALLEST or accuracy_mark(settings.stop_when) is not None
     return second_look.reserved(audit, labels) if people and wanted else 0
 
 

@@ -25,7 +25,7 @@ from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which it is told
 
-AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "second")
+AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second")
 
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader

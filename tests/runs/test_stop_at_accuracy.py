@@ -1,0 +1,344 @@
+"""The stop rule `accuracy=A`: looks at the audit during a run, and what it may say of them."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, prepare, run
+from stacksl.cli import entry
+from stacksl.errors import SettingsError
+from stacksl.labelers.protocol import Request
+from stacksl.models.metrics import wilson, z_of_look
+from stacksl.runs.session import session
+
+from .conftest import class_items, pair_items
+from .people_cases import (
+    Killed,
+    Row,
+    answer_all,
+    begin,
+    bought,
+    expect_sound,
+    facts_of,
+    killed,
+    play,
+    truth,
+    wrong,
+)
+
+ITEMS, ANSWERS = class_items(300)
+PLAN: dict[str, Any] = {"budget": 100, "audit": 40, "mode": "pool", "open_questions": 5}
+PEOPLE: dict[str, Any] = {
+    "count": 240,
+    "budget": 110,
+    "audit": 40,
+    "open_questions": 30,
+    "annotators": "anna,ben,carl",
+}
+
+
+def answering(share: float, purpose: str = "audit") -> Callable[[Request], int]:
+    """The file's answers, but for the items of one purpose another class in a share of them."""
+
+    def say(request: Request) -> int:
+        errs = request.purpose == purpose and random.Random(request.item).random() < share
+        return (ANSWERS[request.item] + errs) % 3
+
+    return say
+
+
+def played(folder: Path, mark: float, wrong: float = 0.0, **more: Any) -> Run:
+    """A run that stops at an accuracy, of which a share of the audit's answers is wrong."""
+    given = {**PLAN, "stop_when": f"accuracy={mark}", **more}
+    return run(ITEMS, labeler=answering(wrong), out=folder / "run", **given)
+
+
+def looks(made: Run) -> list[tuple[int, int, bool]]:
+    """Number, training labels and outcome of each look."""
+    with made.ledger as ledger:
+        rows = list(ledger.rows(only=("looked",)))
+    return [(row.number or 0, row.payload["labels"], row.payload["reached"]) for row in rows]
+
+
+def erring(share: float) -> Callable[[Row], str]:
+    """Colleagues who are wrong in a share of answers, whatever the order of their rows."""
+    return lambda row: wrong(row) if random.Random(row["key"]).random() < share else truth(row)
+
+
+# Answers of the file --------------------------------------------------------------------------
+
+
+def test_a_run_stops_where_the_audit_shows_the_accuracy(tmp_path: Path) -> None:
+    made = played(tmp_path, 0.8)
+    status, facts = made.status(), facts_of(made)
+    (
+        *before,
+        (number, labels, reached),
+    ) = looks(made)
+    assert reached
+    assert not any(each[2] for each in before)
+    assert labels == status["asked"] < 60
+    assert status["state"] == "finished"
+    audit = status["audit"]
+    low, high = audit["interval"]
+    assert (audit["look"], high) == (number, 1.0)
+    assert low == pytest.approx(wilson(audit["correct"], 40, z_of_look(number))[0])
+    assert low >= 0.8
+    assert facts.stopped.startswith(f"Buying stopped after {labels} training labels by stop_when")
+    for name in ("report.html", "README.md"):
+        page = (made.path / name).read_text()
+        assert f"at least {100 * low:.1f}% in 95 of 100 runs" in page
+        assert "At least, in 95 of 100 runs" in page
+        assert "such intervals hold" not in page
+    expect_sound(made)
+
+
+def test_the_model_of_the_look_is_the_one_that_is_saved(tmp_path: Path) -> None:
+    made = played(tmp_path, 0.8)
+    with made.ledger as ledger:
+        last = [row.event for row in ledger.rows(only=("refit", "learnt", "looked"))]
+    assert last[-2:] == ["refit", "looked"]
+    audited = [str(row["item"]) for row in bought(made, purpose="audit")]
+    said = made.predict([item.prompt for item in ITEMS if item.id in audited])
+    right = [ANSWERS[item.id] for item in ITEMS if item.id in audited]
+    hits = sum(row["index"] == gold for row, gold in zip(said, right, strict=True))
+    assert hits == made.status()["audit"]["correct"]
+
+
+def test_a_run_below_its_mark_goes_on_to_its_end(tmp_path: Path, capsys: Any) -> None:
+    made = played(tmp_path, 0.8, wrong=0.4)
+    quarters = [(number, 15 * number, False) for number in (1, 2, 3, 4)]
+    assert looks(made) == quarters
+    status = made.status()
+    assert (status["left"], status["audit"]["look"]) == (0, 4)
+    assert facts_of(made).stopped == ""
+    low = wilson(status["audit"]["correct"], 40, z_of_look(4))[0]
+    assert status["audit"]["interval"] == [pytest.approx(low), 1.0]
+    assert entry.call(["status", str(made.path)]) == 0
+    assert f"at least {low:.3f} in 95 of 100 runs" in capsys.readouterr().out
+    expect_sound(made)
+
+
+def test_what_is_bought_does_not_depend_on_the_audits_answers(tmp_path: Path) -> None:
+    """Until a look stops a run; so its models are as new to the audit as the first."""
+    short, long = (played(tmp_path / name, 0.8, w) for name, w in (("a", 0.0), ("b", 0.4)))
+    first, second = (
+        [(row["item"], row["answer"]) for row in bought(each, purpose="train")]
+        for each in (short, long)
+    )
+    assert len(first) < len(second)
+    assert second[: len(first)] == first
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a stream": ({"mode": "stream"}, "refits the final model at each look"),
+    "no refit": ({"refit": False}, "refits the final model at each look"),
+    "no audit": ({"audit": 0}, "needs an audit of 32 items .* this run has 0: give --audit N"),
+    "too small": ({"audit": 31}, "needs an audit of 32 items .* this run has 31"),
+    "one person": ({"labeler": "file"}, "stop_when with an accuracy needs it: give --annotators"),
+    "no look": (
+        {"labeler": "file", "annotators": "anna,ben", "second_look": False},
+        "needs labels for second looks, and this run keeps none",
+    ),
+    "no share": ({"stop_when": "accuracy=90"}, "accuracy=A such as accuracy=0.9"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_run_that_cannot_keep_the_rule_is_refused(name: str) -> None:
+    settings, sentence = REFUSED[name]
+    given = {**PLAN, "budget": "100", "stop_when": "accuracy=0.9", **settings}
+    with pytest.raises(SettingsError, match=sentence):
+        prepare(ITEMS, ANSWERS, settings=given)
+
+
+def test_options_of_their_own_may_stop_at_an_accuracy(tmp_path: Path) -> None:
+    items, answers = pair_items(160)
+    given = {**PLAN, "stop_when": "accuracy=0.3"}
+    made = run(items, answers, out=tmp_path / "run", **given)
+    assert looks(made)[-1][2]
+    expect_sound(made)
+
+
+# Changes --------------------------------------------------------------------------------------
+
+
+def test_a_finished_run_is_looked_at_once_it_has_the_rule(tmp_path: Path) -> None:
+    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **{**PLAN, "budget": 60})
+    before = bought(made)
+    made.change(stop_when="accuracy=0.5")
+    assert looks(made) == [(1, 20, True)]
+    assert bought(made) == before
+    assert made.status()["audit"]["look"] == 1
+    assert "accuracy=0.5 stops the run from here on" in (made.path / "report.html").read_text()
+    expect_sound(made)
+
+
+def test_another_mark_and_a_larger_budget_go_on(tmp_path: Path) -> None:
+    given = {**PLAN, "stop_when": "accuracy=0.5"}
+    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **given)
+    learnt, first = made.status()["asked"], len(looks(made))
+    made.change(stop_when="accuracy=0.9")
+    assert made.status()["asked"] > learnt
+    assert [number for number, _, _ in looks(made)] == list(range(1, len(looks(made)) + 1))
+    made.change(stop_when="accuracy=0.5")
+    learnt, second = made.status()["asked"], len(looks(made))
+    assert second > first
+    made.change(budget=made.status()["budget"] + 40)
+    assert made.status()["asked"] > learnt
+    assert len(looks(made)) > second
+    expect_sound(made)
+
+
+def test_a_change_that_people_could_not_answer_is_refused(tmp_path: Path) -> None:
+    alone = begin(tmp_path, **{**PEOPLE, "annotators": "anna"})
+    with pytest.raises(SettingsError, match="stop_when with an accuracy needs it"):
+        alone.change(stop_when="accuracy=0.8")
+    with pytest.raises(SettingsError, match="stop_when must be gain=G/N"):
+        alone.change(stop_when="gain=x")
+    (tmp_path / "two").mkdir()
+    two = begin(tmp_path / "two", **{**PEOPLE, "annotators": "anna,ben"})
+    with pytest.raises(SettingsError, match="this run keeps none: .*--budget B with it"):
+        two.change(stop_when="accuracy=0.8")
+    two.change(stop_when="accuracy=0.8", budget=130)
+    assert int(two.folder.resolved()["further_now"]) > 0
+
+
+# People ---------------------------------------------------------------------------------------
+
+
+def looking(folder: Path, mark: float, say: Callable[[Row], str] = truth, **more: Any) -> Run:
+    """A run of people that waits for the second answers of a look."""
+    made = begin(folder, **{**PEOPLE, "stop_when": f"accuracy={mark}", **more})
+    for _ in range(20):
+        if made.status()["state"] == "finished" or seconds(made):
+            return made
+        answer_all(made, say)
+    raise AssertionError("no look ever came")
+
+
+def seconds(made: Run) -> int:
+    with made.ledger as ledger:
+        return len(ledger.second_looks())
+
+
+def test_buying_pauses_until_further_people_have_looked(tmp_path: Path) -> None:
+    made = looking(tmp_path, 0.8, erring(0.05))
+    with made.ledger as ledger:
+        leases = ledger.open_purchases()
+    assert seconds(made) == len(leases) > 0, "nothing but second answers is out"
+    status = made.status()
+    assert (status["state"], status["audit"]) == ("waiting", None)
+    assert not (made.path / "report.html").exists()
+    assert not looks(made)
+    asked = status["asked"]
+    first = [row for row in bought(made, purpose="audit") if not row["slot"]]
+    assert {row["state"] for row in first} == {"answered"}, "the whole audit is judged"
+    while not looks(made):
+        assert made.status()["asked"] == asked, "no label is bought before the look is over"
+        answer_all(made, erring(0.05))
+    play(made, erring(0.05))
+    audit = made.status()["audit"]
+    assert audit["measures"] == "accuracy"
+    assert audit["second"]["n"] == 40
+    assert audit["look"] == len(looks(made))
+    with made.ledger as ledger:
+        pairs = Counter((row.item, row.annotator) for row in ledger.private.handed())
+        assert ledger.accounts.further <= int(made.folder.resolved()["further_labels"])
+    assert max(pairs.values()) == 1
+    assert made.status()["spent"] <= 110
+    expect_sound(made)
+
+
+def test_a_run_of_people_that_reaches_its_mark_stops(tmp_path: Path) -> None:
+    made = play(looking(tmp_path, 0.6))
+    assert looks(made)[-1][2]
+    assert made.status()["left"] > 0
+    assert made.status()["audit"]["interval"][0] >= 0.6
+    expect_sound(made)
+
+
+def test_nobody_is_asked_again_while_the_mark_is_far(tmp_path: Path) -> None:
+    say = erring(0.4)
+    made = begin(tmp_path, **{**PEOPLE, "stop_when": "accuracy=0.88"})
+    while len(looks(made)) < 3:
+        assert not seconds(made)
+        answer_all(made, say)
+    assert not any(reached for _, _, reached in looks(made))
+    while not seconds(made):
+        answer_all(made, say)
+    assert made.status()["left"] == int(made.folder.resolved()["further_labels"]) - seconds(made)
+    play(made, say)
+    assert made.status()["audit"]["measures"] == "accuracy", "the last model has its second look"
+    expect_sound(made)
+
+
+def test_agreement_alone_stops_nothing(tmp_path: Path) -> None:
+    """Where nobody is left to look again, what people and model agree on is no accuracy."""
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben", "stop_when": "accuracy=0.6"})
+    made.people(away="ben")
+    play(made)
+    assert looks(made)
+    assert not any(reached for _, _, reached in looks(made))
+    assert made.status()["audit"]["measures"] == "agreement with the annotator"
+    assert made.status()["audit"]["interval"][0] > 0.6
+    expect_sound(made)
+
+
+CUT = ("take", "reserve", "hand_out", "save_arrays", "note_refit", "note_look", "show_audit")
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
+    """A run of people whose first look comes with the answers of its next sheets, and its end."""
+    folder = tmp_path_factory.mktemp("before")
+    made = begin(folder, **{**PEOPLE, "stop_when": "accuracy=0.88"})
+    for number in range(20):
+        shutil.copytree(made.path, folder / f"at-{number}")
+        answer_all(made, erring(0.15))
+        if seconds(made):
+            break
+    play(made, erring(0.15))
+    assert len(looks(made)) > 2, "a look that does not stop it, and others"
+    return Run(folder / f"at-{number}"), _end(made)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("name", CUT)
+def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[Run, Any], name: str, when: str
+) -> None:
+    made, end = before
+    shutil.copytree(made.path, tmp_path / "run")
+    cut, step = Run(tmp_path / "run"), getattr(session.Ledger, name)
+
+    def dies(*words: Any, **named: Any) -> None:
+        if when == "after":
+            step(*words, **named)
+        killed()
+
+    for _ in range(8):  # at this step again and again, as far as it comes
+        with monkeypatch.context() as patch:
+            patch.setattr(session.Ledger, name, dies)
+            with suppress(Killed):
+                play(cut, erring(0.15))
+        expect_sound(cut)
+        cut.resume()
+    play(cut, erring(0.15))
+    expect_sound(cut)
+    assert _end(cut) == end
+
+
+def _end(made: Run) -> Any:
+    facts = json.loads((made.path / "facts.json").read_text())
+    rows = [{**row, "learnt_at": None} for row in bought(made)]
+    return facts["audit"], facts["budget"], rows, looks(made)
