@@ -227,12 +227,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "classes-covering": {"budget": 56, "mode": "stream", "checkpoint_every": 32},
     "classes-pool": {"budget": 20, "mode": "pool", "open_questions": 4, "checkpoint_every": 8},
     "classes-looks": {
-        "budget": 56,
-        "audit": 24,
+        "budget": 120,
+        "audit": 60,
         "mode": "pool",
+        "class_names": False,
         "open_questions": 4,
         "checkpoint_every": 8,
-        "stop_when": "accuracy=0.6",
+        "stop_when": "accuracy=0.7",
     },
     "classes-model": {"budget": 36, "mode": "pool", "open_questions": 6, "checkpoint_every": 8},
     "pairs-paper": {

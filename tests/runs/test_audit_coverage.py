@@ -19,15 +19,19 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "audit.md"
 
 
-@pytest.fixture(scope="module")
-def benchmark() -> Any:
-    path = ROOT / "benchmarks" / "audit_coverage.py"
-    spec = importlib.util.spec_from_file_location("audit_coverage", path)
+def _loaded(name: str) -> Any:
+    path = ROOT / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Any:
+    return _loaded("audit_coverage")
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +95,36 @@ def test_the_low_end_is_seldom_above_the_truth(benchmark: Any, crew: int) -> Non
     assert found["holds"] > 0.93
     assert found["plain"] < 0.9
     assert found["answers"] <= 0.4
+
+
+# A stop at an accuracy --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stopping() -> Any:
+    return _loaded("accuracy_stop")
+
+
+def test_the_page_shows_the_record_of_stops(stopping: Any) -> None:
+    rows = json.loads((ROOT / "benchmarks/results/accuracy_stop.json").read_text())["rows"]
+    found = re.search(
+        r"<!-- benchmark: accuracy_stop -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL
+    )
+    assert found is not None
+    assert found[1].strip() == stopping.table(rows).strip()
+    assert len(rows) == 2 * len(stopping.SIZES) * sum(map(len, stopping.PATHS.values()))
+    for row in rows:
+        assert row["runs"] == 1000
+        assert row["false"] <= 50, "the goal: 5 % of false decisions"
+        if (row["path"], row["final"]) == ("rises", 0.94):
+            assert 0 <= sum(row["decided"]) <= 200
+
+
+@pytest.mark.parametrize("people", [False, True])
+def test_a_model_just_below_the_mark_is_seldom_let_through(stopping: Any, people: bool) -> None:
+    """Of 150 runs 7.5 would be 5 %: 17 have a chance of one in a thousand then."""
+    found = stopping.cell([0.899] * 4, 60, people=people, runs=150, seed=1)
+    assert sum(found["decided"]) == found["false"] < 17
+    sure = stopping.cell([0.8, 0.999], 100, people=people, runs=20, seed=1)
+    assert sum(sure["decided"]) > 0
+    assert sure["false"] == 0
