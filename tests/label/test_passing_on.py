@@ -216,3 +216,25 @@ def _looks(page: Page, people: list[Browser]) -> bool:
         for key, prompt in browser.rows().items():
             browser.answer(key, prompt)
     return False
+
+
+def test_buying_pauses_on_the_page_until_a_look_is_over(opened: Opened) -> None:
+    page = opened(
+        count=160, budget=120, audit=40, open_questions=20, annotators="anna,ben,carl",
+        stop_when="accuracy=0.87",
+    )  # fmt: skip
+    people = [page.browser(name) for name in ("anna", "ben", "carl")]
+    wait_for(lambda: _looks(page, people), 240)
+    with page.run.ledger as ledger:
+        asked, leases = ledger.accounts.asked, len(ledger.open_purchases())
+        assert len(ledger.second_looks()) == leases > 0
+    assert page.run.status()["state"] in ("running", "waiting")
+    assert not (page.run.path / "report.html").exists()
+    play(people, page)
+    status = page.run.status()
+    assert (status["state"], status["audit"]["measures"]) == ("finished", "accuracy")
+    with page.run.ledger as ledger:
+        looks = [row.payload for row in ledger.rows(only=("looked",))]
+    assert looks[0]["labels"] == asked
+    assert status["audit"]["look"] == len(looks)
+    page.run.replay()

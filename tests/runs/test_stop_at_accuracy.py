@@ -18,6 +18,7 @@ from stacksl.cli import entry
 from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.models.metrics import wilson, z_of_look
+from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.session import session
 
 from .conftest import class_items, pair_items
@@ -213,6 +214,20 @@ def test_a_change_that_people_could_not_answer_is_refused(tmp_path: Path) -> Non
     assert int(two.folder.resolved()["further_now"]) > 0
 
 
+def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(tmp_path: Path) -> None:
+    """The label of an item that is erased was learnt, so the model is another."""
+    given = {**PLAN, "stop_when": "accuracy=0.5"}
+    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **given)
+    before = made.status()["spent"]
+    forget(made.path, str(bought(made, purpose="train")[0]["item"]))
+    made.resume()
+    assert [each[0] for each in looks(made)] == [1, 2]
+    assert (made.status()["spent"], made.status()["audit"]["look"]) == (before, 2)
+    assert made.refit_with_audit() == 40
+    assert made.status()["audit"]["look"] == 2
+    expect_sound(made)
+
+
 # People ---------------------------------------------------------------------------------------
 
 
@@ -264,6 +279,11 @@ def test_a_run_of_people_that_reaches_its_mark_stops(tmp_path: Path) -> None:
     assert looks(made)[-1][2]
     assert made.status()["left"] > 0
     assert made.status()["audit"]["interval"][0] >= 0.6
+    before = bought(made)
+    asked_again = next(row for row in bought(made, purpose="audit") if row["slot"])
+    forget(made.path, str(asked_again["item"]))
+    made.resume()
+    assert (made.status()["state"], len(bought(made))) == ("finished", len(before))
     expect_sound(made)
 
 

@@ -110,8 +110,8 @@ class Accounts:
         doubled: how many items to train on have a second slot.
         looks: how often the audit was looked at to decide whether to stop, the last time when
             labels to train on `looked_at` had been asked for.
-        reached: whether the last look showed the accuracy wanted; None where its model is no more
-            the last one, or what is wanted has changed.
+        reached: whether the last look lets the run stop; None where its model is no more the last
+            one, or what is wanted has changed.
         seen: the surrogates of the items with a decision record.
         taught: the surrogate of each item whose label was learnt, with the label that refits
             learn of it now; None where they learn none.
@@ -221,7 +221,7 @@ class Accounts:
             case "settings" if "stop_when" in entry.payload:
                 self.reached, self.looked_at = None, 0
             case "budget":
-                self.reached = None
+                self.reached = None if self.reached is None else False  # more is to be bought
                 self._apply_budget(entry)
             case "class_added":
                 size = whole_of(entry, "size")

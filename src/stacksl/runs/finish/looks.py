@@ -18,9 +18,12 @@ NEAR = 0.1  # how far below the mark an agreement may be that gets a second look
 
 
 def look_due(spec: RunSpec, accounts: Accounts) -> bool:
-    """Whether nothing is bought: a look is due, or the last one showed the accuracy wanted."""
+    """Whether nothing is bought: a look is due, or the last one showed the accuracy wanted.
+
+    One is due where a quarter more was asked for, or the model is another without a further label.
+    """
     if accuracy_mark(spec.settings.stop_when) is None:
         return False
-    train = max(1, spec.terms.train)
-    now, before = (LOOKS * asked // train for asked in (accounts.asked, accounts.looked_at))
-    return bool(accounts.reached) or now > before
+    asked, before, train = accounts.asked, accounts.looked_at, max(1, spec.terms.train)
+    again = accounts.looks > 0 and accounts.reached is None and asked <= before
+    return bool(accounts.reached) or again or LOOKS * asked // train > LOOKS * before // train

@@ -76,6 +76,7 @@ def look_again(
     free, awaited = _free(spec, ledger, ids)
     free |= {item: 0 for item in begun if any(state.dropped for _, state in slots[item])}
     left = min(spec.terms.further - accounts.further, accounts.left)
+    left = 0 if accounts.reached else left  # what a look has found stands
     due = next_rows(rows, answers, free, left, awaited)
     if due or awaited:  # the first answers measure agreement until all are in
         first = {item: said[0] for item, said in answers.items()}

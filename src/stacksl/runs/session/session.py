@@ -221,8 +221,8 @@ class Session(Game):
         while True:
             if not self._rounds():
                 return "stopped"
-            stands = self.ledger.accounts.reached is not None
-            pauses = look_due(self.spec, self.ledger.accounts) and not stands
+            accounts = self.ledger.accounts
+            pauses = look_due(self.spec, accounts) and accounts.reached is None
             waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
             self._note_facts(record, waits, ended=not waits and not pauses)
             if waits:
@@ -233,10 +233,9 @@ class Session(Game):
             self.trainer.finish()
             audit, due = measured(self.spec, self), list[str]()
             mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
-            look, wanted = 0, mark or inf
-            if mark is not None or accounts.looks:
-                look = accounts.looks + (accounts.reached is None)
-            far = pauses and audit is not None and self._judged(audit, look)[0] < wanted - NEAR
+            looks = mark is not None or accounts.looks
+            look = accounts.looks + (accounts.reached is None) if looks else 0
+            far = pauses and audit and self._judged(audit, look)[0] < (mark or inf) - NEAR
             if audit is not None and self.spec.terms.further and not far:
                 due, audit = look_again(self.spec, self, self._features, audit, look)
             if audit is None or not look:
@@ -245,7 +244,7 @@ class Session(Game):
                 return self._look_again(record, due)
             if accounts.reached is not None:  # by the model that there is now
                 return self._ended(record, audit, due, look)
-            shows = self._judged(audit, look)[1] >= wanted
+            shows = self._judged(audit, look)[1] >= (mark or inf)
             self.ledger.note_look(len(self.examples.bought), reached=shows)
 
     def _judged(self, audit: Audit, look: int) -> tuple[float, float]:
