@@ -210,10 +210,11 @@ def _handed(page: Page) -> list[Any]:
 
 def _looks(page: Page, people: list[Browser]) -> bool:
     """Whether the second look has begun; everybody answers until then."""
-    if any(row.slot for row in _handed(page)):
-        return True
     for browser in people:
-        for key, prompt in browser.rows().items():
+        rows = browser.rows()
+        if any(row.slot for row in _handed(page)):  # checked last: no row of it is answered here
+            return True
+        for key, prompt in rows.items():
             browser.answer(key, prompt)
     return False
 
