@@ -143,7 +143,10 @@ def test_what_is_bought_does_not_depend_on_the_audits_answers(tmp_path: Path) ->
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a stream": ({"mode": "stream"}, "refits the final model at each look"),
     "no refit": ({"refit": False}, "refits the final model at each look"),
-    "no audit": ({"audit": 0}, "needs an audit of 32 items .* this run has 0: give --audit N"),
+    "no audit": (
+        {"audit": 0},
+        "needs an audit of 32 items .* has 0: start one with --audit N",
+    ),
     "too small": ({"audit": 31}, "needs an audit of 32 items .* this run has 31"),
     "one person": ({"labeler": "file"}, "stop_when with an accuracy needs it: give --annotators"),
     "no look": (

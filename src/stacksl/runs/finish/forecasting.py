@@ -172,8 +172,8 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
     if looks and wilson(audit, audit, z)[0] < mark:
         raise SettingsError(
             f"stop_when accuracy={mark:g} needs an audit of {ceil(z * z * mark / (1 - mark))} items"
-            f" even if the model has all of them right, and this run has {audit}: give --audit N,"
-            " with N three times that"
+            f" even if the model has all of them right, and this run has {audit}: start one with"
+            " --audit N, three times as many or more"
         )
     if looks and settings.labeler == "file" and not further:
         raise SettingsError(
