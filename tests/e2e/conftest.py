@@ -255,7 +255,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory, worker: Worker) -> dict[str,
     for name, settings in KINDS.items():
         data, test = classes if name.startswith("classes") else pairs
         if name in ("classes-covering", "classes-looks"):  # long enough for refits on the way
-            data = write_classes(folder / "long.csv", 150)
+            data = write_classes(folder / f"{name}.csv", 150)
         if name == "classes-model":  # a model that is right on three of four
             said = write_said(folder / "said.csv", data)
             settings = {**settings, "model_labels": str(said)}
