@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from openpyxl import Workbook
 
 from stacksl.data import Classes, read_classes
 from stacksl.errors import DataError
@@ -59,10 +60,63 @@ def test_a_faulty_file_is_refused_with_its_line(tmp_path, text, said) -> None:
         read_classes(made(tmp_path, text))
 
 
-def test_an_example_that_is_an_item_is_a_label_nobody_paid_for() -> None:
+def test_items_with_the_text_of_an_example_are_found() -> None:
     classes = Classes(NAMES, SAID, EXAMPLES)
     items = [Item("1", "Add  money", NAMES), Item("2", "add some money", NAMES)]
-    classes.expect_apart(items[1:], "the data")
-    with pytest.raises(DataError, match="1 items of the test set .* --owned"):
-        classes.expect_apart(items, "the test set")
-    Classes(NAMES, SAID).expect_apart(items, "the data")
+    assert classes.alike(items) == [0]
+    classes.expect_apart(items[1:])
+    with pytest.raises(DataError, match="1 of its items have the text of one, the first is 1"):
+        classes.expect_apart(items)
+    Classes(NAMES, SAID).expect_apart(items)
+    assert classes.without("ADD money").examples == (EXAMPLES[0], ())
+
+
+def sheet(folder: Path, *rows: tuple[object, ...]) -> Path:
+    book = Workbook()
+    book.worksheets[0].title = "Rows"
+    book.worksheets[0].append(("id", "text", "topic"))
+    topics = book.create_sheet("Topics")
+    for row in rows:
+        topics.append(row)
+    book.save(folder / "topics.xlsx")
+    return folder / "topics.xlsx"
+
+
+HEADER = ("Name", "words", "size", "example 1", "example 2", "Description")
+
+
+def test_a_workbook_of_topics_is_read_as_it_was_edited(tmp_path) -> None:
+    path = sheet(
+        tmp_path,
+        HEADER,
+        ("lost card", "card", 3, "my card is gone", None, None),
+        (None, "dropped", 2, "something else"),
+        ("top up", "money", 2, "add | money", "add | money"),
+        ("Lost  card ", "where", 1, "where is it,\nmy card?", None, "it cannot be found"),
+        (2024, "year", 1),
+    )
+    found = read_classes(path)
+    assert found.names == ("lost card", "top up", "2024")
+    assert found.examples == (EXAMPLES[0], ("add | money",), ())
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("topic", "words"), ("a", "b")], "should have a column 'name', but has topic, words"),
+        ([], "holds no row"),
+        ([HEADER, (None, "w", 3), (" ", "w", 2)], "should hold two classes or more.* but has 0"),
+        ([HEADER, ("a", "w", 3), ("A", "w", 2)], "should hold two classes or more.* but has 1"),
+        ([HEADER, ("a", "", 1, "x"), ("b", "", 1, "X ")], "line 3 of .* example that line 2"),
+    ],
+)
+def test_a_faulty_workbook_is_refused_in_a_sentence(tmp_path, rows, said) -> None:
+    with pytest.raises(DataError, match=said):
+        read_classes(sheet(tmp_path, *rows))
+
+
+def test_a_workbook_that_is_none_is_refused(tmp_path) -> None:
+    with pytest.raises(DataError, match="is not a file of the kind that its name says"):
+        read_classes(made(tmp_path, "name\na\nb\n", "classes.xlsx"))
+    with pytest.raises(DataError, match="there is no file"):
+        read_classes(tmp_path / "absent.xlsx")

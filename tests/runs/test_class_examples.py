@@ -11,6 +11,7 @@ from stacksl.api import Run
 from stacksl.core.blocks import SharedBlock
 from stacksl.data import read_classes
 from stacksl.errors import DataError
+from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.class_names import name_rows
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
@@ -68,18 +69,29 @@ def test_examples_stay_with_a_run_to_its_end(tmp_path) -> None:
     assert done.replay()["labels"] > 0
 
 
-def test_an_item_may_be_no_example(tmp_path) -> None:
-    text = next(iter(texts_of(write_pool(tmp_path, 60)).values()))
-    own = f"bread,{text.upper()}\nsea,\nnight,\n"
-    with pytest.raises(DataError, match="1 items of the data have the text of one"):
-        begin(tmp_path, classes=listed(tmp_path, own))
-    assert not (tmp_path / "run").exists()
+def test_an_item_that_is_an_example_is_set_aside_and_forgotten_with_it(tmp_path) -> None:
+    texts = texts_of(write_pool(tmp_path, 60))
+    own = list(texts)[:20]
+    lines = "".join(f"{texts[i].upper()}|" for i in own)
+    waiting = begin(tmp_path, classes=listed(tmp_path, f"bread,{lines}\nsea,\nnight,\n"), audit=4)
+    assert RunSpec.open(RunFolder(waiting.path)).sources.aside == frozenset(range(20))
+    done = play(waiting)
+    with done.ledger as ledger:
+        assert not set(own) & {each["item"] for each in ledger.export()}, "nobody was asked"
+    assert done.status()["audit"]["n"] == 4
+    held = texts[own[0]].upper().encode()
+    assert held in (done.path / "run.db").read_bytes()
+    forget(done.path, own[0])
+    assert held not in b"".join(f.read_bytes() for f in done.path.rglob("*") if f.is_file())
+    assert len(done.folder.classes().examples[0]) == 19
+    done.resume()
+    with done.ledger as ledger:
+        ledger.verify()
+
+
+def test_a_test_item_may_be_no_example(tmp_path) -> None:
     held = tmp_path / "held.csv"
     held.write_text("text,label\nWaves at the  shore,sea\n", encoding="utf-8")
-    with pytest.raises(DataError, match="1 items of the test set have the text of one"):
+    with pytest.raises(DataError, match="1 of its items have the text of one, the first is row-0"):
         begin(tmp_path, classes=listed(tmp_path), test=held)
-    waiting = begin(tmp_path, classes=listed(tmp_path))
-    more = tmp_path / "more.csv"
-    more.write_text("id,text\nx,crust and crumb\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"more\.csv have the text of one"):
-        waiting.change(items=more)
+    assert not (tmp_path / "run").exists()

@@ -18,6 +18,7 @@ from stacksl.cli.verbs import (
     ls,
     results,
     run,
+    topics,
 )
 
 _ABOUT = (
@@ -54,6 +55,7 @@ def _stacksl(
 
 
 _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
+    ("topics", "Adapt a model", topics.topics),
     ("run", "Adapt a model", run.run),
     ("answer", "Adapt a model", answer.answer),
     ("label", "Adapt a model", label.label),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _TEXT = """\
+No classes yet: what is in the file, as a workbook to edit?
+    stacksl topics texts.csv
+
 The built-in sample, a tenth of its labels:
     stacksl run
 Your file, 500 labels, tested on another file:
@@ -21,6 +24,8 @@ Adapt a language model (pip install 'stacksl[lm]'); without a file, the sample m
     stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25
 No labels yet: two colleagues answer in spreadsheets:
     stacksl run texts.csv --classes classes.txt --budget 800 --labeler file --annotators anna,ben
+The same, with the topics that you edited as classes:
+    stacksl run texts.csv --classes topics.xlsx --budget 800 --labeler file
 Questions as they come, the next thousand of them:
     stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl
 Rank the answers of a bank, of which each question names one by id or text:

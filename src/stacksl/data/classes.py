@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stacksl.data.columns import find
+from stacksl.data.dataset import Layout
 from stacksl.data.files import container_of, head_of, reading
 from stacksl.data.tables import open_table
-from stacksl.data.values import RowFault, normal, one_line, text
+from stacksl.data.values import RowFault, listed, normal, one_line, text
 from stacksl.errors import DataError
 from stacksl.types import Item
 
@@ -29,37 +30,48 @@ class Classes:
     descriptions: tuple[str, ...]
     examples: tuple[tuple[str, ...], ...] = ()
 
-    def expect_apart(self, items: Iterable[Item], what: str) -> None:
-        """Check that no example is the text of one of the `items`, up to case and white space.
+    def alike(self, items: Iterable[Item]) -> list[int]:
+        """The places of the `items` with the text of an example, up to case and white space."""
+        given = {normal(text) for texts in self.examples for text in texts}
+        pairs = enumerate(items) if given else ()
+        return [at for at, item in pairs if normal(item.prompt) in given]
+
+    def without(self, prompt: str) -> Classes:
+        """These classes without the examples that have the text of a prompt."""
+        rest = ([e for e in texts if normal(e) != normal(prompt)] for texts in self.examples)
+        return replace(self, examples=tuple(map(tuple, rest)))
+
+    def expect_apart(self, items: Sequence[Item]) -> None:
+        """Check that no example is the text of one of the `items` of a test set.
 
         Raises:
-            DataError: one is: it would be a label that nobody paid for.
+            DataError: one is.
         """
-        given = {normal(text) for texts in self.examples for text in texts}
-        count = sum(normal(item.prompt) in given for item in items) if given else 0
-        if count:
+        if found := self.alike(items):
             raise DataError(
-                f"the examples of classes should be texts of their own, but {count} items of"
-                f" {what} have the text of one, and so a label that was not bought: remove those"
-                " examples, or give the labels with --owned and leave the items out of a test file"
+                f"the examples of classes should not be in the test set, but {len(found)} of its"
+                f" items have the text of one, the first is {items[found[0]].id}: remove those"
+                " examples, or leave the items out of the test file"
             )
 
 
 def read_classes(path: str | Path) -> Classes:
-    """The classes in a text file: `name`, or `name, description`, one a line.
+    """The classes in a text file: `name`, or `name, description`, one a line; or in a workbook.
 
     A tab separates them where the file has any, else the first comma outside quotes;
     empty lines are passed over, and so is a first line `name` or `name, description`. Behind a
     first line `name, description, examples` or `name, examples` the last cell has examples, with
-    `|` between them.
+    `|` between them. A workbook, as `stacksl topics` writes it, may have a column for each example;
+    its rows with the same name are one class, and those without a name are left out.
 
     Raises:
-        DataError: the file cannot be read, is JSON, holds fewer than two classes, one of them
-            twice, one example for two of them, or a line that begins with a separator.
+        DataError: the file cannot be read, is JSON or a workbook without a column `name`, holds
+            fewer than two classes, one of them twice, one example for two of them, or a line that
+            begins with a separator.
     """
     place = Path(path)
     found: dict[str, _Line] = {}
-    for line in _lines(_text(place), place):
+    for line in _lines_of_workbook(place) if place.suffix == ".xlsx" else _lines(place):
         if not line.name:
             raise DataError(
                 f"line {line.number} of {place} has no class before its separator: add it"
@@ -164,15 +176,6 @@ def _answers_of(columns: Iterable[str], place: Path) -> str:
     return found[0]
 
 
-def _text(path: Path) -> str:
-    with reading(path):
-        raw = path.read_bytes()
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"the file of classes {path} is not UTF-8: save it as UTF-8") from None
-
-
 _EXAMPLES = "examples"
 _HEADERS = (
     ["name"],
@@ -192,8 +195,45 @@ class _Line:
     examples: tuple[str, ...] = ()
 
 
-def _lines(text: str, place: Path) -> Iterator[_Line]:
-    """The lines that are not empty."""
+TOPICS = "Topics"  # the sheet of a workbook that has the classes
+
+
+def _lines_of_workbook(place: Path) -> Iterable[_Line]:
+    """The classes in a workbook, those of one name together."""
+    found: dict[str, _Line] = {}
+    head = head_of(place)
+    with open_table(place, container_of(place, head), head, Layout(TOPICS)) as table:
+        if "name" not in map(str.casefold, table.columns):
+            raise DataError(
+                f"the sheet {TOPICS} of {place} should have a column 'name', but has"
+                f" {listed(table.columns)}: give the column with the classes that name"
+            )
+        for row in table.rows:
+            line = _line(row.number + 1, {key.casefold(): row.values[key] for key in row.values})
+            if line.name:
+                first = found.get(normal(line.name), line)
+                examples = tuple(dict.fromkeys([*first.examples, *line.examples]))
+                found[normal(line.name)] = replace(first, examples=examples)
+    return found.values()
+
+
+def _line(number: int, cells: Mapping[str, str]) -> _Line:
+    """The class in a row of named cells."""
+    texts = cells.get(_EXAMPLES, "").split("|")
+    texts += [cell for column, cell in cells.items() if column.startswith("example ")]
+    examples = dict.fromkeys(filter(None, (" ".join(each.split()) for each in texts)))
+    name, said = (one_line(cells.get(each, "")).strip() for each in ("name", "description"))
+    return _Line(number, name, said, tuple(examples))
+
+
+def _lines(place: Path) -> Iterator[_Line]:
+    """The lines of a text that are not empty."""
+    with reading(place):
+        raw = place.read_bytes()
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataError(f"the file of classes {place} is not UTF-8: save it as UTF-8") from None
     if "\0" in text:
         raise DataError("a file of classes is text, but this one holds NUL characters")
     if text.lstrip().startswith('{"'):
@@ -219,7 +259,4 @@ def _lines(text: str, place: Path) -> Iterator[_Line]:
                 f" has, but has {len(cells)}: put texts with a separator between double quotes"
             )
         else:
-            found = dict(zip(columns, cells, strict=False))
-            examples = (" ".join(each.split()) for each in found.get(_EXAMPLES, "").split("|"))
-            different = tuple(dict.fromkeys(filter(None, examples)))
-            yield _Line(number, cells[0], found.get("description", "").strip(), different)
+            yield _line(number, dict(zip(columns, cells, strict=False)))

@@ -47,16 +47,16 @@ def workbook(rows: Sequence[Cells], classes: Sequence[Sequence[str]], howto: str
     book = Workbook()
     sheet = book.worksheets[0]
     sheet.title = QUESTIONS
-    _fill(sheet, [COLUMNS, *((*row[:3], "", "") for row in rows)], _WIDTHS)
+    fill(sheet, [COLUMNS, *((*row[:3], "", "") for row in rows)], _WIDTHS)
     _mark(sheet, len(rows) + 1)
     if classes:
-        _fill(book.create_sheet(CLASSES), classes, (10, 40, 70))
-    _fill(book.create_sheet(HOWTO), [(line,) for line in howto.splitlines()], (100,), header=False)
+        fill(book.create_sheet(CLASSES), classes, (10, 40, 70))
+    fill(book.create_sheet(HOWTO), [(line,) for line in howto.splitlines()], (100,), header=False)
     _choices(book, sheet, [row[3] for row in rows])
     return packed(book)
 
 
-def _fill(
+def fill(
     sheet: Worksheet, table: Sequence[Sequence[str]], widths: Sequence[int], *, header: bool = True
 ) -> None:
     """Write texts, wrapped, below a header that stays in view."""

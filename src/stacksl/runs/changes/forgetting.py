@@ -30,7 +30,7 @@ from stacksl.runs.session.assignment import FILE, SHEET, SheetLabeler, ask_folde
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import DERIVED, MAP, expect_derived, note_derived
-from stacksl.runs.storage.folder import RunFolder
+from stacksl.runs.storage.folder import RunFolder, class_rows
 from stacksl.runs.storage.status import expect_begun
 from stacksl.types import Item
 
@@ -133,9 +133,12 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
         ASIDE_AT_FIRST: Setting(sorted(spec.sources.aside_at_first)),
         SALT: new_salt(),  # with the old one a digest of the report might confirm a guessed text
     }
+    classes = folder.classes()  # one of their examples may have its text
+    rows = None if classes is None else class_rows(classes.without(item.prompt))
     state, calls, model = folder.read_state(), Calls(folder.database), spec.settings.labeler
     named = re.compile(rf"(?<![\w-]){re.escape(item.id)}(?![\w-])|{re.escape(item.prompt)}").search
     kept = {key: value for key, value in state.items() if key != "sentence" or not named(value)}
+    kept.pop("proposed", None)  # words of texts, perhaps of this one
     kept["warnings"] = [each for each in state.get("warnings", ()) if not named(each)]
     with ledger.together():
         ledger.keep_last_arrays()  # two would reveal what was learnt between
@@ -144,7 +147,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
             for each in ledger.open_purchases()
             if each.item == item.id and (cost := calls.cost(item.id, each.slot))
         )
-        ledger.change_settings(changes)
+        ledger.change_settings(changes, rows)
         note_derived(folder, ledger, MAP)
         ledger.write_state(kept.pop("state"), kept)
         return Forgotten(ledger.forget(item.id), learnt, remains)

@@ -192,7 +192,7 @@ def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:
         "of the audit": int((corpus.roles == Role.AUDIT).sum()),
         "set aside for its interval": int((corpus.roles == Role.REFERENCE).sum()),
         "with a label owned before": int((corpus.roles == Role.OWNED).sum()),
-        "with the text of an owned one": int((corpus.roles == Role.DUPLICATE).sum()),
+        "with a text that has a label": int((corpus.roles == Role.DUPLICATE).sum()),
         "erased": int((corpus.roles == Role.ERASED).sum()),
     }
     return tuple(Named(name, str(n)) for name, n in counts.items() if n)

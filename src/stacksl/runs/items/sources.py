@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, starmap
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from stacksl.data import Bank, Classes, Dataset, read_bank, sample
@@ -215,13 +214,22 @@ class Sources:
 
     @property
     def aside(self) -> frozenset[int]:
-        """Rows of which no label is bought: owned items, and items with their text."""
-        return _alike(self.dataset.items, self.owned) | self.stays
+        """Rows of which no label is bought: owned items, and items with their text.
+
+        Those with the text of an example of a class are such items as well.
+        """
+        return self._alike(self.dataset.items) | self.stays
 
     @property
     def aside_at_first(self) -> frozenset[int]:
         """The same at the start of the run, which fixed the number of rounds."""
-        return _alike(self.dataset.items[: self.first], self.owned) | self.stays_at_first
+        return self._alike(self.dataset.items[: self.first]) | self.stays_at_first
+
+    def _alike(self, items: Sequence[Item]) -> frozenset[int]:
+        held = {(item.prompt, item.candidates) for item in items if item.id in self.owned}
+        rows = enumerate(items) if held else ()
+        owned = (row for row, item in rows if (item.prompt, item.candidates) in held)
+        return frozenset(chain(owned, () if self.given is None else self.given.alike(items)))
 
 
 def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
@@ -236,12 +244,6 @@ def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
         unknown={name: label for name, label in dataset.unknown.items() if name not in found},
         classes=classes,
     )
-
-
-def _alike(items: Sequence[Item], owned: Mapping[str, int]) -> frozenset[int]:
-    held = {(item.prompt, item.candidates) for item in items if item.id in owned}
-    rows = enumerate(items) if held else ()
-    return frozenset(row for row, item in rows if (item.prompt, item.candidates) in held)
 
 
 def load(
@@ -280,7 +282,4 @@ def with_more(sources: Sources, more: More, settings: Settings) -> Sources:
     if more.kind == "owned":
         owned = load_owned(more.path, sources.pool, settings)
         return sources if owned is None else sources.with_owned(owned)
-    found = read_like(more.path, sources.pool, settings, "file of more items")
-    if sources.classes is not None:
-        sources.classes.expect_apart(found.items, f"the file of more items {Path(more.path).name}")
-    return sources.with_items(found)
+    return sources.with_items(read_like(more.path, sources.pool, settings, "file of more items"))

@@ -22,7 +22,7 @@ class Progress:
     rounds among the last ones of a stream.
     """
 
-    phase: Literal["features", "rounds", "labels", "refit", "test", "report"]
+    phase: Literal["features", "rounds", "labels", "refit", "test", "report", "topics"]
     done: int
     total: int
     spent: int = 0

@@ -1,0 +1,92 @@
+"""`stacksl topics`: what is in a file that has no classes yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stacksl.cli import options
+from stacksl.cli.live import encoding, live
+from stacksl.cli.printing import as_json, rejected, table, warn
+from stacksl.cli.verbs.run import word
+from stacksl.errors import SettingsError
+from stacksl.report.wording import plural
+
+EDIT = "Change a name to rename a topic, give two the same name to merge them, empty it to drop one"
+NO_CLASSES = ("some", "others")  # labels in the file are not used
+
+
+@options.takes(*options.READING, "features")
+def topics(
+    context: typer.Context,
+    file: options.File,
+    about: Annotated[
+        int, typer.Option(metavar="N", min=2, show_default=True, help="How many topics to make.")
+    ] = 20,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", show_default=True, help="A new workbook, to be edited.")
+    ] = Path("topics.xlsx"),
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> None:
+    """Group the texts of a file by topic, and write a workbook of the topics for you to edit.
+
+    Each topic has a line with a name made of its own words, its size and six typical texts; a
+    second sheet has the topic of every row. Change a name to rename a topic, give two the same name
+    to merge them, empty a name to drop one. `stacksl run FILE --classes topics.xlsx` begins with
+    what you edited: the names are its classes, and the texts are examples of them.
+    """
+    from openpyxl import Workbook
+
+    from stacksl.data import Layout, read
+    from stacksl.data.classes import TOPICS
+    from stacksl.features import TextMap, make_features
+    from stacksl.files.atomic import write_atomic
+    from stacksl.labelers.sheets.workbook_writing import fill, packed
+    from stacksl.models.topics import EXAMPLES, find_topics
+    from stacksl.runs.items.intake import no_encoder, with_features
+    from stacksl.runs.loop.progress import Progress
+    from stacksl.runs.settings.resolve import resolve
+
+    if out.suffix.lower() != ".xlsx" or out.exists():
+        raise SettingsError(f"--out should be a new file that ends in .xlsx, got '{out}'")
+    columns: dict[str, Any] = options.reading(context)
+    form = columns.pop("format", None)
+    layout = Layout(columns.pop("worksheet", None), columns.pop("header", True))
+    resolved = with_features(resolve(context.obj), without_data=False)
+    how: dict[str, Any] = {"columns": columns, "layout": layout, "lenient": True}
+    dataset = read(file, format=form, classes=NO_CLASSES, **how)
+    features = make_features(resolved.settings.features, classes=NO_CLASSES)
+    if not isinstance(features, TextMap):
+        raise SettingsError("topics need features of texts: --features hashing or sentences:NAME")
+    texts = [item.prompt for item in dataset.items]
+    features.encoder.fit(texts)
+    with live(quiet=quiet) as show:
+        vectors = features.encoder.encode(texts, encoding(show))
+        if show is not None:
+            show(Progress("topics", 0, 1))
+        found = find_topics(texts, vectors, about)
+    topic = {row: each.name for each in found for row in each.rows}
+    lines = [("name", "words", "size", *(f"example {n}" for n in range(1, EXAMPLES + 1)))]
+    for each in found:
+        typical = (texts[row] for row in each.examples)
+        lines.append((each.name, ", ".join(each.words), str(len(each.rows)), *typical))
+    rows = [(item.id, item.prompt, topic[row]) for row, item in enumerate(dataset.items)]
+    book = Workbook()
+    fill(book.worksheets[0], lines, (30, 40, 8, *[40] * EXAMPLES))
+    fill(book.create_sheet("Rows"), [("id", "text", "topic"), *rows], (14, 80, 30))
+    fill(book.create_sheet("How to edit"), [(EDIT,)], (100,), header=False)
+    book.worksheets[0].title = TOPICS
+    write_atomic(out, packed(book))
+    unusable = rejected(dataset)
+    warn([*no_encoder(resolved), *(f"row {r['row']} is left out: {r['reason']}" for r in unusable)])
+    if json:
+        listed = [{"name": each.name, "size": len(each.rows)} for each in found]
+        print(as_json({"file": out, "rows": len(rows), "topics": listed, "rejected": unusable}))
+        return
+    print(table(("Rows", "Topic"), ((len(each.rows), each.name) for each in found)))
+    print(f"\n{plural(len(found), 'topic')} of {plural(len(rows), 'row')}, in {out}")
+    print(f"{EDIT}. Then:\n  stacksl run {word(Path(file))} --classes {word(out)}")

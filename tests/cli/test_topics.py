@@ -1,0 +1,122 @@
+"""`stacksl topics`: from a file to a workbook, which a person edits, to the classes of a run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from openpyxl import load_workbook
+
+from stacksl.api import prepare
+from stacksl.errors import DataError
+from stacksl.models.topics import find_topics
+
+WORDS = {
+    "bread": "flour dough oven crust loaf yeast knead bake",
+    "sea": "wave salt tide harbour ship anchor sail gull",
+    "night": "star moon dark lamp sleep owl dream shadow",
+}
+WAY = ("--features", "hashing", "--quiet")
+
+
+def write(path: Path, rows: int = 90) -> Path:
+    rng = random.Random(0)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["ticket_id", "text", "topic"])
+        for n in range(rows):
+            topic = list(WORDS)[n % 3]
+            words = " ".join(rng.choices(WORDS[topic].split(), k=5))
+            table.writerow([f"T{n}", f"=the {words} of {n}", topic])
+    return path
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write(tmp_path / "texts.csv")
+
+
+def test_topics_are_written_edited_and_begin_a_run(stacksl, file) -> None:
+    said = stacksl("topics", file, "--about", "4", *WAY)
+    assert said.code == 0, said.err
+    assert "4 topics of 90 rows, in topics.xlsx" in said.out
+    assert f"stacksl run {file} --classes topics.xlsx" in said.out
+    book = load_workbook("topics.xlsx")
+    assert book.sheetnames == ["Topics", "Rows", "How to edit"]
+    header, *lines = book["Topics"].iter_rows(values_only=True)
+    assert header[:4] == ("name", "words", "size", "example 1")
+    sizes = [int(line[2]) for line in lines]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(sizes) == 90
+    topic = {word: name for name, words in WORDS.items() for word in words.split()}
+    rows = list(book["Rows"].iter_rows(min_row=2, values_only=True))
+    assert [row[0] for row in rows] == [f"T{n}" for n in range(90)]
+    for name, words, size, *examples in lines:
+        own = [text for _, text, of in rows if of == name]
+        assert len(own) == int(size)
+        assert set(examples) <= set(own)
+        assert "the" not in words.split(", "), "words of all topics name none"
+        assert len({topic[word] for word in words.split(", ") if word in topic}) == 1
+    sheet = book["Topics"]
+    for row in sheet.iter_rows(min_row=2):
+        row[0].value = topic[row[1].value.split(",")[0]]
+    book.save("topics.xlsx")
+    settings = {"classes": "topics.xlsx", "labeler": "file", "features": "hashing", "budget": 12}
+    sources = prepare(str(file), settings=settings).spec.sources
+    assert set(sources.classes.names) == set(WORDS)
+    assert sorted(map(len, sources.classes.examples)) == [6, 6, 12]
+    assert len(sources.aside) == 24, "no label of an example is bought"
+
+
+def test_topics_as_json_are_the_same_each_time(stacksl, file) -> None:
+    told = []
+    for out in ("a.xlsx", "b.xlsx"):
+        said = stacksl("topics", file, "--about", "3", "--out", out, "--json", *WAY)
+        assert said.code == 0, said.err
+        told.append(json.loads(said.out))
+    assert told[0] == {**told[1], "file": "a.xlsx"}
+    assert [each["size"] for each in told[0]["topics"]] == [30, 30, 30]
+    assert Path("a.xlsx").read_bytes() == Path("b.xlsx").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        ("", [], "is empty: items were expected"),
+        ("text\n", [], "has a header but no rows"),
+        ("text\none\ntwo\n", ["--about", "3"], "3 different texts at least, but the 2 rows have 2"),
+        ("text\nOne\none\none \n", ["--about", "2"], "the 3 rows have 1: give more rows, or a sma"),
+        ("text\none\ntwo\n", ["--about", "2", "--out", "t.csv"], "new file that ends in .xlsx"),
+        ("text\none\ntwo\n", ["--about", "2", "--out", "no/t.xlsx"], "cannot write t.xlsx in no"),
+        ("text\none\ntwo\n", ["--about", "2", "--features", "given"], "need features of texts"),
+    ],
+)
+def test_what_cannot_be_grouped_is_refused_in_a_sentence(stacksl, file, text, words, said) -> None:
+    file.write_text(text, encoding="utf-8")
+    told = stacksl("topics", file, *WAY[2:], *words, *([] if "--features" in words else WAY[:2]))
+    assert (told.code, told.out) == (2, "")
+    assert said in told.err
+    assert "Traceback" not in told.err
+    assert not list(Path().rglob("*.xlsx"))
+
+
+def test_an_edited_workbook_is_not_overwritten(stacksl, file) -> None:
+    Path("topics.xlsx").write_bytes(b"edited")
+    told = stacksl("topics", file, *WAY)
+    assert told.code == 2
+    assert "should be a new file" in told.err
+    assert Path("topics.xlsx").read_bytes() == b"edited"
+
+
+def test_topics_without_words_have_names_of_their_own() -> None:
+    vectors = np.eye(4, dtype=np.float32)
+    found = find_topics(["1", "2", "3", "4"], vectors, 3)
+    assert len({each.name for each in found}) == len(found) == 3
+    assert all(each.name.startswith("topic ") for each in found)
+    with pytest.raises(DataError, match="5 topics need 5 different texts"):
+        find_topics(["1", "2", "3", "4"], vectors, 5)
