@@ -420,6 +420,30 @@ def test_the_owner_sets_aside_who_differs_and_keeps_them(
     assert act(act="keep", name="carl").status_code == 422
 
 
+def test_the_owner_adds_a_proposed_class_by_a_click(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "proposed", lambda *given: [{"rows": 41, "name": "rain, <wet>"}])
+    page = opened()
+    anna, owner = page.browser("anna"), page.browser(OWNER)
+    told = owner.http.get("/rows").text
+    assert '41 rows look alike and like no class: <b dir="auto">rain, &lt;wet&gt;</b>' in told
+    assert 'data-act="class" data-name="rain, &lt;wet&gt;"' in told
+
+    def act(**body: Any) -> Any:
+        headers = {"Origin": HERE, "X-CSRF-Token": owner.csrf}
+        return owner.http.post("/owner", json={"act": "class", **body}, headers=headers)
+
+    asked = act(name="rain, <wet>").json()
+    assert (asked["state"], len(page.run.folder.classes().names)) == ("asked", 3)
+    assert "class number 4" in asked["sentence"]
+    assert act(name="rain, <wet>", agreed=True).json()["sentence"].startswith("The class was added")
+    assert page.run.folder.classes().names[3:] == ("rain, <wet>",)
+    wait_for(lambda: "rain, &lt;wet&gt;" in anna.http.get("/rows").text)
+    assert act(name="Rain,  <WET>").status_code == 422
+    assert act(name=" ").status_code == 422
+
+
 def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:
     """The numbers after an answer to a row of the audit are those after any other."""
     shown: dict[bool, set[str]] = {}

@@ -76,6 +76,7 @@ class View:
         people: the annotators, in the order of the settings.
         money: the most micro-units; None where labels have no price.
         agreed, compared: pairs of training answers to one item, and how many agree.
+        proposed: groups of rows that look alike and like no class.
         unimproved: that labels have not improved on class names, if so.
         sentence: why the run failed.
         changed: whether answers were corrected after the end, which no report knows yet.
@@ -90,6 +91,7 @@ class View:
     agreed: int = 0
     compared: int = 0
     differing: tuple[Differing, ...] = ()
+    proposed: Sequence[Mapping[str, Any]] = ()
     unimproved: str = ""
     classes: Classes | None = None
     sentence: str | None = None
@@ -439,6 +441,7 @@ class OpenRun:
             agreed=self._agreement.get("", none)[0],
             compared=self._agreement.get("", none)[1],
             differing=self.session.differing,
+            proposed=self.session.proposed,
             unimproved=self.session.unimproved,
             classes=self.sheets.classes,
         )

@@ -112,6 +112,16 @@ def _annotator(site: Site, act: Act) -> dict[str, Any]:
     return {"state": "done", "link": site.access.link(name), "name": name}
 
 
+def _class(site: Site, act: Act) -> dict[str, Any]:
+    player, name = site.player, " ".join((act.name or "").split())
+    wanted = Change(classes={name: ""})
+    found = _done(player.do(lambda: preview(player.folder, wanted)))
+    if not act.agreed:
+        return _question(f"The class number {found.classes} of the run becomes: {name}.")
+    _done(player.do(lambda: change_run(player.folder, wanted, found), closes=True))
+    return {"state": "done", "sentence": f"The class was added: {name}."}
+
+
 def _correct(site: Site, act: Act) -> dict[str, Any]:
     """An accepted answer by its row's key, as a sheet of one row would correct it."""
     player = site.player
@@ -158,6 +168,7 @@ _ACTS: dict[str, Callable[[Site, Act], dict[str, Any]]] = {
     "revoke": _revoke,
     "budget": _budget,
     "annotator": _annotator,
+    "class": _class,
     "correct": _correct,
     "again": _play_again,
     "set_aside": _judge,

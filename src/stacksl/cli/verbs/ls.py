@@ -14,7 +14,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, as_toml, dollars, facts, measured, spent, table
 from stacksl.cli.verbs.dry_run import shown_forecast
-from stacksl.cli.verbs.run import differing_lines, sheet_lines, word
+from stacksl.cli.verbs.run import notices, sheet_lines, word
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import count, plural
 
@@ -155,7 +155,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Rounds", count(result["rounds"]) if result["mode"] == "stream" else None),
             ("Labels", _labels(result)),
             ("Cost", spent(result["money"])),
-            *differing_lines(result),
+            *notices(result),
             ("Gate", result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
             ("By the audit", measured(result["audit"])),

@@ -243,7 +243,7 @@ def _unfinished(result: dict[str, Any], more: str = "") -> str:
             ("Run", f"{result['run']}, {result['state']}{more}"),
             ("Labels", _promised(result)),
             ("Cost", spent(result["money"])),
-            *differing_lines(result),
+            *notices(result),
             *sheet_lines(result),
             ("Go on with", None if more else result["resume"]),
         ]
@@ -269,12 +269,17 @@ def sheet_lines(result: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     return [*rows, *(("Because", sheet.get("why")) for sheet in sheets)]
 
 
-def differing_lines(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """A line for each annotator who differs from the others, with what the owner can do."""
+def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Proposed classes and annotators who differ from others, with what the owner can do."""
     from stacksl.report.quality import Differing
 
     run, found = word(Path(result["run"])), (Differing(**each) for each in result["differing"])
+    alike = "look alike and like no class"
+    add = f"to add them as one: stacksl change {run} --add-class"
     return [
+        (f"{each['rows']:,} rows", f"{alike}: {each['name']}; {add} '{each['name']}'")
+        for each in result["proposed"]
+    ] + [
         (
             f"{each.name} differs",
             f"{each.sentence}: stacksl change {run} --set-aside {each.name} or --keep {each.name}",
@@ -294,7 +299,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
                 f"{_in_rounds(result)}{_measuring(result)}",
             ),
             ("Cost", spent(result["money"])),
-            *differing_lines(result),
+            *notices(result),
             ("Accuracy on the test set", measured(result["test"])),
             ("By the audit", measured(result["audit"])),
             ("Report", result["report"]),

@@ -42,6 +42,7 @@ from stacksl.runs.session.assignment import FILE
 from stacksl.runs.session.comparing import AT_ONCE, differing
 from stacksl.runs.session.language import note_model
 from stacksl.runs.session.playback import Playback
+from stacksl.runs.session.proposing import proposed
 from stacksl.runs.session.setup import (
     batches_of,
     feature_map,
@@ -71,6 +72,7 @@ class Session(Game):
         receipts: of the answers that had arrived when `play` began.
         forecaster: of the accuracy, once it was played.
         differing: annotators who answer in another way than the others, once it was played.
+        proposed: groups of rows that look alike and like no class, once it was played.
         unimproved: a sentence where labels have not improved on class names; else empty.
     """
 
@@ -81,6 +83,7 @@ class Session(Game):
     receipts: list[Receipt] = field(default_factory=list)
     forecaster: Forecaster | None = None
     differing: tuple[Differing, ...] = ()
+    proposed: list[dict[str, Any]] = field(default_factory=list)
     unimproved: str = ""
 
     @classmethod
@@ -272,6 +275,10 @@ class Session(Game):
         if self.spec.settings.labeler == FILE:
             self.differing = differing(self, AT_ONCE if waits else 1)
             record.facts["differing"] = [asdict(each) for each in self.differing]
+        began = len(self.spec.sources.began or self.spec.dataset.classes or ())
+        self.proposed = proposed(self, AT_ONCE if waits else 1, began)
+        if self.proposed:
+            record.facts["proposed"] = self.proposed
 
     def _ended(
         self, record: Record, audit: Audit | None, due: Sequence[str], look: int = 0

@@ -105,6 +105,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         ],
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
+        "proposed": state.get("proposed", []),
         "test": _accuracy(facts, "test", "macro_f1"),
         "audit": audit,
     }

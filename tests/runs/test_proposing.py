@@ -1,0 +1,90 @@
+"""Classes that a run proposes: rows that look alike and like none of its classes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.cli.verbs.run import notices
+from stacksl.labelers.protocol import Request
+from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.session import proposing
+
+from .people_cases import begin, gold, play, truth
+
+WORDS = {
+    "bread": "flour dough oven loaf",
+    "sea": "wave salt tide ship",
+    "night": "star moon owl dark",
+}
+
+
+def texts_of(count: int) -> dict[str, str]:
+    """Different sentences, each with its class."""
+    found = {}
+    for n in range(count):
+        topic = list(WORDS)[n % 3]
+        words = WORDS[topic].split()
+        found[f"{words[n % 4]} {words[n // 3 % 4]} {words[n // 5 % 4]} and {n}"] = topic
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A finished run without the class of every third row."""
+    label = texts_of(120)
+
+    def answer(request: Request) -> str | None:
+        topic = label[request.prompt]
+        return None if topic == "night" else topic
+
+    return run(
+        list(label), labeler=answer, classes=["bread", "sea"], budget=40, audit=10,
+        features="hashing", mode="pool", out=tmp_path_factory.mktemp("proposed") / "run",
+    )  # fmt: skip
+
+
+def test_rows_that_fit_no_class_are_proposed_as_one(made: Run) -> None:
+    (found,) = made.status()["proposed"]
+    assert 15 <= found["rows"] <= 40
+    assert set(found["name"].split(", ")) <= set(WORDS["night"].split())
+    ((rows, said),) = notices(made.status())
+    assert rows == f"{found['rows']} rows"
+    assert said.startswith(f"look alike and like no class: {found['name']}; to add them")
+    assert said.endswith(f"stacksl change {made.path} --add-class '{found['name']}'")
+
+
+def test_an_added_class_is_not_proposed_again_and_a_forgotten_text_is_not_named(
+    made: Run, tmp_path: Path
+) -> None:
+    for name in ("changed", "forgotten"):
+        shutil.copytree(made.path, tmp_path / name)
+    changed, forgotten = Run(tmp_path / "changed"), Run(tmp_path / "forgotten")
+    (found,) = made.status()["proposed"]
+    changed.change(classes={found["name"]: ""}, later=True)
+    changed.resume(labeler=lambda request: None)
+    assert changed.status()["proposed"] == []
+    forget(forgotten.path, "row-000003")
+    assert forgotten.status()["proposed"] == []
+
+
+def test_what_is_proposed_on_the_way_tells_nobody_what_a_row_was_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers count by 25, and those of the audit never."""
+    known: list[int] = []
+    plain = proposing.nearest
+
+    def seen(rest: Any, bank: Any, count: int) -> Any:
+        known.append(len(bank))
+        return plain(rest, bank, count)
+
+    monkeypatch.setattr(proposing, "nearest", seen)
+    waiting = begin(tmp_path, count=120, budget=60, audit=20, open_questions=20, second_look=False)
+    play(waiting, lambda row: "none" if gold(row["prompt"]) == "night" else truth(row))
+    assert {*known[:-1]} == {25}
+    assert known[-1] == 40, "at the end all, without the audit"
