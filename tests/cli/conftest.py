@@ -129,6 +129,7 @@ class FakeApi:
             "resume": None,
             "sheets": None,
             "differing": [],
+            "proposed": [],
             "test": None,
             "audit": None,
         }
