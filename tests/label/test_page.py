@@ -436,12 +436,12 @@ def test_the_owner_adds_a_proposed_class_by_a_click(
 
     asked = act(name="rain, <wet>").json()
     assert (asked["state"], len(page.run.folder.classes().names)) == ("asked", 3)
-    assert "class number 4" in asked["sentence"]
+    assert "The run gets the class rain, <wet>;" in asked["sentence"]
     assert act(name="rain, <wet>", agreed=True).json()["sentence"].startswith("The class was added")
     assert page.run.folder.classes().names[3:] == ("rain, <wet>",)
     wait_for(lambda: "rain, &lt;wet&gt;" in anna.http.get("/rows").text)
-    assert act(name="Rain,  <WET>").status_code == 422
-    assert act(name=" ").status_code == 422
+    assert act(name="Rain,  <WET>", agreed=True).status_code == 422
+    assert act(name=" ", agreed=True).status_code == 422
 
 
 def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:

@@ -114,11 +114,9 @@ def _annotator(site: Site, act: Act) -> dict[str, Any]:
 
 def _class(site: Site, act: Act) -> dict[str, Any]:
     player, name = site.player, " ".join((act.name or "").split())
-    wanted = Change(classes={name: ""})
-    found = _done(player.do(lambda: preview(player.folder, wanted)))
     if not act.agreed:
-        return _question(f"The class number {found.classes} of the run becomes: {name}.")
-    _done(player.do(lambda: change_run(player.folder, wanted, found), closes=True))
+        return _question(f"The run gets the class {name}; people see it with their next questions.")
+    _done(player.do(lambda: change_run(player.folder, Change(classes={name: ""})), closes=True))
     return {"state": "done", "sentence": f"The class was added: {name}."}
 
 

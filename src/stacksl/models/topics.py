@@ -50,7 +50,7 @@ def find_topics(texts: Sequence[str], vectors: Vectors, about: int) -> list[Topi
     found = averaged(vectors[chosen])
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")  # that fewer vectors differ than there are groups
-        groups = KMeans(about, n_init=3, random_state=0).fit_predict(found)
+        groups = KMeans(about, n_init=10, random_state=0).fit_predict(found)
     groups = np.unique(groups, return_inverse=True)[1]  # without a gap
     sizes = np.bincount(groups[place])
     words = characteristic([texts[row] for row in chosen], groups)
