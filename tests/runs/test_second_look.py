@@ -39,6 +39,7 @@ from .people_cases import (
     sheets,
     texts_of,
     truth,
+    write_rows,
     wrong,
 )
 
@@ -125,6 +126,24 @@ def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(tmp_path:
     assert "Audited accuracy" in page
     assert "95 of 100" in page
     assert "People&#39;s errors" in page
+
+
+def test_second_answers_buy_no_label_of_the_audit_or_its_second_look(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**WANTED, "sheets.overlap": 60})
+    answer_all(made)
+    with made.ledger as ledger:
+        audited = {row.key for row in ledger.private.handed() if row.item in ledger.bought("audit")}
+    made.people(
+        keys=sorted(audited & {row["key"] for p in sheets(made) for row in read_rows(p)}), drop=True
+    )
+    while not (made.status()["audit"] or {}).get("waits"):
+        answer_all(made)
+    status = made.status()
+    trained = bought(made, purpose="train")
+    assert sum(row["state"] == "answered" for row in trained) == status["asked"] == 90 - 24 - 10
+    assert sum(row["slot"] for row in trained) > 20
+    play(made)
+    expect_second_look(made)
 
 
 def test_without_errors_the_second_look_changes_nothing(tmp_path: Path) -> None:
@@ -442,3 +461,40 @@ def test_corrections_after_the_end_are_measured_beside_what_two_people_said(tmp_
     assert after.accuracy_now is not None
     assert (after.revised, after.accuracy) == (4, pytest.approx(before.accuracy))
     assert after.accuracy_now < after.accuracy - 0.05
+
+
+def test_correcting_training_rows_leaves_what_the_second_look_found(tmp_path: Path) -> None:
+    made = play(waits(tmp_path, erring(0.1)), erring(0.1))
+    before, asked = made.status()["audit"]["second"], len(bought(made))
+    trained = {
+        row["item"]: CLASSES[int(str(row["answer"]))] for row in bought(made, purpose="train")
+    }
+    table = [{"id": item, "answer": CLASSES[-1]} for item in trained if trained[item] != CLASSES[0]]
+    path = write_rows(tmp_path / "corrections.csv", table)
+    made.answer(path, correct=made.corrections(path))
+    after = made.status()
+    assert (after["state"], len(bought(made))) == ("finished", asked)
+    second, audit = after["audit"]["second"], after["audit"]
+    assert second.pop("accuracy") != (was := before.pop("accuracy"))
+    assert second == before, "the model of now differs in other rows, and nobody looked at these"
+    assert audit["accuracy"] < was[0] - 0.1
+    expect_sound(made)
+
+
+def test_a_second_look_that_hardly_took_place_tells_agreement(tmp_path: Path) -> None:
+    made = waits(tmp_path, erring(0.2))
+    agreed = made.status()["audit"]["accuracy"]
+    made.answer(fill(sheets(made)[0], keys=[read_rows(sheets(made)[0])[0]["key"]]))
+    while made.status()["state"] == "waiting":
+        made.people(free=True, drop=True)
+        made.resume()
+    audit = made.status()["audit"]
+    assert (audit["measures"], audit["waits"]) == (AGREEMENT, False)
+    assert audit["accuracy"] == pytest.approx(agreed)
+    _, low, high = audit["second"]["accuracy"]
+    assert high - low > 0.5
+    told = f"only known to lie between {100 * low:.1f}% and {100 * high:.1f}%"
+    for page in ("report.html", "README.md"):
+        text = " ".join((made.path / page).read_text().split())
+        assert told in text
+        assert "95 of 100" not in text

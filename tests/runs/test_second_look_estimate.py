@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,6 +102,29 @@ def test_what_was_found_is_counted() -> None:
         differing=4, model_right=1, first_right=2, differing_open=1,
         accuracy=accuracy, errors=(1 - errors[0], 1 - errors[2], 1 - errors[1]),
     )  # fmt: skip
+
+
+def test_a_refitted_model_is_measured_by_the_rows_that_were_judged() -> None:
+    order = [f"r{n}" for n in range(100)]
+    answers: dict[str, list[Any]] = {item: [A] for item in order}
+    answers |= {item: [A, A] for item in order[:16]} | {item: [B, B] for item in order[80:]}
+    answers |= {"r0": [A, B, B], "r1": [A, A], "r2": [A, B, B], "r3": [A, B]}
+    parts = order[:80], order[:16], order[80:]
+    judged = dict.fromkeys(order, 0)
+    then = looked(parts, judged, answers)
+    assert looked(parts, judged, answers, judged=judged) == then
+    # r0 is mended, r1 made wrong; nobody looked at r20 to r23; r80 and r81 are mended
+    now = judged | dict.fromkeys(["r0", "r1", *order[20:24], "r80", "r81"], 1)
+    found = looked(parts, now, answers, judged=judged)
+    assert replace(found, accuracy=then.accuracy) == then
+    p, r, w = (80 - 6 + 2) / 100, (1 + 0.5 - 1) / 16, 0.8
+    assert found.accuracy[0] == pytest.approx(p - w * r)
+    r = (1 + 1 - 1) / 16  # the low end, where the open row is wrong
+    spread = (1 + 1 + 1) / 16 - r * r
+    e, variance = p - w * r, p * (1 - p) / 100 + w**2 * spread / 16 * (1 - 16 / 80)
+    number = e * (1 - e) / variance
+    assert found.accuracy[1] == pytest.approx(wilson(e * number, number)[0])
+    assert found.accuracy[0] != pytest.approx(then.accuracy[0])
 
 
 def found_at(**more: int) -> SecondLook:

@@ -169,7 +169,7 @@ class Audited:
         measures: the `accuracy`, or the `agreement with the annotator` of people who err.
         powered: the accuracy with its interval by the model's own probabilities of a number of rows
             that were set aside (`reference`), where there are some.
-        second: what a second look found, once it is done: the accuracy is estimated from it.
+        second: what a second look found, once it is done: an `accuracy` is estimated from it.
         waits: whether a second look waits for answers.
         look: the number of the look at which it is judged; 0 where it is judged at the end alone.
     """
@@ -197,7 +197,7 @@ class Audited:
     @property
     def accuracy(self) -> float | None:
         """Correct / known, or prediction-powered; None where nothing is known."""
-        if self.second is not None:
+        if self.second is not None and self.measures == "accuracy":
             return self.second.accuracy[0]
         if self.powered is not None and self.known:
             return self.powered[0]
@@ -216,7 +216,7 @@ class Audited:
     @property
     def interval(self) -> tuple[float, float]:
         """95 %, from the worst case's low end to the best's high; at a look a lower bound alone."""
-        if self.second is not None:
+        if self.second is not None and self.measures == "accuracy":
             low, high = self.second.accuracy[1:]
         elif self.powered is not None:
             low, high = self.powered[1:]

@@ -37,6 +37,7 @@ Rows = tuple[list[str], list[str], list[str]]
 MOST = 4  # answers to a row, the first included
 FEWEST = 10  # rows that agree and are asked again, of as many as there are
 SMALLEST = 150  # labels of a budget below which there is no second look unless it is asked for
+WIDEST = 0.5  # an interval of the accuracy above which agreement is told in its place
 
 
 def reserved(audit: int, labels: int) -> int:
@@ -100,14 +101,25 @@ def looked(
     answers: Answers,
     powers: Powers | None = None,
     z: float = Z,
+    judged: Mapping[str, int] | None = None,
 ) -> SecondLook:
     """What the answers so far say; a row that two call ambiguous or broken counts as open.
 
-    The accuracy is prediction-powered where the `powers` of the `predicted` rows are given; its
-    ends are those at `z`.
+    The accuracy is prediction-powered where the `powers` of the `predicted` rows are given.
+
+    Args:
+        rows: as `split` made them of what the model said.
+        predicted: what the model says whose accuracy is wanted.
+        answers: to the rows.
+        powers: of the model.
+        z: of the ends of the accuracy.
+        judged: what the model of then said, where it was refitted since. What was found of its rows
+            stays; each row on which it agreed with the first person counts by whether the present
+            model does, and the sampled ones correct that.
     """
+    then = predicted if judged is None else judged
     agreeing, sampled, differing = (
-        Counter(_right(predicted[item], answers[item]) for item in part) for part in rows
+        Counter(_right(then[item], answers[item]) for item in part) for part in rows
     )
     found = SecondLook(
         n=len(predicted),
@@ -121,23 +133,31 @@ def looked(
         differing_open=differing["open"],
     )
     right, low, high = estimated(found, found.first_right)
-    first = None if powers is None else _moments(rows, predicted, answers, powers)
-    accuracy = estimated(found, found.model_right, first, z)
+    said = {item: _right(predicted[item], answers[item]) for part in rows for item in part}
+    agree = {item: answers[item][0] == ("label", predicted[item]) for item in rows[0]}
+    again = Counter((said[item], agree[item]) for item in rows[1])
+    now = replace(found, wrong=again["other", True], sampled_open=again["open", True])
+    differing = Counter(said[item] for item in rows[2])
+    now = replace(now, model_right=differing["model"], differing_open=differing["open"])
+    said |= {item: "model" if same else "first" for item, same in agree.items()}
+    first = None if powers is None else _moments([said.get(item) for item in predicted], powers)
+    moved = len(agree) - sum(agree.values())
+    accuracy = estimated(now, now.model_right, first, z, moved, again["model", False])
     return replace(found, accuracy=accuracy, errors=(1 - right, 1 - high, 1 - low))
 
 
-def _moments(
-    rows: Rows, predicted: Mapping[str, int], answers: Answers, powers: Powers
-) -> tuple[Moments, Moments, Moments]:
-    """The accuracies before the correction; see `estimated`."""
-    agreeing, _, differing = rows
-    said = dict.fromkeys(agreeing, "model")
-    said |= {item: _right(predicted[item], answers[item]) for item in differing}
-    sure, none = powers.sure, [said.get(item) for item in predicted]
-    known = np.array([each is not None for each in none])
-    right = np.array([each == "model" for each in none], dtype=np.float64)
-    still = np.array([each in (None, "open") for each in none])
-    half = Powers(sure[known], powers.reference)
+def too_wide(found: SecondLook) -> bool:
+    """Whether so many rows are open that the accuracy is hardly known."""
+    _, low, high = found.accuracy
+    return high - low > WIDEST
+
+
+def _moments(said: Sequence[str | None], powers: Powers) -> tuple[Moments, Moments, Moments]:
+    """The accuracies before the correction, by whose answer each row counts; see `estimated`."""
+    known = np.array([each is not None for each in said])
+    right = np.array([each == "model" for each in said], dtype=np.float64)
+    still = np.array([each in (None, "open") for each in said])
+    half = Powers(powers.sure[known], powers.reference)
     return (
         moments((right + 0.5 * still)[known], half),
         moments(right, powers),
@@ -160,6 +180,8 @@ def estimated(
     right: int,
     first: tuple[Moments, Moments, Moments] | None = None,
     z: float = Z,
+    moved: int = 0,
+    regained: int = 0,
 ) -> tuple[float, float, float]:
     """The share of right rows with its interval at `z`, where `right` of those that differ are.
 
@@ -171,8 +193,10 @@ def estimated(
         right: of the rows that differ.
         first: value and variance of the estimates that count those that agree as right, where open
             rows count half, as wrong and as right; plain shares by default.
+        moved: of the rows that agree, those that count as wrong since the model was refitted.
+        regained: of the sampled ones among these, those where two people say what it says now.
     """
-    known, sure = found.agreeing + found.differing, found.agreeing + right
+    known, sure = found.agreeing + found.differing, found.agreeing - moved + right
     if first is None:
         at_best = sure + found.differing_open + found.n - known
         first = (
@@ -180,10 +204,11 @@ def estimated(
             _plain(sure, found.n),
             _plain(at_best, found.n),
         )
-    wrong = found.wrong + found.sampled_open
-    share, _ = corrected(*first[0], known, found, found.wrong + 0.5 * found.sampled_open)
-    low, few = corrected(*first[1], found.n, found, wrong)
-    high, many = corrected(*first[2], found.n, found, found.wrong)
+    least = found.wrong - regained
+    half, most = least + 0.5 * found.sampled_open, least + found.sampled_open
+    share, _ = corrected(*first[0], known, found, half, regained)
+    low, few = corrected(*first[1], found.n, found, most, regained)
+    high, many = corrected(*first[2], found.n, found, least, regained)
     return share, wilson(low * few, few, z)[0], wilson(high * many, many, z)[1]
 
 
@@ -193,13 +218,14 @@ def _plain(right: float, n: int) -> Moments:
 
 
 def corrected(
-    value: float, variance: float, n: int, found: SecondLook, wrong: float
+    value: float, variance: float, n: int, found: SecondLook, wrong: float, regained: int = 0
 ) -> tuple[float, float]:
     """An estimate of an accuracy without the errors on which people and model agree.
 
     Args:
         value, variance: of the estimate e₀ from `n` rows, which counts those that agree as right.
-        found: has the number of these, N_a, and of the k sampled, of which so many are `wrong`.
+        found: has the number of these, N_a, and of the k sampled, of which so many are `wrong`,
+            less those `regained`.
 
     Returns:
         e = e₀ − W·r, and the number of rows of which Wilson's interval is made:
@@ -212,5 +238,6 @@ def corrected(
             found.sampled / found.agreeing,
         )
         value = min(1.0, max(0.0, value - share * rate))
-        variance += share**2 * rate * (1 - rate) / found.sampled * (1 - rest)
+        spread = rate * (1 - rate) + 2 * regained / found.sampled
+        variance += share**2 * spread / found.sampled * (1 - rest)
     return value, rows_of(value, variance, n)

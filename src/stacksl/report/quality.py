@@ -101,8 +101,8 @@ class AuditResult:
         waits: whether a second look waits for answers.
         look: how many looks at it decided whether the run was to stop, this one included; 0 without
             such a rule. `low` is then a bound that holds at all of them, and `high` is 1.
-        second: what that found, None without one. The counts here are then by what two people said,
-            where two agreed.
+        second: what that found, None without one. The counts of an `accuracy` are then by what two
+            people said, where two agreed.
     """
 
     n: int

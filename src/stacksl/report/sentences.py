@@ -105,7 +105,7 @@ def _audited(audit: AuditResult) -> str:
         clear = f"{count(audit.n - audit.unknown)} clear ones of " * bool(audit.unknown)
         return (
             f"{subject} with the annotator on {percent(audit.accuracy)} of {clear}{items}"
-            f" ({wide}){end}. {SOON if audit.waits else AGREEMENT}"
+            f" ({wide}){end}. {_why_agreement(audit)}"
         )
     if audit.second is not None:
         return (
@@ -238,11 +238,23 @@ AGREEMENT = (
     "Nobody looked at the answers a second time: where they are wrong, the accuracy is another."
 )
 SOON = "Its accuracy is told when further people have looked at some of these items."
+OPEN = (
+    "The second look left so many of its rows without two people who agree that the accuracy is"
+    " only known to lie between {} and {} (95% interval)."
+)
+
+
+def _why_agreement(audit: AuditResult) -> str:
+    """Why the accuracy itself is not told."""
+    if audit.waits or audit.second is None:
+        return SOON if audit.waits else AGREEMENT
+    return OPEN.format(*map(percent, audit.second.accuracy[1:]))
 
 
 def audit_rows(audit: AuditResult) -> list[Named]:
     """The audit in numbers."""
     known = audit.n - audit.unknown
+    estimated = audit.second is not None and audit.measures == "accuracy"
     rows = [
         Named("Items of the audit", count(audit.n)),
         Named("Right", f"{count(audit.correct)} of {count(known)}"),
@@ -252,7 +264,7 @@ def audit_rows(audit: AuditResult) -> list[Named]:
         rows.append(Named("At least, in 95 of 100 runs", percent(audit.low, 2)))
         rows.append(Named("Looks at the audit, this one included", count(audit.look)))
     else:
-        wilson = " (Wilson)" * (audit.second is None and not audit.reference)
+        wilson = " (Wilson)" * (not (estimated or audit.reference))
         rows.append(Named(f"95% interval{wilson}", interval(audit.low, audit.high, 2)))
     if audit.none_of_these:
         rows.append(Named("None of the candidates, counted as wrong", count(audit.none_of_these)))

@@ -12,6 +12,7 @@ from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.powered import largest
+from stacksl.models.second_look import too_wide
 from stacksl.report.facts import Facts
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.facts import facts_of
@@ -67,7 +68,8 @@ def judged_audit(
     ids = [game.corpus.ids[row] for row in audit.rows]
     policies = dict(zip(ids, ending.policies(audit.rows), strict=True))
     reference = largest(ending.policies(compared(game, audit)))
-    agreement = audit.second is None and bool(game.ledger.private.handed())
+    unknown = audit.second is None or (not look and too_wide(audit.second))
+    agreement = unknown and bool(game.ledger.private.handed())
     more = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
     more |= {"measures": "agreement with the annotator"} if agreement else {}
     first, later = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit
 from stacksl.models.metrics import z_of_look
 from stacksl.models.powered import Powers, largest
-from stacksl.models.second_look import looked, next_rows, split
+from stacksl.models.second_look import looked, next_rows, split, too_wide
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.items.roles import compared
@@ -39,13 +40,20 @@ def report_stands(spec: RunSpec, ledger: Ledger) -> bool:
 
 
 def look_again(
-    spec: RunSpec, game: Game, features: FeatureMap, audit: Audit, look: int = 0
+    spec: RunSpec,
+    game: Game,
+    features: FeatureMap,
+    audit: Audit,
+    state: dict[str, Any],
+    look: int = 0,
 ) -> tuple[list[str], Audit]:
     """The items of an audit to ask one more person of now, and the audit as a report measures it.
 
     That waits for answers, or goes by what two people said. Rows are sampled in a random order by
     the run's secret: once as the second look begins, and in the same order at every `look` of many,
     where rows that differed from an earlier model are no random sample. The final model is made.
+    Once a look at the end is done, what the model said of its rows is noted in the `state`: they
+    stay what they were when a correction refits the model.
     """
     ledger, ids = game.ledger, [game.corpus.ids[row] for row in audit.rows]
     made = AdapterEnding if spec.settings.adapts else HeadEnding
@@ -72,20 +80,28 @@ def look_again(
     begun = [i for i, each in slots.items() if sum(not accounts.is_aside(s) for _, s in each) > 1]
     shuffled = [ids[place] for place in order]
     kept = () if look else begun
-    rows = split(shuffled, predicted, answers, kept)
+    noted = {} if look else state.get("judged", {})
+    then = noted["said"] if noted.get("audit") == audit.number else list(predicted.values())
+    judged = dict(zip(ids, then, strict=True))
+    rows = split(shuffled, judged, answers, kept)
     free, awaited = _free(spec, ledger, ids)
     free |= {item: 0 for item in begun if any(state.dropped for _, state in slots[item])}
     left = min(spec.terms.further - accounts.further, accounts.left)
     left = 0 if accounts.reached else left  # what a look has found stands
     due = next_rows(rows, answers, free, left, awaited)
+    first, first_now = ({i: said[0] for i, said in each.items()} for each in (answers, now))
     if due or awaited:  # the first answers measure agreement until all are in
-        first = {item: said[0] for item, said in answers.items()}
         return due, replace(audit, answers=first, now=first, waits=True)
     if all(len(said) == 1 for said in answers.values()):
         return due, audit
     z = z_of_look(look)
-    second = looked(rows, predicted, answers, powers, z)
-    later = looked(split(shuffled, predicted, now, kept), predicted, now, powers, z)
+    if not look:
+        state["judged"] = {"audit": audit.number, "said": then}
+    second = looked(rows, predicted, answers, powers, z, judged)
+    agreeing, sampled, differing = ([item for item in part if item in now] for part in rows)
+    later = looked((agreeing, sampled, differing), predicted, now, powers, z, judged)
+    if not look and too_wide(second):
+        audit = replace(audit, answers=first, now=first_now)
     return due, replace(audit, second=second, second_now=later)
 
 

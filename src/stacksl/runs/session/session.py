@@ -240,7 +240,7 @@ class Session(Game):
             look = accounts.looks + (accounts.reached is None) if looks else 0
             far = pauses and audit and self._judged(audit, look)[0] < (mark or inf) - NEAR
             if audit is not None and self.spec.terms.further and not far:
-                due, audit = look_again(self.spec, self, self._features, audit, look)
+                due, audit = look_again(self.spec, self, self._features, audit, record.facts, look)
             if audit is None or not look:
                 return self._ended(record, audit, due)
             if audit.waits:

@@ -231,8 +231,7 @@ class Record:
         }
         if own is not None:
             facts["labeler"] = own
-        if "shown" in before:
-            facts["shown"] = before["shown"]
+        facts |= {name: before[name] for name in ("shown", "judged") if name in before}
         if before["state"] == "finished" and "finished" in before:  # made again as it was
             facts["finished"] = before["finished"]
         record = cls(spec.folder, facts, before)
