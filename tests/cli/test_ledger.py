@@ -89,7 +89,9 @@ def test_a_head_kept_elsewhere_finds_what_nothing_in_the_folder_does(
     for name in ("facts.json", "report.html", "README.md"):
         (run / name).unlink()
     chained_again(run / "run.db")
-    assert "as the file" in stacksl("ledger", "verify", run).err, "a command saw the other chain"
+    found = stacksl("ledger", "verify", run)
+    assert found.code != 0
+    assert "older copy or was rewritten" in found.err, "a command saw the other chain"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert stacksl("ledger", "verify", run).code == 0
     said = stacksl("ledger", "verify", run, "--head", head)
@@ -168,8 +170,10 @@ def test_a_folder_that_was_put_back_is_told_by_every_command_and_found(
     assert str(run) not in kept.read_text()
     found = stacksl("ledger", "verify", run)
     assert found.code != 0
-    assert f"as the file {kept} says" in found.err
-    assert "restore" in found.err
+    error = found.err.splitlines()[-1]
+    assert error.startswith("stacksl: ")
+    assert f"an older copy or was rewritten: put the newer copy back, or delete {kept}" in error
+    assert "another run" not in found.err
     assert "older copy" in stacksl("predict", run, tmp_path / "none.csv").err, (
         "until somebody agrees"
     )

@@ -65,7 +65,7 @@ def test_labels_corrected_after_the_end_give_the_model_of_right_ones(
     done = play(begin(tmp_path, mode=mode, price="2"), wrong)
     before = done.status()
     received = correct(done, all_rows(done, truth, tmp_path / "again.csv"))
-    assert (received.corrected, received.disputed) == (24, 0)
+    assert (received.corrected, received.disputed, received.repeated) == (24, 0, 0)
     assert done.status()["state"] == "finished"
     assert done.status()["money"] == before["money"]
     texts = {row["id"]: row["prompt"] for row in _items(done)}

@@ -331,7 +331,9 @@ class Run:
             return answer(folder, paths, show)
         with folder.locked(), folder.as_held():
             corrected = record_corrections(folder, paths, correct)
-            return replace(answer(folder, paths, show), corrected=corrected)
+            received = answer(folder, paths, show)
+            again = max(0, received.repeated - corrected)  # a correction is read a second time
+            return replace(received, repeated=again, corrected=corrected)
 
     def corrections(self, *files: str | Path) -> list[Correction]:
         """The accepted answers that their annotators give otherwise in these sheets."""

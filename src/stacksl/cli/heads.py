@@ -14,7 +14,6 @@ from pathlib import Path
 from stacksl.errors import StackslError
 from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.accounts import Terms
-from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
 from stacksl.ledger.store.schema import EVENTS, TERMS
 from stacksl.runs.storage.folder import RunFolder
@@ -34,11 +33,8 @@ def keep() -> None:
             seen(RunFolder.open(_USED.pop()))
 
 
-def seen(folder: RunFolder) -> tuple[Path, Head] | None:
-    """The head that was seen last, with its file, where the run has it no longer.
-
-    Else the present head is kept.
-    """
+def seen(folder: RunFolder) -> str | None:
+    """A sentence where the run has no longer the head that was seen last; else that is kept now."""
     with suppress(OSError, RuntimeError, ValueError, StackslError):
         with opened(folder.database, readonly=True) as store:
             run = f"{folder.path.resolve()}\n{Terms(*store.select(TERMS)[0]).genesis}"
@@ -48,7 +44,11 @@ def seen(folder: RunFolder) -> tuple[Path, Head] | None:
             if place.is_file():
                 rows, _, tip = place.read_text().strip().partition(":")
                 if store.select(EVENTS, ("hash",), "WHERE seq = ?", int(rows)) != [(tip,)]:
-                    return place, Head(int(rows), tip)
+                    return (
+                        f"{folder.path} has not the row {int(rows):,} of its ledger that a command"
+                        " last saw there, so it is an older copy or was rewritten: put the newer"
+                        f" copy back, or delete {place} to go on with this one"
+                    )
             now = store.tail()
         if now is not None:
             make_private(place.parent)

@@ -235,9 +235,7 @@ def open_run(path: Path) -> Run:
     run = Run.open(path)
     keep_at_end(path)
     if (lost := seen(run.folder)) is not None:
-        was = f"has not the row {lost[1].count:,} of its ledger that a command last saw there"
-        wanted = f"put the newer copy back, or delete {lost[0]} to go on with this one"
-        warn([f"{path} {was}, so it is an older copy or was rewritten: {wanted}"])
+        warn([lost])
     return run
 
 

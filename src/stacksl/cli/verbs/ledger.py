@@ -52,6 +52,7 @@ def verify(
     hashed again, which a run does only where size, time or header of a file has changed.
     """
     from stacksl.cli.heads import seen
+    from stacksl.errors import LedgerCorrupt
     from stacksl.runs.storage.derived import expect_all_derived
     from stacksl.runs.storage.folder import anchors
 
@@ -60,12 +61,12 @@ def verify(
     records = list(kept)
     if head is not None:
         kept["--head"] = _head(head)
-    if (lost := seen(opened.folder)) is not None:
-        kept[f"the file {lost[0]}"] = lost[1]
     with opened.ledger as ledger:
         ledger.verify(kept, arrays=True)
         rows, tip = ledger.head
         saved = sorted(each.head.count for each in ledger.arrays() if each.whole)
+    if (lost := seen(opened.folder)) is not None:
+        raise LedgerCorrupt(lost)
     expect_all_derived(opened.folder)
     weights, why = _weights(opened)
     result = {"run": run, "rows": rows, "tip": tip, "arrays": saved, "records": records}

@@ -46,12 +46,19 @@ class Batches:
         room, doubles = self.room(ledger), self._doubles(ledger)
         return room - doubles if room >= 2 * doubles else -(-room // 2)
 
-    def slots(self, decisions: Sequence[Decision], ledger: LedgerReader) -> dict[str, int]:
-        """The items among `decisions` that two annotators answer, each with 2."""
+    def slots(
+        self, decisions: Sequence[Decision], ledger: LedgerReader, train: int
+    ) -> dict[str, int]:
+        """The items among `decisions` that two annotators answer, each with 2.
+
+        A second label is one of the `train` labels that train: what an audit gave back, and what is
+        kept for its second look, buys none.
+        """
         if not self.overlap:
             return {}
         wanted = [decision.item for decision in decisions if decision.status == "wanted"]
-        return dict.fromkeys(wanted[: self._doubles(ledger)], 2)
+        free = max(0, train - ledger.accounts.asked - len(wanted))
+        return dict.fromkeys(wanted[: min(free, self._doubles(ledger))], 2)
 
     def _doubles(self, ledger: LedgerReader) -> int:
         return max(0, self.overlap - ledger.accounts.doubled)

@@ -67,7 +67,7 @@ class Game:
 
     def slots(self, batch: Sequence[Decision]) -> dict[str, int]:
         """The items of a batch of which several labels are bought, each with how many."""
-        return self.batches.slots(batch, self.ledger)
+        return self.batches.slots(batch, self.ledger, self.learner.budget)
 
     def take_answers(self) -> list[Receipt]:
         """Enter the labeler's new answers into the ledger; a receipt for each, in order."""

@@ -27,8 +27,8 @@ class Received:
         accepted: accepted answers by kind: `label`, `none`, `ambiguous`, `broken`.
         repeated: answers that had been given before.
         disputed: answers that contradict the annotator's own accepted one: kept, not paid.
-        late: answers to rows that somebody else answered in the meantime, or that were dropped
-            and have no budget left: kept, not paid.
+        late: answers to rows that somebody else answered in the meantime, that were dropped, or
+            whose second look has ended: kept, not paid.
         empty: rows still without an answer.
         faults: a line for each cell that could not be read.
         corrected: accepted answers that were replaced.
