@@ -6,6 +6,7 @@
      ├── SettingsError          a setting, a flag or a config file is wrong
      ├── MissingExtra           an optional dependency is not installed
      ├── DataError              a file of items cannot be used
+     │    └── HeaderInDoubt     its first row may hold names or an item
      ├── FeatureError           features are unusable (NaN, wrong dimension, ...)
      ├── LabelerError           a labeler cannot answer, or its answer is invalid
      ├── LedgerError            the ledger cannot be read, written or trusted
@@ -55,6 +56,10 @@ class DataError(StackslError, ValueError):
     def __init__(self, sentence: str, dataset: Any = None) -> None:
         super().__init__(sentence)
         self.dataset = dataset
+
+
+class HeaderInDoubt(DataError):
+    """The first row of a file looks like an item, and not like a header."""
 
 
 class FeatureError(StackslError, ValueError):

@@ -78,6 +78,37 @@ def test_from_stdin_to_stdout(folder, new, capfdbinary, monkeypatch) -> None:
     assert [row["source"] for row in rows] == ["model", "", "model"]
 
 
+def test_plain_lines_from_stdin(folder, capfdbinary, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sand, and more\n\nwave\n")))
+    assert call(["predict", "runs/first", "-", "--out", "-", "--quiet"]) == 0
+    rows = table(capfdbinary.readouterr().out.decode())
+    assert list(rows[0]) == ["text", "label", "confidence", "source"]
+    assert [row["text"] for row in rows] == ["sand, and more", "wave"]
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_a_first_row_in_doubt_is_asked_about_on_a_terminal(
+    stacksl, folder, monkeypatch, said
+) -> None:
+    (folder / "rows.csv").write_text("N-1,sand\nN-2,wave\nN-3,dune\n")
+    words = (
+        "predict",
+        "runs/first",
+        "rows.csv",
+        "--prompt-column",
+        "sand" if not said else "column 2",
+    )
+    elsewhere = stacksl(*words, "--out", "to.csv", "--quiet")
+    assert elsewhere.code == 2
+    assert "--no-header" in elsewhere.err
+    assert "sand" not in elsewhere.err
+    monkeypatch.setattr("stacksl.cli.verbs.run.is_interactive", lambda: True)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: said)
+    assert stacksl(*words, "--out", "to.csv", "--quiet").code == 0
+    rows = table((folder / "to.csv").read_text())
+    assert len(rows) == (3 if said else 2)
+
+
 def test_columns_of_the_same_name_are_kept(stacksl, folder) -> None:
     (folder / "labelled.csv").write_text("text,label\nsand,unsure\nwave,\n")
     stacksl("predict", "runs/first", "labelled.csv", "--out", "more.csv", "--quiet")

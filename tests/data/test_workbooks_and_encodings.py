@@ -11,7 +11,7 @@ from openpyxl import Workbook
 
 from stacksl.api import run
 from stacksl.data import Layout, read
-from stacksl.errors import DataError
+from stacksl.errors import DataError, HeaderInDoubt
 
 ROWS = [
     ("ticket_id", "message", "topic"),
@@ -96,6 +96,64 @@ def test_a_first_row_that_is_no_header_is_not_lost(tmp_path: Path) -> None:
     found = read(path, layout=Layout(header=False), columns=columns)
     assert [item.prompt for item in found.items] == [text for text, _ in rows]
     assert found.classes == ("card", "payment")
+
+
+DOUBTED = {
+    "a class below": "lost it,money\ntop up,cash\nwhere,money\n",
+    "ids": "T0001,lost it\nT0002,top up\nT0103,where is it\n",
+    "dates": "2026-01-02,lost it\n2026-01-12,top up\n2026-02-03,gone\n",
+    "a question": "Where is it?,x\nlost it,y\ntop up,z\n",
+}
+HEADERS = {
+    "a usual name": "text,c1\nlost it,a2\ntop up,c1\n",
+    "other names": "words,mood 1\nlost it,sad\ntop up,glad\n",
+    "one row": "T1,where\nT2,here\n",
+}
+
+
+@pytest.mark.parametrize("name", [*DOUBTED, *HEADERS])
+def test_a_first_row_like_those_below_is_in_doubt(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(DOUBTED.get(name) or HEADERS[name], encoding="utf-8")
+    classes = ("sad", "glad", "money")
+    if name in DOUBTED:
+        with pytest.raises(HeaderInDoubt, match="--no-header"):
+            read(path, classes=classes)
+    else:
+        read(path, classes=classes, lenient=True)
+    kept = read(path, layout=Layout(header=True), classes=classes, lenient=True)
+    whole = read(path, layout=Layout(header=False), classes=classes, lenient=True)
+    assert whole.total == kept.total + 1
+
+
+def test_a_later_file_has_a_header_by_its_usual_names_where_the_first_has_none(
+    tmp_path: Path,
+) -> None:
+    later = Layout(headless=True)
+    path = tmp_path / "rows.csv"
+    path.write_text("T1,lost it\nT2,top up\n", encoding="utf-8")
+    assert read(path, layout=later, classes=("a", "b")).total == 2
+    path.write_text("ticket,text\nT1,lost it\nT2,top up\n", encoding="utf-8")
+    assert read(path, layout=later, classes=("a", "b")).total == 2
+
+
+LINES = "Hello, where is it?\n\nIt is gone; I want it back\n"
+
+
+@pytest.mark.parametrize("name", ["stdin", "mails.txt"])
+def test_lines_of_text_are_items(tmp_path: Path, name: str) -> None:
+    (path := tmp_path / name).write_text(LINES, encoding="utf-8")
+    found = read(path, classes=("a", "b"))
+    assert found.format == "lines:classes"
+    assert [item.prompt for item in found.items] == [
+        "Hello, where is it?",
+        "It is gone; I want it back",
+    ]
+    path.write_text("ticket,message\nT1,lost it\n", encoding="utf-8")
+    assert [i.prompt for i in read(path, classes=("a", "b")).items] == ["lost it"]
+    path.write_text("nr,what,so\n1,lost it,x\n", encoding="utf-8")
+    assert read(path, classes=("a", "b")).format == "lines:classes"
+    assert read(path, classes=("a", "b"), columns={"prompt": "what"}).format == "csv:classes"
 
 
 def test_a_workbook_goes_in_and_a_workbook_comes_out(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stacksl.data import Dataset, Layout, rows_of
+from stacksl.data import Dataset, rows_of
 from stacksl.errors import RunError
 from stacksl.report.wording import MICRO
+from stacksl.runs.items.reading import first_layout, later_layout
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
@@ -172,11 +173,10 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     usable, stamps = spec.sources.usable, spec.folder.resolved().get("files", {})
     columns: dict[str, None] = {}
     found: list[Sourced] = []
-    for path, part in zip(spec.files, spec.sources.parts, strict=True):
+    for at, (path, part) in enumerate(zip(spec.files, spec.sources.parts, strict=True)):
         if part.kind == "pool" and path in stamps and not differing({path: stamps[path]}):
-            how = spec.settings.read
-            laid_out = replace(part.data, layout=Layout(how.worksheet, how.header))
-            names, rows = rows_of(path, laid_out)
+            layout = later_layout(spec.settings) if at else first_layout(spec.settings)
+            names, rows = rows_of(path, replace(part.data, layout=layout))
         else:
             names = ("id", "prompt")
             rows = [({"id": item.id, "prompt": item.prompt}, item) for item in part.data.items]

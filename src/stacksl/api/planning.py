@@ -172,6 +172,7 @@ def prepare(
     sources = _read_sources(data, answers, test, resolved.settings, classes)
     _expect_rows(resolved.settings, rows, sources)
     filed = copied is not None or place is not None or sources.pool.format == intake.TEXTS
+    filed |= _is(data, STDIN) and resolved.settings.read.rounds is None
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
     _expect_playable(resolved.settings, sources, budget.labels, labeler)

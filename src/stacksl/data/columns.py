@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from statistics import mean
+from typing import TYPE_CHECKING
 
-from stacksl.data.tables import Row
 from stacksl.data.values import RowFault, listed, text
 from stacksl.errors import DataError, unknown_name
+
+if TYPE_CHECKING:
+    from stacksl.data.tables import Row
 
 ROLES = ("prompt", "label", "id", "candidates")
 
@@ -55,6 +58,11 @@ def find(role: str, columns: Sequence[str]) -> str | None:
     """The column whose name says that it holds `role`, in any case of letters."""
     lower = {name.lower().strip(): name for name in reversed(columns)}
     return next((lower[n] for n in _NAMES[role] if n in lower), None)
+
+
+def names_columns(cells: Sequence[str]) -> bool:
+    """Whether one of the cells of a first row is a usual name of a column."""
+    return any(find(role, cells) for role in ROLES)
 
 
 def require(role: str, name: str, columns: Sequence[str], head: Sequence[Row] = ()) -> str:
@@ -124,11 +132,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
 
 
 def guess_label(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str | None:
-    """The label's column: by its name, else the only one not `taken` if its values repeat.
-
-    Raises:
-        DataError: the header is itself a row.
-    """
+    """The label's column: by its name, else the only one not `taken` if its values repeat."""
     free = [c for c in columns if c not in taken and c != find("id", [c])]
     named = find("label", free)
     if named is not None:
@@ -136,11 +140,6 @@ def guess_label(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str
     if len(free) != 1:
         return None
     values = {str(row.values.get(free[0])) for row in head if row.fault is None}
-    if free[0] in values:
-        raise DataError(
-            "the first line looks like a row and not like a header: put a line such as text,label "
-            "on top, or give --no-header"
-        )
     return free[0] if len(values) <= max(2, len(head) // 2) else None
 
 

@@ -34,11 +34,14 @@ class Layout(NamedTuple):
 
     Attributes:
         worksheet: the sheet of a workbook, where several have rows.
-        header: whether the first row of a CSV file or a workbook has the names of the columns.
+        header: whether the first row of a CSV file or a workbook has the names of the columns; None
+            to find out.
+        headless: whether the file before had no such row: then only usual names make one.
     """
 
     worksheet: str | None = None
-    header: bool = True
+    header: bool | None = None
+    headless: bool = False
 
 
 AS_USUAL = Layout()

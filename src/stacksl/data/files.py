@@ -6,14 +6,16 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import IO, cast
 
+from stacksl.data.columns import names_columns
 from stacksl.errors import DataError
 
 DELIMITERS = ",;\t"
@@ -32,7 +34,7 @@ _EXTENSIONS = {
     ".pq": "parquet",
     ".xlsx": "xlsx",
 }
-_KNOWN = "CSV, TSV, JSONL, JSON, Parquet or .xlsx, text perhaps gzipped"
+_KNOWN = "CSV, TSV, JSONL, JSON, Parquet, .xlsx or lines of a .txt file, text perhaps gzipped"
 _WORKBOOK, _OLD_WORKBOOK = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 MARK = b"\xef\xbb\xbf"  # of UTF-8
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")  # of UTF-16
@@ -113,8 +115,12 @@ def head_of(path: Path) -> bytes:
     return head
 
 
-def container_of(path: Path, head: bytes) -> str:
-    """One of `csv`, `tsv`, `jsonl`, `json`, `parquet`, `xlsx`: by content, then by extension."""
+def container_of(path: Path, head: bytes, columns: Collection[str] = ()) -> str:
+    """One of `csv`, `tsv`, `jsonl`, `json`, `parquet`, `xlsx`, `lines`: by content, then by name.
+
+    Standard input and .txt files are lines with an item each, unless the first one has a tab, one
+    of these `columns` or a usual name of one.
+    """
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(_WORKBOOK):
@@ -132,7 +138,11 @@ def container_of(path: Path, head: bytes) -> str:
     first = text.split(b"\n", 1)[0]
     if b"\t" in first:
         return "tsv"
-    if b"," in first or b";" in first:
+    cells = [cell.strip('" ') for cell in re.split("[,;]", first.decode(errors="replace").strip())]
+    plain = Path(path.name.removesuffix(".gz")).suffix.lower() in ("", ".txt")
+    if plain and not names_columns(cells) and not {*cells} & {*columns}:
+        return "lines"
+    if plain or len(cells) > 1:
         return "csv"
     raise DataError(
         f"cannot tell what '{path}' holds by its name or its content: "

@@ -20,7 +20,7 @@ from stacksl.data.values import RowFault, named, one_line, text
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
-TEXTS = ("csv", "tsv", "jsonl", "json")
+TEXTS = ("csv", "tsv", "jsonl", "json", "lines")
 CONTAINERS = (*TEXTS, "parquet", "xlsx", "hub")
 _GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
 _MANY = 10  # fewer distinct labels than this never look like free text
@@ -46,8 +46,8 @@ def read(
         path: the file; or `hf:NAME` for a dataset of the Hugging Face hub (extra `hub`); or rows
             in memory.
         format: overrides what is recognised: a container (`csv`, `tsv`, `jsonl`, `json`,
-            `parquet`, `xlsx`), a shape (`native`, `medqa`, `options`, `mmlu`, `preferences`,
-            `classes`), or both as `csv:classes`.
+            `parquet`, `xlsx`, `lines`), a shape (`native`, `medqa`, `options`, `mmlu`,
+            `preferences`, `classes`), or both as `csv:classes`.
         layout: where the rows are, where the content does not tell.
         columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
             Every usable row needs an id of its own in a column that is named here.
@@ -81,7 +81,8 @@ def read(
         raise SettingsError(f"classes must be two or more different texts, not {list(known)[:5]}")
     not_ids = {*(() if bank is None else BANK_ID)}
     while True:  # again where a column that was guessed from the first rows is no id after all
-        name, opened = _opened(path, container, layout)
+        known_columns = [*chosen.values(), *usual.values()]
+        name, opened = _opened(path, container, layout, known_columns)
         with _one_sentence(), opened as table:
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
@@ -203,7 +204,7 @@ def _format(format: str | None) -> tuple[str | None, str | None]:
 
 
 def _opened(
-    path: str | Path | Table, container: str | None, layout: Layout
+    path: str | Path | Table, container: str | None, layout: Layout, columns: Sequence[str] = ()
 ) -> tuple[str, AbstractContextManager[Table]]:
     """The name of a file or dataset, and its table while a context lasts."""
     if isinstance(path, Table):
@@ -212,7 +213,8 @@ def _opened(
         return open_hub(str(path))
     path = Path(path)
     head = head_of(path)
-    return stem(path), open_table(path, container or container_of(path, head), head, layout)
+    container = container or container_of(path, head, columns)
+    return stem(path), open_table(path, container, head, layout)
 
 
 @contextmanager
@@ -221,7 +223,7 @@ def _one_sentence() -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        raise DataError(one_line(str(error))) from None
+        raise type(error)(one_line(str(error))) from None
 
 
 def _no_id(column: str, rows: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stacksl.data.columns import names_columns
 from stacksl.data.dataset import AS_USUAL, Layout
 from stacksl.data.files import (
     DELIMITERS,
@@ -24,7 +26,7 @@ from stacksl.data.files import (
 from stacksl.data.label_studio import is_task, item_values
 from stacksl.data.values import RowFault, named
 from stacksl.data.workbooks import table_of_sheet
-from stacksl.errors import DataError, MissingExtra
+from stacksl.errors import DataError, HeaderInDoubt, MissingExtra
 from stacksl.telemetry import refuse_telemetry
 
 LOOK = 1000  # first rows, which decide what the columns mean
@@ -58,7 +60,7 @@ def open_table(
 
     Args:
         path: the file.
-        container: `csv`, `tsv`, `jsonl`, `json`, `parquet` or `xlsx`.
+        container: `csv`, `tsv`, `jsonl`, `json`, `parquet`, `xlsx` or `lines`.
         head: the first bytes of the file, decompressed.
         layout: where the rows are.
 
@@ -70,15 +72,21 @@ def open_table(
             yield table
     elif container == "xlsx":
         columns, rows = _named_rows(
-            path, _rectangle(table_of_sheet(path, layout.worksheet)), layout.header
+            path, _rectangle(table_of_sheet(path, layout.worksheet)), layout
         )
         yield table_from(container, columns, rows)
     elif container in ("csv", "tsv"):
         with open_text(path) as stream, long_fields():
             delimiter = delimiter_of(path, head, "\t" if container == "tsv" else ",")
             records = _records(path, csv_records(stream, delimiter))
-            columns, rows = _named_rows(path, records, layout.header)
+            columns, rows = _named_rows(path, records, layout)
             yield table_from(container, columns, rows)
+    elif container == "lines":
+        with open_text(path) as stream:
+            texts = (line.strip() for line in stream if line.strip())
+            yield table_from(
+                container, ["text"], (Row(n, {"text": t}) for n, t in enumerate(texts, 1))
+            )
     else:
         with open_text(path) as stream:
             rows = _json_rows(path, stream) if container == "json" else _jsonl_rows(stream)
@@ -120,26 +128,50 @@ def delimiter_of(path: Path, head: bytes, preferred: str) -> str:
 
 
 def _named_rows(
-    path: Path, records: Iterator[tuple[int, list[str]]], header: bool
+    path: Path, records: Iterator[tuple[int, list[str]]], layout: Layout
 ) -> tuple[tuple[str, ...], Iterator[Row]]:
     """The names in the first record, or those of a file of lettered options, and the rows.
 
     Without a header the columns are called by their numbers.
+
+    Raises:
+        DataError: there is no row, or two columns have one name.
+        HeaderInDoubt: it is to be found out, and the first row is like those below.
     """
     first = list(islice(records, 50))
     if not first:
         raise DataError(f"the file '{path}' holds no row: a header and items were expected")
     names = _lettered_names(first)
-    if names is None and not header:
-        names = tuple(f"column {n}" for n in range(1, 1 + max(len(cells) for _, cells in first)))
-    elif names is None:
-        names = _header(path, first.pop(0)[1])
-        if first and any(len(name) > _LONG or len(name.split()) > _WORDS for name in names):
-            raise DataError(
-                f"the first line of '{path}' looks like a row, not like a header: put a header on"
-                " top, such as text,label, or give --no-header"
-            )
+    if names is None:
+        usual, header = names_columns(first[0][1]), layout.header
+        if header is None:
+            header = usual or not layout.headless
+        if not header:
+            width = max(len(cells) for _, cells in first)
+            names = tuple(f"column {n}" for n in range(1, 1 + width))
+        else:
+            names = _header(path, first.pop(0)[1])
+            if layout.header is None and first and _like_rows(names, first, usual=usual):
+                raise HeaderInDoubt(
+                    f"the first row of '{path}' looks like a row, not like a header: put a header"
+                    " on top, such as text,label, or give --no-header (--header if it is one)"
+                )
     return names, _numbered(names, chain(first, records))
+
+
+def _like_rows(names: Sequence[str], rows: Sequence[tuple[int, list[str]]], *, usual: bool) -> bool:
+    """Whether a first row holds an item: a long text or, without `usual` names, cells as below."""
+    if any(len(name) > _LONG or len(name.split()) > _WORDS for name in names):
+        return True
+    below = [{cells[n].strip() for _, cells in rows if n < len(cells)} for n in range(len(names))]
+    return not usual and any(map(_is_cell, names, below))
+
+
+def _is_cell(name: str, below: set[str]) -> bool:
+    """Whether a name is a sentence, is in its own column, or is written as every number there."""
+    kinds = {re.sub(r"\d+", "0", re.sub(r"[^\W\d]+", "a", text)) for text in (name, *below)}
+    numbered = len(kinds) == 1 and len(below) > 1 and any(map(str.isdigit, name))
+    return name in below or numbered or (len(name.split()) > 2 and name.endswith((".", "?", "!")))
 
 
 def _records(

@@ -14,12 +14,14 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
+from stacksl.cli.verbs.run import with_header
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
     from stacksl.api.labelling import Labelled
+    from stacksl.data import Dataset
 
 PredictOut = Annotated[
     str | None,
@@ -50,7 +52,7 @@ def evaluate(
     and format are those of the run unless given.
     """
     opened = options.open_run(run)
-    dataset = opened.read(file, given=options.reading(context))
+    dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
     with live(quiet=quiet) as show:
         result = opened.evaluate(dataset, progress=encoding(show))
     result["rejected"] = rejected(dataset)
@@ -90,7 +92,8 @@ def predict(
     context: typer.Context,
     run: options.RunFolder,
     file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="A file of items; - for stdin.")
+        str | None,
+        typer.Argument(metavar="FILE", help="A file of items; - for stdin, plain lines too."),
     ] = None,
     own: Own = False,
     out: PredictOut = None,
@@ -122,13 +125,13 @@ def predict(
         _put_out(table, out or "-", "csv", {"run": run, "rejected": []}, json)
         return
     with _named(str(file)) as path:
-        _predict(opened, path, options.reading(context), out, json, quiet)
+        dataset = with_header(context, lambda: opened.read(path, given=options.reading(context)))
+        _predict(opened, path, dataset, out, json, quiet)
 
 
 def _predict(
-    opened: Run, path: str, given: dict[str, str], out: str | None, json: bool, quiet: bool
+    opened: Run, path: str, dataset: Dataset, out: str | None, json: bool, quiet: bool
 ) -> None:
-    dataset = opened.read(path, given=given)
     warn(f"row {row['row']} has no prediction: {row['reason']}" for row in rejected(dataset))
     with live(quiet=quiet) as show:
         if out is None:
@@ -138,7 +141,7 @@ def _predict(
         from stacksl.api.labelling import label_file
 
         table = label_file(opened, path, dataset, encoding(show))
-    kind = dataset.format.partition(":")[0]
+    kind = dataset.format.partition(":")[0].replace("lines", "csv")
     _put_out(table, out, kind, {"run": opened.path, "rejected": rejected(dataset)}, json)
 
 

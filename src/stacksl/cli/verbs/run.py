@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,12 +13,14 @@ from stacksl.cli import options
 from stacksl.cli.live import Stopped, live
 from stacksl.cli.printing import as_json, dollars, facts, measured, spent, warn
 from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
-from stacksl.errors import DataError, SettingsError
+from stacksl.errors import DataError, HeaderInDoubt, SettingsError
 from stacksl.report.wording import MICRO, count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
     from stacksl.runs.spec import RunSpec
+
+Result = TypeVar("Result")
 
 
 @options.takes()
@@ -29,9 +31,9 @@ def run(
         typer.Argument(
             metavar="DATA",
             show_default=False,
-            help="A file of items with their answers (JSONL, CSV, Parquet, the official files of "
-            "MedQA and MMLU), or - for JSON lines on standard input; without one, the built-in "
-            "sample.",
+            help="A file of items with their answers (CSV, .xlsx, JSONL, Parquet, the official "
+            "files of MedQA and MMLU), or - for such rows or plain lines on standard input; without"
+            " one, the built-in sample.",
         ),
     ] = None,
     test: options.Test = None,
@@ -61,14 +63,18 @@ def run(
 
     table, copied = _config(config)
     named = table.pop("data", None), table.pop("test", None)
-    resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
-    try:
-        plan = prepare(
+
+    def planned() -> Plan:
+        resolved = resolve({**dict(map(setting_of, set_ or [])), **context.obj}, table, preset)
+        return prepare(
             data or copied or named[0],
             test=test or (None if copied else named[1]),
             out=out,
             settings=resolved,
         )
+
+    try:
+        plan = with_header(context, planned)
     except DataError as fault:
         if dry_run and fault.dataset is not None:  # every row, before the sentence on them all
             read = {"data": data_facts(fault.dataset)}
@@ -174,6 +180,18 @@ def agree(bought: Sequence[str], yes: bool) -> None:
         print(line, file=sys.stderr)
     if bought and not yes and is_interactive():
         typer.confirm("Buy them?", abort=True, err=True)
+
+
+def with_header(context: typer.Context, read: Callable[[], Result]) -> Result:
+    """What `read` gives; on a terminal it is asked whether a first row in doubt is a header."""
+    try:
+        return read()
+    except HeaderInDoubt as fault:
+        if not is_interactive():
+            raise
+        print(str(fault), file=sys.stderr)
+        context.obj["read.header"] = not typer.confirm("Is it an item like the others?", err=True)
+        return read()
 
 
 def _with_consent(plan: Plan) -> Plan:

@@ -65,13 +65,23 @@ def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArra
 
 def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -> Dataset:
     """A file of the run's kind, `how` it is said; over a bank with what its prompts retrieve."""
-    layout = Layout(settings.read.worksheet, settings.read.header)
-    how = {"layout": layout, **how, "bank": bank, "seed": settings.seed}
+    how = {"layout": later_layout(settings), **how, "bank": bank, "seed": settings.seed}
     how["max_candidates"] = settings.read.max_candidates
     dataset = read(path, **how)
     if bank is None:
         return dataset
     return retrieved(dataset, bank, settings.features, settings.top_k or len(bank.texts))
+
+
+def first_layout(settings: Settings) -> Layout:
+    """Where the rows of the first file are."""
+    return Layout(settings.read.worksheet, settings.read.header)
+
+
+def later_layout(settings: Settings) -> Layout:
+    """Where the rows of a later file are: it may have a header where the first has none."""
+    header = settings.read.header
+    return Layout(settings.read.worksheet, header or None, header is False)
 
 
 def named_columns(settings: Settings) -> dict[str, str]:
@@ -88,6 +98,7 @@ def read_first(
         settings,
         bank,
         format=settings.read.format,
+        layout=first_layout(settings),
         columns=named_columns(settings),
         classes=None if classes is None else classes.names,
         strict=settings.read.strict,
@@ -187,9 +198,9 @@ def read_again(
     """
     other = dict(given or {})
     form = other.pop("format", settings.read.format)
-    layout = Layout(
-        other.pop("worksheet", settings.read.worksheet), other.pop("header", settings.read.header)
-    )
+    layout = later_layout(settings)
+    changed = {name: other.pop(name) for name in ("worksheet", "header") if name in other}
+    layout = layout._replace(**changed)
     how = {"usual": model.columns, "classes": model.classes, "lenient": True}
     named = {"format": form, "layout": layout, "columns": other or None}
     return _read(path, settings, bank, **named, **how)

@@ -19,58 +19,59 @@ STDIN = "-"  # the data source that is standard input
 
 
 def as_stream(resolved: Resolved) -> Resolved:
-    """The settings of a run over standard input: a stream, in the order of arrival.
+    """The settings of a run over standard input: with a number of rounds a stream, in its order.
 
     Raises:
-        SettingsError: the mode is `pool`, or the number of items is not given.
+        SettingsError: the mode is `pool`.
     """
+    if resolved.settings.read.rounds is None:  # it is read to its end, as a file is
+        return resolved
     if resolved.settings.mode == "pool" and resolved.origin["mode"] != "default":
         raise SettingsError(
-            "standard input is a stream: leave --mode pool out, or give the items as a file"
-        )
-    if resolved.settings.read.rounds is None:
-        raise SettingsError(
-            "a stream paces its labels over its items, so standard input needs their number: give"
-            " --rounds N"
+            "--rounds takes a stream from standard input: leave --mode pool or --rounds out"
         )
     return resolved.with_defaults({"mode": "stream", "order": "file"}, "stdin")
 
 
 def spooled(settings: Settings, classes: Classes | None) -> Dataset:
-    """The next `settings.read.rounds` items of standard input, JSON objects with one a line.
+    """The items of standard input: all, as in a file, or the next `settings.read.rounds` lines.
+
+    Such lines are JSON objects or, where the first one is none, texts.
 
     Raises:
         DataError: a line is no JSON object, or there are fewer items than `rounds`.
     """
-    wanted = settings.read.rounds or 0
-    lines = _lines(sys.stdin.buffer, wanted)
-    if len(lines) < wanted:
-        raise DataError(
-            f"standard input ended after {len(lines)} of {wanted} items: give --rounds"
-            f" {len(lines)}, or more items"
-        )
+    wanted = settings.read.rounds
+    found = sys.stdin.buffer.read() if wanted is None else _lines(sys.stdin.buffer, wanted)
     with TemporaryDirectory(prefix="stacksl-") as folder:  # private, as mkdtemp makes it
-        path = Path(folder) / "stdin.jsonl"
-        path.write_bytes(b"".join(lines))
+        path = Path(folder) / "stdin"
+        path.write_bytes(found)
         alone = settings.model_copy(update={"owned": None})
         dataset = load(str(path), None, alone, classes=classes).pool
     return replace(dataset, name="stdin")
 
 
-def _lines(stream: IO[bytes], wanted: int) -> list[bytes]:
-    """The first `wanted` lines that are not empty."""
+def _lines(stream: IO[bytes], wanted: int) -> bytes:
+    """The first `wanted` lines that are not empty, as JSON objects."""
     found: list[bytes] = []
-    for number, line in enumerate(stream, start=1):
-        if line.strip():
-            if not _is_object(line):
+    texts = False
+    for number, whole in enumerate(stream, start=1):
+        if line := whole.strip():
+            texts |= not found and line[:1] != b"{"
+            if texts:
+                line = json.dumps({"text": line.decode(errors="surrogateescape")}).encode()
+            elif not _is_object(line):
                 raise DataError(
                     f"line {number} of standard input should be a JSON object, such as"
                     ' {"text": "..."}, but is none: give JSON objects, one a line'
                 )
-            found.append(line.rstrip(b"\r\n") + b"\n")
+            found.append(line + b"\n")
         if len(found) == wanted:
-            break
-    return found
+            return b"".join(found)
+    raise DataError(
+        f"standard input ended after {len(found)} of {wanted} items: give --rounds"
+        f" {len(found)}, or more items"
+    )
 
 
 def _is_object(line: bytes) -> bool:

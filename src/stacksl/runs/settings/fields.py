@@ -70,10 +70,11 @@ class Read(Group):
     """How to read the file, where guessing from its content and name goes wrong."""
     worksheet: str | None = None
     """The sheet of a workbook (.xlsx), where several have rows."""
-    header: bool = True
-    """Whether the first row of a CSV file or a workbook has the names of the columns."""
+    header: bool | None = None
+    """Whether the first row of a CSV file or a workbook has the names of the columns; found out if
+    absent."""
     rounds: int | None = Field(None, ge=1)
-    """Items to take from standard input (DATA is -)."""
+    """Lines to take from standard input (DATA is -) as a stream; all of it as a file if absent."""
     max_candidates: int = Field(2000, ge=2)
     """Items with more candidates are set aside (2000)."""
     strict: bool = False
