@@ -77,9 +77,40 @@ def test_a_data_frame_is_read_by_its_columns(kind: str) -> None:
     assert played.evaluate(TEXTS, LABELS)["accuracy"] > 0.9
     table = {"text": TEXTS, "kind": LABELS}
     again = library.Dataset.from_dict(table) if kind == "datasets" else library.DataFrame(table)
-    assert len([*played.predict(again)]) == 90
+    labelled = played.predict(again)
+    assert len(labelled if kind == "pandas" else [*labelled]) == 90
     played.resume()  # finished: from the copy in its folder
     assert played.replay()["labels"] == 20
+
+
+def test_a_frame_of_pandas_keeps_its_index() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    table = {"message": [*TEXTS, " "], "label": [*LABELS, "sky"], "n": range(91)}
+    frame = pandas.DataFrame(table).sample(frac=1, random_state=0)
+    columns = {"prompt": "message", "label": "label"}
+    played = run(frame, columns=columns)
+    with played.ledger as ledger:
+        assert {*ledger.bought()} <= {*map(str, frame.index)}, "the index names the items"
+    for bought in (played.labels(), stacksl.Run.open("run").labels(frame)):
+        assert bought.index.equals(frame.index)
+        assert bought[[*table]].equals(frame)
+        known = bought[bought.bought_label.notna()]
+        assert len(known) == 20
+        assert [*known.bought_label] == [*known.label]
+        assert {*known.bought_purpose} == {"train"}
+    assert len(stacksl.Run.open("run").labels().rows) == 20
+    new = frame[frame.n % 2 == 0].iloc[::-1].drop(columns="label")
+    said = played.predict(new)
+    assert said.index.equals(new.index)
+    assert [*said.columns] == ["message", "n", "label", "confidence", "source"]
+    assert said.label[said.n == 90].isna().all()
+    assert len(said) == 46
+    rows = {row["id"]: row["choice"] for row in played.predict(TEXTS)}
+    assert said.label[said.n < 90].tolist() == [rows[f"row-{n + 1:06d}"] for n in said.n if n < 90]
+    assert [*played.predict(frame).columns][-2:] == ["predicted_confidence", "predicted_source"]
+    series = played.predict(new.message)
+    assert series.message.equals(new.message)
+    assert series.label.tolist() == said.label.tolist()
 
 
 def test_features_as_an_array() -> None:

@@ -75,6 +75,25 @@ def label_own(run: Run, progress: Progress) -> Labelled:
     return _labelled(columns, rows, {**by_model(run, asked, progress), **human})
 
 
+def joined(
+    frame: Any, dataset: Dataset, found: Mapping[str, Mapping[str, Any]], before: str
+) -> Any:
+    """A data frame of pandas with what was `found` of each item by its id, on the same index.
+
+    Args:
+        frame: has the items of `dataset`, in order, and the rows that were set aside.
+        dataset: as the frame was read.
+        found: values by the name of a column.
+        before: prefix of these names where the frame has one of them.
+    """
+    names = list(dict.fromkeys(name for row in found.values() for name in row))
+    prefix = before if {*names} & {*map(str, frame.columns)} else ""
+    aside, items = {each.row for each in dataset.rejected}, iter(dataset.items)
+    ids = ["" if n in aside else next(items).id for n in range(1, len(frame) + 1)]
+    rows = [found.get(id, {}) for id in ids]
+    return frame.assign(**{prefix + name: [row.get(name) for row in rows] for name in names})
+
+
 @dataclass(frozen=True, slots=True)
 class Bought:
     """A bought answer as a row of `COLUMNS`, and its item; None of an erased one."""
@@ -211,10 +230,11 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
 def by_model(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
     said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
-    return {row["id"]: _said(row) for row in said}
+    return {row["id"]: said_of(row) for row in said}
 
 
-def _said(row: Mapping[str, Any]) -> dict[str, Any]:
+def said_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the model says of an item, by the names of columns, of a row of its predictions."""
     abstain = {"abstain": row["abstain"]} if "abstain" in row else {}
     own = {"label": row["choice"], "confidence": round(row["probability"], 6), "source": "model"}
     return own | abstain

@@ -322,7 +322,8 @@ def run(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
         classes=listed, rows=rows,
     )  # fmt: skip
-    return plan.start(progress)
+    made = plan.start(progress)
+    return replace(made, frame=items) if hasattr(items, "assign") else made
 
 
 # What settings and items must be to each other ----------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,6 @@ from stacksl.runs.storage.status import expect_labeler, status_of
 from stacksl.types import Item
 
 if TYPE_CHECKING:
-    from stacksl.api.labelling import Labelled
     from stacksl.ledger.ledger import Ledger
     from stacksl.models.adapted import AdaptedModel
     from stacksl.models.linear import Model
@@ -95,9 +94,10 @@ def _model_of(
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run on disk, by its `path`."""
+    """A run on disk, by its `path`; `frame` is the data frame that it was made from in Python."""
 
     path: Path
+    frame: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))
@@ -165,20 +165,29 @@ class Run:
 
     def predict(
         self, data: Any, progress: Callable[[int, int], None] | None = None, *, features: Any = None
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Any:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`.
 
-        Probabilities of an item depend in their last bits, some 1e-15, on the items beside it.
+        They come one by one; of a data frame or a series of pandas as that frame, on its index,
+        with the columns `label`, `confidence` and `source`. Probabilities of an item depend in
+        their last bits, some 1e-15, on the items beside it.
 
         Args:
-            data: a path, a data frame, a data set, or a list of texts or of items.
+            data: a path, a data frame, a series, a data set, or a list of texts or of items.
             progress: called with (done, total).
             features: (n, d), of a run whose features were given as an array.
         """
         folder = self.folder
         reading = _reading(folder)
-        items = _read(folder, reading, data).items
-        return _model_of(folder, reading, items, features).predict(items, progress)
+        dataset = _read(folder, reading, data)
+        items = dataset.items
+        rows = _model_of(folder, reading, items, features).predict(items, progress)
+        frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
+        if not hasattr(frame, "assign"):
+            return rows
+        from stacksl.api.labelling import joined, said_of
+
+        return joined(frame, dataset, {row["id"]: said_of(row) for row in rows}, "predicted_")
 
     def read(
         self, data: Any, answers: Any = None, given: Mapping[str, str] | None = None
@@ -195,18 +204,27 @@ class Run:
         folder = self.folder
         return _read(folder, _reading(folder), data, answers, given)
 
-    def labels(self, *, names: bool = False) -> Labelled:
+    def labels(self, frame: Any = None, *, names: bool = False) -> Any:
         """The answers that were bought, one row each in the order of purchase.
+
+        Of a run that was made from a data frame of pandas, or with the `frame` of its items, they
+        are that frame with the answers beside their rows, the first answer to each.
 
         Columns: `labelling.COLUMNS`; `label` is the name of the class or the text of the option,
         empty where the answer is none; the time is in UTC, the price in money. People are
         `annotator 1`, `annotator 2`, ... in the order of the run's setting, by `names` if wanted.
         Until the run has finished, all purchases of its audit are left out and counted.
         """
-        from stacksl.api.labelling import COLUMNS, Labelled, bought_answers
+        from stacksl.api.labelling import COLUMNS, Labelled, bought_answers, joined
 
-        found = bought_answers(self, names=names)
-        return Labelled(COLUMNS, [each.row for each in found.answers], found.left_out)
+        found, frame = bought_answers(self, names=names), self.frame if frame is None else frame
+        rows = [each.row for each in found.answers]
+        if frame is None:
+            return Labelled(COLUMNS, rows, found.left_out)
+        kept = COLUMNS[COLUMNS.index("label") :]
+        first = {row["item"]: {name: row[name] for name in kept} for row in reversed(rows)}
+        pool = found.spec.sources.pool
+        return joined(frame, again_in_memory(frame, None, pool), first, "bought_")
 
     def evaluate(
         self,

@@ -316,7 +316,10 @@ def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
 
 
 def table_of(frame: Any) -> Table | None:
-    """The table of a data frame of pandas or polars, or of a `datasets.Dataset`; else None."""
+    """The table of a data frame of pandas or polars, or of a `datasets.Dataset`; else None.
+
+    The index of pandas, unless it counts the rows, is the column `id` of a frame that has none.
+    """
     columns = getattr(frame, "column_names", None)
     if isinstance(columns, list) and hasattr(frame, "features"):
         return table_from("memory", columns, list(_rows(frame)))
@@ -326,6 +329,11 @@ def table_of(frame: Any) -> Table | None:
     names = [str(name) for name in columns]
     polars = hasattr(frame, "to_dicts")
     records = frame.to_dicts() if polars else frame.to_dict("records")
+    index: Any = getattr(frame, "index", None)
+    own = "id" not in names and index is not None and type(index).__name__ != "RangeIndex"
+    if own and index.is_unique:
+        names.append("id")
+        records = [{**row, "id": str(at)} for at, row in zip(index, records, strict=True)]
     rows = [Row(n, {str(k): v for k, v in each.items()}) for n, each in enumerate(records, 1)]
     return table_from("memory", names, rows)
 

@@ -270,6 +270,8 @@ def in_memory(
 
 def again_in_memory(items: Any, answers: Any, model: Reading) -> Dataset:
     """Items to predict or evaluate on, as the run's own data is."""
+    if answers is None and hasattr(items, "to_frame"):  # a series
+        items = items.to_frame(model.columns.get("prompt", "text"))
     table = table_of(items)
     if table is None:
         return like(in_memory(items, answers, classes=model.classes), model.classes)
