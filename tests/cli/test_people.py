@@ -81,6 +81,8 @@ def begin(folder: Path, stacksl: Shell) -> None:
     assert sum(sheet["open"] for sheet in told["sheets"]) == 6
     assert "14 labels for $42.00 at most" in said.err
     assert "4 of the 14 labels are kept for an audit" in said.err
+    assert "text: text · id: id\n" in said.err
+    assert len(said.err.splitlines()) <= 10
 
 
 def test_answers_of_several_processes_wait_for_each_other(waiting: Run) -> None:
@@ -110,7 +112,7 @@ def test_a_day_of_two_colleagues(waiting: Run, stacksl: Shell) -> None:
     status = json.loads(stacksl("status", "run", "--json").out)
     assert status["sheets"] == [{"file": str(path), "open": 3} for path in sheets(waiting)]
     shown = stacksl("status", "run").out
-    assert "8 of 14 asked or promised, 0 answered, 4 to measure the model, 6 left" in shown
+    assert "14: answered 0, in sheets 6, kept for the audit 2, left 6" in shown
     assert ["3", "rows", "in", str(sheets(waiting)[0])] in [
         line.split() for line in shown.splitlines()
     ]

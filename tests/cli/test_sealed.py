@@ -173,6 +173,6 @@ def one_answer(stacksl: Shell, sheet: Path) -> list[object]:
     commands = [words for words in READING if not words.startswith("ledger")]
     commands += ["predict run --own", "export run --labels labels.csv"]
     seen = [stacksl(*words.split()) for words in commands]
-    assert "1 answered" in seen[0].out
+    assert ": answered 1, " in seen[0].out
     seen.append(stacksl("ledger", "export", "run").err)
     return [said.out, said.err, again.out, again.err, *of_python, *seen]

@@ -60,7 +60,7 @@ def test_columns_are_guessed_said_and_overridden(make: Make) -> None:
     data = read(path)
     assert data.columns == {"prompt": "Text", "label": "Category", "id": "id"}
     assert [i.id for i in data.items] == ["q1", "q2", "q3"]
-    assert any("'Category'" in sentence for sentence in check(data))
+    assert any("label: Category" in sentence for sentence in check(data))
     other = read(path, columns={"label": "other"})
     assert other.classes == ("u", "v")
     assert read(path, columns=data.columns) == data

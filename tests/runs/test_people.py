@@ -175,6 +175,29 @@ def test_a_folder_of_sheets_belongs_to_one_run_and_can_be_made(tmp_path: Path) -
 # Sheets that are gone, runs that are left --------------------------------------------------------
 
 
+def test_a_sheet_that_a_newer_one_replaces_is_told(tmp_path: Path) -> None:
+    waiting = begin(tmp_path, annotators="anna,ben", open_questions=6)
+    old, ben = sheets(waiting)
+    key = read_rows(old)[0]["key"]
+    waiting.answer(fill(old, keys=[key]))
+    fill(old, lambda row: "")
+    waiting.answer(fill(ben))
+    new = next(path for path in sheets(waiting) if "anna" in path.name)
+    assert new.name > old.name
+    told = (old.parent / "HOWTO.txt").read_text(encoding="utf-8-sig")
+    assert f"  {old.name}: fill in {new.name}, which has its open rows" in told
+    assert f"  {new.name}:" not in told
+    received = waiting.answer(old)
+    assert received.accepted == {}
+    assert received.faults == (
+        f"{old}: this sheet has no answer, and {new.name} has its open rows now: fill in that one",
+    )
+    assert not waiting.answer(old, new).faults, "both are given: nothing is missing"
+    received = waiting.answer(fill(old))
+    assert sum(received.accepted.values()) == 2, "its answers count all the same"
+    assert not received.faults
+
+
 def test_a_sheet_that_was_deleted_is_written_again_with_its_keys(tmp_path: Path) -> None:
     waiting = begin(tmp_path)
     path = sheets(waiting)[0]

@@ -1,6 +1,6 @@
 """Files and hubs to (items, answers), and back."""
 
-from stacksl.data.checking import check, overlap
+from stacksl.data.checking import check, columns_line, overlap
 from stacksl.data.classes import Bank, Classes, read_bank, read_classes
 from stacksl.data.dataset import Dataset, Layout, Rejected
 from stacksl.data.reading import as_written, read, rows_of
@@ -17,6 +17,7 @@ __all__ = [
     "Rejected",
     "as_written",
     "check",
+    "columns_line",
     "kind_of_table",
     "overlap",
     "read",

@@ -9,7 +9,7 @@ from stacksl.data.columns import find
 from stacksl.data.dataset import Dataset
 from stacksl.data.shapes import Shape
 from stacksl.data.tables import Table
-from stacksl.data.values import listed, normal, one_line
+from stacksl.data.values import listed, named, normal, one_line
 from stacksl.types import Item
 
 LONG_TEXT = 20_000  # characters; encoders and models cut far earlier
@@ -27,16 +27,20 @@ def _understood(dataset: Dataset) -> Iterator[str]:
         f"{dataset.name}: {dataset.total:,} rows read as {container} ({shape}), "
         f"{len(dataset.items):,} usable"
     )
-    if dataset.columns:
-        roles = (f"{role} from '{column}'" for role, column in dataset.columns.items())
-        yield f"columns: {', '.join(roles)}"
-    if dataset.unused:
-        yield f"columns not used: {listed(dataset.unused)}"
+    yield from columns_line(dataset)
     yield _options(dataset)
     answers = len(dataset.answers)
     left = f", {dataset.unlabelled:,} without" if dataset.unlabelled else ""
     counted = f"{answers:,} of {len(dataset.items):,} items have one{left}"
     yield f"answers: {counted if answers or dataset.unknown else 'no item has one'}"
+
+
+def columns_line(dataset: Dataset) -> list[str]:
+    """Which columns of a file were taken for what, in one line; none if its format fixes them."""
+    names, columns = {"prompt": "text"}, [*dataset.columns.values(), *dataset.unused]
+    taken = [f"{names.get(r, r)}: {named(name, columns)}" for r, name in dataset.columns.items()]
+    taken += [f"unused: {listed(dataset.unused)}"] * bool(taken and dataset.unused)
+    return [one_line(" · ".join(taken))] * bool(taken)
 
 
 def _options(dataset: Dataset) -> str:

@@ -42,7 +42,7 @@ def test_files_have_the_mode_and_nothing_else_is_left(tmp_path: Path) -> None:
         names = tuple(f"class {n}" for n in range(27))
         many = Asked("k2k2-j", "?", names)
         write_sheet(tmp_path / "b.csv", [many], Classes(names, ("",) * 27), mode=0o604)
-        howto = write_howto(tmp_path)
+        howto = write_howto(tmp_path, {})
     finally:
         os.umask(before)
     assert files == (tmp_path / "a.csv", tmp_path / "k2k2-h.txt")
@@ -113,6 +113,6 @@ def test_options_that_read_like_answers_are_pointed_out(tmp_path: Path) -> None:
 
 
 def test_the_howto_says_what_is_read(tmp_path: Path) -> None:
-    path = write_howto(tmp_path)
+    path = write_howto(tmp_path, {})
     path.write_text("an older one", encoding="utf-8")
-    assert write_howto(tmp_path).read_bytes().decode("utf-8-sig").replace("\r\n", "\n") == HOWTO
+    assert write_howto(tmp_path, {}).read_bytes().decode("utf-8-sig").replace("\r\n", "\n") == HOWTO

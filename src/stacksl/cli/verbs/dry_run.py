@@ -114,6 +114,7 @@ def _bought(plan: Plan) -> str:
             ("Labels", f"{count(plan.labels)} at most"),
             ("Audit", expected_audit(plan) if test is None else None),
             ("Second look", asking if further else None),
+            ("Mailings", _mailings(plan)),
             (
                 "Test",
                 test
@@ -127,6 +128,16 @@ def _bought(plan: Plan) -> str:
             ("Folder", f"{plan.out} (nothing was written)"),
         ]
     )
+
+
+def _mailings(plan: Plan) -> str | None:
+    """In how many rounds of sheets the labels come, and how many rows would make ten of them."""
+    if plan.settings.labeler != "file":
+        return None
+    rows, labels = plan.settings.open_questions, plan.labels
+    tenth = 25 * -(-labels // 250)
+    more = f"; with --open-questions {tenth}, {-(-labels // tenth)}" if tenth > rows else ""
+    return f"{-(-labels // rows)} or more, of {plural(rows, 'row')} in all at most{more}"
 
 
 def shown_forecast(found: dict[str, Any]) -> str:

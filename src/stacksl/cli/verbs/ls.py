@@ -14,7 +14,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, as_toml, dollars, facts, measured, spent, table
 from stacksl.cli.verbs.dry_run import shown_forecast
-from stacksl.cli.verbs.run import notices, sheet_lines, word
+from stacksl.cli.verbs.run import labels_so_far, notices, sheet_lines, word
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.report.wording import count, plural
 
@@ -170,12 +170,11 @@ def _shown(result: Mapping[str, Any]) -> str:
 
 def _labels(result: Mapping[str, Any]) -> str:
     """The spent budget; an answer without a label is paid, but not learnt."""
-    measuring = result["spent"] - result["asked"]
-    bought = f"{count(result['spent'])} of {count(result['budget'])}"
-    parts = [f"{bought} bought"]
     if result["state"] != "finished":
-        parts = [f"{bought} asked or promised", f"{count(result['answered'])} answered"]
-    elif result["asked"] > result["answered"]:
+        return labels_so_far(result)
+    measuring = result["spent"] - result["asked"]
+    parts = [f"{count(result['spent'])} of {count(result['budget'])} bought"]
+    if result["asked"] > result["answered"]:
         parts.append(f"{count(result['answered'])} learnt")
     if measuring:
         parts.append(f"{count(measuring)} to measure the model")

@@ -11,7 +11,7 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.live import Stopped, live
-from stacksl.cli.printing import as_json, dollars, facts, measured, spent, warn
+from stacksl.cli.printing import as_json, dollars, facts, measured, spent, visible, warn
 from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
 from stacksl.report.wording import MICRO, count, plural
@@ -59,6 +59,7 @@ def run(
     500 and 1,000 labels, and for a language model the memory, disk and time that it takes.
     """
     from stacksl.api import prepare
+    from stacksl.data import columns_line
     from stacksl.runs.settings.resolve import resolve
 
     table, copied = _config(config)
@@ -84,8 +85,10 @@ def run(
     if dry_run:
         print_plan(plan, json=json)
         return
-    if not quiet and plan.spec.test is None:
-        print(expected_audit(plan), file=sys.stderr)
+    if not quiet:
+        told = [] if plan.spec.test is not None else [expected_audit(plan)]
+        for line in (*columns_line(plan.dataset), *told):
+            print(visible(line), file=sys.stderr)
     if plan.money is not None:
         agree([f"{count(plan.labels)} labels for {dollars(plan.money)} at most"], yes)
     plan = _with_consent(plan).claimed()
@@ -259,7 +262,7 @@ def _unfinished(result: dict[str, Any], more: str = "") -> str:
     return facts(
         [
             ("Run", f"{result['run']}, {result['state']}{more}"),
-            ("Labels", _promised(result)),
+            ("Labels", labels_so_far(result)),
             ("Cost", spent(result["money"])),
             *notices(result),
             *sheet_lines(result),
@@ -355,10 +358,15 @@ def _left_over(folder: Path, result: dict[str, Any]) -> str | None:
     return f"'${budget}'  # {dollars(micro)} of it are left"
 
 
-def _promised(result: dict[str, Any]) -> str:
-    """The labels so far; those of the audit are reserved from the start."""
-    labels = f"{count(result['spent'])} of {count(result['budget'])}"
-    return f"{labels} asked, answered or promised{_measuring(result)}"
+def labels_so_far(result: Mapping[str, Any]) -> str:
+    """What has become of the labels of a run that goes on; those of the audit are kept at once."""
+    answered, audit = result["answered"], result["spent"] > result["asked"]
+    out = sum(sheet["open"] for sheet in result.get("sheets") or ())
+    place = "in sheets" if result.get("labeler", "file") == "file" else "asked"
+    kept = "kept for the audit" if out and audit else "promised"
+    parts = {place: out, kept: result["spent"] - answered - out, "left": result["left"]}
+    shown = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
+    return f"{count(result['budget'])}: answered {count(answered)}{shown}"
 
 
 def _measuring(result: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stacksl.data import Classes
@@ -115,14 +115,18 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     return stream.getvalue()
 
 
-def write_howto(folder: Path, *, mode: int = 0o600) -> Path:
+def write_howto(folder: Path, replaced: Mapping[str, str], *, mode: int = 0o600) -> Path:
     """Write `HOWTO.txt` into the folder of the sheets, and return its path.
+
+    It names each sheet that is `replaced` by a newer one.
 
     Raises:
         DataError: it cannot be written.
     """
     path = folder / "HOWTO.txt"
-    write_file(path, _MARK + HOWTO.replace("\n", "\r\n"), mode, replace=True)
+    lines = (f"  {old}: fill in {new}, which has its open rows\n" for old, new in replaced.items())
+    text = HOWTO + "\nSheets that newer ones replace\n" * bool(replaced) + "".join(lines)
+    write_file(path, _MARK + text.replace("\n", "\r\n"), mode, replace=True)
     return path
 
 

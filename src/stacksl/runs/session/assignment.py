@@ -93,6 +93,7 @@ class SheetLabeler:
         for row in rows:
             if (row.item, row.slot, row.annotator) in accepted:
                 ids.setdefault(row.item, []).append(row.key)
+        replaced = self._replaced(self._sheets(self.waiting()))
         replies: list[Reply] = []
         faults: list[str] = []
         empty = 0
@@ -103,6 +104,12 @@ class SheetLabeler:
             replies += sheet.replies
             faults += [fault.line(str(path)) for fault in sheet.faults]
             empty += sheet.empty
+            newer = replaced.get(path.name)
+            if newer and not {newer} & {file.name for file in files} and not sheet.replies:
+                faults.append(
+                    f"{path}: this sheet has no answer, and {newer} has its open rows now: fill in"
+                    " that one"
+                )
         found = [self.answer(reply, handed[reply.key]) for reply in replies]
         self._answers += found
         return Sheets(tuple(found), tuple(faults), empty)
@@ -230,12 +237,19 @@ class SheetLabeler:
             self._path(max(h.sheet for h in rows), name): rows for name, rows in by_name.items()
         }
 
+    def _replaced(self, sheets: Mapping[Path, Sequence[Handed]]) -> dict[str, str]:
+        """The names of earlier sheets, each with that of the sheet which has its open rows now."""
+        newest = {rows[0].annotator: path.name for path, rows in sheets.items()}
+        handed = self.ledger.private.handed()
+        names = {self._path(row.sheet, row.annotator).name: row.annotator for row in handed}
+        return {old: newest[who] for old, who in names.items() if old < newest.get(who, "")}
+
     def _write(self, sheets: Mapping[Path, Sequence[Handed]]) -> None:
         """Write the sheets that are missing."""
         missing = {path: rows for path, rows in sheets.items() if not path.exists()}
         if missing:
             self._open_folder()
-            write_howto(self.folder, mode=self._mode)
+            write_howto(self.folder, self._replaced(sheets), mode=self._mode)
         for path, rows in missing.items():
             asked = [self.question(handed) for handed in self._mixed(rows)]
             write_sheet(path, asked, self.classes, self._list, mode=self._mode, howto=HOWTO)
