@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from stacksl.data import Dataset, rows_of
 from stacksl.errors import RunError
 from stacksl.report.wording import MICRO
-from stacksl.runs.items.reading import first_layout, later_layout
+from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
@@ -194,7 +194,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     found: list[Sourced] = []
     for at, (path, part) in enumerate(zip(spec.files, spec.sources.parts, strict=True)):
         if part.kind == "pool" and path in stamps and not differing({path: stamps[path]}):
-            layout = later_layout(spec.settings) if at else first_layout(spec.settings)
+            layout = layout_of(spec.settings, first=not at)
             names, rows = rows_of(path, replace(part.data, layout=layout))
         else:
             names = ("id", "prompt")

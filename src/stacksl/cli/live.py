@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -53,6 +54,15 @@ def live(
             yield _living(bar)
     else:
         yield _plain(target, every)
+
+
+def tracked(name: str | None, run: Path, show: Show | None) -> AbstractContextManager[Show | None]:
+    """`show` while a context lasts; what it shows is reported to the tracker `name` as well."""
+    if name is None:
+        return nullcontext(show)
+    from stacksl.lm.tracking import tracking
+
+    return tracking(name, run, show)
 
 
 def describe(step: Progress, pace: float | None) -> str:

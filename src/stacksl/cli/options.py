@@ -307,6 +307,14 @@ Out = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", rich_help_panel=_OUTPUT, help="Print the result as JSON.")
 ]
+ReportTo = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        rich_help_panel=_OUTPUT,
+        help="Also report accuracy, labels and cost of each refit to mlflow or tensorboard.",
+    ),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="No progress on stderr.")
 ]

@@ -10,19 +10,15 @@ import numpy as np
 from stacksl.core.blocks import Array
 
 
-def _key(seed: int, purpose: str, keys: tuple[int, ...]) -> int:
-    """A 128-bit Philox key: the BLAKE2b hash of seed, purpose and keys, the same everywhere."""
-    text = "\x1f".join([str(int(seed)), purpose, *(str(int(k)) for k in keys)])
-    return int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "little")
-
-
 def generator(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     """The Philox generator keyed by (seed, purpose, keys): same arguments, same numbers.
 
     >>> int(generator(0, "order").integers(1000)) == int(generator(0, "order").integers(1000))
     True
     """
-    return np.random.Generator(np.random.Philox(key=_key(seed, purpose, keys)))
+    text = "\x1f".join([str(int(seed)), purpose, *(str(int(k)) for k in keys)])
+    key = int.from_bytes(blake2b(text.encode(), digest_size=16).digest(), "little")
+    return np.random.Generator(np.random.Philox(key=key))
 
 
 def unforeseen(bits: int) -> int:

@@ -128,7 +128,9 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
             f"no column looks like the prompt: the file has {seen(columns, head)}; "
             "say which with --prompt-column"
         )
-    return max(texts, key=lambda c: _length(c, head))
+    return max(
+        texts, key=lambda c: mean([len(str(row.values.get(c) or "")) for row in head] or [0])
+    )
 
 
 def guess_label(columns: Sequence[str], head: Sequence[Row], taken: Sequence[str]) -> str | None:
@@ -167,7 +169,3 @@ def _joined(texts: Sequence[str], separator: str) -> bool:
     parts = {part.strip() for t in texts for part in t.split(separator)}
     share = sum(t in several for t in texts) / max(1, len(texts))
     return len(several) > 1 and share >= 0.1 and len(parts) < len(set(texts))
-
-
-def _length(column: str, head: Sequence[Row]) -> float:
-    return mean([len(str(row.values.get(column) or "")) for row in head] or [0.0])

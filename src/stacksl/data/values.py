@@ -51,7 +51,7 @@ def named(column: str, columns: Sequence[str]) -> str:
 
     A file without a header has its first row for names, and then the short ones are private too.
     """
-    if not any(_is_long(name) or _is_cell(name) for name in columns):
+    if not any(_is_long(name) or _CELL.fullmatch(name.strip().lower()) for name in columns):
         return column
     hint = " (a long name: is the header missing?)" if _is_long(column) else ""
     return f"number {columns.index(column) + 1}{hint}"
@@ -59,11 +59,6 @@ def named(column: str, columns: Sequence[str]) -> str:
 
 def _is_long(column: str) -> bool:
     return len(column.split()) > _WORDS or len(column) > _CHARACTERS
-
-
-def _is_cell(column: str) -> bool:
-    """Whether a column's name is what a cell holds: a number, or yes or no."""
-    return bool(_CELL.fullmatch(column.strip().lower()))
 
 
 def is_missing(value: object) -> bool:

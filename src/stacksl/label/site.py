@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stacksl.label.player import Player
-from stacksl.runs.storage.folder import RunFolder
 
 LINK_SECONDS = 24 * 3600
 OWNER = ",owner"  # no annotator's name has a comma
@@ -117,7 +116,8 @@ class Site:
     @property
     def cookie(self) -> str:
         """The name of the run's cookie: cookies are shared by all ports of a host."""
-        return cookie_of(self.player.folder)
+        path = str(self.player.folder.path.resolve())
+        return f"stacksl-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
 
     def check(self, request: Any) -> None:
         """Check host, method, origin and length of a request.
@@ -125,7 +125,9 @@ class Site:
         Raises:
             Refused: one of them is not as the page sends it.
         """
-        if _host(request.headers.get("host", "")) not in self.hosts:
+        header = request.headers.get("host", "")
+        host = (urlsplit(f"//{header}").hostname or "") if "@" not in header else ""
+        if host not in self.hosts:
             raise Refused("the page was opened under another name than it is served by", 421)
         if request.method not in ("GET", "HEAD", "POST"):
             raise Refused("this method is not served", 405)
@@ -186,14 +188,3 @@ class Site:
     def watched(self) -> bool:
         """Whether an owner looks at the page."""
         return time.monotonic() - self._looked < LOOKING
-
-
-def cookie_of(folder: RunFolder) -> str:
-    """The name of the cookie of a run."""
-    path = str(folder.path.resolve())
-    return f"stacksl-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
-
-
-def _host(header: str) -> str:
-    """The name in a Host header, without the port."""
-    return (urlsplit(f"//{header}").hostname or "") if "@" not in header else ""

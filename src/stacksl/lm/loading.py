@@ -197,14 +197,16 @@ def open_base(
     number = _dtype(torch, place, dtype)
     source = source_of(name)
     config = read_config(name, source)
-    revision = None if os.path.isabs(source) else _commit(source)
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+    folder = None if os.path.isabs(source) else _folder(source)  # where the cache has its commit
+    revision = None if folder is None or str(folder) == source else folder.name
     return Base(
         config=config,
         tokenizer=read_tokenizer(name, source, revision),
         name=name,
         source=source,
         revision=revision,
-        positions=_positions(config),
+        positions=positions if isinstance(positions, int) and positions > 0 else None,
         device=place,
         dtype=number,
         known=known,
@@ -283,12 +285,6 @@ def _dtype(torch: Any, place: str, dtype: str) -> str:
     return "bfloat16" if place != "cpu" and torch.cuda.is_bf16_supported() else "float32"
 
 
-def _commit(source: str) -> str | None:
-    """The commit whose files the cache now holds, from the folder that they are in."""
-    folder = _folder(source)
-    return None if str(folder) == source else folder.name
-
-
 def _folder(source: str) -> Path:
     """Where the files of a model are; of a hub name without any in the cache, a path of it."""
     if os.path.isabs(source):
@@ -307,11 +303,6 @@ def _moved(torch: Any, name: str, model: Any, place: str) -> Any:
             f"model '{name}' does not fit in the memory of {place}: give a smaller one, another "
             "dtype, or device 'cpu'"
         ) from None
-
-
-def _positions(config: Any) -> int | None:
-    found = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return found if isinstance(found, int) and found > 0 else None
 
 
 def _check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:

@@ -103,9 +103,12 @@ def _audited(audit: AuditResult) -> str:
     if audit.measures != "accuracy":
         subject = subject.replace("answered", "agreed").replace("answers", "agrees")
         clear = f"{count(audit.n - audit.unknown)} clear ones of " * bool(audit.unknown)
+        why = SOON if audit.waits else AGREEMENT
+        if audit.second is not None:
+            why = OPEN.format(*map(percent, audit.second.accuracy[1:]))
         return (
             f"{subject} with the annotator on {percent(audit.accuracy)} of {clear}{items}"
-            f" ({wide}){end}. {_why_agreement(audit)}"
+            f" ({wide}){end}. {why}"
         )
     if audit.second is not None:
         return (
@@ -242,13 +245,6 @@ OPEN = (
     "The second look left so many of its rows without two people who agree that the accuracy is"
     " only known to lie between {} and {} (95% interval)."
 )
-
-
-def _why_agreement(audit: AuditResult) -> str:
-    """Why the accuracy itself is not told."""
-    if audit.waits or audit.second is None:
-        return SOON if audit.waits else AGREEMENT
-    return OPEN.format(*map(percent, audit.second.accuracy[1:]))
 
 
 def audit_rows(audit: AuditResult) -> list[Named]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.live import live
+from stacksl.cli.live import live, tracked
 from stacksl.cli.printing import as_json, facts, visible
 from stacksl.cli.verbs.run import is_interactive, shown_run
 from stacksl.errors import SettingsError
@@ -43,6 +43,7 @@ def answer(
         bool, typer.Option("--yes", "-y", help="Do not ask before accepted answers are replaced.")
     ] = False,
     wait: options.Wait = options.PATIENCE,
+    report_to: options.ReportTo = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -58,11 +59,13 @@ def answer(
     """
     opened = options.open_run(run)
     agreed = _agreed(opened.corrections(*files), yes) if correct else None
-    with live(quiet=quiet) as show:
+    with live(quiet=quiet) as shown, tracked(report_to, run, shown) as show:
         received = opened.answer(*files, correct=agreed, progress=show)
     for line in received.faults:
         print(visible(line), file=sys.stderr)
-    print(as_json(_answered(received)) if json else _shown(opened, received))
+    counted = asdict(received)
+    told = {**counted.pop("status"), **counted}
+    print(as_json(told) if json else _shown(opened, received))
     if received.faults:
         raise typer.Exit(2)
 
@@ -85,11 +88,6 @@ def _agreed(found: list[Correction], yes: bool) -> list[Correction]:
             )
         typer.confirm("Replace them?", abort=True, err=True)
     return found
-
-
-def _answered(received: Received) -> dict[str, Any]:
-    found = asdict(received)
-    return {**found.pop("status"), **found}
 
 
 def _shown(run: Run, received: Received) -> str:

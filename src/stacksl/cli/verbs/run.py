@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.live import Stopped, live
+from stacksl.cli.live import Stopped, live, tracked
 from stacksl.cli.printing import as_json, dollars, facts, measured, spent, visible, warn
 from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
@@ -43,6 +43,7 @@ def run(
     config: options.Config = None,
     set_: options.Set = None,
     out: options.Out = None,
+    report_to: options.ReportTo = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -93,7 +94,7 @@ def run(
         agree([f"{count(plan.labels)} labels for {dollars(plan.money)} at most"], yes)
     plan = _with_consent(plan).claimed()
     try:
-        with live(quiet=quiet) as show:
+        with live(quiet=quiet) as shown, tracked(report_to, plan.out, shown) as show:
             done = plan.start(show)
     except KeyboardInterrupt as stop:
         raise _stopped(plan.out) from stop
@@ -112,6 +113,7 @@ def resume(
         ),
     ] = None,
     wait: options.Wait = options.PATIENCE,
+    report_to: options.ReportTo = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -129,7 +131,7 @@ def resume(
         said = "this run was killed, or the machine went down; it continues where it was"
         warn([said + more])
     try:
-        with live(quiet=quiet) as show:
+        with live(quiet=quiet) as shown, tracked(report_to, run, shown) as show:
             done = opened.resume(show, settings=dict(map(setting_of, set_ or [])))
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
@@ -310,14 +312,16 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _shown(folder: Path, result: dict[str, Any]) -> str:
-    path = word(folder)
+    path, audit = word(folder), result["spent"] - result["asked"]
+    stream = result["mode"] == "stream"  # the questions of a pool are counted as labels already
     lines = facts(
         [
             ("Run", f"{result['run']}, {result['state']}"),
             (
                 "Labels",
                 f"{count(result['spent'])} of {count(result['budget'])} bought"
-                f"{_in_rounds(result)}{_measuring(result)}",
+                + f" in {count(result['rounds'])} rounds" * stream
+                + f", {count(audit)} of them to measure the model" * bool(audit),
             ),
             ("Cost", spent(result["money"])),
             *notices(result),
@@ -331,11 +335,6 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
     if left := _left_over(folder, result):
         commands.append(f"stacksl change {path} --budget {left}")
     return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
-
-
-def _in_rounds(result: dict[str, Any]) -> str:
-    """How many rounds a stream took; the questions of a pool are counted as labels already."""
-    return f" in {count(result['rounds'])} rounds" if result["mode"] == "stream" else ""
 
 
 def _left_over(folder: Path, result: dict[str, Any]) -> str | None:
@@ -367,11 +366,6 @@ def labels_so_far(result: Mapping[str, Any]) -> str:
     parts = {place: out, kept: result["spent"] - answered - out, "left": result["left"]}
     shown = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
     return f"{count(result['budget'])}: answered {count(answered)}{shown}"
-
-
-def _measuring(result: dict[str, Any]) -> str:
-    audit = result["spent"] - result["asked"]
-    return f", {count(audit)} of them to measure the model" if audit else ""
 
 
 def word(path: Path) -> str:

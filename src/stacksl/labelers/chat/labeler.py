@@ -100,7 +100,8 @@ class ChatLabeler:
             groups.setdefault((request.prompt, request.candidates), []).append(request)
         with ThreadPoolExecutor(self._at_once) as pool:
             try:  # equal questions one after the other: the first answer serves all
-                found = [each for part in pool.map(self._each, groups.values()) for each in part]
+                parts = pool.map(lambda alike: [*map(self._one, alike)], groups.values())
+                found = [each for part in parts for each in part if each is not None]
             except BaseException:
                 self._halt.set()
                 self._endpoint.abort()
@@ -119,9 +120,6 @@ class ChatLabeler:
     def pending(self) -> list[Pending]:
         """The requests without an answer, and why they have none."""
         return [Pending(self._endpoint.url, len(self._open), self._why)] if self._open else []
-
-    def _each(self, requests: Sequence[Request]) -> list[Answer]:
-        return [answer for each in requests if (answer := self._one(each)) is not None]
 
     def _one(self, request: Request) -> Answer | None:
         """The answer to one request; None where the run has to wait."""

@@ -232,7 +232,8 @@ def _mentioned(said: str, names: Sequence[str], *, cut: bool, similar: bool = Fa
         return None if several or (cut and _unfinished(plain, whole[0], names)) else whole[0]
     if cut or not similar or len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
         return None
-    ranked = sorted(((_alike(plain, name), -p) for p, name in known.items()), reverse=True)
+    alike = ((SequenceMatcher(None, plain[:300], known[p], autojunk=False), -p) for p in known)
+    ranked = sorted(((each.ratio(), place) for each, place in alike), reverse=True)
     best, second = ranked[0], ranked[1]
     return -best[1] if best[0] >= NEAR and best[0] > second[0] else None
 
@@ -257,8 +258,3 @@ def _unfinished(plain: str, place: int, names: Sequence[str]) -> bool:
 def _plain(text: str) -> str:
     """Words alone: case, underscores and punctuation differ between copies of a name."""
     return " ".join(re.findall(r"[^\W_]+", text.casefold()))
-
-
-def _alike(one: str, other: str) -> float:
-    """The similarity of two texts, 0 to 1."""
-    return SequenceMatcher(None, one[:300], other, autojunk=False).ratio()

@@ -85,7 +85,10 @@ def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
         rows = {cell.row for cell in cells if str(cell.value).strip().lower() in keys}
         cleared += [cell for number in rows for cell in sheet[number]]
         choices = sheet.data_validations.dataValidation
-        for choice in [each for each in choices if each.type == "list" and _rows_of(each) <= rows]:
+        for choice in [each for each in choices if each.type == "list"]:
+            areas = choice.sqref.ranges
+            if not {row for area in areas for row in range(area.min_row, area.max_row + 1)} <= rows:
+                continue
             choices.remove(choice)
             name, _, place = str(choice.formula1).partition("!")
             if name.strip("'") in book.sheetnames:
@@ -94,9 +97,3 @@ def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
     for cell in cleared:
         cell.value, cell.comment, cell.hyperlink = None, None, None
     return packed(book) if cleared else None
-
-
-def _rows_of(choice: Any) -> set[int]:
-    """The rows for which a list of choices is."""
-    areas = choice.sqref.ranges
-    return {row for area in areas for row in range(area.min_row, area.max_row + 1)}

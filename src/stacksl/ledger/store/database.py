@@ -319,8 +319,9 @@ def place_file(draft: Path, path: Path) -> None:
 
 
 def _open(path: Path, patience: float) -> sqlite3.Connection:
-    """Open the file for writing; a missing one is created."""
-    _make_private(path)
+    """Open the file for writing; a missing one is created, and SQLite gives others its mode."""
+    with suppress(OSError):  # which opening the file raises again, with a clear message
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
         connection.execute(f"PRAGMA {pragma}")
@@ -341,16 +342,6 @@ def _open_readonly(path: Path, patience: float) -> sqlite3.Connection:
         address += "&immutable=1"
         connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
     return connection
-
-
-def _make_private(path: Path) -> None:
-    """Create a missing file with mode 0600; SQLite gives the files beside it the same mode.
-
-    An error here is ignored: opening the file raises it again, with a clear message.
-    """
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.close(handle)
 
 
 _SENTENCES: Final = (

@@ -122,7 +122,11 @@ def free_rows(
         if free is True and not (named or wanted or anew or people_answer):
             return _free_questions(folder, drop)
         spec = spec_of_people(folder)
-        _expect_known(spec, named)
+        known = annotators_of(spec.settings.annotators)
+        if unknown := [name for name in named if name not in known]:
+            raise RunError(
+                f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}"
+            )
         if drop and not (away or aside or free or keys):
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
@@ -218,9 +222,3 @@ def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozen
             " `stacksl change --add-annotator`"
         )
     return absent
-
-
-def _expect_known(spec: RunSpec, names: Sequence[str]) -> None:
-    known = annotators_of(spec.settings.annotators)
-    if unknown := [name for name in names if name not in known]:
-        raise RunError(f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}")

@@ -55,7 +55,8 @@ def finish(
     note_derived(spec.folder, game.ledger, MODEL)
     _write_facts(spec.folder, game.ledger, facts)
     state["shown"] = _shown(facts, game.ledger)
-    report(Progress("report", 1, 1))
+    measured = facts.test or facts.audit
+    report(Progress("report", 1, 1, accuracy=None if measured is None else measured.accuracy))
 
 
 def judged_audit(

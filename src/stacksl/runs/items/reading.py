@@ -65,7 +65,7 @@ def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArra
 
 def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -> Dataset:
     """A file of the run's kind, `how` it is said; over a bank with what its prompts retrieve."""
-    how = {"layout": later_layout(settings), **how, "bank": bank, "seed": settings.seed}
+    how = {"layout": layout_of(settings), **how, "bank": bank, "seed": settings.seed}
     how["max_candidates"] = settings.read.max_candidates
     dataset = read(path, **how)
     if bank is None:
@@ -73,15 +73,10 @@ def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -
     return retrieved(dataset, bank, settings.features, settings.top_k or len(bank.texts))
 
 
-def first_layout(settings: Settings) -> Layout:
-    """Where the rows of the first file are."""
-    return Layout(settings.read.worksheet, settings.read.header)
-
-
-def later_layout(settings: Settings) -> Layout:
-    """Where the rows of a later file are: it may have a header where the first has none."""
+def layout_of(settings: Settings, *, first: bool = False) -> Layout:
+    """Where the rows of a file are; a later one may have a header where the first has none."""
     header = settings.read.header
-    return Layout(settings.read.worksheet, header or None, header is False)
+    return Layout(settings.read.worksheet, header if first else header or None, header is False)
 
 
 def named_columns(settings: Settings) -> dict[str, str]:
@@ -98,7 +93,7 @@ def read_first(
         settings,
         bank,
         format=settings.read.format,
-        layout=first_layout(settings),
+        layout=layout_of(settings, first=True),
         columns=named_columns(settings),
         classes=None if classes is None else classes.names,
         strict=settings.read.strict,
@@ -198,9 +193,8 @@ def read_again(
     """
     other = dict(given or {})
     form = other.pop("format", settings.read.format)
-    layout = later_layout(settings)
     changed = {name: other.pop(name) for name in ("worksheet", "header") if name in other}
-    layout = layout._replace(**changed)
+    layout = layout_of(settings)._replace(**changed)
     how = {"usual": model.columns, "classes": model.classes, "lenient": True}
     named = {"format": form, "layout": layout, "columns": other or None}
     return _read(path, settings, bank, **named, **how)

@@ -130,8 +130,12 @@ class Sources:
 
     def as_begun(self) -> Sources:
         """The usable items of the start of the run, for another one."""
+        parts = (
+            Part(kind, replace(data, items=tuple(i for i in data.items if i.id in self.usable)))
+            for kind, data in self.parts[: self.start]
+        )
         return Sources(
-            tuple(Part(kind, self._usable_of(data)) for kind, data in self.parts[: self.start]),
+            tuple(parts),
             self.test,
             self.given,
             self.start,
@@ -169,9 +173,6 @@ class Sources:
         """Id to item of all items but the erased ones, in their order."""
         items = enumerate(self.dataset.items)
         return {item.id: item for row, item in items if row not in self.erased}
-
-    def _usable_of(self, data: Dataset) -> Dataset:
-        return replace(data, items=tuple(item for item in data.items if item.id in self.usable))
 
     @property
     def first(self) -> int:

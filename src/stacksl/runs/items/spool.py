@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 from stacksl.data import Classes, Dataset
+from stacksl.data.files import is_object
 from stacksl.errors import DataError, SettingsError
 from stacksl.runs.items.sources import load
 from stacksl.runs.settings.fields import Settings
@@ -60,7 +61,7 @@ def _lines(stream: IO[bytes], wanted: int) -> bytes:
             texts |= not found and line[:1] != b"{"
             if texts:
                 line = json.dumps({"text": line.decode(errors="surrogateescape")}).encode()
-            elif not _is_object(line):
+            elif not is_object(line):
                 raise DataError(
                     f"line {number} of standard input should be a JSON object, such as"
                     ' {"text": "..."}, but is none: give JSON objects, one a line'
@@ -72,10 +73,3 @@ def _lines(stream: IO[bytes], wanted: int) -> bytes:
         f"standard input ended after {len(found)} of {wanted} items: give --rounds"
         f" {len(found)}, or more items"
     )
-
-
-def _is_object(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False

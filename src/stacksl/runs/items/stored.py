@@ -129,7 +129,9 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         rejected = read_rejected(store)
         test = [*read_test(store)]
         found, erased, said = _items(store, names, bank)
-    kinds = kinds_of(settings, table)
+    owned: list[Literal["owned"]] = [] if settings.owned is None else ["owned"]
+    more = (More(*each).kind for each in table.get("more", ()))
+    kinds: list[Literal["pool", "owned"]] = ["pool", *owned, *more]
     parts = tuple(
         Part(kind, _dataset(rows, names, table, number, rejected))
         for number, (kind, rows) in enumerate(
@@ -149,12 +151,6 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         bank,
         tuple(said) if settings.model_labels is not None else (),
     )
-
-
-def kinds_of(settings: Settings, table: Mapping[str, Any]) -> list[Literal["pool", "owned"]]:
-    """What each part of a run is: the data, owned labels, and the files that were added."""
-    owned: list[Literal["pool", "owned"]] = [] if settings.owned is None else ["owned"]
-    return ["pool", *owned, *(More(*each).kind for each in table.get("more", ()))]
 
 
 def _items(

@@ -106,8 +106,9 @@ class Pool:
         )
         if (first := _drawn_first(game)) > ledger.accounts.asked:
             count = min(count, first - ledger.accounts.asked)
-        elif first and _answered(game) < first:  # nothing else is bought before that
-            count = 0
+        elif first:  # nothing else is bought before they are answered
+            waits = sum(lease.purpose == "train" for lease in ledger.open_purchases())
+            count = 0 if ledger.accounts.asked - waits < first else count
         if count <= 0 or game.enough():
             return []
         return self._batch(game, count)
@@ -155,12 +156,6 @@ class Pool:
         return rare_picks(
             head, block, unbought, labels, classes=classes, wanted=wanted, count=share
         )
-
-
-def _answered(game: Game) -> int:
-    """How many of the training labels asked for have been answered."""
-    leases = game.ledger.open_purchases()
-    return game.ledger.accounts.asked - sum(lease.purpose == "train" for lease in leases)
 
 
 def _drawn_first(game: Game) -> int:

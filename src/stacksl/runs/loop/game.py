@@ -13,7 +13,7 @@ from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Purchase, Receipt
+from stacksl.ledger.purchases import Receipt
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.examples import Examples
@@ -53,11 +53,9 @@ class Game:
 
     def requests(self) -> list[Request]:
         """The open purchases, as requests to a labeler."""
-        return [self._request(purchase) for purchase in self.ledger.open_purchases()]
-
-    def _request(self, purchase: Purchase) -> Request:
-        item = self.corpus.items[self.corpus.row[purchase.item]]
-        return Request.of(purchase, item, tuple(range(len(item.candidates))))
+        items, row = self.corpus.items, self.corpus.row
+        leases = [(each, items[row[each.item]]) for each in self.ledger.open_purchases()]
+        return [Request.of(each, item, tuple(range(len(item.candidates)))) for each, item in leases]
 
     def adopt(self, posted: Sequence[Decision]) -> None:
         """Give the learner the decisions as the ledger recorded them, and note their rounds."""

@@ -269,7 +269,9 @@ def make_final(
     mixture = mixture or fitted_mixture(source, rows, gold, strength)
     kinds = [part.kind for part in mixture]
     heads = [
-        _cooled(head, part.temperature)
+        ClassHead(
+            head.coefficients / part.temperature, head.intercepts / part.temperature, head.strength
+        )
         for head, part in zip(
             _fitted(source, rows, gold, kinds, strength, tolerance, without), mixture, strict=True
         )
@@ -359,8 +361,3 @@ def _head(source: Source, rows: Rows, gold: Rows, fit: Fit) -> ClassHead:
     seen, strength = fitted[0], fitted[3]
     coefficients[seen], intercepts[seen] = fitted[1], fitted[2]
     return ClassHead(coefficients, intercepts, strength)
-
-
-def _cooled(head: ClassHead, temperature: float) -> ClassHead:
-    """A head whose logits are divided by a temperature."""
-    return ClassHead(head.coefficients / temperature, head.intercepts / temperature, head.strength)

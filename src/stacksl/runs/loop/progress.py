@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from stacksl.report.wording import MICRO
 from stacksl.runs.loop.game import Game
 from stacksl.types import Decision
 
@@ -19,7 +20,8 @@ class Progress:
 
     A stream plays `rounds`, a pool buys `labels`. `accuracy` is the share of right choices before
     each label was seen, on asked items, None where people answer; `openness` the share of asked
-    rounds among the last ones of a stream.
+    rounds among the last ones of a stream; `money` what labels cost so far. `refitted` says that
+    the model was refitted. At the end `accuracy` is the final model's, if it was measured.
     """
 
     phase: Literal["features", "rounds", "labels", "refit", "test", "report", "topics"]
@@ -29,6 +31,8 @@ class Progress:
     budget: int = 0
     accuracy: float | None = None
     openness: float | None = None
+    money: float | None = None
+    refitted: bool = False
 
 
 Report = Callable[[Progress], None]
@@ -65,25 +69,27 @@ class Watch:
 
     def __call__(self, posted: list[Decision]) -> None:
         """Report a batch of rounds that was just played."""
-        learner, ledger = self._game.learner, self._game.ledger
         for decision in posted:
             self._openness += 0.01 * (float(decision.asked) - self._openness)
-        self._count()
-        # Of people it would tell which of a few answers were of the audit.
-        shown = self._counted and self._game.labeler.repeatable
-        accuracy = self._right / self._counted if shown else None
-        asked, budget = ledger.accounts.asked, learner.budget
-        state = (
-            Progress(
-                "rounds", learner.round, learner.horizon, asked, budget, accuracy, self._openness
-            )
-            if self._streams
-            else Progress("labels", asked, budget, asked, budget, accuracy)
-        )
+        state, learner = self.state(), self._game.learner
         self._report(state, state.done == state.total)
         before = learner.round - len(posted)
         if not self._streams or learner.round // self._every > before // self._every:
             self._game.save()
+
+    def state(self) -> Progress:
+        """How far the run is now."""
+        learner, accounts = self._game.learner, self._game.ledger.accounts
+        self._count()
+        # Of people it would tell which of a few answers were of the audit.
+        shown = self._counted and self._game.labeler.repeatable
+        accuracy = self._right / self._counted if shown else None
+        asked, budget = accounts.asked, learner.budget
+        money = None if accounts.money is None else accounts.spent_money / MICRO
+        if not self._streams:
+            return Progress("labels", asked, budget, asked, budget, accuracy, money=money)
+        far = learner.round, learner.horizon
+        return Progress("rounds", *far, asked, budget, accuracy, self._openness, money)
 
     def _count(self) -> None:
         """Count the labels learnt since the last call; owned labels had no prediction before."""

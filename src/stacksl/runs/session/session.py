@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from time import monotonic
 from typing import Any, Self
@@ -74,6 +74,7 @@ class Session(Game):
         differing: annotators who answer in another way than the others, once it was played.
         proposed: groups of rows that look alike and like no class, once it was played.
         unimproved: a sentence where labels have not improved on class names; else empty.
+        watch: knows the progress, while it is played.
     """
 
     spec: RunSpec
@@ -85,6 +86,7 @@ class Session(Game):
     differing: tuple[Differing, ...] = ()
     proposed: list[dict[str, Any]] = field(default_factory=list)
     unimproved: str = ""
+    watch: Watch | None = None
 
     @classmethod
     @contextmanager
@@ -333,7 +335,7 @@ class Session(Game):
             self.learn(receipt)
         learn_named(self.spec, self)
         settings = self.spec.settings
-        watch = Watch(
+        self.watch = watch = Watch(
             settings.checkpoint_every, self, self.report, streams=settings.mode == "stream"
         )
         self.forecaster = Forecaster(self.spec, self)
@@ -357,8 +359,11 @@ class Session(Game):
 
     def refit_if_due(self) -> None:
         """Refit the model if a refit is due, and save the arrays after a long one."""
-        if self.trainer.due and not self.ahead and self.trainer.refit():
-            self.save()
+        if self.trainer.due and not self.ahead:
+            if self.trainer.refit():
+                self.save()
+            if self.watch is not None:
+                self.report(replace(self.watch.state(), refitted=True))
 
 
 def _newest_arrays(spec: RunSpec, ledger: Ledger) -> tuple[Saved | None, list[str]]:

@@ -158,9 +158,12 @@ def resolve(
     merged, origin = _merge(layers)
     load_plugins(merged.get("plugins"))  # a gate's fields are settings
     if "lm.model" in merged or "lm.adapt" in merged:
-        _for_model(merged, origin)
-    if "bank" in merged:
-        _for_bank(merged, origin)
+        for name in ("scorer.name", "update.learning_rate", "refit"):
+            if origin.get(name) == "preset":  # said of the linear scorer: here it is another one
+                del merged[name], origin[name]
+        _by_default(merged, origin, {"lm.adapt": "lora", "update.learning_rate": 2e-4})
+    if "bank" in merged:  # the candidates are retrieved
+        _by_default(merged, origin, {"follower": "nearest", "top_k": 64})
     own = gate_group(merged.get("gate.name")).model_fields
     for name in [name for name in merged if origin[name] == "preset"]:
         if name.startswith("gate.") and name.removeprefix("gate.") not in own:
@@ -185,19 +188,8 @@ def _merge(layers: list[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any],
     return merged, origin
 
 
-def _for_model(merged: dict[str, Any], origin: dict[str, str]) -> None:
-    """Drop what a preset says of the linear scorer: over a language model it is another one."""
-    for name in ("scorer.name", "update.learning_rate", "refit"):
-        if origin.get(name) == "preset":
-            del merged[name], origin[name]
-    for name, value in (("lm.adapt", "lora"), ("update.learning_rate", 2e-4)):
-        if name not in merged:
-            merged[name], origin[name] = value, "default"
-
-
-def _for_bank(merged: dict[str, Any], origin: dict[str, str]) -> None:
-    """Retrieve the candidates."""
-    for name, value in (("follower", "nearest"), ("top_k", 64)):
+def _by_default(merged: dict[str, Any], origin: dict[str, str], values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
         if name not in merged:
             merged[name], origin[name] = value, "default"
 
