@@ -132,8 +132,11 @@ class SettingsCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The command's own parameters and those of its settings, by the panel of the help."""
-        made = _made(self.names, everything=bool(self.names) or EVERYTHING in ctx.meta)
-        return sorted([*made, *super().get_params(ctx)], key=_place)
+        everything = bool(self.names) or EVERYTHING in ctx.meta
+        own: list[Any] = super().get_params(ctx)
+        for option in (each for each in own if each.name == "report_to"):
+            option.hidden = not everything
+        return sorted([*_made(self.names, everything=everything), *own], key=_place)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The words left over.

@@ -31,11 +31,11 @@ def tracking(name: str, run: Path, show: Callable[[Any], None] | None) -> Iterat
         if show is not None:
             show(step)
         values = {"measured_accuracy": step.accuracy if step.phase == "report" else None}
-        if step.refitted:
+        if step.refitted or (step.phase in ("labels", "rounds") and step.accuracy is None):
             labels = step.spent
             values = {"labels": labels, "accuracy": step.accuracy, "cost": step.money}
         if values := {key: value for key, value in values.items() if value is not None}:
-            if tracker is None:  # the run's folder is there by now
+            if tracker is None:  # not before: the run makes its folder
                 where = {"run_name": run.name} if name == "mlflow" else {"logging_dir": run}
                 tracker = LOGGER_TYPE_TO_CLASS[name]("stacksl", **where)
                 getattr(tracker, "start", bool)()  # which older ones do themselves

@@ -114,7 +114,7 @@ def _bought(plan: Plan) -> str:
             ("Labels", f"{count(plan.labels)} at most"),
             ("Audit", expected_audit(plan) if test is None else None),
             ("Second look", asking if further else None),
-            ("Mailings", _mailings(plan)),
+            ("Mailings", _mailings(plan) if plan.settings.labeler == "file" else None),
             (
                 "Test",
                 test
@@ -130,10 +130,8 @@ def _bought(plan: Plan) -> str:
     )
 
 
-def _mailings(plan: Plan) -> str | None:
+def _mailings(plan: Plan) -> str:
     """In how many rounds of sheets the labels come, and how many rows would make ten of them."""
-    if plan.settings.labeler != "file":
-        return None
     rows, labels = plan.settings.open_questions, plan.labels
     tenth = 25 * -(-labels // 250)
     more = f"; with --open-questions {tenth}, {-(-labels // tenth)}" if tenth > rows else ""

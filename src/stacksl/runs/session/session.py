@@ -362,7 +362,7 @@ class Session(Game):
         if self.trainer.due and not self.ahead:
             if self.trainer.refit():
                 self.save()
-            if self.watch is not None:
+            if self.watch is not None and self.labeler.repeatable:  # of people it would tell much
                 self.report(replace(self.watch.state(), refitted=True))
 
 
