@@ -245,7 +245,7 @@ def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, 
         told = printed(stacksl, "status", run)
         assert isinstance(told, dict)
         assert told["warnings"][-1].startswith(f"{data} was changed since the run read it")
-        assert stacksl("predict", run, "--own", "--out", "own.csv").code == 0
+        assert stacksl("export", run, "--table", "own.csv").code == 0
         rows = (folder / "own.csv").read_text(encoding="utf-8").splitlines()
         assert len(rows) == 61, "its own items, none of the file as it is now"
 

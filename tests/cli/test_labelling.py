@@ -1,4 +1,4 @@
-"""Tables of labels: `predict --out`, `predict --own`, `export --labels`, and what `status` says."""
+"""Tables of labels: `predict --out`, `export --table` and `--labels`, and what `status` says."""
 
 from __future__ import annotations
 
@@ -120,8 +120,6 @@ def test_columns_of_the_same_name_are_kept(stacksl, folder) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "got neither"),
-        (("new.csv", "--own"), "got both"),
         (("new.csv", "--out", "a.doc"), "one of .csv, .tsv"),
         (("new.csv", "--out", "nowhere/a.csv"), "give another --out"),
     ],
@@ -133,7 +131,7 @@ def test_what_cannot_be_labelled(stacksl, new, words, expected) -> None:
 
 
 def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
-    said = stacksl("predict", "runs/first", "--own", "--out", "own.csv", "--quiet")
+    said = stacksl("export", "runs/first", "--table", "own.csv")
     assert said.code == 0, said.err
     rows = table((folder / "own.csv").read_text())
     assert list(rows[0]) == COLUMNS

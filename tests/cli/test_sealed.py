@@ -171,7 +171,7 @@ def one_answer(stacksl: Shell, sheet: Path) -> list[object]:
     of_python = [waiting.status(), waiting.annotators(), waiting.left_out(), waiting.corrections()]
     of_python += [waiting.change(classes="dusk", dry_run=True), waiting.labels().left_out]
     commands = [words for words in READING if not words.startswith("ledger")]
-    commands += ["predict run --own", "export run --labels labels.csv"]
+    commands += ["export run --table own.csv", "export run --labels labels.csv"]
     seen = [stacksl(*words.split()) for words in commands]
     assert ": answered 1, " in seen[0].out
     seen.append(stacksl("ledger", "export", "run").err)

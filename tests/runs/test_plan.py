@@ -139,7 +139,7 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
     [
         *("0.01/100", "gain=0.01", "gain=1/9", "gain=x/100", "gain=0.1/0"),
         *("time=", "time=2", "time=2d", "time=-1h", "time=nanh", "time=h"),
-        *("accuracy", "accuracy=0", "accuracy=1", "accuracy=90%", "accuracy=nan"),
+        *("accuracy", "accuracy=0", "accuracy=1", "accuracy=90", "accuracy=nan"),
     ],
 )
 def test_a_rule_that_is_none_is_refused(text: str) -> None:

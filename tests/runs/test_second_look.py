@@ -439,7 +439,7 @@ def test_labels_are_what_two_people_agree_on(tmp_path: Path) -> None:
     }
     assert overruled
     table = made.path.parent / "own.csv"
-    assert entry.call(["predict", str(made.path), "--own", "--out", str(table)]) == 0
+    assert entry.call(["export", str(made.path), "--table", str(table)]) == 0
     with table.open(encoding="utf-8", newline="") as file:
         labels = {row["id"]: row["label"] for row in csv.DictReader(file)}
     for item, most in overruled.items():

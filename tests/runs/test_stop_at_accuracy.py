@@ -318,6 +318,13 @@ def test_agreement_alone_stops_nothing(tmp_path: Path) -> None:
 
 
 CUT = ("take", "reserve", "hand_out", "save_arrays", "note_refit", "note_look", "show_audit")
+OFTEN = [("reserve", "after"), ("note_look", "before")]
+SLOW = [
+    pytest.param(name, when, marks=pytest.mark.slow)
+    for name in CUT
+    for when in ("before", "after")
+    if (name, when) not in OFTEN
+]
 
 
 @pytest.fixture(scope="module")
@@ -335,8 +342,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
     return Run(folder / f"at-{number}"), _end(made)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize(("name", "when"), [*OFTEN, *SLOW])
 def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[Run, Any], name: str, when: str
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.labelling import COLUMNS, Answers, Bought, bought_answers
+from stacksl.api.labelling import COLUMNS, Answers, Bought, Progress, bought_answers, label_own
 from stacksl.data import kind_of_table, write_table
 from stacksl.data.label_studio import CONFIG, task
 from stacksl.errors import MissingExtra, SettingsError
@@ -49,6 +49,20 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
     else:
         write_table(path, COLUMNS, [each.row for each in found.answers])
     return found.left_out
+
+
+def write_own(run: Run, path: Path, progress: Progress = None) -> int:
+    """Write the rows of a finished run's own files with a label each; how many there are.
+
+    Raises:
+        SettingsError: the name ends in no known kind.
+        DataError: it cannot be written.
+        RunError: the run has not finished.
+    """
+    kind_of_table(path)
+    table = label_own(run, progress)
+    write_table(path, table.columns, table.rows)
+    return len(table.rows)
 
 
 def write_pairs(run: Run, path: Path, *, names: bool = False) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stacksl.data import Dataset, rows_of
 from stacksl.errors import RunError
+from stacksl.models.second_look import settled
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
@@ -205,7 +206,10 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
 
 
 def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
-    """What people said of each item that was bought or owned, but those who are set aside."""
+    """What people said of each item that was bought or owned, but those who are set aside.
+
+    Of several answers it is what two people said, else the first.
+    """
     items = {item.id: item for item in spec.dataset.items}
 
     def named(id: str, index: int | None, said: str = "label") -> dict[str, Any]:
@@ -216,11 +220,15 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     found = {id: named(id, index) for id, index in spec.sources.owned.items()}
     with run.ledger as ledger:
         aside = ledger.set_aside
-        for row in sorted(ledger.export(), key=lambda row: -int(str(row["slot"]))):
-            id, index = str(row["item"]), row["answer"]
-            kept = row["state"] == "answered" and row["labeler"] not in aside
-            if kept and id in items:  # the first slot is written last
-                found[id] = named(id, index if isinstance(index, int) else None, str(row["said"]))
+        answers: dict[str, list[tuple[int | None, str]]] = {}
+        for row in sorted(ledger.export(), key=lambda row: int(str(row["slot"]))):
+            index = row["answer"]
+            if row["state"] == "answered" and row["labeler"] not in aside:
+                said = (index if isinstance(index, int) else None, str(row["said"]))
+                answers.setdefault(str(row["item"]), []).append(said)
+        for id, given in answers.items():
+            if id in items:
+                found[id] = named(id, *(settled(given) or given[0]))
         for id, answer in ledger.audited(now=True).items():
             if id in items:
                 found[id] = named(id, answer.index, answer.said)

@@ -20,7 +20,7 @@ from stacksl.runs.items.reading import given_classes, load_owned, load_test, nam
 from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
 from stacksl.runs.items.spool import STDIN, as_stream, spooled
 from stacksl.runs.items.stored import stamps_of
-from stacksl.runs.settings.budget import Budget, parse_budget
+from stacksl.runs.settings.budget import Budget, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import Resolved, resolve
 from stacksl.runs.settings.terms import further_labels
@@ -179,7 +179,7 @@ def prepare(
     sources = replace(sources, said=_model_labels(resolved.settings, sources))
     audit = audit_size(
         budget.labels,
-        asked_for=resolved.settings.audit,
+        asked_for=_wanted_audit(resolved.settings),
         tested=sources.test is not None,
         items=_rounds(sources),
     )
@@ -422,6 +422,22 @@ def _expect_playable(
             "the normalisation 'auto' is chosen by the first labels of a pool or by labels that you"
             " have, got a stream: give --mode pool, --owned FILE, or a normalisation"
         )
+
+
+def _wanted_audit(settings: Settings) -> int | None:
+    """The audit that the settings ask for, if they do; none under a rule that draws its own.
+
+    Raises:
+        SettingsError: both are asked for.
+    """
+    if promised_share(settings.stop_when) is None:
+        return settings.audit
+    if settings.audit:
+        raise SettingsError(
+            "stop_when with right=R draws audits of its own, got an audit of"
+            f" {settings.audit}: leave --audit out"
+        )
+    return 0
 
 
 def _model_labels(settings: Settings, sources: Sources) -> tuple[int, ...]:

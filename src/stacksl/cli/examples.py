@@ -87,9 +87,9 @@ The file's rows with a label each, for a spreadsheet:
     stacksl predict runs/first new.csv --out new-labelled.xlsx
 From and to other programs:
     stacksl predict runs/first - --out -
-The run's own items; people's answers are kept:
-    stacksl predict runs/first --own --out labelled.csv
 
+The run's own table with a label in each row, by people or the model:
+    stacksl export runs/first --table labelled.xlsx
 What people answered, with time and price:
     stacksl export runs/first --labels a.csv
 For Label Studio:

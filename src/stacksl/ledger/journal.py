@@ -351,11 +351,14 @@ class Journal(LedgerReader):
             number = self.accounts.epoch + 1
             self.record("refreshed", {**detail, "labels": int(labels)}, number=number)
 
-    def note_look(self, labels: int, *, reached: bool) -> None:
-        """Record a look at the audit, of the model of so many labels: whether the run may stop."""
+    def note_look(self, labels: int, *, reached: bool, **found: float) -> None:
+        """Record a look at the audit, of the model of so many labels: whether the run may stop.
+
+        The numbers that were `found` are kept as well.
+        """
         with self.together():
             number = self.accounts.looks + 1
-            self.record("looked", {"labels": labels, "reached": reached}, number=number)
+            self.record("looked", {"labels": labels, "reached": reached, **found}, number=number)
 
     def save_arrays(self, round: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Save the learner's arrays after the last row, with all pending rows in one transaction.

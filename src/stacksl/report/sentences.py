@@ -490,8 +490,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
             ("End the second look without them", f"stacksl change {run} --free --drop"),
         ]
     else:
-        what = "Label the items without an answer"
-        found = [(what, f"stacksl predict {run} --own --out labels.csv")]
+        found = [("Write the table with a label each", f"stacksl export {run} --table labels.csv")]
     found.append(("Label new items", f"stacksl predict {run} new.csv --out labelled.csv"))
     if facts.asking.disagreements:
         found.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))

@@ -86,10 +86,14 @@ def _test(plan: Plan) -> dict[str, Any] | None:
 def expected_audit(plan: Plan) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
+    from stacksl.models.promise import expected_look
     from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
+    from stacksl.runs.settings.budget import promised_share
 
     if asks_model(plan.settings) or asks_local(plan.settings):
         return NO_AUDIT
+    if (share := promised_share(plan.settings.stop_when)) is not None:
+        return expected_look(share, len(plan.dataset.items), plan.labels)
     agreement = plan.settings.labeler == "file" and not plan.spec.further
     what = "agreement with the annotator" if agreement else "accuracy"
     return expected_width(plan.spec.audit, plan.labels, what)

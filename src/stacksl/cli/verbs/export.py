@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
+from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, warn
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, plural
@@ -31,6 +32,15 @@ Labels = Annotated[
         help="Write the bought answers with text, label, labeler, time and price: .csv, .xlsx,"
         " .jsonl or .parquet; .json for Label Studio; a name without an end for a folder that the"
         " library datasets loads, with a data card.",
+    ),
+]
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        "--table",
+        metavar="FILE",
+        help="Write the run's own rows and columns with label, confidence and source (human or"
+        " model): .csv, .tsv, .jsonl, .json, .xlsx or .parquet.",
     ),
 ]
 Pairs = Annotated[
@@ -59,6 +69,7 @@ TaskOut = Annotated[
 def export(
     context: typer.Context,
     run: options.RunFolder,
+    table: Table = None,
     merge: Merge = None,
     task: TaskOut = None,
     labels: Labels = None,
@@ -67,31 +78,36 @@ def export(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Bought labels, and an adapted language model, in forms that need nothing of stacksl.
+    """The labelled table, bought labels, and a language model, in forms that need no stacksl.
 
+    --table writes the rows of the run's own files, each with people's label or the model's.
     --labels writes what people answered; answers that measure the model follow once the run has
     finished, and --pairs has none of them. --merge adds the adapter into its base: one folder that
     transformers loads, with tokenizer and card, and no path of this machine in it. --task writes
     items as a task of lm-eval, which gives the same predictions; its folder may be moved, and
     lm-eval be started anywhere.
     """
-    from stacksl.api.exporting import write_labels, write_pairs
+    from stacksl.api.exporting import write_labels, write_own, write_pairs
     from stacksl.lm.export.folder import expect_empty, read_about
     from stacksl.lm.export.folder import merge as merge_into
     from stacksl.runs.storage.folder import shown_facts
 
-    if merge is None and task is None and labels is None and pairs is None:
+    if not any(each is not None for each in (table, merge, task, labels, pairs)):
         raise SettingsError(
-            "expected something to write, got nothing: give --labels FILE for the bought labels,"
-            " --pairs FILE for pairs of DPO, --merge OUT for one model, or --task FILE OUT for a"
-            " task of lm-eval"
+            "expected something to write, got nothing: give --table FILE for the labelled table,"
+            " --labels FILE for the bought labels, --pairs FILE for pairs of DPO, --merge OUT for"
+            " one model, or --task FILE OUT for a task of lm-eval"
         )
     opened = options.open_run(run)
-    result: dict[str, Any] = {"run": run, "labels": None, "left_out": 0, "pairs": None}
-    result |= {"merged": None, "task": None, "command": None}
+    keys = ("table", "labels", "left_out", "pairs", "merged", "task", "command")
+    result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
     about = None if merge is None and task is None else read_about(opened.folder.model)
     if merge is not None:
         expect_empty(merge)
+    if table is not None:
+        with live(quiet=json) as show:
+            n = write_own(opened, table, encoding(show))
+        result["table"] = {"file": table, "rows": n}
     if labels is not None:
         result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
     if pairs is not None:
@@ -152,9 +168,10 @@ def _left_out(task: Task, rejected: int) -> list[str]:
 
 
 def _shown(result: dict[str, Any]) -> str:
-    task, pairs = result["task"] or {}, result["pairs"]
+    task, pairs, table = result["task"] or {}, result["pairs"], result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
     rows = [
+        ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')} with labels"),
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
         ("Pairs", pairs and f"{pairs['file']}, {count(pairs['count'])}"),

@@ -159,6 +159,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             ("Gate", result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
             ("By the audit", measured(result["audit"])),
+            ("Stop rule", result["stopped"] or None),
             ("Why", result.get("sentence")),
             ("Page open at", result.get("page")),
             ("Go on with", result.get("resume")),

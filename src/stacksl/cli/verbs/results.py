@@ -15,7 +15,6 @@ from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import with_header
-from stacksl.errors import SettingsError
 from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ PredictOut = Annotated[
         help="Write the file's rows and columns with a label each: .csv, .tsv, .jsonl, .json, .xlsx"
         " or .parquet, or - for stdout.",
     ),
-]
-Own = Annotated[
-    bool, typer.Option("--own", help="Label the run's own items; people's answers are kept.")
 ]
 
 
@@ -87,39 +83,25 @@ def predict(
     context: typer.Context,
     run: options.RunFolder,
     file: Annotated[
-        str | None,
-        typer.Argument(metavar="FILE", help="A file of items; - for stdin, plain lines too."),
-    ] = None,
-    own: Own = False,
+        str, typer.Argument(metavar="FILE", help="A file of items; - for stdin, plain lines too.")
+    ],
     out: PredictOut = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Label the items of a file, or with --own those of the run.
+    """Label the items of a file.
 
-    With --out the rows of the file, all its columns, and `label`, `confidence` and `source` (model
-    or human). Without it one JSON object a line, with the bounds of the online state. Answers in
+    With --out the rows of the file, all its columns, and `label`, `confidence` and `source`
+    (model). Without it one JSON object a line, with the bounds of the online state. Answers in
     the file are not needed and not used; columns and format are those of the run unless given.
     """
     from stacksl.data import kind_of_table
 
-    if own == (file is not None):
-        raise SettingsError(
-            "expected a FILE of items or --own for those of the run, got"
-            f" {'both' if own else 'neither'}"
-        )
     if out not in (None, "-"):
         kind_of_table(out)  # before the work
     opened = options.open_run(run)
-    if own:
-        from stacksl.api.labelling import label_own
-
-        with live(quiet=quiet) as show:
-            table = label_own(opened, encoding(show))
-        _put_out(table, out or "-", "csv", {"run": run, "rejected": []}, json)
-        return
-    with _named(str(file)) as path:
+    with _named(file) as path:
         dataset = with_header(context, lambda: opened.read(path, given=options.reading(context)))
         _predict(opened, path, dataset, out, json, quiet)
 

@@ -327,6 +327,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             *notices(result),
             ("Accuracy on the test set", measured(result["test"])),
             ("By the audit", measured(result["audit"])),
+            ("Stop rule", result["stopped"] or None),
             ("Report", result["report"]),
             ("Model", result["model"]),
         ]

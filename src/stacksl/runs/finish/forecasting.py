@@ -22,7 +22,9 @@ from stacksl.models.forecast import (
     scenarios,
 )
 from stacksl.models.metrics import wilson, z_of_look
+from stacksl.models.promise import Look
 from stacksl.runs.finish.looks import look_due
+from stacksl.runs.finish.promising import expect_promise, next_look, open_look
 from stacksl.runs.finish.rounds import before_label
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
@@ -79,6 +81,7 @@ class Forecaster:
     spec: RunSpec
     game: Game
     stopped: str = ""
+    look: Look | None = None
     _seen: int = -1
 
     def level(self, labels: int) -> Normal | None:
@@ -122,6 +125,16 @@ class Forecaster:
             return {"labels": labels, "sentence": ""}
         return {"labels": labels, "sentence": UNIMPROVED.format(labels, *found)}
 
+    def _promises(self) -> bool:
+        """Whether the table is promised, or a look at it is open or to be drawn: `look`."""
+        ledger, stages = self.game.ledger, len(linear_trainer(self.game).stages)
+        if stages != self._seen:
+            self._seen, self.look = stages, None
+            if not ledger.accounts.reached and open_look(ledger) is None:
+                self.look = next_look(self.spec, self.game)
+        pauses = ledger.accounts.reached or open_look(ledger) is not None
+        return bool(pauses or self.look is not None)
+
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.
 
@@ -132,6 +145,8 @@ class Forecaster:
         kind, least, more = stop_rule(settings.stop_when)
         if kind == "accuracy":
             return look_due(self.spec, self.game.ledger.accounts)
+        if kind == "right":
+            return self._promises()
         if settings.mode == "stream":
             learnt -= learnt % EVERY
         if kind != "gain" or learnt == self._seen:
@@ -163,6 +178,13 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
         SettingsError: it cannot, with an `audit` of so many items and labels for `further` answers.
     """
     kind, mark, _ = stop_rule(settings.stop_when)
+    if kind == "right":
+        expect_promise(settings)
+        if data.classes is None:
+            raise SettingsError(
+                "stop_when with right=R is for items that share their classes, and these bring"
+                " options of their own: give a budget alone"
+            )
     looks, z = kind == "accuracy", z_of_look(1)
     if looks and (settings.mode != "pool" or settings.adapts or not settings.refit):
         raise SettingsError(

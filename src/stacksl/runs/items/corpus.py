@@ -41,6 +41,8 @@ class Corpus:
         began: the order at the start of the run, which fixed the horizon and the gate's start.
         drawn: the rows of the first audit, in the order drawn.
         reference: the rows set aside for the audit, in ascending order.
+        looked_at: rows of audits that are of the model's part of the table. The model treats them
+            like its other rows, but nothing is learnt from their answers.
         ids: of all items; `row` is the inverse, from an id to its row.
     """
 
@@ -50,6 +52,7 @@ class Corpus:
     began: Sequence[int] = ()
     drawn: Sequence[int] = ()
     reference: Sequence[int] = ()
+    looked_at: frozenset[int] = frozenset()
     ids: Sequence[str] = field(init=False)
     row: Mapping[str, int] = field(init=False)
 

@@ -18,6 +18,7 @@ from stacksl.models.audit import Audit, draw
 from stacksl.models.powered import reference_size
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec, Terms
 
 
@@ -100,6 +101,9 @@ def give_roles(spec: RunSpec, corpus: Corpus, ledger: LedgerReader) -> None:
     corpus.assign(Role.DUPLICATE, spec.sources.aside - corpus.aside())
     corpus.assign(Role.OWNED, (corpus.row[item] for item in spec.sources.owned))
     corpus.assign(Role.AUDIT, audit_rows(corpus, ledger))
+    if promised_share(spec.settings.stop_when) is not None:
+        later = ledger.bought("audit")[len(corpus.drawn) :]
+        corpus.looked_at = frozenset(corpus.row[item] for item in later)
     corpus.assign(Role.ERASED, spec.sources.erased)
 
 

@@ -86,6 +86,20 @@ class Component(NamedTuple):
 Mixture = tuple[Component, ...]
 
 
+class Held(NamedTuple):
+    """A model's answers to labels that it was not fitted on; all are (n,).
+
+    Attributes:
+        sure: its probability of its answer.
+        right: 1 where that is the label, else 0.
+        weight: how many items the label represents.
+    """
+
+    sure: Array
+    right: Array
+    weight: Array
+
+
 @dataclass(slots=True, eq=False)
 class Source:
     """What a final model can be made of beside labels.
@@ -285,11 +299,26 @@ def fitted_mixture(source: Source, rows: Rows, gold: Rows, strength: Strength) -
     """The mixture of all kinds that held-out bought labels choose; names alone with few labels."""
     if len(rows) < FEWEST:
         return (Component(NAMES),)
-    source.holding(rows)  # one graph for every fold
-    temperatures, right, weight = _held_out(source, rows, gold, KINDS, strength)
+    return _mixed(*_held_out(source, rows, gold, KINDS, strength)[1:])
+
+
+def _mixed(temperatures: Sequence[float], right: Array, weight: Array) -> Mixture:
     losses = (-(weight @ np.log(right)) / weight.sum()).tolist()
     weights = mixture_weights(right, weight, PRIOR).tolist()
     return tuple(map(Component, KINDS, weights, temperatures, losses))
+
+
+def held_out_answers(source: Source, rows: Rows, gold: Rows) -> tuple[Mixture, Held]:
+    """The mixture of a final model, and what it says of each label when it is not fitted on it."""
+    from scipy.special import softmax
+
+    given = (source, rows, gold, KINDS, Strength(DEFAULT))
+    logits, temperatures, of_label, weight = _held_out(*given)
+    mixture, policies = _mixed(temperatures, of_label, weight), np.zeros(logits.shape[1:])
+    for part, each in zip(mixture, logits, strict=True):
+        policies += part.weight * softmax(each / part.temperature, axis=1)
+    right = np.argmax(policies, axis=1) == gold
+    return mixture, Held(policies.max(axis=1), right.astype(np.float64), weight)
 
 
 def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
@@ -298,7 +327,7 @@ def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
     It compares the head of labels and names, which costs a tenth of one with neighbours.
     """
     kinds = (NAMES, ALONE)
-    _, right, weight = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
+    _, _, right, weight = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
     lower = np.log(right[:, 0] / right[:, 1])
     mean = float(weight @ lower / weight.sum())
     return mean, float(np.linalg.norm(weight * (lower - mean)) / weight.sum())
@@ -306,8 +335,13 @@ def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
 
 def _held_out(
     source: Source, rows: Rows, gold: Rows, kinds: Sequence[Kind], strength: Strength
-) -> tuple[tuple[float, ...], Array, Array]:
-    """Temperatures by kind, the probability of each held-out label, (n, kinds), and its weight."""
+) -> tuple[Array, tuple[float, ...], Array, Array]:
+    """Logits by kind, (kinds, n, K), temperatures, each held-out label's probability and weight.
+
+    The probabilities are (n, kinds); a weight is how many items the label represents.
+    """
+    if GRAPHED in kinds:
+        source.holding(rows)  # one graph for every fold
     weight = source.represented(rows)
     logits = np.zeros((len(kinds), len(rows), source.block.classes))
     for train, held in folds_of(len(rows), source.seed):
@@ -317,7 +351,7 @@ def _held_out(
         for number, head in enumerate(heads):
             logits[number, held] = head.logits(source.block.h[rows[held]])
     temperatures, right = zip(*(tempered(each, gold, weight) for each in logits), strict=True)
-    return temperatures, np.stack(right, axis=1), weight
+    return logits, temperatures, np.stack(right, axis=1), weight
 
 
 def _fitted(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,20 @@ from stacksl.errors import LedgerError
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.confusion import Confusion, confusion_of
+from stacksl.models.promise import Stage, calibrated_wrong, step_of
+from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.covering import EVERY, SHARE, Covering
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.head_fitting import (
+    FEWEST,
     GRAPHED,
     KINDS,
     Component,
     Mixture,
     Source,
     beside_names,
+    held_out_answers,
     lower_loss,
     make_final,
 )
@@ -40,6 +44,7 @@ Bought = Sequence[tuple[int, int, int]]
 
 PREFIX = "head."
 COUNT = "refits"
+STAGES = "refits.stages"  # a row each: labels, rows expected wrong
 MIXTURE = "refits.mixture"  # a row each: number of the kind, weight, temperature, log-loss
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
@@ -67,6 +72,9 @@ class LinearTrainer:
         mixture: what that model is a mixture of; empty where it is of labels alone.
         beside: computes the refits on the way.
         attended: whether answers can be entered meanwhile.
+        by_final: whether a pool is ranked by a model made as the final one is, anew after
+            `step_of` labels: a promise on the table rests on its doubt.
+        stages: those models, in order.
     """
 
     examples: Examples
@@ -88,6 +96,8 @@ class LinearTrainer:
     mixture: Mixture = ()
     beside: Beside = at_once
     attended: bool = False
+    by_final: bool = False
+    stages: list[Stage] = field(default_factory=list)
     _source: Source | None = None
 
     @property
@@ -164,7 +174,7 @@ class LinearTrainer:
         learnt = len(bought), self.examples.relabelled
         self.mixture = ()
         if not tune:
-            self.head = self.beside(self._on_the_way)
+            self.head = self.beside(self._as_final if self.by_final else self._on_the_way)
         elif self.names is None:
             self.head = _fit(scorer, bought, self.examples.block, tune)
         else:
@@ -213,7 +223,9 @@ class LinearTrainer:
         """The counts, the mixture of the last model and the arrays of the head, to be saved."""
         head = {} if self.head is None else self.head.state()
         mixture = [(KINDS.index(kind), *numbers) for kind, *numbers in self.mixture]
+        stages = np.array(self.stages, dtype=np.float64).reshape(-1, 2)
         return {
+            **({STAGES: stages} if self.by_final else {}),
             COUNT: np.array([self.count, self.labels, self.final, self.relabelled]),
             MIXTURE: np.array(mixture, dtype=np.float64).reshape(-1, 4),
             **{PREFIX + k: v for k, v in head.items()},
@@ -223,10 +235,27 @@ class LinearTrainer:
         """Restore what `state` returned."""
         self.count, self.labels, final, self.relabelled = map(int, arrays[COUNT])
         self.final = bool(final)
+        self.stages = [Stage(int(n), wrong) for n, wrong in arrays.get(STAGES, np.zeros((0, 2)))]
         table = arrays[MIXTURE].tolist()
         self.mixture = tuple(Component(KINDS[int(kind)], *rest) for kind, *rest in table)
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
+
+    def _as_final(self) -> Head | None:
+        """A model made as the final one is, where one is due, which is a new stage."""
+        examples = self.examples
+        rest = examples.corpus.unbought(self.ledger.bought())
+        before = self.stages[-1].labels if self.stages else 0
+        known = len(examples.bought)
+        if known < FEWEST or (known - before < step_of(known + len(rest)) and self.head):
+            return self.head if self.stages else self._on_the_way()
+        source, (rows, gold) = self._whole(), _split(examples.bought)
+        mixture, held = held_out_answers(source, rows, gold)
+        head = make_final(source, rows, gold, mixture)[0]
+        self.stages.append(
+            Stage(known, calibrated_wrong(*held, surest(head, examples.block, rest)))
+        )
+        return head
 
     def _on_the_way(self) -> Head | None:
         """The head that ranks items, fitted on labels, and on names if they take part.
@@ -280,7 +309,7 @@ class LinearTrainer:
         """
         examples = self.examples
         bought = {row for row, _, _ in examples.bought}
-        apart = (examples.corpus.aside() | unnamed) - bought
+        apart = (examples.corpus.aside() | unnamed) - bought - examples.corpus.looked_at
         source = self._source
         if source is None or source.block is not examples.block or source.apart != apart:
             assert isinstance(examples.block, SharedBlock)

@@ -31,6 +31,14 @@ from stacksl.runs.finish.finish import finish, judged_audit
 from stacksl.runs.finish.forecasting import Forecaster
 from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.finish.looks import NEAR, look_due
+from stacksl.runs.finish.promising import (
+    doubted,
+    draw_look,
+    judged,
+    open_look,
+    promise_of,
+    unsettled,
+)
 from stacksl.runs.finish.second_look import look_again, report_stands
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
@@ -53,7 +61,7 @@ from stacksl.runs.session.setup import (
     ledger_of,
     trainer_of,
 )
-from stacksl.runs.settings.budget import accuracy_mark, stop_rule
+from stacksl.runs.settings.budget import accuracy_mark, promised_share, stop_rule
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP, expect_derived, note_derived
 from stacksl.runs.storage.folder import State, anchors, shown_facts
@@ -236,6 +244,10 @@ class Session(Game):
                 return "waiting"
             learn_named(self.spec, self, audit=True)
             self.trainer.finish()
+            if promised_share(self.spec.settings.stop_when) is not None:
+                if (state := self._promised(record)) is not None:
+                    return state
+                continue
             audit, due = measured(self.spec, self), list[str]()
             mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
             looks = mark is not None or accounts.looks
@@ -251,6 +263,30 @@ class Session(Game):
                 return self._ended(record, audit, due, look)
             shows = self._judged(audit, look)[1] >= (mark or inf)
             self.ledger.note_look(len(self.examples.bought), reached=shows)
+
+    def _promised(self, record: Record) -> State | None:
+        """Draw a look at the table, or judge it; the state where the run waits or ends."""
+        assert self.forecaster is not None
+        look, due = open_look(self.ledger), list[str]()
+        wanted = None if self.ledger.accounts.reached else self.forecaster.look
+        if look is None and wanted is not None:
+            self.spec = draw_look(self.spec, self, wanted)
+            self.save()
+            return None
+        audit = measured(self.spec, self)
+        if audit is not None and doubted(self.spec.settings):
+            due, audit = look_again(self.spec, self, self._features, audit, record.facts)
+        if look is None:
+            record.facts["stopped"] = promise_of(self.spec, self)
+            return self._ended(record, audit, due)
+        assert audit is not None
+        again = unsettled(self.spec, self) if doubted(self.spec.settings) else []
+        if again or audit.waits:
+            return self._look_again(record, due, again)
+        policies = HeadEnding(self.spec, self, self._features, silent).policies(audit.rows)
+        found = judged(self.spec, self, audit, policies, look)
+        self.ledger.note_look(len(self.examples.bought), **found)
+        return None
 
     def _judged(self, audit: Audit, look: int) -> tuple[float, float]:
         """The accuracy, or agreement, of the present model at a look, and its lower bound, if any.
@@ -286,7 +322,7 @@ class Session(Game):
         self, record: Record, audit: Audit | None, due: Sequence[str], look: int = 0
     ) -> State:
         """Make the model and the report; the state is `waiting` where a second look waits."""
-        if self.ledger.accounts.reached:
+        if look and self.ledger.accounts.reached:
             record.facts["stopped"] = (
                 f"Buying stopped after {len(self.examples.bought):,} training labels by stop_when"
                 f" {self.spec.settings.stop_when}: look {look} at the audit shows that accuracy."
@@ -302,9 +338,11 @@ class Session(Game):
         self.save()  # after the rows of what was made
         return "finished"
 
-    def _look_again(self, record: Record, due: Sequence[str]) -> State:
-        """Ask one more person of each item that is `due`, and wait for them."""
-        self.ledger.reserve(due, "further")
+    def _look_again(self, record: Record, due: Sequence[str], again: Sequence[str] = ()) -> State:
+        """Ask one more person of each audited item that is `due`, and of others, and wait."""
+        with self.ledger.together():
+            self.ledger.reserve(due, "further")
+            self.ledger.reserve(again, "train")
         self.labeler.ask(self.requests())
         self._note_waits(record)
         self.save()

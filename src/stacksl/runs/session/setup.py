@@ -59,7 +59,7 @@ from stacksl.runs.session.model_labels import (
     expect_local,
     local_labeler,
 )
-from stacksl.runs.settings.budget import accuracy_mark
+from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET, anchors, class_rows
@@ -121,6 +121,7 @@ def trainer_of(
         report=report,
         graph_file=None if features is None else spec.folder.features / GRAPH,
         model_labels=said_by_model(spec),
+        by_final=promised_share(settings.stop_when) is not None and names is not None,
     )
 
 

@@ -125,23 +125,34 @@ def stop_rule(text: str | None) -> tuple[str, float, int]:
         match name.strip():
             case "gain" if 0 < float(number) < 1 and int(labels) >= 1:
                 return "gain", float(number), int(labels)
-            case "accuracy" if 0 < float(value) < 1:
-                return "accuracy", float(value), 0
+            case "accuracy" | "right" if 0 < _share(value) < 1:
+                return name.strip(), _share(value), 0
             case "time":
                 seconds = float(value[:-1]) * {"s": 1, "m": 60, "h": 3600}[value[-1:]]
                 if 0 < seconds < math.inf:
                     return "time", seconds, 0
     raise SettingsError(
         "stop_when must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
-        " than one point), accuracy=A such as accuracy=0.9, or a time such as time=90s, time=30m or"
-        f" time=2h, got '{text}'"
+        " than one point), accuracy=A such as accuracy=0.9, right=R such as right=97% (so many rows"
+        f" of the table), or a time such as time=90s, time=30m or time=2h, got '{text}'"
     )
+
+
+def _share(text: str) -> float:
+    number = text.strip()
+    return float(number[:-1]) / 100 if number.endswith("%") else float(number)
 
 
 def accuracy_mark(text: str | None) -> float | None:
     """The accuracy that is to be shown before a run stops; None for a rule of another kind."""
     kind, value, _ = stop_rule(text)
     return value if kind == "accuracy" else None
+
+
+def promised_share(text: str | None) -> float | None:
+    """The share of the table's rows that is to be right; None for a rule of another kind."""
+    kind, value, _ = stop_rule(text)
+    return value if kind == "right" else None
 
 
 def refit_shares(text: str) -> tuple[float, ...]:

@@ -342,7 +342,8 @@ class Settings(Group):
     on by default."""
     stop_when: str | None = None
     """Stop when the next N labels are to gain less than G, such as gain=0.01/100; when the audit
-    shows an accuracy, such as accuracy=0.9; or this command after a time, such as time=2h, until it
+    shows an accuracy, such as accuracy=0.9; when so many rows of the table are right, people's and
+    the model's together, such as right=97%; or this command after a time, such as time=2h, until it
     is resumed."""
     owned: str | None = None
     """Items with labels that you hold already: learnt first, outside the budget."""

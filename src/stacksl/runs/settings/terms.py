@@ -11,7 +11,7 @@ from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import money, plural
 from stacksl.runs.items.roles import corpus_of
-from stacksl.runs.settings.budget import Budget, accuracy_mark, parse_budget
+from stacksl.runs.settings.budget import Budget, accuracy_mark, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec, Terms
 
@@ -143,6 +143,8 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
     if shown is not None:  # as far as they come to what was shown
         sums = zip(spec.terms.audits, accumulate(spec.terms.audits), strict=True)
         kept = tuple(size for size, total in sums if total <= shown["audited"] + lost)
+    if promised_share(spec.settings.stop_when) is not None:  # it draws audits of its own
+        return spec.terms.audits
     own = spec.settings.audit
     if own == 0 or (own is None and spec.test is not None) or (shown is None and spec.audit):
         return kept

@@ -103,6 +103,7 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             *unimproved(state),
             *differing(table.get("files", {})),
         ],
+        "stopped": state.get("stopped") if done is None else done.stopped,
         "sheets": state.get("sheets"),
         "differing": state.get("differing", []),
         "proposed": state.get("proposed", []),

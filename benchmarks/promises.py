@@ -1,0 +1,336 @@
+"""How many labels until a table of which so many rows are right is delivered, and is that so?
+
+A table is labelled by people and a model under the rule `--stop-when right=97%`. The models by
+labels bought are made once for each set, seed and rate of people's errors and kept in a folder;
+audits and further answers are drawn again from them. Beside it are margin sampling and random rows
+under logistic regression, with the same rules for when to look, the same audits and the same
+promise, and labelling every row. Two people or more answer where people err, evenly over the other
+classes: audited rows have their second look, and rows sampled of people's are asked until two
+agree.
+
+A run without a promise counts as one that labels every row. The rows of an audit that promised
+nothing count as the model's again. No test file is read.
+
+    python benchmarks/promises.py --data $STACKSL_DATA --models FOLDER --json promises.json
+    python benchmarks/promises.py --from benchmarks/results/promises.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from floors import Case, arena_of
+from numpy.typing import NDArray
+from plan_scenarios import MINILM
+from second_answers import answers_of
+
+from stacksl.core.heads.coverage import most_covering
+from stacksl.core.heads.logistic import folds_of
+from stacksl.core.rng import generator
+from stacksl.core.threads import one_thread
+from stacksl.models.promise import (
+    GUESSED,
+    LOOKS,
+    MODEL,
+    PEOPLE,
+    WEIGHT,
+    Look,
+    allowed_wrong,
+    calibrated_wrong,
+    left_wrong,
+    look_now,
+)
+from stacksl.models.promise import Stage as Known
+from stacksl.models.second_look import FEWEST as FEWEST_AGREEING
+from stacksl.models.second_look import MOST as MOST_ANSWERS
+from stacksl.runs.loop.head_fitting import Source, held_out_answers, make_final
+from stacksl.version import __version__
+from stacksl_lab.pools import ours
+from stacksl_lab.pools.arena import Pool
+from stacksl_lab.pools.strategies import COVERAGE
+
+SETS = ("banking77", "stackoverflow_titles", "snips", "medquad")
+ERRORS = (0.0, 0.05)
+SHARES = (0.93, 0.95, 0.97)
+ARMS = ("product", "margin", "random")
+STEP = 100  # labels between two looks at whether an audit is worth it
+MOST = 0.7  # of the rows
+LARGEST = 4_000  # rows of a table
+
+Rows = NDArray[np.int64]
+
+
+class Stage(NamedTuple):
+    """A model: the labels before it, its answers, and how many of the rest it expects wrong."""
+
+    labels: int
+    predicted: Rows
+    expected: float
+
+
+def products(pool: Pool, people: Rows, most: int) -> Iterator[tuple[Stage, list[int]]]:
+    """The models of a run that buys what covers the doubt of its final model."""
+    n = len(pool.gold)
+    source = Source(pool.block, pool.names, frozenset(), pool.settings.seed)
+    bought = list(ours.bought(replace(pool, gold=people), COVERAGE, STEP))
+    kernel, members = source.kernel()
+    while len(bought) <= most:
+        rows = np.array(bought)
+        mixture, held = held_out_answers(source, rows, people[rows])
+        head = make_final(source, rows, people[rows], mixture)[0]
+        policies = np.asarray(head.probabilities(pool.block))
+        free = np.ones(n, dtype=bool)
+        free[rows] = False
+        expected = calibrated_wrong(*held, policies.max(axis=1)[free])
+        yield Stage(len(bought), policies.argmax(axis=1), expected), bought
+        best = np.partition(policies, -2, axis=1)
+        doubt = 1 - (best[:, -1] - best[:, -2])
+        more = most_covering(kernel, doubt[members], free[members], STEP).items
+        bought = [*bought, *members[more].tolist()]
+
+
+def regressions(pool: Pool, people: Rows, most: int, arm: str) -> Iterator[tuple[Stage, list[int]]]:
+    """The models of logistic regression on rows of the smallest margins, or random ones."""
+    from sklearn.linear_model import LogisticRegression
+
+    n, order = len(pool.gold), list(pool.order)
+    h, bought = np.asarray(pool.block.take(range(n)).h, dtype=np.float64), order[:STEP]
+    while len(bought) <= most:
+        rows = np.array(bought)
+        free = np.setdiff1d(np.arange(n), rows)
+        sure, right = np.zeros(len(rows)), np.zeros(len(rows))
+        for train, held in folds_of(len(rows), pool.settings.seed):
+            model = LogisticRegression(C=10.0, max_iter=300).fit(
+                h[rows[train]], people[rows[train]]
+            )
+            policies = model.predict_proba(h[rows[held]])
+            sure[held] = policies.max(axis=1)
+            right[held] = model.classes_[policies.argmax(axis=1)] == people[rows[held]]
+        model = LogisticRegression(C=10.0, max_iter=300).fit(h[rows], people[rows])
+        policies = model.predict_proba(h)
+        expected = calibrated_wrong(sure, right, np.ones(len(rows)), policies.max(axis=1)[free])
+        yield Stage(len(bought), model.classes_[policies.argmax(axis=1)], expected), bought
+        best = np.partition(policies, -2, axis=1)[free]
+        near = free[np.argsort(best[:, -1] - best[:, -2], kind="stable")[:STEP]].tolist()
+        bought = order[: len(bought) + STEP] if arm == "random" else [*bought, *near]
+
+
+def played(source: str, error: float, seed: int, arm: str, data: Path, folder: Path) -> None:
+    """The models of an arm, kept."""
+    file = folder / f"{source}-{error}-{seed}-{arm}.npz"
+    if file.exists():
+        return
+    arena = arena_of(Case(source, MINILM, pool=LARGEST), data)
+    pool = arena.pool(seed)
+    people = answers_of(pool.gold, int(arena.about["classes"]), error, seed)
+    most, start = int(MOST * len(pool.gold)), time.process_time()
+    models = products if arm == "product" else regressions
+    more = () if arm == "product" else (arm,)
+    stages: list[Stage] = []
+    bought: list[int] = []
+    for stage, bought in models(pool, people[0], most, *more):
+        stages.append(stage)
+        rest = np.setdiff1d(np.arange(len(pool.gold)), bought)
+        wrong = int((stage.predicted != pool.gold)[rest].sum())
+        print(
+            f"{source} {error} {seed} {arm} {stage.labels} of {len(pool.gold)}: {wrong} wrong,"
+            f" {stage.expected:.1f} expected, {time.process_time() - start:.0f} s",
+            flush=True,
+        )
+        if wrong < 0.002 * len(rest):
+            break
+    np.savez_compressed(
+        file,
+        labels=np.array([each.labels for each in stages]),
+        predicted=np.array([each.predicted for each in stages], dtype=np.int16),
+        expected=np.array([each.expected for each in stages]),
+        bought=np.array(bought),
+        gold=pool.gold,
+        people=people,
+    )
+
+
+class Delivered(NamedTuple):
+    """A run to its end: the labels it took; whether its promise was broken, None without one."""
+
+    labels: int
+    broken: bool | None
+
+
+@lru_cache(maxsize=100_000)
+def look_of(stages: tuple[Known, ...], *rest: Any) -> Look | None:
+    """`look_now`, which many draws ask for alike."""
+    people, rows, allowed, factor, errors = rest
+    return look_now(stages, people, rows, allowed, people + rows, factor, errors)
+
+
+bound = lru_cache(maxsize=100_000)(left_wrong)
+
+
+def further(answers: Rows) -> tuple[Rows, int]:
+    """What two of the people said of each row, (rows,), −1 where no two agree; answers beyond one.
+
+    `answers` are (4, rows), in the order in which people are asked.
+    """
+    said, taken = np.full(answers.shape[1], -1), 0
+    for column, given in enumerate(answers.T.tolist()):
+        second = next((n for n in range(1, MOST_ANSWERS) if given[n] in given[:n]), None)
+        taken += MOST_ANSWERS - 1 if second is None else second
+        if second is not None:
+            said[column] = given[second]
+    return said, taken
+
+
+def delivered(
+    models: Mapping[str, NDArray[Any]], error: float, share: float, rng: Any
+) -> Delivered:
+    """A run played to its promise."""
+    gold, first, bought = models["gold"], models["people"][0], models["bought"]
+    n, classes = len(gold), int(gold.max()) + 1
+    allowed = allowed_wrong(share, n)
+    stages: list[Known] = []
+    spent, looked, factor, errors = 0, 0, 1.0, GUESSED if error else None
+
+    def answers(rows: Rows, before: Rows | None = None) -> Rows:
+        wrong = rng.random((MOST_ANSWERS, len(rows))) < error
+        given = (gold[rows] + wrong * rng.integers(1, classes, wrong.shape)) % classes
+        return given if before is None else np.concatenate([before[None], given[1:]])
+
+    for place, labels in enumerate(models["labels"].tolist()):
+        stages.append(Known(labels, round(float(models["expected"][place]), 1)))
+        known = (labels, n - labels, allowed, round(factor, 2), errors and round(errors, 3))
+        look = look_of(tuple(stages[-4:]), *known) if len(stages) > 2 else None
+        if look is None:
+            continue
+        looked += 1
+        own, rest = bought[:labels], np.setdiff1d(np.arange(n), bought[:labels])
+        table = models["predicted"][place].astype(np.int64)
+        table[own] = first[own]
+        rows = rng.choice(rest, look.audit, replace=False)
+        given, model = answers(rows), models["predicted"][place][rows]
+        agree = np.flatnonzero(given[0] == model)
+        differ = np.flatnonzero(given[0] != model)
+        said, wrong, of_people = given[0].copy(), len(differ), 0
+        spent += look.audit
+        if errors is not None:
+            some = rng.permutation(agree)[: max(FEWEST_AGREEING, -(-len(agree) // 5))]
+            settled, more = further(given[:, differ])
+            again, most = further(given[:, some])
+            wrong = int((settled != model[differ]).sum())
+            wrong += -(-len(agree) * int((again != model[some]).sum()) // max(1, len(some)))
+            said[differ] = np.where(settled < 0, said[differ], settled)
+            asked = rng.choice(own, look.sample, replace=False)
+            of_sample, yet = further(answers(asked, first[asked]))
+            different = int((of_sample != first[asked]).sum())
+            table[asked] = np.where(of_sample < 0, first[asked], of_sample)
+            of_people = bound(different, look.sample, labels, PEOPLE)
+            errors = (different + GUESSED * WEIGHT) / (look.sample + WEIGHT)
+            spent += more + most + yet
+        table[rows] = said
+        if bound(wrong, look.audit, n - labels, MODEL) + of_people <= allowed:
+            return Delivered(labels + spent, bool((table != gold).sum() > allowed))
+        expected = factor * stages[-1].expected * look.audit / (n - labels)
+        factor *= min(4.0, max(1.0, (wrong + 1) / (expected + 1)))
+        if looked == LOOKS:
+            break
+    return Delivered(n, None)
+
+
+def drawn(folder: Path, draws: int) -> Iterator[dict[str, Any]]:
+    """A row for each kept run, and share that is to be right."""
+    for file in sorted(folder.glob("*.npz")):
+        source, error, seed, arm = file.stem.rsplit("-", 3)
+        with np.load(file) as kept:
+            models = {name: kept[name] for name in kept.files}
+        for share in SHARES:
+            rng = generator(int(seed), f"promises {file.stem} {share}")
+            ends = [delivered(models, float(error), share, rng) for _ in range(draws)]
+            promised = [each for each in ends if each.broken is not None]
+            yield {
+                **{"set": source, "rows": len(models["gold"]), "errors": float(error)},
+                **{"seed": int(seed), "arm": arm, "right": share, "draws": draws},
+                "labels": round(float(np.mean([each.labels for each in ends])), 1),
+                "refused": draws - len(promised),
+                "broken": sum(bool(each.broken) for each in promised),
+            }
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each set, rate of errors and share."""
+    lines = [
+        "| set (rows) | people's errors | right | product | margin | random | to the best other |"
+    ]
+    lines.append("|---|---|---|---|---|---|---|")
+    cells = {(r["set"], r["errors"], r["right"], r["arm"]): r for r in rows}
+    for source, error, share in sorted({key[:3] for key in cells}):
+        own = [cells[source, error, share, arm] for arm in ARMS]
+        said = [
+            f"{each['labels']:,.0f}" + f" ({each['refused']} refused)" * bool(each["refused"])
+            for each in own
+        ]
+        ratio = own[0]["labels"] / min(each["labels"] for each in own[1:])
+        lines.append(
+            f"| {source} ({own[0]['rows']:,}) | {100 * error:g}% | {100 * share:g}% |"
+            f" {' | '.join(said)} | {ratio:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Promises broken, and the mean ratio of labels by errors and share."""
+    made = sum(r["draws"] - r["refused"] for r in rows)
+    broken = sum(r["broken"] for r in rows)
+    worst = max(r["broken"] / r["draws"] for r in rows)
+    lines = [f"{broken} of {made:,} promises broken; at most {100 * worst:.1f}% in a cell"]
+    cells = {(r["set"], r["errors"], r["right"], r["arm"]): r["labels"] for r in rows}
+    for error, share in sorted({(r["errors"], r["right"]) for r in rows}):
+        ratios = [
+            cells[source, error, share, "product"]
+            / min(cells[source, error, share, arm] for arm in ARMS[1:])
+            for source in sorted({r["set"] for r in rows})
+        ]
+        lines.append(f"errors {error:g}, right {share:g}: mean ratio {np.mean(ratios):.3f}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Make what is missing, draw again, and print."""
+    options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    options.add_argument("--data", type=Path)
+    options.add_argument("--models", type=Path)
+    options.add_argument("--json", type=Path)
+    options.add_argument("--from", dest="kept", type=Path)
+    options.add_argument("--sets", nargs="+", default=SETS)
+    options.add_argument("--seeds", nargs="+", type=int, default=[0])
+    options.add_argument("--draws", type=int, default=500)
+    given = options.parse_args()
+    if given.kept is not None:
+        rows = json.loads(given.kept.read_text())["rows"]
+    else:
+        given.models.mkdir(exist_ok=True)
+        with one_thread():
+            for seed in given.seeds:
+                for error in ERRORS:
+                    for source in given.sets:
+                        for arm in ARMS:
+                            played(source, error, seed, arm, given.data, given.models)
+            rows = list(drawn(given.models, given.draws))
+        if given.json is not None:
+            given.json.write_text(
+                json.dumps({"version": __version__, "rows": rows}, indent=1) + "\n"
+            )
+    print(table_of(rows))
+    print(summary(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

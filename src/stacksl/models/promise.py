@@ -1,0 +1,247 @@
+"""The promise that so many rows of a delivered table are right, and the audit that it needs.
+
+People label some of the N rows and the final model the M others. The model is fixed, n of its rows
+are drawn at random and asked of people: `wrong` of them are wrong. `most_wrong` is the largest
+number of wrong rows among the M that shows so few with a probability above the level; people's own
+errors are bounded in the same way from rows that are asked of a second person. A promise stands
+where both together are at most (1 − right)·N.
+
+At most three models are looked at, each by rows drawn anew, at `MODEL`/3 and `PEOPLE`/3: a promise
+is broken in at most 5 % of runs. What decides when to look reads no audit, so that it is not part
+of this. Source: exact hypergeometric limits, Buonaccorsi (1987); Vishwakarma et al., Promises and
+pitfalls of threshold-based auto-labeling (2023); Angelopoulos et al., Learn then test (2021).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stacksl.core.blocks import Array
+
+LOOKS = 3  # models that are looked at, at most
+MODEL, PEOPLE = 0.04, 0.01  # chance that one of all looks errs, of the model's part and of people's
+WORTH = 0.8
+CHANCE = 0.8  # that an audit of the size chosen is good enough
+FEWEST = 30  # rows of an audit
+SAMPLES = (30, 60, 100, 150, 200, 300, 400, 600, 800, 1_200)  # rows of people that are asked again
+GUESSED = 0.03  # people's rate of errors, before it is known; it counts as `WEIGHT` answers
+WEIGHT = 33
+BEFORE, AHEAD = 3, (1, 2, 3, 4, 6, 8, 12, 16, 20)  # stages that a forecast is from, and is for
+PULL = 0.5  # of the slope of a calibration towards 1, in squared units of labels' log-likelihood
+
+
+def most_wrong(wrong: int, n: int, rows: int, level: float) -> int:
+    """The largest number of wrong rows among `rows` that explains so few of n drawn of them.
+
+    At most `wrong` of the n are wrong with a probability above the `level` then.
+
+    >>> most_wrong(0, 142, 1_000_000, MODEL / LOOKS) < 30_000
+    True
+    """
+    from scipy.stats import hypergeom  # it takes long to import
+
+    possible = range(wrong, rows - (n - wrong) + 1)
+    found = bisect_left(
+        possible, -level, key=lambda bad: -float(hypergeom.cdf(wrong, rows, bad, n))
+    )
+    return possible[max(0, found - 1)]
+
+
+def audit_size(expected: float, rows: int, allowed: int) -> int | None:
+    """The fewest rows of an audit that is good enough in `CHANCE` of draws; None if there are none.
+
+    There are none where more than `WORTH` of the wrong rows that are allowed are expected: such an
+    audit would take most rows.
+
+    Args:
+        expected: of the `rows` of the model, how many are wrong.
+        rows: M; those drawn are people's afterwards, so that no wrong row is left among them.
+        allowed: how many wrong rows may be left.
+    """
+    from scipy.stats import hypergeom
+
+    bad = round(expected)
+    if bad > WORTH * allowed:
+        return None
+
+    def good(n: int) -> bool:
+        wrong = np.arange(min(n, bad) + 1)
+        passing = wrong[hypergeom.cdf(wrong, rows, allowed + wrong + 1, n) <= MODEL / LOOKS]
+        return len(passing) > 0 and hypergeom.cdf(passing[-1], rows, bad, n) >= CHANCE
+
+    sizes = range(min(FEWEST, rows), rows + 1)
+    found = bisect_left(sizes, True, key=good)
+    return sizes[found] if found < len(sizes) else None
+
+
+def expected_look(share: float, rows: int, labels: int) -> str:
+    """The sentence before a run: how large an audit of the model's part shows the `share`.
+
+    It is for a model's part of half of the `rows` at least, where half of the allowed errors, or a
+    quarter, are made.
+    """
+    part = max(1, rows - labels // 2)
+    allowed = allowed_wrong(share, part)
+    sizes = {part_of: audit_size(allowed / part_of, part, allowed) for part_of in (2, 4)}
+    least = _fewest(part, allowed)
+    if least is None or not any(sizes.values()):
+        return f"no audit of {part:,} rows of the model could show {share:.4g} of them right"
+    parts = [
+        f"{size:,} where {100 * (1 - share) / part_of:.2g}% are wrong"
+        for part_of, size in sizes.items()
+        if size is not None
+    ]
+    return (
+        f"audits are drawn on the way, each to show that {100 * share:.4g}% of the model's rows are"
+        f" right: of {least:,} rows none may be wrong; it takes {' and '.join(parts)} to show it in"
+        " 4 of 5 cases"
+    )
+
+
+def _fewest(rows: int, allowed: int) -> int | None:
+    """The fewest rows that show it with no error among them; None if all of them would not do."""
+    sizes = range(1, rows + 1)
+    found = bisect_left(sizes, True, key=lambda n: left_wrong(0, n, rows, MODEL) <= allowed)
+    return sizes[found] if found < len(sizes) else None
+
+
+def left_wrong(wrong: int, n: int, rows: int, level: float) -> int:
+    """How many of the rows that were not drawn are wrong at most; `level` is of all looks."""
+    return most_wrong(wrong, n, rows, level / LOOKS) - wrong
+
+
+def calibrated_wrong(sure: Array, right: Array, weight: Array, rest: Array) -> float:
+    """How many of the model's rows are wrong, from held-out labels of rows that were bought.
+
+    P(right) = (1 − ε)·σ(a + b·logit(sure)) is fitted to these, where ε is the share of labels that
+    are wrong themselves and does not count.
+
+    Args:
+        sure: the probability of the model's answer to held-out rows, (n,).
+        right: whether it was their label.
+        weight: how many rows each represents.
+        rest: the probability of the model's answer to its own rows, (M,).
+    """
+    from scipy.optimize import minimize
+    from scipy.special import expit, logit
+
+    def margins(values: Array) -> Array:
+        return np.asarray(logit(np.clip(values, 1e-4, 1 - 1e-4)))
+
+    x, share = margins(sure), weight * len(weight) / weight.sum()
+
+    def loss(given: Array) -> float:
+        a, b, e = given
+        likely = np.clip((1 - e) * expit(a + b * x), 1e-9, 1 - 1e-9)
+        fit = share @ (right * np.log(likely) + (1 - right) * np.log(1 - likely))
+        return float(-fit + PULL * (b - 1) ** 2 + a * a / 50 + e / 0.02)
+
+    bounds = ((None, None), (0.1, 5.0), (0.0, 0.3))
+    a, b, _ = minimize(loss, [0.0, 1.0, 0.01], method="L-BFGS-B", bounds=bounds).x
+    return float((1 - expit(a + b * margins(rest))).sum())
+
+
+class Look(NamedTuple):
+    """What a promise is looked at by: rows of the model, and rows of people."""
+
+    audit: int
+    sample: int
+
+    @property
+    def answers(self) -> int:
+        """How many answers it takes, but for those to rows on which people or model differ."""
+        return self.audit + self.sample
+
+
+def planned(
+    expected: float, people: int, rows: int, allowed: int, errors: float | None
+) -> Look | None:
+    """The cheapest look that is good enough in `CHANCE` of cases; None if there is none.
+
+    Args:
+        expected: of the `rows` of the model, how many are wrong.
+        people: L, the rows that people labelled.
+        rows: M, those of the model.
+        allowed: how many of all may be wrong.
+        errors: people's rate of errors as it is expected; None where the answers are the truth.
+    """
+    from scipy.stats import hypergeom
+
+    found = []
+    sizes = [0] if errors is None else sorted({min(size, people) for size in SAMPLES})
+    for sample in sizes:
+        wrong = 0
+        if errors is not None:
+            seen = hypergeom.ppf(CHANCE, people, min(people, round(errors * people)), sample)
+            wrong = left_wrong(int(seen), sample, people, PEOPLE)
+        audit = audit_size(expected, rows, allowed - wrong) if wrong <= allowed else None
+        if audit is not None:
+            found.append(Look(audit, sample))
+    return min(found, key=lambda look: look.answers, default=None)
+
+
+class Stage(NamedTuple):
+    """A model on the way: the labels it learnt, and how many of the other rows it expects wrong."""
+
+    labels: int
+    expected: float
+
+
+def step_of(rows: int) -> int:
+    """The labels between two stages in a table of so many rows.
+
+    >>> [step_of(rows) for rows in (500, 2_000, 100_000)]
+    [25, 62, 100]
+    """
+    return min(100, max(25, rows // 32))
+
+
+def allowed_wrong(right: float, rows: int) -> int:
+    """How many of the rows of a table may be wrong.
+
+    >>> allowed_wrong(0.97, 1000), allowed_wrong(0.95, 19)
+    (30, 0)
+    """
+    return int((1 - right) * rows + 1e-9)
+
+
+def look_now(
+    stages: Sequence[Stage],
+    people: int,
+    rows: int,
+    allowed: int,
+    left: int,
+    factor: float = 1.0,
+    errors: float | None = None,
+) -> Look | None:
+    """What to look at now; None where buying goes on, which comes cheaper, or nothing will do.
+
+    What a later model would expect wrong follows from the last `BEFORE` stages.
+
+    Args:
+        stages: of the run so far.
+        people: L, the rows that people labelled.
+        rows: M, those of the model.
+        allowed: how many wrong rows the table may have.
+        left: the labels that can be paid.
+        factor: by how much earlier audits found more wrong rows than were expected.
+        errors: see `planned`.
+    """
+    if len(stages) < 3 or not rows:
+        return None
+    (first, before), (labels, now) = stages[max(0, len(stages) - 1 - BEFORE)], stages[-1]
+    step = step_of(people + rows)
+    fall = min(0.9, max(0.5, (now / max(before, 1e-9)) ** (step / (labels - first))))
+    look = planned(factor * now, people, rows, allowed, errors)
+    if look is None or look.answers > left:
+        return None
+    for more in (step * steps for steps in AHEAD if step * steps < min(left, rows)):
+        expected = factor * now * fall ** (more / step)
+        later = planned(expected, people + more, rows - more, allowed, errors)
+        if later is not None and later.answers + more < look.answers:
+            return None
+    return look

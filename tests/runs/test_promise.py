@@ -1,0 +1,352 @@
+"""The stop rule `right=R`: looks at the table that is delivered, and what is promised of it."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacksl.api import Run, prepare, run
+from stacksl.api.exporting import write_own
+from stacksl.errors import SettingsError
+from stacksl.labelers.protocol import Request
+from stacksl.models.promise import (
+    LOOKS,
+    MODEL,
+    Stage,
+    allowed_wrong,
+    audit_size,
+    calibrated_wrong,
+    left_wrong,
+    look_now,
+    most_wrong,
+    planned,
+)
+from stacksl.runs.session import session
+from stacksl.runs.settings.budget import stop_rule
+
+from .conftest import CLASSES, class_items, pair_items
+from .people_cases import (
+    Killed,
+    Row,
+    answer_all,
+    begin,
+    bought,
+    expect_sound,
+    facts_of,
+    killed,
+    play,
+    texts_of,
+    truth,
+    wrong,
+)
+
+ROOT = Path(__file__).parents[2]
+ITEMS, ANSWERS = class_items(500)
+PLAN: dict[str, Any] = {"budget": 400, "mode": "pool", "stop_when": "right=90%"}
+PEOPLE: dict[str, Any] = {
+    "count": 400,
+    "budget": 380,
+    "open_questions": 40,
+    "class_names": True,
+    "stop_when": "right=85%",
+}
+
+
+def erring(share: float) -> Callable[[Row], str]:
+    """Colleagues who are wrong in a share of answers, whatever the order of their rows."""
+    return lambda row: wrong(row) if random.Random(row["key"]).random() < share else truth(row)
+
+
+def looks(made: Run) -> list[dict[str, Any]]:
+    """What each look found."""
+    with made.ledger as ledger:
+        return [dict(row.payload) for row in ledger.rows(only=("looked",))]
+
+
+def wrong_rows(made: Run, path: Path) -> tuple[int, int]:
+    """The wrong rows of the delivered table, and all of them."""
+    write_own(made, path)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    gold = {item.prompt: CLASSES[ANSWERS[item.id]] for item in ITEMS}
+    return sum(row["label"] != gold[row["prompt"]] for row in rows), len(rows)
+
+
+# The bound ------------------------------------------------------------------------------------
+
+
+@given(rows=st.integers(40, 120), share=st.floats(0.0, 0.4), n=st.integers(10, 40))
+def test_an_audit_shows_too_few_wrong_rows_as_rarely_as_the_level(
+    rows: int, share: float, n: int
+) -> None:
+    """Over all draws of n rows: how often fewer are said to be left than there are."""
+    from scipy.stats import hypergeom
+
+    bad = round(share * rows)
+    broken = sum(
+        hypergeom.pmf(found, rows, bad, n)
+        for found in range(min(n, bad) + 1)
+        if bad - found > left_wrong(found, n, rows, MODEL)
+    )
+    assert broken <= MODEL / LOOKS + 1e-9
+
+
+def test_the_bound_is_the_last_number_that_explains_the_audit() -> None:
+    from scipy.stats import hypergeom
+
+    for bad, n, rows in ((0, 142, 100_000), (2, 300, 5_000), (11, 700, 20_000), (3, 20, 20)):
+        most = most_wrong(bad, n, rows, MODEL / LOOKS)
+        assert hypergeom.cdf(bad, rows, most, n) > MODEL / LOOKS
+        assert most == rows - n + bad or hypergeom.cdf(bad, rows, most + 1, n) <= MODEL / LOOKS
+    assert most_wrong(0, 142, 10**6, MODEL / LOOKS) < 0.03 * 10**6
+    assert most_wrong(0, 141, 10**6, MODEL / LOOKS) > 0.03 * 10**6
+
+
+def test_an_audit_of_the_size_is_good_enough_in_four_of_five_draws() -> None:
+    rng = np.random.default_rng(0)
+    for bad, rows, allowed in ((20, 2_000, 60), (60, 3_000, 150), (0, 500, 15)):
+        n = audit_size(bad, rows, allowed)
+        assert n is not None
+        for size, good in ((n, True), (n // 2, False)):
+            drawn, counts = np.unique(
+                rng.hypergeometric(bad, rows - bad, size, 4_000), return_counts=True
+            )
+            shown = [left_wrong(int(each), size, rows, MODEL) <= allowed for each in drawn]
+            assert (counts @ shown / 4_000 >= 0.78) == good
+    assert audit_size(100, 1_000, 110) is None
+
+
+def test_people_who_err_too_often_leave_nothing_to_promise() -> None:
+    assert planned(5, 1_000, 1_000, 60, 0.005) is not None
+    assert planned(5, 3_000, 1_000, 120, 0.08) is None
+
+
+def test_held_out_labels_say_how_many_rows_are_wrong() -> None:
+    """Answers that are surer than they are right, and wrong labels, which do not count."""
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(0.5, 1.0, 6_000)
+    said = truth**0.5  # too sure
+    right = (rng.random(6_000) < truth).astype(float)
+    labels = np.where(rng.random(6_000) < 0.05, 1 - right, right)
+    found = calibrated_wrong(said[:3_000], labels[:3_000], np.ones(3_000), said[3_000:])
+    assert found == pytest.approx((1 - right[3_000:]).sum(), rel=0.25)
+
+
+def test_a_look_waits_while_labels_remove_more_errors_than_they_cost() -> None:
+    falling = [Stage(100, 400.0), Stage(200, 200.0), Stage(300, 100.0)]
+    flat = [Stage(900, 31.0), Stage(1_000, 30.0), Stage(1_100, 29.0)]
+    assert look_now(falling, 300, 2_700, 90, 2_000) is None
+    found = look_now(flat, 1_100, 1_900, 90, 2_000)
+    assert found is not None
+    assert found.sample == 0
+    assert look_now(flat, 1_100, 1_900, 90, 50) is None, "not to be paid"
+    assert look_now(flat[:2], 1_000, 2_000, 90, 2_000) is None
+    of_people = look_now(flat, 1_100, 1_900, 90, 2_000, errors=0.01)
+    assert of_people is not None
+    assert of_people.sample > 0
+
+
+def test_the_rule_is_read_in_percent_and_as_a_share() -> None:
+    assert stop_rule("right=97%") == stop_rule("right=0.97") == ("right", 0.97, 0)
+    for text in ("right=97", "right=0%", "right=100%", "right=%"):
+        with pytest.raises(SettingsError, match="right=R such as right=97%"):
+            stop_rule(text)
+    assert allowed_wrong(0.97, 999) == 29
+
+
+# Answers of the file --------------------------------------------------------------------------
+
+
+def test_a_table_is_delivered_as_it_is_promised(tmp_path: Path) -> None:
+    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **PLAN)
+    last = looks(made)[-1]
+    assert last["reached"]
+    status, (bad, rows) = made.status(), wrong_rows(made, tmp_path / "table.csv")
+    assert (status["state"], rows) == ("finished", len(ITEMS))
+    assert bad <= last["left"] <= allowed_wrong(0.9, rows)
+    assert status["left"] > 0
+    assert status["stopped"] == facts_of(made).stopped
+    assert status["stopped"].startswith("At least 90.0% of the 500 rows are right")
+    assert "as the one who answered would say" in status["stopped"]
+    assert len(bought(made, purpose="audit")) == last["audit"] + sum(
+        look["audit"] for look in looks(made)[:-1]
+    )
+    expect_sound(made)
+
+
+def test_the_model_is_made_before_the_rows_are_drawn(tmp_path: Path) -> None:
+    """It does not change by the draw: audited rows stay in the graph, and nothing learns them."""
+    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **PLAN)
+    with made.ledger as ledger:
+        events = [row.event for row in ledger.rows(only=("refit", "learnt", "looked"))]
+    assert events[-2:] == ["refit", "looked"]
+    audited = {str(row["item"]) for row in bought(made, purpose="audit")}
+    texts = [item.prompt for item in ITEMS if item.id in audited]
+    gold = [ANSWERS[item.id] for item in ITEMS if item.id in audited]
+    said = [row["index"] for row in made.predict(texts)]
+    assert sum(a != b for a, b in zip(said, gold, strict=True)) == looks(made)[-1]["wrong"]
+
+
+def test_what_cannot_be_promised_is_said(tmp_path: Path) -> None:
+    def says(request: Request) -> int:
+        errs = random.Random(request.item).random() < 0.4
+        return (ANSWERS[request.item] + errs) % 3
+
+    given = {**PLAN, "budget": 200, "stop_when": "right=97%"}
+    made = run(ITEMS, labeler=says, out=tmp_path / "run", **given)
+    assert made.status()["stopped"].startswith("That 97.0% of the 500 rows are right cannot be")
+    assert not any(look["reached"] for look in looks(made))
+    expect_sound(made)
+
+
+def test_a_finished_run_goes_on_to_a_promise(tmp_path: Path) -> None:
+    made = run(ITEMS, ANSWERS, out=tmp_path / "run", budget=100, mode="pool")
+    made.change(budget=420, stop_when="right=85%")
+    assert looks(made)[-1]["reached"]
+    bad, rows = wrong_rows(made, tmp_path / "table.csv")
+    assert bad <= allowed_wrong(0.85, rows)
+    expect_sound(made)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a stream": ({"mode": "stream"}, "give --mode pool"),
+    "no refit": ({"refit": False}, "give --mode pool"),
+    "no names": ({"class_names": False}, "class_names=false"),
+    "an audit": ({"audit": 50}, "draws audits of its own, got an audit of 50"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_run_that_cannot_keep_the_rule_is_refused(name: str) -> None:
+    settings, sentence = REFUSED[name]
+    with pytest.raises(SettingsError, match=sentence):
+        prepare(ITEMS, ANSWERS, settings={**PLAN, "budget": "200", **settings})
+
+
+def test_options_of_their_own_are_refused() -> None:
+    items, answers = pair_items(100)
+    with pytest.raises(SettingsError, match="share their classes"):
+        prepare(items, answers, settings={**PLAN, "budget": "50"})
+
+
+# People ---------------------------------------------------------------------------------------
+
+
+def wrong_of(made: Run, path: Path, pool: Path) -> tuple[int, int]:
+    write_own(made, path)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    texts = texts_of(pool)
+    return sum(row["label"] != truth({"prompt": texts[row["id"]]}) for row in rows), len(rows)
+
+
+def test_peoples_errors_are_part_of_the_promise(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben,carl"})
+    play(made, erring(0.03))
+    last = looks(made)[-1]
+    assert last["sample"] >= 30
+    assert last["reached"]
+    bad, rows = wrong_of(made, tmp_path / "table.csv", tmp_path / "pool-0-0.csv")
+    assert bad <= last["left"] <= allowed_wrong(0.85, rows)
+    with made.ledger as ledger:
+        pairs = Counter((row.item, row.annotator) for row in ledger.private.handed())
+    assert max(pairs.values()) == 1, "nobody is asked a row twice"
+    assert "as the one who answered would say" not in made.status()["stopped"]
+    assert made.status()["spent"] <= 380
+    expect_sound(made)
+
+
+def test_one_person_agrees_with_the_table(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna"})
+    play(made)
+    last = looks(made)[-1]
+    assert (last["sample"], last["reached"]) == (0, True)
+    assert "as the one who answered would say" in made.status()["stopped"]
+    expect_sound(made)
+
+
+OFTEN = (("reserve", "after"), ("note_look", "before"))
+SLOW = [
+    pytest.param(name, when, marks=pytest.mark.slow)
+    for name in ("take", "reserve", "hand_out", "save_arrays", "note_look", "change_settings")
+    for when in ("before", "after")
+    if (name, when) not in OFTEN
+]
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
+    """A run of people whose next answers bring a look, and its end."""
+    folder = tmp_path_factory.mktemp("before")
+    made = begin(folder, **{**PEOPLE, "annotators": "anna,ben,carl"})
+    for number in range(20):
+        shutil.copytree(made.path, folder / f"at-{number}")
+        answer_all(made, erring(0.03))
+        if bought(made, purpose="audit"):
+            break
+    play(made, erring(0.03))
+    return Run(folder / f"at-{number}"), _end(made)
+
+
+@pytest.mark.parametrize(("name", "when"), [*OFTEN, *SLOW])
+def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[Run, Any], name: str, when: str
+) -> None:
+    made, end = before
+    shutil.copytree(made.path, tmp_path / "run")
+    cut, step = Run(tmp_path / "run"), getattr(session.Ledger, name)
+
+    def dies(*words: Any, **named: Any) -> None:
+        if when == "after":
+            step(*words, **named)
+        killed()
+
+    for _ in range(3):
+        with monkeypatch.context() as patch:
+            patch.setattr(session.Ledger, name, dies)
+            with suppress(Killed):
+                play(cut, erring(0.03))
+        expect_sound(cut)
+        cut.resume()
+    play(cut, erring(0.03))
+    expect_sound(cut)
+    assert _end(cut) == end
+
+
+def _end(made: Run) -> Any:
+    facts = json.loads((made.path / "facts.json").read_text())
+    rows = [{**row, "learnt_at": None} for row in bought(made)]
+    return facts["audit"], facts["budget"], facts["stopped"], rows, looks(made)
+
+
+def test_the_page_has_the_table_of_the_benchmark() -> None:
+    spec = importlib.util.spec_from_file_location("promises", ROOT / "benchmarks/promises.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    rows = json.loads((ROOT / "benchmarks/results/promises.json").read_text())["rows"]
+    page = (ROOT / "docs/promise.md").read_text()
+    assert module.table_of(rows) in page
+    broken, made = (sum(row[key] for row in rows) for key in ("broken", "draws"))
+    made -= sum(row["refused"] for row in rows)
+    assert f"Of {made:,} promises none was broken" in page
+    assert broken == 0
