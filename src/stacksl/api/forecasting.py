@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 LABELS = (100, 200, 500, 1000)
 UNKNOWN = (
-    "nothing is forecast for language models and for items with options of their own: no scenario"
-    " of them was measured"
+    "nothing is forecast for language models, for items with options of their own and beside a"
+    " column of labels: no scenario of them was measured"
 )
 
 

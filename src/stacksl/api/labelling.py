@@ -14,6 +14,7 @@ from stacksl.models.second_look import settled
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
+from stacksl.runs.loop.linear_trainer import DOUBT
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
@@ -56,8 +57,9 @@ def label_file(run: Run, path: str | Path, dataset: Dataset, progress: Progress)
 def label_own(run: Run, progress: Progress) -> Labelled:
     """The rows of the run's own files, with people's answers where there are some.
 
-    The `source` is `human` or `model`. An answer that names no class leaves the label empty, with
-    the word for its source: `human: none`. Erased items are left out. A file that
+    The `source` is `human` or `model`, or `column`: a label of the column that the run judges stays
+    where nobody answered, with its held-out probability. An answer that names no class leaves the
+    label empty, with the word for its source: `human: none`. Erased items are left out. A file that
     has changed gives no other columns than ids and prompts.
 
     Raises:
@@ -71,9 +73,9 @@ def label_own(run: Run, progress: Progress) -> Labelled:
         )
     spec = RunSpec.open(run.folder)
     columns, rows = _own_rows(spec)
-    human = human_labels(run, spec)
-    asked = [item for _, item in rows if item is not None and item.id not in human]
-    return _labelled(columns, rows, {**by_model(run, asked, progress), **human})
+    known = {**column_labels(run, spec), **human_labels(run, spec)}
+    asked = [item for _, item in rows if item is not None and item.id not in known]
+    return _labelled(columns, rows, {**by_model(run, asked, progress), **known})
 
 
 def joined(
@@ -233,6 +235,20 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
             if id in items:
                 found[id] = named(id, answer.index, answer.said)
     return found
+
+
+def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
+    """The labels of the column that a run judges, by item; empty of other runs."""
+    if spec.settings.column is None:
+        return {}
+    with run.ledger as ledger:
+        saved, _ = ledger.latest_arrays()
+    sure = [] if saved is None else saved.arrays[DOUBT + "sure"].tolist()
+    return {
+        item.id: {"label": item.candidates[at], "confidence": round(own, 6), "source": "column"}
+        for item, at, own in zip(spec.dataset.items, spec.sources.said, sure, strict=False)
+        if at >= 0
+    }
 
 
 def by_model(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:

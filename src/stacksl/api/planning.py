@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.api.stored import Run
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
-from stacksl.data import Dataset, as_written
-from stacksl.errors import SettingsError
+from stacksl.data import Classes, Dataset, as_written, table_of
+from stacksl.errors import DataError, SettingsError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.models.audit import audit_size
@@ -163,25 +163,31 @@ def prepare(
     from stacksl.runs.finish.forecasting import expect_stop_rule
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
+    copied, labelled = (data if isinstance(data, RunSpec) else None), None
+    if copied is None or copied.settings.model_labels != resolved.settings.model_labels:
+        table: Any = None if copied or _is(data, STDIN) else _path(data) or table_of(data)
+        resolved, labelled = intake.with_column(resolved, table, classes)
     resolved = intake.with_features(resolved, without_data=data is None)
     resolved = intake.with_sealed_seed(resolved)
     resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
-    copied = data if isinstance(data, RunSpec) else None
     place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)
-    sources = _read_sources(data, answers, test, resolved.settings, classes)
+    sources = _read_sources(
+        data, answers, test, resolved.settings, labelled.classes if labelled else classes
+    )
     _expect_rows(resolved.settings, rows, sources)
     filed = copied is not None or place is not None or sources.pool.format == intake.TEXTS
     filed |= _is(data, STDIN) and resolved.settings.read.rounds is None
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
     _expect_playable(resolved.settings, sources, budget.labels, labeler)
-    sources = replace(sources, said=_model_labels(resolved.settings, sources))
+    sources = replace(sources, said=_model_labels(resolved.settings, sources, labelled))
+    judges = resolved.settings.column is not None  # then nothing has to train
     audit = audit_size(
-        budget.labels,
+        budget.labels + judges,
         asked_for=_wanted_audit(resolved.settings),
         tested=sources.test is not None,
-        items=_rounds(sources),
+        items=_rounds(sources) - judges,
     )
     further = further_labels(resolved.settings, budget.labels, audit)
     expect_stop_rule(resolved.settings, sources.pool, audit, further)
@@ -194,7 +200,9 @@ def prepare(
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
+    blank = labelled.unlabelled if labelled else 0
     warnings = (
+        *[f"{blank:,} rows have no label in '{resolved.settings.column}'"][: min(1, blank)],
         *sources.pool.warnings,
         *intake.warnings_of_test(sources.pool, sources.test),
         *intake.no_encoder(resolved),
@@ -211,6 +219,12 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
     if not resolved.settings.adapts:  # refused early
         make_features(resolved.settings.features, classes=sources.pool.classes)
     resolved = with_model_labels(resolved, sources.dataset.items)
+    if resolved.settings.column is not None and resolved.origin["budget"] == "default":
+        asked, rows = resolved.settings.audit, _rounds(sources)
+        audit = min(200 if asked is None else asked, rows - 1)
+        labels = min(rows, audit + further_labels(resolved.settings, 2 * audit, audit))
+        alone = {"audit": audit, "budget": str(labels + (labels == 1))}  # 1 is all
+        resolved = resolved.with_defaults(alone, "model_labels")
     budget = parse_budget(resolved.settings.budget, _rounds(sources), resolved.settings.price)
     if filed:
         resolved = intake.for_file(resolved, sources.pool, budget.labels)
@@ -241,14 +255,17 @@ def _read_sources(
             return sources
         return replace(sources, test=load_test(held, sources.pool, settings, sources.bank))
     classes = given_classes(settings)
+    if settings.column is not None and classes is None and names is not None:
+        classes = Classes(tuple(names), ("",) * len(names))
     if source is not None:
         sources = load(source, held, settings, classes=classes)
     else:
-        known, columns = names if classes is None else classes.names, named_columns(settings)
+        how: dict[str, Any] = {"columns": named_columns(settings), "aside": settings.column}
+        known = names if classes is None else classes.names
         pool = (
             spooled(settings, classes)
             if _is(data, STDIN)
-            else as_written(intake.in_memory(data, answers, classes=known, columns=columns))
+            else as_written(intake.in_memory(data, answers, classes=known, **how))
         )
         if settings.adapts and settings.lm.answer_format == "letter":
             pool = intake.within(pool, intake.LETTERS)
@@ -274,7 +291,7 @@ def run(
     items: Any = None,
     answers: Any = None,
     *,
-    budget: str | float = "0.1",
+    budget: str | float | None = None,
     test: Any = None,
     out: str | Path | None = None,
     preset: str | None = None,
@@ -291,7 +308,7 @@ def run(
             of `Item`, or None for the built-in sample.
         answers: the labels of texts, as names or indices of classes, or the gold indices of items,
             by id or in their order; the labeler `oracle` reveals one only when it is bought.
-        budget: a fraction below 1, a count from 2, `"$40"` with `price=`, or `"all"`.
+        budget: a fraction below 1 (0.1), a count from 2, `"$40"` with `price=`, or `"all"`.
         test: a path, or (items, answers), to measure the final model on.
         out: the run's folder; `runs/DATE-NAME` where there is none.
         preset: a named layer of settings, such as `paper`.
@@ -440,8 +457,10 @@ def _wanted_audit(settings: Settings) -> int | None:
     return 0
 
 
-def _model_labels(settings: Settings, sources: Sources) -> tuple[int, ...]:
+def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) -> tuple[int, ...]:
     """The class that a model gave each item, -1 for none; empty where no such labels are given.
+
+    `column` is the data with such labels as its answers.
 
     Raises:
         SettingsError: the run is of another kind.
@@ -456,7 +475,16 @@ def _model_labels(settings: Settings, sources: Sources) -> tuple[int, ...]:
 
     ranked = dataset.classes is not None and settings.mode == "pool" and not settings.adapts
     named = settings.class_names and settings.refit and settings.features != GIVEN
-    if not (
+    if settings.column is not None and ranked and settings.refit:
+        if column is None:  # of a run whose items are taken
+            return sources.said
+        if dataset.answers and dataset.answers == column.answers:
+            raise DataError(
+                f"the column '{settings.column}' is the same as the answers in every row: name the"
+                " labels to be judged with --model-labels, or the answers with --label-column"
+            )
+        return tuple(column.answers.get(item.id, -1) for item in dataset.items)
+    if settings.column is not None or not (
         ranked and named and make_features(settings.features, classes=dataset.classes).reads_text
     ):
         raise SettingsError(

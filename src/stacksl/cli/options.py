@@ -64,7 +64,7 @@ FLAGS: Mapping[str, Flag] = {
     "second_look": Flag("second-look", None, SPEND),
     "stop_when": Flag("stop-when", "RULE", SPEND),
     "owned": Flag("owned", "FILE", SPEND, True),
-    "model_labels": Flag("model-labels", "FILE_OR_RUN", SPEND),
+    "model_labels": Flag("model-labels", "COLUMN_OR_FILE", SPEND),
     "min_per_class": Flag("min-per-class", "M", SPEND),
     "sheets.overlap": Flag("overlap", "M", SPEND),
     "sheets.dir": Flag("ask-dir", "DIR", SPEND),

@@ -39,6 +39,7 @@ def read(
     seed: int = 0,
     strict: bool = False,
     lenient: bool = False,
+    aside: str | None = None,
 ) -> Dataset:
     """The items and answers in a file, recognised by its content and then by its name.
 
@@ -63,6 +64,7 @@ def read(
         strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
+        aside: a column that is not read, whatever it is called.
 
     Returns:
         The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.
@@ -84,6 +86,7 @@ def read(
         known_columns = [*chosen.values(), *usual.values()]
         name, opened = _opened(path, container, layout, known_columns)
         with _one_sentence(), opened as table:
+            table = replace(table, columns=tuple(c for c in table.columns if c != aside))
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
             shape = shape_of(table, wanted, given, seed, known, bank, id)
@@ -359,8 +362,8 @@ class _Items:
         )
         if not labels:
             raise DataError(
-                "no row has a label, so the classes are not known: label some rows, or give the"
-                " classes"
+                f"no row has a label{where}, so the classes are not known: label some rows, or give"
+                " the classes"
             )
         if len(labels) == 1:
             raise DataError(f"every row has the same label{where}: two or more are needed")

@@ -24,6 +24,7 @@ _WHY = {
     "gate": "the gate asked",
     "must": "as many labels were left as items",
     "rank": "in doubt",
+    "doubt": "its label is in doubt",
     "coverage": "covers items in doubt",
     "class": "for a class with few labels",
     "order": "first batch, in the order of the items",

@@ -107,8 +107,8 @@ class Tested:
 
     `curve_on` names what the curve was measured on, `test`, `audit` or `bought`.
     `by_normalisation` is the final language model's under all four, `before` the base model's,
-    `audited` the audit of the final model, `audited_now` the same with the corrections made since
-    it was first shown, and `threshold` the confidence below which the model abstains.
+    `audited` the audit of the final model, `audited_now` with corrections since, `column` that of
+    labels the data had, and `threshold` the confidence below which the model abstains.
     """
 
     __test__ = False
@@ -119,6 +119,7 @@ class Tested:
     before: Mapping[str, Evaluation] = field(default_factory=dict)
     audited: Audited | None = None
     audited_now: Audited | None = None
+    column: Audited | None = None
     threshold: Threshold | None = None
     curve_on: str = "test"
 

@@ -27,6 +27,7 @@ from stacksl.report.quality import (
     AuditResult,
     Calibration,
     ClassRow,
+    ColumnFacts,
     Confusion,
     CurvePoint,
     Gain,
@@ -248,6 +249,7 @@ class Facts:
             audit.
         interruptions: one sentence for each time the run was stopped and taken up again.
         test, audit: of the final model.
+        column: labels that the data had, which the audit judges beside the model.
         curve: accuracy against labels, in order of labels; may be empty.
         curve_on: what it was measured on: `test`, `audit`, or `bought`, the last labels bought.
         own: the model on the run's own items; None for an adapted language model.
@@ -282,6 +284,7 @@ class Facts:
     interruptions: tuple[str, ...] = ()
     test: TestResult | None = None
     audit: AuditResult | None = None
+    column: ColumnFacts | None = None
     asking: Asking
     curve: tuple[CurvePoint, ...] = ()
     curve_on: str = "test"

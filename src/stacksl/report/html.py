@@ -204,6 +204,7 @@ def without_text(facts: Facts, class_names: bool) -> Facts:
             )
             for row in facts.confusions
         ),
+        column=facts.column and replace(facts.column, name=LEFT_OUT, classes=()),
         contested=tuple(
             replace(row, item="", prompt="", choice="", label=None if row.label is None else "")
             for row in facts.contested

@@ -164,6 +164,23 @@ class ClassRow:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
+class ColumnFacts:
+    """The labels that the data had in a column, as people judged them.
+
+    `flagged` are doubtful. People named a class for so many in doubt that were `asked`, and
+    `changed` some. `test_n` rows labelled as a class are audited, and a share `recall` is right.
+    """
+
+    name: str
+    labelled: int
+    flagged: int
+    asked: int
+    changed: int
+    audit: AuditResult | None
+    classes: tuple[ClassRow, ...]
+
+
+@dataclass(frozen=True, slots=True, config=CONFIG)
 class Confusion:
     """`count` items of class `gold` that the final model called `predicted`."""
 

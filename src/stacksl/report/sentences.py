@@ -17,6 +17,7 @@ from stacksl.report.quality import (
     AuditResult,
     Calibration,
     ClassTotal,
+    ColumnFacts,
     CurvePoint,
     Gain,
     LabelledShare,
@@ -72,12 +73,28 @@ def bought(facts: Facts) -> str:
 def outcome(facts: Facts) -> str:
     """The accuracy with its interval, or that it is not known; then the sentences on labels."""
     said = [] if facts.audit is None else [_audited(facts.audit), outside(facts)]
+    said = said if facts.column is None else [column_words(facts.column), *said]
     if (test := facts.test) is not None:
         said.append(
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
             f"correctly (95% interval {interval(test.low, test.high)})."
         )
     return " ".join([" ".join(filter(None, said)) or facts.no_test, facts.stopped]).strip()
+
+
+def column_words(column: ColumnFacts) -> str:
+    """How many of the labels that the data had are right, in doubt and mended."""
+    audit, said = column.audit, f"How many labels in '{column.name}' are right is not known."
+    if audit is not None and audit.accuracy is not None:
+        wide = f"95% interval {interval(audit.low, audit.high)}, {plural(audit.n, 'audited row')}"
+        what = "are right" if audit.measures == "accuracy" else "agree with the annotator"
+        said = f"Of the labels in the column '{column.name}' an estimated {percent(audit.accuracy)}"
+        said += f" {what} ({wide})."
+    said += f" {count(column.flagged)} of {plural(column.labelled, 'label')} are doubtful."
+    if column.asked:
+        said += f" People were asked about the {count(column.asked)} most in doubt and changed"
+        said += f" {count(column.changed)} of them."
+    return said
 
 
 def outside(facts: Facts) -> str:
@@ -172,6 +189,11 @@ def contested_meaning(facts: Facts) -> str:
         )
         start = "Where the best rival came closest to the answer, or went past it."
         return start + across * (facts.language is not None)
+    if facts.column is not None:
+        return (
+            "The rows that nobody was asked about whose labels are most in doubt, with the class"
+            " that is most probable. The score is 1 minus the held-out probability of the label."
+        )
     by = "the scores that ranked the items last" if facts.language else "the final model"
     return (
         "Of the items that nobody was asked about, those whose two best answers are closest by"

@@ -158,6 +158,7 @@ def _shown(result: Mapping[str, Any]) -> str:
             *notices(result),
             ("Gate", result.get("gate")),
             ("Accuracy on the test set", measured(result["test"])),
+            ("Labels you had", (result.get("column") or {}).get("sentence")),
             ("By the audit", measured(result["audit"])),
             ("Stop rule", result["stopped"] or None),
             ("Why", result.get("sentence")),

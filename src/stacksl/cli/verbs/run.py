@@ -326,6 +326,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Cost", spent(result["money"])),
             *notices(result),
             ("Accuracy on the test set", measured(result["test"])),
+            ("Labels you had", (result.get("column") or {}).get("sentence")),
             ("By the audit", measured(result["audit"])),
             ("Stop rule", result["stopped"] or None),
             ("Report", result["report"]),

@@ -20,6 +20,7 @@ from stacksl.report.quality import (
     Calibration,
     CalibrationBin,
     ClassRow,
+    ColumnFacts,
     Confusion,
     Differing,
     Named,
@@ -39,6 +40,7 @@ from stacksl.runs.finish.rounds import (
 )
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.spec import RunSpec, versions
 from stacksl.runs.storage.status import unanswered_warning, unimproved
@@ -79,6 +81,7 @@ def facts_of(
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
         audit=_with_added(audit_fact(tested.audited, tested.audited_now), spec, game.ledger),
+        column=None if tested.column is None else column_facts(spec, game, tested.column),
         asking=replace(
             asking_of(game.ledger, seen.changes, priced=spec.budget.money is not None),
             disagreements=disagreements(game),
@@ -230,6 +233,23 @@ def _with_added(
     rows, classes = ledger.added(max(row.seq for row in leased if row.token == 1 and not row.slot))
     every = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
     return replace(audit, rows=every, rows_after=rows, classes_after=classes)
+
+
+def column_facts(spec: RunSpec, game: Game, found: Audited) -> ColumnFacts:
+    """The labels of the run's column, judged as `found`."""
+    doubt, names = linear_trainer(game).doubt, spec.dataset.classes or ()
+    assert doubt is not None
+    asked = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
+    by_label = replace(found, gold=found.predicted, predicted=found.gold)
+    return ColumnFacts(
+        name=str(spec.settings.column),
+        labelled=sum(label >= 0 for label in spec.sources.said),
+        flagged=int(doubt.flagged.sum()),
+        asked=len(asked),
+        changed=sum(int(doubt.label[row] != label) for row, label in asked),
+        audit=audit_fact(found),
+        classes=tuple(_class_row(name, at, 0, by_label) for at, name in enumerate(names)),
+    )
 
 
 def class_rows(dataset: Dataset, examples: Examples, tested: Tested) -> tuple[ClassRow, ...]:

@@ -41,10 +41,16 @@ def finish(
     """
     made = AdapterEnding if spec.settings.adapts else HeadEnding
     ending = made(spec, game, features, report)
-    tested = ending.test()
+    tested, more = ending.test(), dict[str, Any]()
     if audit is not None:
         judged, now = judged_audit(ending, game, audit, look)
         tested = replace(tested, audited=judged, audited_now=now if audit.revised else None)
+        more = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
+        more |= {"measures": judged.measures}
+    if isinstance(ending, HeadEnding) and spec.settings.column is not None:
+        of = audit or Audit((), {})
+        labels, beside = ending.of_column(of.rows), ending.beside(of)
+        tested = replace(tested, column=judge_audit(labels, of.answers, beside, **more))
     tested = ending.with_curve(tested, audit)
     report(Progress("report", 0, 1))
     state.setdefault("finished", time_now())
@@ -73,9 +79,12 @@ def judged_audit(
     agreement = unknown and bool(game.ledger.private.handed())
     more = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
     more |= {"measures": "agreement with the annotator"} if agreement else {}
+    seconds = (audit.second, audit.second_now)
+    if ending.spec.settings.column is not None:  # that was of its labels
+        seconds = (None, None)
     first, later = (
         judge_audit(policies, answers, reference, **more, second=second)
-        for answers, second in ((audit.answers, audit.second), (audit.now, audit.second_now))
+        for answers, second in zip((audit.answers, audit.now), seconds, strict=True)
     )
     return first, later
 

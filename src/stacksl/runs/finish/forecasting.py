@@ -168,7 +168,8 @@ class Forecaster:
 
 def known_of(settings: Settings, data: Dataset) -> Growth | None:
     """What the scenarios say; None for language models and options of their own: there is none."""
-    return None if settings.adapts or data.classes is None else fitted_growth(scenarios())
+    unknown = settings.adapts or data.classes is None or settings.column is not None
+    return None if unknown else fitted_growth(scenarios())
 
 
 def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int) -> None:

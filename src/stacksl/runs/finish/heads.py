@@ -27,6 +27,7 @@ from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import money
 from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, rest_of
 from stacksl.runs.finish.rounds import owned_labels
+from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer, linear_trainer
@@ -76,6 +77,19 @@ class HeadEnding:
         model = self._model(self.game.trainer.head)
         return model.probabilities(self.game.examples.block.take(list(rows)))
 
+    def of_column(self, rows: Sequence[int]) -> dict[str, Array]:
+        """The labels of a column in the `rows` that have one, by id, as (K,) probabilities."""
+        doubt, said = linear_trainer(self.game).doubt, self.spec.sources.said
+        assert doubt is not None
+        ids, classes = self.game.corpus.ids, np.eye(len(self.spec.dataset.classes or ()))
+        some = (row for row in rows if row < len(said) and said[row] >= 0)
+        return {ids[row]: classes[said[row]] * max(1e-12, doubt.sure[row]) for row in some}
+
+    def beside(self, audit: Audit) -> Array | None:
+        """The probabilities of a column's labels beside the first audit, or None."""
+        rows = np.flatnonzero((self.game.corpus.roles == Role.POOL) & (audit.number == 1))
+        return largest([*self.of_column(rows.tolist()).values()])
+
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
         """The results with a curve where there is no test file.
 
@@ -83,7 +97,7 @@ class HeadEnding:
         than new items; the final model has learnt those, so the curve ends before them.
         """
         examples, corpus = self.game.examples, self.game.corpus
-        if tested.curve or not linear_trainer(self.game).final:
+        if tested.curve or not linear_trainer(self.game).final or self.spec.settings.column:
             return tested
         known, ids = len(examples.bought), corpus.ids
         answers, audited = {} if audit is None else audit.answers, tested.audited
@@ -132,6 +146,8 @@ class HeadEnding:
             )
         owned, worth = owned_labels(trainer.examples), _worth_of_model_labels(self.spec, trainer)
         learnt = f"all {len(trainer.examples.bought) - owned:,} labels bought"
+        if trainer.column is not None:
+            learnt = f"the column of labels and, where people answered, {learnt}"
         learnt = f"The final model was refitted on {learnt}{f' and {owned:,} owned' * bool(owned)}"
         if trainer.mixture:
             mixture = tuple(
@@ -258,7 +274,7 @@ def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | No
     none = np.array(rows, dtype=np.int64)
     none = none[examples.corpus.usable[none]]
     bought = np.array([row for row, _, _ in examples.bought], dtype=np.int64)
-    if trainer.head is None or min(len(none), len(bought)) < FEWEST:
+    if trainer.column is not None or trainer.head is None or min(len(none), len(bought)) < FEWEST:
         return None
     rng = generator(trainer.seed, "abstain")
     rest, each = _rest(trainer, rng)

@@ -24,6 +24,7 @@ from stacksl.runs.finish import rounds
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.spec import RunSpec
 
 WANTED = (0.9, 0.95)  # accuracies
@@ -70,19 +71,22 @@ def rest_of(game: Game, policies: Policies) -> Rest:
 
 
 def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:
-    """The items of a pool that nobody was asked about whose two best candidates are closest."""
-    found = []
+    """Those nobody was asked about whose best candidates are closest, or labels most in doubt."""
+    found, lead, said = [], rest.lead, rest.said
+    doubt = game.trainer.doubt if isinstance(game.trainer, LinearTrainer) else None
+    if doubt is not None:
+        lead, said = doubt.sure[rest.rows] - 1.0, doubt.probable[rest.rows]
     in_pool = game.corpus.roles[rest.rows] == Role.POOL
-    places = np.flatnonzero(in_pool & np.isfinite(rest.lead))
-    for place in places[np.argsort(rest.lead[places], kind="stable")][: rounds.SHOWN]:
-        item = game.corpus.items[rest.rows[place]]
+    places = np.flatnonzero(in_pool & np.isfinite(lead))
+    for place in places[np.argsort(lead[places], kind="stable")][: rounds.SHOWN]:
+        item = game.corpus.items[row := rest.rows[place]]
         found.append(
             Contested(
                 item=item.id,
                 prompt=item.prompt[: rounds.EXCERPT],
-                choice=item.candidates[rest.said[place]],
-                label=None,
-                statistic=-float(rest.lead[place]),
+                choice=item.candidates[said[place]],
+                label=None if doubt is None else item.candidates[doubt.label[row]],
+                statistic=-float(lead[place]),
                 round=None,
                 asked=False,
             )

@@ -58,10 +58,12 @@ def look_again(
     ledger, ids = game.ledger, [game.corpus.ids[row] for row in audit.rows]
     made = AdapterEnding if spec.settings.adapts else HeadEnding
     ending = made(spec, game, features, silent)
-    policies, reference = (
-        ending.policies(audit.rows),
-        largest(ending.policies(compared(game, audit))),
-    )
+    if isinstance(ending, HeadEnding) and spec.settings.column is not None:
+        found, reference = ending.of_column(audit.rows), ending.beside(audit)
+        ids, policies = [*found], [*found.values()]
+    else:
+        policies = ending.policies(audit.rows)
+        reference = largest(ending.policies(compared(game, audit)))
     sure = largest(policies)
     powers = None if reference is None or sure is None else Powers(sure, reference)
     predicted = {item: int(np.argmax(said)) for item, said in zip(ids, policies, strict=True)}

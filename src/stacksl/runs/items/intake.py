@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.core.rng import unforeseen
-from stacksl.data import Dataset, overlap, read, table_of
+from stacksl.data import Dataset, Layout, overlap, read, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
 from stacksl.errors import DataError, SettingsError
-from stacksl.runs.items.reading import Reading
+from stacksl.runs.items.reading import Reading, given_classes, named_columns, strange
+from stacksl.runs.settings.conflicts import conflicts
 from stacksl.runs.settings.fields import Gate
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.types import Item
 
 LETTERS = 26
 TEXTS = "texts"  # the format of texts and frames, which are treated as a file would be
-_PATHS = ("bank", "classes", "owned", "model_labels", "sheets.dir", "server.label_template")
+_PATHS = ("bank", "classes", "owned", "sheets.dir", "server.label_template")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 REFITTED_ONCE = {"lm.refit_at": "1"}  # where labels are chosen by a language model's base scores
 CHOSEN = {"lm.normalisation": "auto"}  # by its first labels, where options are texts
@@ -104,6 +105,58 @@ def with_sealed_seed(resolved: Resolved) -> Resolved:
     if resolved.settings.labeler != "file":
         return resolved
     return resolved.with_defaults({"seed": unforeseen(32)}, "drawn")
+
+
+def with_column(
+    resolved: Resolved, table: Any, names: Sequence[str] | None
+) -> tuple[Resolved, Dataset | None]:
+    """The settings, in which `model_labels` is a column of a table, or the whole path of a file.
+
+    With a column comes the data that has it as its answers, of the classes `names` if some are
+    given. People judge and mend them, unless another labeler is chosen.
+
+    Raises:
+        SettingsError, DataError: it is neither, has another role, no label, or one of no class.
+    """
+    settings, name, how = resolved.settings, resolved.settings.model_labels, resolved.settings.read
+    if name is None:
+        return resolved, None
+    given, columns, found = given_classes(settings), named_columns(settings), None
+    names = names if given is None else given.names
+    layout, wanted = Layout(how.worksheet, how.header), {**columns, "label": name}
+    try:
+        if table is not None:
+            found = read(
+                table, format=how.format, layout=layout, columns=wanted, classes=names,
+                max_candidates=how.max_candidates, lenient=True,
+            )  # fmt: skip
+    except DataError as fault:
+        if not Path(name).exists():
+            raise DataError(str(fault).replace("--label-column", "--model-labels")) from None
+    if found is None:
+        resolved = resolved.updated({"model_labels": str(Path(name).resolve())})
+        explicit = {each for each, where in resolved.origin.items() if where in ("flag", "config")}
+        if mistakes := conflicts(resolved.settings, explicit):
+            raise SettingsError("; ".join(mistakes))
+        return resolved, None
+    if roles := [role for role, other in columns.items() if other == name]:
+        raise SettingsError(
+            f"the column '{name}' is named as the {roles[0]} and as the labels to be judged: name"
+            f" another one with --{roles[0]}-column or --model-labels"
+        )
+    classes, count = found.classes or (), len(found.answers)
+    if found.unknown:
+        raise DataError(
+            f"{len(found.unknown)} rows have in the column '{name}' a label that is none of the"
+            f" {len(classes)} classes ({strange(found.unknown, classes)}): correct them, or name"
+            " those classes with --classes"
+        )
+    if not count or (names is None and not 0 < len(classes) <= max(10, count / 2)):
+        raise DataError(
+            f"the column '{name}' has {len(classes) if count else 0} different labels in {count}"
+            " rows, which does not look like labels: name another column with --model-labels"
+        )
+    return resolved.with_defaults({"labeler": "file"}, "model_labels"), found
 
 
 def no_encoder(resolved: Resolved) -> tuple[str, ...]:
@@ -224,6 +277,7 @@ def in_memory(
     *,
     classes: Sequence[str] | None = None,
     columns: Mapping[str, str] | None = None,
+    aside: str | None = None,
 ) -> Dataset:
     """A data set of what is in memory, with the gold `answers` by id or in their order.
 
@@ -233,6 +287,7 @@ def in_memory(
         answers: of texts the names or indices of classes, of items indices of candidates.
         classes: of texts and frames, in their order; else they are found in the answers.
         columns: role to column of a frame, where its names do not say it.
+        aside: a column of a frame that is not read.
 
     Raises:
         DataError: there is no item, ids repeat, or an answer fits no item.
@@ -246,7 +301,7 @@ def in_memory(
                 "a data frame has its answers in a column: give columns={'label': NAME}"
             )
         known = classes is not None
-        found = read(table, columns=columns, classes=classes, lenient=known)
+        found = read(table, columns=columns, classes=classes, lenient=known, aside=aside)
         return replace(found, columns=columns or {}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))

@@ -97,6 +97,7 @@ def read_first(
         columns=named_columns(settings),
         classes=None if classes is None else classes.names,
         strict=settings.read.strict,
+        aside=settings.column,
     )
 
 
@@ -130,7 +131,7 @@ def load_owned(
         raise DataError(
             f"{len(owned.unknown)} rows of the file of owned labels {Path(source).name} have a"
             f" class that is none of the {len(train.classes)} of the data"
-            f" ({_strange(owned.unknown, train.classes)}): correct them, or name those classes with"
+            f" ({strange(owned.unknown, train.classes)}): correct them, or name those classes with"
             " --classes"
         )
     if not owned.answers:
@@ -139,7 +140,7 @@ def load_owned(
     return replace(owned, items=held)
 
 
-def _strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
+def strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
     """Some of the labels that are no class, with their rows and the nearest class."""
     first: dict[str, str] = {}
     for name, label in unknown.items():

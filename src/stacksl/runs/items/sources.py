@@ -140,6 +140,7 @@ class Sources:
             self.given,
             self.start,
             bank=self.bank,
+            said=tuple(s for r, s in enumerate(self.said[: self.first]) if r not in self.erased),
         )
 
     @property

@@ -28,6 +28,7 @@ from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, rare_picks, share_of, spread_out
 from stacksl.runs.loop.examples import DRAWN
 from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.head_fitting import Doubt
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import (
     LinearTrainer,
@@ -130,6 +131,8 @@ class Pool:
         batch where spreading went below it.
         """
         unbought = game.corpus.unbought(game.ledger.bought())
+        if isinstance(game.trainer, LinearTrainer) and game.trainer.doubt is not None:
+            return _doubtful(game, game.trainer.doubt, unbought, count)
         head, at_random = game.trainer.head, game.learner.gate.name == "random"
         at_random = at_random or _drawn_first(game) > 0
         if at_random:
@@ -181,6 +184,17 @@ def _drawn(game: Game, seed: int, unbought: Sequence[int], count: int) -> list[i
 def _to_draw(labels: int) -> int:
     """How many of the first `labels` labels are drawn, where a model's are to be compared."""
     return min(labels, max(DRAWN_FIRST, math.ceil(DRAWN_SHARE * labels)))
+
+
+def _doubtful(game: Game, doubt: Doubt, unbought: list[int], count: int) -> list[Decision]:
+    """`count` of the rows in `unbought` whose labels are most in doubt; the choice is the label."""
+    rows = sorted(unbought, key=lambda row: doubt.sure[row])
+    sure, label = doubt.sure[rows].tolist(), doubt.label[rows].tolist()
+    cut = 1.0 - sure[count] if count < len(rows) else -math.inf
+    return [
+        replace(record, choice=label[at], probability=sure[at], statistic=1.0 - sure[at])
+        for at, record in enumerate(_picked(game, rows[:count], "doubt", cut))
+    ]
 
 
 def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:

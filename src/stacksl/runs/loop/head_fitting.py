@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, SharedBlock
+from stacksl.core.blocks import Array, Block, SharedBlock
 from stacksl.core.heads.coverage import Kernel, kernel_of, stands_for
 from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.core.heads.logistic import (
@@ -59,6 +59,8 @@ ITEMS = 50_000  # nodes of the graph at most: a minute of one core
 CELLS = 20_000_000  # nodes x classes of the graph at most
 SAMPLE = 20_000  # items that bought ones represent, at most
 FITTED = 2_000_000  # spread rows x classes of a fit at most
+
+AMONG_WRONG = Strength(1.0)  # C where there are many labels, and some of them are wrong
 
 _FINAL = 1e-6  # tolerance of a final fit
 _TRIAL = 3e-4  # tolerance of a fit that is only compared with others
@@ -395,3 +397,67 @@ def _head(source: Source, rows: Rows, gold: Rows, fit: Fit) -> ClassHead:
     seen, strength = fitted[0], fitted[3]
     coefficients[seen], intercepts[seen] = fitted[1], fitted[2]
     return ClassHead(coefficients, intercepts, strength)
+
+
+# Labels that the data has already ----------------------------------------------------------------
+
+
+class Doubt(NamedTuple):
+    """What heads fitted in folds say of the labels of a column, (n,) each.
+
+    A label is as `sure` as its held-out probability, or as the share of the rows of its text that
+    have it, where that is lower. `label` is the most `probable` class where the column has none.
+    `flagged` are labels beside which another class is more probable than it is on average in the
+    rows labelled so (confident learning; Northcutt, Jiang and Chuang, 2021), or that rows of the
+    same text do not share.
+    """
+
+    sure: Array
+    label: Rows
+    probable: Rows
+    flagged: NDArray[np.bool_]
+
+
+def fitted_on(block: Block, labels: Rows, seed: int, tolerance: float = _NARROW) -> ClassHead:
+    """The head of the `labels` of all rows, (n,), −1 for none; by default as a final model."""
+    assert isinstance(block, SharedBlock)
+    none, rows = np.zeros(0, dtype=np.int64), np.flatnonzero(labels >= 0)
+    targets = np.eye(block.classes, dtype=np.float32)[labels[rows]]
+    soft = Soft(block.h[rows], targets, np.ones(len(rows), dtype=np.float32))
+    fit = Fit(AMONG_WRONG, soft=soft, tolerance=tolerance)
+    return _head(Source(block, None, frozenset(), seed), none, none, fit)
+
+
+def held_out(block: Block, texts: Rows, labels: Rows, seed: int) -> NDArray[np.float32]:
+    """The probabilities of each row, (n, K), by the head of a fold that does not have its text.
+
+    `texts` are the numbers of the rows' texts, `labels` those of all rows, −1 for none.
+    """
+    assert isinstance(block, SharedBlock)
+    policies = np.zeros((len(labels), block.classes), dtype=np.float32)
+    for train, held in folds_of(int(texts.max()) + 1, seed):
+        head = fitted_on(block, np.where(np.isin(texts, train), labels, -1), seed, _TRIAL)
+        rows = np.flatnonzero(np.isin(texts, held))
+        policies[rows] = head.probabilities(block.take(rows.tolist()))
+    return policies
+
+
+def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: Rows) -> Doubt:
+    """The doubt about the labels of a `column`, (n,), −1 for none.
+
+    `policies` are held out; `labels`, from which they were learnt, are those of the column with
+    people's in their place.
+    """
+    said, probable, classes = column >= 0, policies.argmax(axis=1), policies.shape[1]
+    label = np.where(said, column, probable)
+    own = policies[np.arange(len(column)), label].astype(np.float64)
+    usual = np.ones(classes, dtype=np.float32)
+    for each in np.unique(column[said]):
+        usual[each] = policies[column == each, each].mean()
+    likely = np.where(policies >= usual, policies, 0.0)
+    of_texts = np.zeros((int(texts.max()) + 1, classes), dtype=np.int32)
+    np.add.at(of_texts, (texts[labels >= 0], labels[labels >= 0]), 1)
+    every = of_texts.sum(axis=1)[texts]
+    share = np.where(every > 0, of_texts[texts, label] / np.maximum(1, every), 1.0)
+    flagged = likely.any(axis=1) & (likely.argmax(axis=1) != column) | (share < 1.0)
+    return Doubt(np.minimum(own, share), label, probable, said & flagged)

@@ -16,6 +16,7 @@ from stacksl.core.heads.logistic import Fit, together
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer, restore_head, widened
+from stacksl.data.values import normal
 from stacksl.errors import LedgerError
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
@@ -30,9 +31,13 @@ from stacksl.runs.loop.head_fitting import (
     GRAPHED,
     KINDS,
     Component,
+    Doubt,
     Mixture,
     Source,
     beside_names,
+    doubt_of,
+    fitted_on,
+    held_out,
     held_out_answers,
     lower_loss,
     make_final,
@@ -42,7 +47,7 @@ from stacksl.runs.loop.trainer import BESIDE, Beside, at_once
 
 Bought = Sequence[tuple[int, int, int]]
 
-PREFIX = "head."
+PREFIX, DOUBT = "head.", "doubt."
 COUNT = "refits"
 STAGES = "refits.stages"  # a row each: labels, rows expected wrong
 MIXTURE = "refits.mixture"  # a row each: number of the kind, weight, temperature, log-loss
@@ -66,6 +71,8 @@ class LinearTrainer:
         report: called with the progress of the last refit.
         graph_file: of the graph of neighbours; None if it is not kept.
         model_labels: the class that a model gave each item, (n,), −1 for none; None without them.
+        column: the labels of a column that people judge, likewise, which train where nobody
+            answered, and the `doubt` about them.
         head: the current head, after `count` refits, the last of them on `labels` labels, when
             `relabelled` labels had been replaced or withdrawn.
         final: whether the last refit gave the final model.
@@ -88,6 +95,8 @@ class LinearTrainer:
     report: Report = silent
     graph_file: Path | None = None
     model_labels: NDArray[np.int64] | None = None
+    column: NDArray[np.int64] | None = None
+    doubt: Doubt | None = None
     head: Head | None = None
     count: int = 0
     labels: int = 0
@@ -104,8 +113,12 @@ class LinearTrainer:
     def due(self) -> bool:
         """Whether a pool is to be ranked by labels or names that the head was not fitted on.
 
-        A stream, which has no batches, waits for a number of labels.
+        A stream, which has no batches, waits for a number of labels, and the doubt about a column
+        for as many as it was fitted with: most of what it learns was there before.
         """
+        if self.column is not None and self.labels >= 0:
+            old = self.doubt is None or len(self.doubt.sure) < len(self.column)
+            return old or len(self.examples.bought) - self.labels >= max(EVERY, self.labels)
         if self.covering is None or self.count == 0 or self.labels < 0:
             return self.on_the_way and self._lags
         new = len(self.examples.bought) - self.labels + self.examples.relabelled - self.relabelled
@@ -173,7 +186,10 @@ class LinearTrainer:
         scorer, bought = self.learner.scorer, self.examples.bought
         learnt = len(bought), self.examples.relabelled
         self.mixture = ()
-        if not tune:
+        if self.column is not None:
+            labels = self._of_column(bought)
+            self.doubt, self.head = self.beside(lambda: self._doubted(labels, tune=tune))
+        elif not tune:
             self.head = self.beside(self._as_final if self.by_final else self._on_the_way)
         elif self.names is None:
             self.head = _fit(scorer, bought, self.examples.block, tune)
@@ -190,6 +206,8 @@ class LinearTrainer:
         later.
         """
         bought = self.examples.bought[:labels]
+        if self.column is not None:
+            return fitted_on(self.examples.block, self._of_column(bought), self.seed)
         if self.names is None or not bought:
             return _fit(untouched, bought, self.examples.block, tune=True)
         return make_final(self._whole(), *_split(bought), self.mixture)[0]
@@ -213,6 +231,25 @@ class LinearTrainer:
         left_out = np.concatenate([rows, others])
         return make_final(source, *_split(others_bought), self.mixture, left_out)[0]
 
+    def _of_column(self, bought: Bought) -> NDArray[np.int64]:
+        """People's labels, the column's where nobody answered, (n,); −1 where none is learnt."""
+        assert self.column is not None
+        labels, corpus = self.column.copy(), self.examples.corpus
+        labels[[corpus.row[item] for item in self.ledger.bought("audit")]] = -1  # of now
+        labels[list(corpus.aside() | self.unnamed())] = -1
+        for row, label, _ in bought:
+            labels[row] = label
+        return labels
+
+    def _doubted(self, labels: NDArray[np.int64], *, tune: bool) -> tuple[Doubt, Head | None]:
+        """The doubt about the column, and at the end the final model."""
+        assert self.column is not None
+        prompts = [normal(item.prompt) for item in self.examples.corpus.items]
+        texts = np.unique(prompts, return_inverse=True)[1]
+        policies = held_out(self.examples.block, texts, labels, self.seed)
+        head = fitted_on(self.examples.block, labels, self.seed) if tune else None
+        return doubt_of(policies, texts, self.column, labels), head
+
     def over_names(self, labels: int) -> tuple[float, float] | None:
         """`lower_loss` of the first `labels` labels; None where class names take no part."""
         if self.names is None:
@@ -229,6 +266,7 @@ class LinearTrainer:
             COUNT: np.array([self.count, self.labels, self.final, self.relabelled]),
             MIXTURE: np.array(mixture, dtype=np.float64).reshape(-1, 4),
             **{PREFIX + k: v for k, v in head.items()},
+            **{DOUBT + k: v for k, v in (self.doubt._asdict() if self.doubt else {}).items()},
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -240,6 +278,8 @@ class LinearTrainer:
         self.mixture = tuple(Component(KINDS[int(kind)], *rest) for kind, *rest in table)
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         self.head = restore_head(mine) if mine else None
+        found = {k.removeprefix(DOUBT): v for k, v in arrays.items() if k.startswith(DOUBT)}
+        self.doubt = Doubt(**found) if found else None
 
     def _as_final(self) -> Head | None:
         """A model made as the final one is, where one is due, which is a new stage."""

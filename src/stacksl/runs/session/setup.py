@@ -107,7 +107,8 @@ def trainer_of(
     if settings.adapts:
         model = features if isinstance(features, LanguageModel) else None
         return LanguageTrainer(spec, examples, learner, ledger, model, report)
-    names = class_names(spec, features)
+    said, column = said_by_model(spec), settings.column is not None
+    names = None if column else class_names(spec, features)
     covering = Covering.begin(settings, learner, examples, names)
     return LinearTrainer(
         examples,
@@ -120,7 +121,8 @@ def trainer_of(
         at_end=settings.refit,
         report=report,
         graph_file=None if features is None else spec.folder.features / GRAPH,
-        model_labels=said_by_model(spec),
+        model_labels=None if column else said,
+        column=said if column else None,
         by_final=promised_share(settings.stop_when) is not None and names is not None,
     )
 

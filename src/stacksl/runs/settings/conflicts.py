@@ -63,7 +63,7 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
 
 def _without_owner(settings: Settings, explicit: set[str]) -> list[str]:
     """A sentence for each group that was given without what it belongs to."""
-    people = settings.labeler == "file"
+    people = settings.labeler == "file" or (settings.column and "labeler" not in explicit)
     server = settings.labeler.partition(":")[0] == OPENAI
     updates = settings.adapts or settings.scorer.name == "sgd"
     owners = {

@@ -15,6 +15,7 @@ from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from inspect import getdoc
+from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Self, TypeAlias, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -348,8 +349,8 @@ class Settings(Group):
     owned: str | None = None
     """Items with labels that you hold already: learnt first, outside the budget."""
     model_labels: str | None = None
-    """A model's labels of a pool with classes, in a file or bought by another run, weighed by how
-    often people agree."""
+    """Labels that there are already: a column of the data, which people judge and mend; or a
+    model's, in a file or bought by another run, weighed by how often people agree."""
     min_per_class: int = Field(0, ge=0)
     """Labels to buy of each class at least, as far as it can be found: at most half of each batch;
     needs --mode pool."""
@@ -406,6 +407,12 @@ class Settings(Group):
     def adapts(self) -> bool:
         """Whether a language model is adapted."""
         return self.lm.model is not None or self.lm.adapt is not None
+
+    @property
+    def column(self) -> str | None:
+        """The column of the data whose labels are judged: `model_labels` that are no place."""
+        named = self.model_labels
+        return None if named is None or Path(named).is_absolute() else named
 
     def flat(self) -> dict[str, Any]:
         """Every setting by its dotted name, in their order."""

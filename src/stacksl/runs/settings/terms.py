@@ -52,6 +52,9 @@ def further_labels(settings: Settings, labels: int, audit: int) -> int:
     """
     people = settings.labeler == "file" and "," in settings.annotators
     wanted = settings.second_look
+    if settings.column is not None:  # it comes before the rows in doubt
+        most = second_look.reserved(audit, 10 * audit)
+        return min(most, labels - audit) if people and wanted is not False else 0
     if wanted is None:
         wanted = labels >= second_look.SMALLEST or accuracy_mark(settings.stop_when) is not None
     return second_look.reserved(audit, labels) if people and wanted else 0

@@ -1,0 +1,334 @@
+"""Labels that the data has in a column: judged by an audit, ranked by doubt, mended by people."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import stacksl
+from stacksl.api.labelling import label_own
+from stacksl.errors import StackslError
+from stacksl.runs.loop.choosers import COVERAGE
+from stacksl.runs.loop.head_fitting import doubt_of
+
+from .people_cases import Row, play, read_rows, sheets
+
+TOPICS = ("branches", "cards", "loans", "rates")
+COUNT = 160
+
+
+def rows_of(count: int = COUNT, right: float = 0.85) -> list[dict[str, str]]:
+    """Texts that name their topic, and labels of a model that takes some for the next topic."""
+    rng, rows = np.random.default_rng(5), []
+    for n in range(count):
+        topic = n % 4
+        said = topic if rng.random() < right else (topic + 1) % 4
+        word = TOPICS[topic][:4]
+        text = f"{word}{rng.integers(6)} {word}x w{rng.integers(9)} n{n}"
+        row = {"ticket_id": f"T{n}", "text": text, "gpt": TOPICS[said], "truth": TOPICS[topic]}
+        rows.append(row)
+    return rows
+
+
+def write(folder: Path, rows: list[dict[str, str]]) -> Path:
+    path = folder / "tickets.csv"
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    return path
+
+
+def judged(data: Any, out: Path, **settings: Any) -> stacksl.Run:
+    """A run over the column `gpt` that the column `truth` answers."""
+    given = {"model_labels": "gpt", "labeler": "oracle", "columns.label": "truth", "seed": 3}
+    given |= {"features": "hashing", "audit": 40, "budget": 80, "out": out}
+    return stacksl.run(data, **{k: v for k, v in (given | settings).items() if v is not None})
+
+
+def facts_of(run: stacksl.Run) -> dict[str, Any]:
+    return dict(json.loads((run.path / "facts.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, list[dict[str, str]]]:
+    folder, rows = tmp_path_factory.mktemp("column"), rows_of()
+    return judged(str(write(folder, rows)), folder / "run"), rows
+
+
+def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
+    run, rows = made
+    right = np.mean([row["gpt"] == row["truth"] for row in rows])
+    facts = facts_of(run)
+    column, audit = facts["column"], facts["column"]["audit"]
+    assert column["labelled"] == COUNT
+    assert audit["n"] == facts["audit"]["n"] == 40
+    assert audit["low"] <= right <= audit["high"]
+    assert audit["reference"] == COUNT - 40
+    assert facts["audit"]["accuracy"] > audit["accuracy"]
+    with run.ledger as ledger:
+        audited = set(ledger.bought("audit"))
+    for row in column["classes"]:
+        mine = [r for r in rows if r["ticket_id"] in audited and r["gpt"] == row["name"]]
+        assert row["test_n"] == len(mine)
+        assert row["recall"] * len(mine) == sum(r["truth"] == row["name"] for r in mine)
+    status = run.status()["column"]
+    assert f"an estimated {audit['accuracy']:.1%} are right" in status["sentence"]
+    page = (run.path / "report.html").read_text()
+    assert "The labels that the data had" in page
+    assert status["sentence"].split("(")[0].replace("'", "&#39;") in page
+
+
+def test_the_rows_bought_are_the_doubtful_ones_in_that_order(made: Any) -> None:
+    run, rows = made
+    labels = {row["ticket_id"]: row for row in rows}
+    with run.ledger as ledger:
+        asked = [row.decision() for row in ledger.rows() if row.event == "round"]
+    assert {each.reason for each in asked} == {"doubt"}
+    doubts = [each.statistic for each in asked[:25]]  # one batch
+    assert doubts == sorted(doubts, reverse=True)
+    assert asked[24].statistic >= asked[24].threshold
+    assert all(TOPICS[each.choice] == labels[each.item]["gpt"] for each in asked)
+    wrong = [labels[each.item]["gpt"] != labels[each.item]["truth"] for each in asked]
+    assert sum(wrong[:10]) == 10
+    column = facts_of(run)["column"]
+    assert (column["asked"], column["changed"]) == (40, sum(wrong))
+    assert column["changed"] < column["asked"]  # the rest was in less doubt
+    assert run.replay()["labels"] == 40
+
+
+def test_the_table_comes_back_mended_with_the_source_of_each_label(made: Any) -> None:
+    run, rows = made
+    table = label_own(run, None)
+    assert table.columns[-3:] == ("label", "confidence", "source")
+    assert [row["ticket_id"] for row in table.rows] == [row["ticket_id"] for row in rows]
+    for row in table.rows:
+        human = row["source"] == "human"
+        assert row["label"] == row["truth" if human else "gpt"]
+        assert (row["confidence"] is None) == human
+        assert human or (row["source"] == "column" and 0 < row["confidence"] <= 1)
+    assert sum(row["source"] == "human" for row in table.rows) == 80
+
+
+def test_a_page_without_texts_names_neither_column_nor_classes(made: Any) -> None:
+    run, _ = made
+    page = run.report(text=False).read_text()
+    assert "gpt" not in page
+    assert "branches" not in page
+
+
+def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> None:
+    from stacksl.api import prepare
+    from stacksl.runs.settings.resolve import resolve
+    from stacksl.runs.spec import RunSpec
+
+    run, _ = made
+    spec = RunSpec.open(run.folder)
+    known = {k: v for k, v in run.folder.config().items() if k not in ("data", "test")}
+    table = resolve({"budget": "60"}, known)
+    plan = prepare(spec, out=tmp_path / "copy", settings=table)
+    assert plan.spec.sources.said == spec.sources.said
+    assert plan.labels == 60
+
+
+def test_a_frame_is_a_table_too(tmp_path: Path) -> None:
+    run = judged(
+        pd.DataFrame(rows_of()), tmp_path / "run", budget=50, **{"columns.id": "ticket_id"}
+    )
+    assert facts_of(run)["column"]["labelled"] == COUNT
+
+
+# People ------------------------------------------------------------------------------------------
+
+
+def truth(row: Row) -> str:
+    return next(topic for topic in TOPICS if row["prompt"].startswith(topic[:4]))
+
+
+PEOPLE: Mapping[str, Any] = {"labeler": None, "columns.label": None, "budget": None}
+
+
+def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in row.items() if k != "truth"} for row in rows_of()]
+    people = {"annotators": "anna,ben,cleo", "sheets.format": "csv", "open_questions": 40}
+    run = judged(str(write(tmp_path, rows)), tmp_path / "run", **PEOPLE, **people)
+    status = run.status()
+    assert (status["labeler"], status["budget"], status["asked"]) == ("file", 56, 0)
+    shown = [row for sheet in sheets(run) for row in read_rows(sheet)]
+    assert {name for row in shown for name in row} == {"key", "prompt", "options", "answer", "note"}
+    assert not any(row["answer"] for row in shown)
+    done = play(run, truth)
+    audit = facts_of(done)["column"]["audit"]
+    assert audit["measures"] == "accuracy"
+    assert audit["second"]["errors"][0] == 0
+    assert audit["low"] <= np.mean([truth({"prompt": r["text"]}) == r["gpt"] for r in rows])
+    assert facts_of(done)["budget"]["asked"] == 0
+    assert facts_of(done)["audit"]["second"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "budget"),
+    [
+        ({"annotators": "anna"}, 40),
+        ({"annotators": "anna,ben", "second_look": False}, 40),
+        ({"annotators": "anna,ben", "audit": None}, COUNT),
+        ({"annotators": "anna", "budget": "50"}, 50),
+    ],
+)
+def test_without_a_budget_the_audit_and_its_second_look_are_bought(
+    given: dict[str, Any], budget: int, tmp_path: Path
+) -> None:
+    run = judged(str(write(tmp_path, rows_of())), tmp_path / "run", **{**PEOPLE, **given})
+    assert run.status()["budget"] == budget
+
+
+def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(tmp_path: Path) -> None:
+    data = str(write(tmp_path, rows_of()))
+    run = judged(data, tmp_path / "run", budget=None)
+    before = facts_of(run)["column"]
+    assert (run.status()["spent"], before["asked"]) == (40, 0)
+    stacksl.Run(run.path).change(budget="60")
+    stacksl.Run(run.path).resume()
+    column = facts_of(run)["column"]
+    assert column["asked"] == 20
+    assert column["changed"] > 10
+    assert column["audit"]["n"] == before["audit"]["n"]  # under 80 added labels there is no new one
+    assert stacksl.Run(run.path).replay()["labels"] == 20
+    stacksl.Run(run.path).change(budget="150")
+    stacksl.Run(run.path).resume()
+    assert facts_of(run)["column"]["audit"]["reference"] == 0
+    assert stacksl.Run(run.path).replay()["labels"] > 50
+
+
+# What is doubted ---------------------------------------------------------------------------------
+
+
+def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) -> None:
+    rows = rows_of(right=1.0)
+    twins = [{**rows[n], "ticket_id": f"twin{n}", "gpt": rows[n + 1]["gpt"]} for n in (0, 50, 101)]
+    data = str(write(tmp_path, [*rows, *twins]))
+    run = judged(data, tmp_path / "run", audit=0, budget=6)
+    with run.ledger as ledger:
+        asked = set(ledger.bought("train"))
+    assert asked == {*(row["ticket_id"] for row in twins), "T0", "T50", "T101"}
+    assert facts_of(run)["column"]["changed"] == 3
+    assert facts_of(run)["column"]["audit"]["accuracy"] is None
+
+
+def test_rows_without_a_label_are_told_of_and_labelled_by_the_model(tmp_path: Path) -> None:
+    rows = rows_of()
+    for row in rows[:20]:
+        row["gpt"] = ""
+    run = judged(str(write(tmp_path, rows)), tmp_path / "run", budget=50)
+    assert "20 rows have no label in 'gpt'" in run.status()["warnings"]
+    column = facts_of(run)["column"]
+    assert column["labelled"] == COUNT - 20
+    assert column["audit"]["n"] < facts_of(run)["audit"]["n"] == 40
+    blank = [row for row in label_own(run, None).rows if not row["gpt"]]
+    assert {row["source"] for row in blank} == {"human", "model"}
+    assert all(row["label"] == row["truth"] for row in blank)
+
+
+def test_doubt_is_by_held_out_probability_confident_learning_and_twins() -> None:
+    policies = np.array(
+        [[0.9, 0.1], [0.6, 0.4], [0.3, 0.7], [0.2, 0.8], [0.25, 0.75]], dtype=np.float32
+    )
+    column, texts = np.array([0, 0, 1, 0, -1]), np.array([0, 1, 2, 3, 2])
+    found = doubt_of(policies, texts, column, np.array([0, 0, 1, 1, -1]))
+    assert found.label.tolist() == [0, 0, 1, 0, 1]
+    assert found.sure == pytest.approx([0.9, 0.6, 0.7, 0.0, 0.75])  # a person changed the fourth
+    assert found.flagged.tolist() == [False, False, False, True, False]
+    twins = doubt_of(policies, np.zeros(5, dtype=np.int64), column, column)
+    assert twins.sure == pytest.approx([0.75, 0.6, 0.25, 0.2, 0.25])
+    assert twins.flagged.tolist() == [True, True, True, True, False]
+
+
+# Bad input ---------------------------------------------------------------------------------------
+
+
+def with_values(values: list[str]) -> list[dict[str, str]]:
+    return [{**row, "gpt": value} for row, value in zip(rows_of(len(values)), values, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("given", "rows", "sentence"),
+    [
+        ({"model_labels": "gtp"}, None, "no column 'gtp' .* did you mean 'gpt'.* --model-labels"),
+        ({}, with_values([""] * 20), "no row has a label in the column 'gpt'"),
+        ({"model_labels": "ticket_id"}, None, "'ticket_id' has 160 different labels in 160 rows"),
+        (
+            {"classes": "classes.txt"},
+            with_values([*TOPICS[:2] * 20, "card"]),
+            r"1 rows have in the column 'gpt' a label that is none of the 2 .* mean 'cards'",
+        ),
+        ({"model_labels": "truth"}, None, "'truth' is named as the label and as the labels"),
+        (
+            {"columns.label": None},
+            [{**row, "label": row["gpt"]} for row in rows_of()],
+            "'gpt' is the same as the answers in every row",
+        ),
+        ({"mode": "stream"}, None, "model_labels needs a pool"),
+        ({"stop_when": "gain=0.01/100"}, None, "stop_when needs a forecast"),
+        ({"budget": None, "audit": 0}, None, "the budget must be above 0"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    given: dict[str, Any],
+    rows: list[dict[str, str]] | None,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("classes.txt").write_text("branches\ncards\n")
+    data = str(write(tmp_path, rows or rows_of()))
+    with pytest.raises(StackslError, match=sentence):
+        judged(data, tmp_path / "run", **given)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) -> None:
+    data = str(write(tmp_path, rows_of()))
+    said = tmp_path / "said.csv"
+    said.write_text("text,label\n" + "".join(f"{r['text']},{r['gpt']}\n" for r in rows_of()))
+    run = judged(data, tmp_path / "run", model_labels=str(said), audit=0, budget=30)
+    assert run.status()["column"] is None
+    with run.ledger as ledger:
+        reasons = {row.decision().reason for row in ledger.rows() if row.event == "round"}
+    assert reasons <= {"drawn", COVERAGE}
+    with pytest.raises(StackslError, match="annotators belongs to people"):
+        judged(
+            data, tmp_path / "other", model_labels=str(said), annotators="anna,ben", labeler=None
+        )
+
+
+# The benchmark -----------------------------------------------------------------------------------
+
+
+def test_the_page_shows_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).resolve().parents[2]
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    path = root / "benchmarks" / "doubtful_labels.py"
+    spec = importlib.util.spec_from_file_location("doubtful_labels", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules.pop("audit_coverage", None)
+    rows = json.loads((root / "benchmarks/results/doubtful_labels.json").read_text())["rows"]
+    page = (root / "docs" / "answering.md").read_text()
+    found = re.search(r"<!-- benchmark: doubtful_labels -->\n(.*?)<!-- end -->", page, re.DOTALL)
+    assert found is not None
+    assert found[1].strip() == module.shown(rows).strip()
+    cells = {(row["set"], row["right"], row["seed"]) for row in rows}
+    assert len(cells) == len(rows) == 45
