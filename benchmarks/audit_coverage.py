@@ -45,6 +45,7 @@ from stacksl.core.rng import generator
 from stacksl.data import Dataset, read, sample
 from stacksl.models.audit import default_size, draw
 from stacksl.models.metrics import wilson
+from stacksl.models.powered import Powers
 from stacksl.models.second_look import looked, next_rows, reserved
 from stacksl.models.second_look import split as split_rows
 from stacksl.runs.settings.budget import parse_budget
@@ -255,7 +256,9 @@ def answers_of(
     return np.where(minority, rival[:, None], found)
 
 
-def second_look(said: np.ndarray, given: np.ndarray, kept: int) -> tuple[tuple[float, float], int]:
+def second_look(
+    said: np.ndarray, given: np.ndarray, kept: int, powers: Powers | None = None
+) -> tuple[tuple[float, float], int]:
     """The interval of an audit after its second look, and how many further answers that took."""
     n, crew = given.shape
     order, told = list(range(n)), given.tolist()
@@ -273,7 +276,7 @@ def second_look(said: np.ndarray, given: np.ndarray, kept: int) -> tuple[tuple[f
         begun |= set(due)
         for row in due:
             answers[row].append(("label", told[row][len(answers[row])]))
-    return looked(rows, predicted, answers).accuracy[1:], kept - left
+    return looked(rows, predicted, answers, powers).accuracy[1:], kept - left
 
 
 def people_cell(

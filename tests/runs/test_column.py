@@ -279,6 +279,7 @@ def with_values(values: list[str]) -> list[dict[str, str]]:
         ),
         ({"mode": "stream"}, None, "model_labels needs a pool"),
         ({"stop_when": "gain=0.01/100"}, None, "stop_when needs a forecast"),
+        ({"stop_when": "accuracy=0.8"}, None, "stop_when with an accuracy refits .* a column"),
         ({"budget": None, "audit": 0}, None, "the budget must be above 0"),
     ],
 )

@@ -178,7 +178,7 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
     Raises:
         SettingsError: it cannot, with an `audit` of so many items and labels for `further` answers.
     """
-    kind, mark, _ = stop_rule(settings.stop_when)
+    (kind, mark, _), column = stop_rule(settings.stop_when), settings.column is not None
     if kind == "right":
         expect_promise(settings)
         if data.classes is None:
@@ -187,10 +187,10 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
                 " options of their own: give a budget alone"
             )
     looks, z = kind == "accuracy", z_of_look(1)
-    if looks and (settings.mode != "pool" or settings.adapts or not settings.refit):
+    if looks and (settings.mode != "pool" or settings.adapts or not settings.refit or column):
         raise SettingsError(
             "stop_when with an accuracy refits the final model at each look, as a linear model of a"
-            " pool is: give --mode pool without --model or refit=false, or a budget alone"
+            " pool is: give --mode pool without --model, refit=false or a column, or a budget"
         )
     if looks and wilson(audit, audit, z)[0] < mark:
         raise SettingsError(

@@ -240,8 +240,10 @@ def expect_promise(settings: Settings) -> None:
         SettingsError: it cannot.
     """
     linear = settings.refit and settings.class_names and not settings.adapts
+    linear = linear and settings.column is None
     if settings.mode != "pool" or not linear:
         raise SettingsError(
             "stop_when with right=R looks at the rows that a linear model of a pool labels: give"
-            " --mode pool without --model, refit=false or class_names=false, or another rule"
+            " --mode pool without --model, refit=false, class_names=false or a column of labels, or"
+            " another rule"
         )

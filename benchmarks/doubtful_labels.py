@@ -1,0 +1,291 @@
+"""Labels that a table has already: does the interval hold, and which rows to ask people about?
+
+The labels are those of a weak classifier, at 70, 85 and 95 % right: a logistic regression on word
+counts of ten test rows of each class, with noise, whose true class is raised until as many rows are
+right. So it errs along its own confusions, and on the rows that are hard for it. Rows are training
+rows, 5,000 at most, with frozen all-MiniLM-L6-v2.
+
+Wrong labels found are counted among the first 100 and 300 rows asked, of which people tell the
+truth: by the product, which is fitted again with what they said; by the same probabilities without
+that; by cleanlab's ranking (`find_label_issues` by self-confidence, then the other rows likewise)
+on these probabilities; by chance. Each is the mean over seeds.
+
+The interval of the audit is drawn anew 1,000 times: Wilson's, and the product's, which also rests
+on the held-out probabilities of all other rows; with right answers, and with people who err on 5 %
+and a second look by three of them. `over` is the share of redraws whose low end is above the truth.
+
+    pip install cleanlab
+    python benchmarks/doubtful_labels.py --data $STACKSL_DATA --json FILE
+    python benchmarks/doubtful_labels.py --from benchmarks/results/doubtful_labels.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+from audit_coverage import answers_of, second_look
+
+from stacksl import __version__
+from stacksl.core.blocks import SharedBlock
+from stacksl.core.rng import generator
+from stacksl.core.threads import one_thread
+from stacksl.data import read
+from stacksl.data.values import normal
+from stacksl.features import make_features
+from stacksl.models.audit import powered
+from stacksl.models.metrics import wilson
+from stacksl.models.powered import Powers
+from stacksl.models.second_look import reserved
+from stacksl.runs.loop.covering import EVERY
+from stacksl.runs.loop.head_fitting import doubt_of, held_out
+
+SETS = ("banking77", "snips", "stackoverflow_titles")
+RIGHT, SIZES, FOUND = (0.7, 0.85, 0.95), (50, 100, 200), (100, 300)
+MOST, SHOTS, NOISE, BATCH = 5_000, 10, 0.5, 25
+REDRAWS, OF_PEOPLE, RATE, CREW = 1_000, 300, 0.05, 3
+
+
+class Table(NamedTuple):
+    """The rows of a set: features, the number of each text, the truth, the weak scores."""
+
+    block: SharedBlock
+    texts: np.ndarray
+    truth: np.ndarray
+    weak: np.ndarray
+
+
+def table_of(name: str, data: Path) -> Table:
+    """A set of at most `MOST` rows, with the log-probabilities of the weak classifier."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    train = read(data / name / "train.csv")
+    test = read(data / name / "test.csv", classes=train.classes)
+    order = generator(0, "doubtful/rows").permutation(len(train.items))[:MOST]
+    items = [train.items[row] for row in np.sort(order)]
+    features = make_features("sentences:minilm", classes=train.classes)
+    features.fit(items)
+    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2)).fit([i.prompt for i in items])
+    gold = np.array([test.answers[item.id] for item in test.items])
+    shuffled = generator(0, "doubtful/weak").permutation(len(gold))
+    shots = [row for k in np.unique(gold) for row in shuffled[gold[shuffled] == k][:SHOTS]]
+    fitted = LogisticRegression(C=30, max_iter=300).fit(
+        words.transform([test.items[row].prompt for row in shots]), gold[shots]
+    )
+    weak = np.full((len(items), len(train.classes or ())), -20.0)
+    weak[:, fitted.classes_] = fitted.predict_log_proba(words.transform([i.prompt for i in items]))
+    truth = np.array([train.answers[item.id] for item in items])
+    block = features.transform(items)
+    assert isinstance(block, SharedBlock)
+    texts = np.unique([normal(item.prompt) for item in items], return_inverse=True)[1]
+    return Table(block, texts, truth, weak)
+
+
+def labels_of(table: Table, right: float, seed: int) -> np.ndarray:
+    """The labels of the weak classifier, of which this share is right."""
+    rng, rows = generator(seed, "doubtful/labels"), np.arange(len(table.truth))
+    noisy = table.weak + NOISE * rng.gumbel(size=table.weak.shape)
+    low, high = -40.0, 40.0
+    for _ in range(60):
+        scores = noisy.copy()
+        scores[rows, table.truth] += (low + high) / 2
+        hits = float((scores.argmax(axis=1) == table.truth).mean())
+        low, high = ((low + high) / 2, high) if hits < right else (low, (low + high) / 2)
+    return scores.argmax(axis=1)
+
+
+def asked(table: Table, column: np.ndarray, policies: np.ndarray, seed: int) -> list[int]:
+    """The first rows that the product asks people about, in batches, in their order."""
+    labels = column.copy()
+    doubt, found, fitted = doubt_of(policies, table.texts, column, labels), list[int](), 0
+    while len(found) < max(FOUND):
+        if len(found) - fitted >= max(EVERY, fitted):
+            policies = held_out(table.block, table.texts, labels, seed)
+            doubt, fitted = doubt_of(policies, table.texts, column, labels), len(found)
+        sure = doubt.sure.copy()
+        sure[found] = np.inf
+        batch = np.argsort(sure, kind="stable")[:BATCH].tolist()
+        found += batch
+        labels[batch] = table.truth[batch]
+    return found
+
+
+def by_cleanlab(column: np.ndarray, policies: np.ndarray) -> list[int]:
+    """Cleanlab's order of the rows; empty where it is not installed."""
+    try:
+        from cleanlab.filter import find_label_issues
+    except ImportError:
+        return []
+    first = find_label_issues(
+        column, policies, return_indices_ranked_by="self_confidence", n_jobs=1
+    ).tolist()
+    own = policies[np.arange(len(column)), column]
+    issues = set(first)
+    return first + [row for row in np.argsort(own, kind="stable").tolist() if row not in issues]
+
+
+def redrawn(table: Table, column: np.ndarray, sure: np.ndarray, seed: int) -> Iterator[Any]:
+    """A row for each size of audit: how often intervals hold, and how wide they are."""
+    right, rows = (column == table.truth).astype(float), np.arange(len(column))
+    truth, classes = float(right.mean()), table.weak.shape[1]
+    for size in SIZES:
+        rng = generator(seed, "doubtful/audits", size)
+        found: dict[str, list[tuple[bool, bool, float]]] = {}
+        for number in range(REDRAWS):
+            audit = rng.choice(len(column), size, replace=False)
+            powers = Powers(sure[audit], sure[np.setdiff1d(rows, audit)])
+            hits, known = right[audit], np.ones(size, dtype=bool)
+            ends = {"wilson": wilson(int(hits.sum()), size)}
+            ends["product"] = powered(hits, known, powers)[1:]
+            if number < OF_PEOPLE:
+                given = answers_of(
+                    table.truth[audit], column[audit], classes, CREW, rng,
+                    rate=RATE, share=1 - truth,
+                )  # fmt: skip
+                ends["people"], _ = second_look(
+                    column[audit], given, reserved(size, 10 * size), powers
+                )
+                ends["people, wilson"], _ = second_look(
+                    column[audit], given, reserved(size, 10 * size)
+                )
+            for name, (low, high) in ends.items():
+                row = (low <= truth <= high, low > truth, high - low)
+                found.setdefault(name, []).append(row)
+        yield {
+            "audit": size,
+            **{
+                name: dict(zip(("holds", "over", "width"), np.mean(each, axis=0), strict=True))
+                for name, each in found.items()
+            },
+        }
+
+
+def measure(name: str, table: Table, right: float, seed: int) -> dict[str, Any]:
+    """The results of one set, share of right labels and seed."""
+    column = labels_of(table, right, seed)
+    wrong = column != table.truth
+    policies = held_out(table.block, table.texts, column, seed)
+    doubt = doubt_of(policies, table.texts, column, column)
+    orders = {
+        "product": asked(table, column, policies, seed),
+        "not fitted again": np.argsort(doubt.sure, kind="stable").tolist(),
+        "cleanlab": by_cleanlab(column, policies),
+    }
+    errors = {
+        which: [int(wrong[order[:count]].sum()) for count in FOUND]
+        for which, order in orders.items()
+        if order
+    }
+    errors["chance"] = [round(count * float(wrong.mean()), 1) for count in FOUND]
+    return {
+        "set": name,
+        "right": right,
+        "seed": seed,
+        "rows": len(column),
+        "wrong": int(wrong.sum()),
+        "flagged": [int(doubt.flagged.sum()), int((doubt.flagged & wrong).sum())],
+        "errors": errors,
+        "audits": list(redrawn(table, column, doubt.sure, seed)),
+    }
+
+
+def shown(rows: list[dict[str, Any]]) -> str:
+    """The results as two tables in Markdown."""
+    ways = ("product", "not fitted again", "cleanlab", "chance")
+    lines = [
+        f"| set | right | wrong labels | {' | '.join(f'{w}, 100' for w in ways)} |"
+        f" {' | '.join(f'{w}, 300' for w in ways)} | flagged | wrong among them |",
+        "|---|---|---|" + "---|" * (2 * len(ways) + 2),
+    ]
+    for name in dict.fromkeys(row["set"] for row in rows):
+        for right in RIGHT:
+            mine = [row for row in rows if (row["set"], row["right"]) == (name, right)]
+            if not mine:
+                continue
+            counts = [
+                f"{np.mean([row['errors'][way][at] for row in mine]):.0f}"
+                for at in range(len(FOUND))
+                for way in ways
+            ]
+            wrong = np.mean([row["wrong"] for row in mine])
+            flagged = [f"{np.mean([row['flagged'][at] for row in mine]):.0f}" for at in (0, 1)]
+            cells = [name, f"{right:.2f}", f"{wrong:.0f}", *counts, *flagged]
+            lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "| labels right | audited rows | Wilson holds | over | this holds | least | over | width |"
+        " people err: holds | least | over | width |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for right in RIGHT:
+        for size in SIZES:
+            each = [
+                audit
+                for row in rows
+                for audit in row["audits"]
+                if row["right"] == right and audit["audit"] == size
+            ]
+            if not each:
+                continue
+
+            def mean(way: str, what: str, each: list[dict[str, Any]] = each) -> float:
+                return float(np.mean([audit[way][what] for audit in each]))
+
+            numbers = [mean("wilson", "holds"), mean("wilson", "over")]
+            for way, beside in (("product", "wilson"), ("people", "people, wilson")):
+                least = min(audit[way]["holds"] for audit in each)
+                width = mean(way, "width") / mean(beside, "width")
+                numbers += [mean(way, "holds"), least, mean(way, "over"), width]
+            cells = [f"{right:.2f}", str(size), *(f"{number:.3f}" for number in numbers)]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure or show; see the module's text."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="the folder of the sets")
+    parser.add_argument("--sets", nargs="+", default=[*SETS], choices=[*SETS])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
+    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
+    words = parser.parse_args()
+    if words.source:
+        print(shown(json.loads(words.source.read_text())["rows"]))
+        return
+    if not words.data:
+        parser.error("give the folder of the sets, or --from FILE")
+    rows: list[dict[str, Any]] = []
+    if words.json and words.json.exists():
+        rows = json.loads(words.json.read_text())["rows"]
+    done = {(row["set"], row["right"], row["seed"]) for row in rows}
+    with one_thread():
+        for seed in range(words.seeds):
+            for name in words.sets:
+                table = table_of(name, words.data)
+                for right in RIGHT:
+                    if (name, right, seed) in done:
+                        continue
+                    rows.append(measure(name, table, right, seed))
+                    print(seed, name, right, rows[-1]["errors"], round(process_time()), "s",
+                          file=sys.stderr)  # fmt: skip
+                    if words.json:
+                        command = "python benchmarks/doubtful_labels.py --data FOLDER --json FILE"
+                        record = {"version": __version__, "command": command, "rows": rows}
+                        spare = words.json.with_suffix(".part")
+                        spare.write_text(json.dumps(record, indent=0) + "\n")
+                        spare.replace(words.json)
+    print(shown(rows))
+
+
+if __name__ == "__main__":
+    main()
