@@ -172,9 +172,8 @@ def prepare(
     resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)
-    sources = _read_sources(
-        data, answers, test, resolved.settings, labelled.classes if labelled else classes
-    )
+    names = labelled.classes if labelled else classes
+    sources = _read_sources(data, answers, test, resolved.settings, names)
     _expect_rows(resolved.settings, rows, sources)
     filed = copied is not None or place is not None or sources.pool.format == intake.TEXTS
     filed |= _is(data, STDIN) and resolved.settings.read.rounds is None
@@ -459,8 +458,6 @@ def _wanted_audit(settings: Settings) -> int | None:
 
 def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) -> tuple[int, ...]:
     """The class that a model gave each item, -1 for none; empty where no such labels are given.
-
-    `column` is the data with such labels as its answers.
 
     Raises:
         SettingsError: the run is of another kind.

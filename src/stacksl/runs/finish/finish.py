@@ -79,12 +79,10 @@ def judged_audit(
     agreement = unknown and bool(game.ledger.private.handed())
     more = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
     more |= {"measures": "agreement with the annotator"} if agreement else {}
-    seconds = (audit.second, audit.second_now)
-    if ending.spec.settings.column is not None:  # that was of its labels
-        seconds = (None, None)
+    own = ending.spec.settings.column is None  # else the second look was at its labels
     first, later = (
-        judge_audit(policies, answers, reference, **more, second=second)
-        for answers, second in zip((audit.answers, audit.now), seconds, strict=True)
+        judge_audit(policies, answers, reference, **more, second=second if own else None)
+        for answers, second in ((audit.answers, audit.second), (audit.now, audit.second_now))
     )
     return first, later
 
