@@ -127,6 +127,7 @@ class FakeApi:
             "accuracy_before": 0.25,
             "sentence": None,
             "resume": None,
+            "stopped": "",
             "sheets": None,
             "differing": [],
             "proposed": [],

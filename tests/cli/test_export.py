@@ -75,7 +75,9 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
     said = stacksl("export", run, "--task", items, tmp_path / "out", "--json")
     assert said.code == 0, said.err
     told = json.loads(said.out)
-    assert set(told) == {"run", "labels", "left_out", "pairs", "merged", "task", "command"}
+    assert set(told) == {
+        "run", "table", "labels", "left_out", "pairs", "merged", "task", "command",
+    }  # fmt: skip
     assert told["task"]["names"] == [
         f"stacksl_{tmp_path.name}_items", f"stacksl_{tmp_path.name}_items_token_mean",
     ]  # fmt: skip
