@@ -219,7 +219,7 @@ def delivered(
         given, model = answers(rows), models["predicted"][place][rows]
         agree = np.flatnonzero(given[0] == model)
         differ = np.flatnonzero(given[0] != model)
-        said, wrong, of_people = given[0].copy(), len(differ), 0
+        said, wrong, of_people, divided = given[0].copy(), len(differ), 0, 0
         spent += look.audit
         if errors is not None:
             some = rng.permutation(agree)[: max(FEWEST_AGREEING, -(-len(agree) // 5))]
@@ -233,10 +233,11 @@ def delivered(
             different = int((of_sample != first[asked]).sum())
             table[asked] = np.where(of_sample < 0, first[asked], of_sample)
             of_people = bound(different, look.sample, labels, PEOPLE)
+            divided = sum(int((each < 0).sum()) for each in (settled, again, of_sample))
             errors = (different + GUESSED * WEIGHT) / (look.sample + WEIGHT)
             spent += more + most + yet
         table[rows] = said
-        if bound(wrong, look.audit, n - labels, MODEL) + of_people <= allowed:
+        if bound(wrong, look.audit, n - labels, MODEL) + of_people + divided <= allowed:
             return Delivered(labels + spent, bool((table != gold).sum() > allowed))
         expected = factor * stages[-1].expected * look.audit / (n - labels)
         factor *= min(4.0, max(1.0, (wrong + 1) / (expected + 1)))

@@ -30,6 +30,7 @@ from stacksl.models.promise import (
     allowed_wrong,
     audit_size,
     calibrated_wrong,
+    expected_look,
     left_wrong,
     look_now,
     most_wrong,
@@ -49,8 +50,10 @@ from .people_cases import (
     facts_of,
     killed,
     play,
+    read_rows,
     texts_of,
     truth,
+    write_rows,
     wrong,
 )
 
@@ -168,6 +171,15 @@ def test_the_rule_is_read_in_percent_and_as_a_share() -> None:
     assert allowed_wrong(0.97, 999) == 29
 
 
+def test_a_dry_run_names_the_audit_and_its_price() -> None:
+    said = expected_look(0.97, 5_000, 1_500, 2_500_000)
+    assert "(4,250 here) are right: 139 rows for $347.50 if none of them is wrong" in said
+    poor = expected_look(0.97, 5_000, 200)
+    assert poor.endswith("half of this budget could show 95.8% at most")
+    n = audit_size(31, 4_250, 127)
+    assert f"{n:,} with 31 wrong rows" in expected_look(0.97, 5_000, 1_500)
+
+
 # Answers of the file --------------------------------------------------------------------------
 
 
@@ -219,6 +231,51 @@ def test_a_finished_run_goes_on_to_a_promise(tmp_path: Path) -> None:
     assert looks(made)[-1]["reached"]
     bad, rows = wrong_rows(made, tmp_path / "table.csv")
     assert bad <= allowed_wrong(0.85, rows)
+    expect_sound(made)
+
+
+def test_a_correction_is_judged_by_the_same_audit_and_buys_nothing(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna"})
+    play(made)
+    before, first = made.status(), looks(made)
+    key = read_rows(min((made.path / "ask").glob("0*.csv")))[0]["key"]
+    correction = write_rows(tmp_path / "c.csv", [{"key": key, "answer": "broken"}])
+    made.answer(correction, correct=made.corrections(correction))
+    after, found = made.status(), looks(made)
+    assert after["spent"] == before["spent"]
+    numbers = [each["drawn"] for each in first]
+    assert [each["drawn"] for each in found] == [*numbers, numbers[-1]]
+    assert after["state"] == "finished"
+    assert after["stopped"].startswith("At least 85.0%")
+    expect_sound(made)
+
+
+def test_rows_that_were_dropped_count_as_wrong(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna"})
+    answer_all(made)
+    made.people(free="anna", drop=True)
+    play(made)
+    dropped = len(bought(made, state="released", purpose="train"))
+    last = looks(made)[-1]
+    assert dropped > 0
+    assert last["left"] >= dropped
+    assert last["of"] == 400
+    expect_sound(made)
+
+
+def test_a_run_stops_buying_once_no_look_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People say otherwise than the model on audited rows alone."""
+
+    def says(request: Request) -> int:
+        return (ANSWERS[request.item] + (request.purpose == "audit")) % 3
+
+    made = run(ITEMS, labeler=says, out=tmp_path / "run", **{**PLAN, "budget": 490})
+    assert len(looks(made)) <= LOOKS
+    if len(looks(made)) == LOOKS:
+        assert made.status()["left"] > 0
+    assert "cannot be promised" in made.status()["stopped"]
     expect_sound(made)
 
 

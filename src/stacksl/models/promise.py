@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacksl.core.blocks import Array
+from stacksl.report.wording import money
 
 LOOKS = 3  # models that are looked at, at most
 MODEL, PEOPLE = 0.04, 0.01  # chance that one of all looks errs, of the model's part and of people's
@@ -78,27 +79,29 @@ def audit_size(expected: float, rows: int, allowed: int) -> int | None:
     return sizes[found] if found < len(sizes) else None
 
 
-def expected_look(share: float, rows: int, labels: int) -> str:
+def expected_look(share: float, rows: int, labels: int, price: int | None = None) -> str:
     """The sentence before a run: how large an audit of the model's part shows the `share`.
 
-    It is for a model's part of half of the `rows` at least, where half of the allowed errors, or a
-    quarter, are made.
+    The model's part is taken to be the `rows` but half of the `labels` that can be paid, at a
+    `price` in micro-units, with no error, a quarter and half of those allowed.
     """
-    part = max(1, rows - labels // 2)
-    allowed = allowed_wrong(share, part)
-    sizes = {part_of: audit_size(allowed / part_of, part, allowed) for part_of in (2, 4)}
-    least = _fewest(part, allowed)
-    if least is None or not any(sizes.values()):
-        return f"no audit of {part:,} rows of the model could show {share:.4g} of them right"
-    parts = [
-        f"{size:,} where {100 * (1 - share) / part_of:.2g}% are wrong"
-        for part_of, size in sizes.items()
-        if size is not None
-    ]
+    part, most = max(1, rows - labels // 2), max(1, labels // 2)
+    allowed, least = allowed_wrong(share, part), _fewest(part, allowed_wrong(share, part))
+
+    def so_many(n: int) -> str:
+        return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price)}"
+
+    wanted = (
+        f"audits are drawn on the way, each to show that {100 * share:.4g}% of the model's rows"
+    )
+    if least is None or least > most:
+        shown = 1 - left_wrong(0, min(most, part), part, MODEL) / part
+        return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
+    found = ((errors, audit_size(allowed / errors, part, allowed)) for errors in (4, 2))
+    sizes = [f"{so_many(n)} with {allowed // errors} wrong rows" for errors, n in found if n]
     return (
-        f"audits are drawn on the way, each to show that {100 * share:.4g}% of the model's rows are"
-        f" right: of {least:,} rows none may be wrong; it takes {' and '.join(parts)} to show it in"
-        " 4 of 5 cases"
+        f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong; in 4 of 5"
+        f" cases it takes {' and '.join(sizes)} in all"
     )
 
 

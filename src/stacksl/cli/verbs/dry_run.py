@@ -93,7 +93,8 @@ def expected_audit(plan: Plan) -> str:
     if asks_model(plan.settings) or asks_local(plan.settings):
         return NO_AUDIT
     if (share := promised_share(plan.settings.stop_when)) is not None:
-        return expected_look(share, len(plan.dataset.items), plan.labels)
+        price = None if plan.money is None else plan.spec.budget.price
+        return expected_look(share, len(plan.dataset.items), plan.labels, price)
     agreement = plan.settings.labeler == "file" and not plan.spec.further
     what = "agreement with the annotator" if agreement else "accuracy"
     return expected_width(plan.spec.audit, plan.labels, what)

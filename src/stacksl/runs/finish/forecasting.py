@@ -24,7 +24,7 @@ from stacksl.models.forecast import (
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.models.promise import Look
 from stacksl.runs.finish.looks import look_due
-from stacksl.runs.finish.promising import expect_promise, next_look, open_look
+from stacksl.runs.finish.promising import expect_promise, looked_enough, next_look
 from stacksl.runs.finish.rounds import before_label
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
@@ -126,14 +126,12 @@ class Forecaster:
         return {"labels": labels, "sentence": UNIMPROVED.format(labels, *found)}
 
     def _promises(self) -> bool:
-        """Whether the table is promised, or a look at it is open or to be drawn: `look`."""
-        ledger, stages = self.game.ledger, len(linear_trainer(self.game).stages)
+        """Whether buying pauses or ends: for the `look` that is to be drawn, or an open one."""
+        stages, enough = len(linear_trainer(self.game).stages), looked_enough(self.game.ledger)
         if stages != self._seen:
-            self._seen, self.look = stages, None
-            if not ledger.accounts.reached and open_look(ledger) is None:
-                self.look = next_look(self.spec, self.game)
-        pauses = ledger.accounts.reached or open_look(ledger) is not None
-        return bool(pauses or self.look is not None)
+            self._seen = stages
+            self.look = None if enough else next_look(self.spec, self.game)
+        return enough or self.look is not None
 
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,20 +51,57 @@ Answers = dict[str, list[Verdict]]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a delivered table: by whom they are labelled, and how many may be wrong."""
+    """The rows of a delivered table, and how many of them may be wrong.
+
+    Attributes:
+        people: rows that people label, those of open questions and of labels held before included.
+        model: rows that nobody was asked about.
+        dropped: rows whose question was given up. The model labels them, no audit was drawn from
+            them, and they count as wrong.
+        allowed: how many may be wrong.
+    """
 
     people: int
     model: int
+    dropped: int
     allowed: int
 
     @classmethod
     def of(cls, spec: RunSpec, game: Game) -> Table:
-        """The table as it would be delivered now; a label that was held already is people's."""
-        model = len(game.corpus.unbought(game.ledger.bought()))
-        people = len(game.ledger.bought())
-        share = promised_share(spec.settings.stop_when)
+        """The table as it would be delivered now."""
+        ledger, usable = game.ledger, spec.sources.usable.keys()
+        people = {
+            str(row["item"])
+            for row in ledger.export()
+            if row["state"] in ("answered", "open") and row["labeler"] not in ledger.set_aside
+        }
+        bought = set(ledger.bought())
+        model, share = len(game.corpus.unbought(bought)), promised_share(spec.settings.stop_when)
         assert share is not None
-        return cls(people, model, allowed_wrong(share, people + model))
+        allowed = allowed_wrong(share, model + len(usable & bought))
+        return cls(len(usable & people), model, len(usable & (bought - people)), allowed)
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.people + self.model + self.dropped
+
+
+class Drawn(NamedTuple):
+    """A look whose rows were drawn.
+
+    Attributes:
+        number: from 1.
+        audit: how many rows of the model.
+        sample: how many of people's, of the `frame` of those with one answer each.
+        seq: the row of the chain at which they were drawn.
+    """
+
+    number: int
+    audit: int
+    sample: int
+    frame: int
+    seq: int
 
 
 def doubted(settings: Settings) -> bool:
@@ -72,40 +109,52 @@ def doubted(settings: Settings) -> bool:
     return settings.labeler == FILE and len(annotators_of(settings.annotators)) > 1
 
 
-def open_look(ledger: LedgerReader) -> Mapping[str, int] | None:
-    """The look whose rows were drawn and not judged yet: its `audit` and its `sample`."""
-    drawn = [
-        row.payload["look"] for row in ledger.rows(only=("settings",)) if "look" in row.payload
-    ]
-    return drawn[-1] if len(drawn) > len(looks(ledger)) else None
+def last_drawn(ledger: LedgerReader) -> Drawn | None:
+    """The last look whose rows were drawn."""
+    rows = [row for row in ledger.rows(only=("settings",)) if "look" in row.payload]
+    if not rows:
+        return None
+    audit, sample, frame = rows[-1].payload["look"]
+    return Drawn(len(rows), audit, sample, frame, rows[-1].seq)
+
+
+def open_look(ledger: LedgerReader) -> Drawn | None:
+    """The look that is to be judged: its rows were drawn, or a correction changed its model."""
+    look, found = last_drawn(ledger), looks(ledger)
+    if look is None or not found or found[-1]["drawn"] != look.number:
+        return look
+    same = ledger.accounts.asked == ledger.accounts.looked_at  # no label was bought since
+    again = found[-1]["reached"] and ledger.accounts.reached is None and same
+    return look if again else None
 
 
 def looks(ledger: LedgerReader) -> list[Mapping[str, Any]]:
     """What was found at each look of a promise, in order."""
-    return [row.payload for row in ledger.rows(only=("looked",)) if "audit" in row.payload]
+    return [row.payload for row in ledger.rows(only=("looked",)) if "drawn" in row.payload]
+
+
+def looked_enough(ledger: LedgerReader) -> bool:
+    """Whether nothing more is bought: the share is promised, a look is open, or none is left."""
+    drawn = last_drawn(ledger)
+    used_up = drawn is not None and drawn.number >= LOOKS
+    return bool(ledger.accounts.reached) or used_up or open_look(ledger) is not None
 
 
 def next_look(spec: RunSpec, game: Game) -> Look | None:
-    """The look to draw now; None where buying goes on, or no look is left."""
-    before = looks(game.ledger)
-    if len(before) >= LOOKS:
-        return None
-    stages, table = linear_trainer(game).stages, Table.of(spec, game)
+    """The look to draw now; None where buying goes on."""
+    before, stages = looks(game.ledger), linear_trainer(game).stages
+    if not stages or (before and stages[-1].labels <= before[-1]["labels"]):
+        return None  # a model that was looked at
     factor, errors = 1.0, GUESSED if doubted(spec.settings) else None
     for each in before:
-        expected = each["expected"] * each["audit"] / max(1, each["rows"])
+        expected = factor * each["expected"] * each["audit"] / max(1, each["rows"])
         factor *= min(4.0, max(1.0, (each["wrong"] + 1) / (expected + 1)))
         if errors is not None:
             errors = (each["differ"] + GUESSED * WEIGHT) / (each["sample"] + WEIGHT)
-        stages = [stage for stage in stages if stage.labels > each["labels"]] or stages[-1:]
-    if before and stages[-1].labels <= before[-1]["labels"]:
-        return None  # the same model
-    stages = linear_trainer(game).stages
-    left = game.ledger.accounts.left
-    left = left * 4 // 5 if errors is not None else left  # further answers
-    return look_now(
-        stages, table.people, table.model, table.allowed, left, factor=factor, errors=errors
-    )
+    table, left = Table.of(spec, game), game.ledger.accounts.left
+    left = left * 4 // 5 if errors is not None else left  # the rest is for further answers
+    allowed = table.allowed - table.dropped
+    return look_now(stages, table.people, table.model, allowed, left, factor, errors)
 
 
 def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
@@ -118,10 +167,13 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     values = {"labels_now": now.labels, "audits_now": now.audits}
     values |= {"further_now": further} if further else {}
     values |= {} if now.money is None else {"money_now": now.money}
-    wanted = replace(spec, now=now)
-    sample = _sampled(spec, game, look.sample, len(looks(ledger)))
+    wanted, drawn = replace(spec, now=now), last_drawn(ledger)
+    frame = [item for item, given in _answers(spec, ledger).items() if len(given) == 1]
+    secret = int(spec.folder.resolved()[SECRET], 16)
+    rng = generator(secret, "promise", 0 if drawn is None else drawn.number)
+    sample = [frame[place] for place in rng.permutation(len(frame))[: look.sample]]
     with ledger.together():
-        said = {"look": {"audit": look.audit, "sample": len(sample)}}
+        said = {"look": [look.audit, len(sample), len(frame)]}
         ledger.change_settings({k: Setting(v) for k, v in values.items()}, None, said)
         audited, order = set(ledger.bought("audit")), list(game.corpus.order)
         next_terms(wanted, ledger, order, audited, first=len(game.corpus.began))
@@ -130,22 +182,15 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     return wanted
 
 
-def _sampled(spec: RunSpec, game: Game, size: int, number: int) -> list[str]:
-    """The items of people to ask again: drawn of those learnt that nobody else answered."""
-    ledger = game.ledger
-    slots = {item: len(given) for item, given in _answers(ledger).items()}
-    items = sorted(item for item in ledger.bought("train") if slots.get(item) == 1)
-    secret = int(spec.folder.resolved()[SECRET], 16)
-    order = generator(secret, "promise", number).permutation(len(items))
-    return [items[place] for place in order[:size]]
-
-
-def _answers(ledger: LedgerReader) -> Answers:
-    """The answers to each item that trains, by one person each, in the order of the slots."""
+def _answers(spec: RunSpec, ledger: LedgerReader) -> Answers:
+    """The answers that count to each item that trains, by one person each, by slot."""
     found: Answers = {}
-    for row in ledger.export():
-        if row["purpose"] == "train" and row["state"] == "answered":
-            found.setdefault(str(row["item"]), []).append((str(row["said"]), row["answer"]))  # type: ignore[arg-type]
+    for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
+        counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
+        if counts and row["purpose"] == "train" and row["item"] in spec.sources.usable:
+            index = row["answer"]
+            said = str(row["said"]), index if isinstance(index, int) else None
+            found.setdefault(str(row["item"]), []).append(said)
     return found
 
 
@@ -155,7 +200,7 @@ def unsettled(spec: RunSpec, game: Game) -> list[str]:
     here = set(annotators_of(spec.settings.annotators)) - without_rows(spec.folder, ledger)
     handed = ledger.private.handed()
     due = []
-    for item, given in _answers(ledger).items():
+    for item, given in _answers(spec, ledger).items():
         if 1 < len(given) < MOST and settled(given) is None:
             had = {row.annotator for row in handed if row.item == item}
             due += [item] if here - had else []
@@ -163,35 +208,42 @@ def unsettled(spec: RunSpec, game: Game) -> list[str]:
 
 
 def judged(
-    spec: RunSpec, game: Game, audit: Audit, policies: Sequence[Array], look: Mapping[str, int]
+    spec: RunSpec, game: Game, audit: Audit, policies: Sequence[Array], look: Drawn
 ) -> dict[str, Any]:
     """What a look found, and whether it shows the share: the payload of a `looked` row.
 
     An audited row is wrong where people said anything but the model's answer, or nothing; with a
     second look, where two people did, or no two agree, and of the rows where people and model
     agree as many as the sample of them says. A sampled row of people is wrong where no two people
-    gave its label. `policies` are the model's probabilities of the audited rows.
+    gave its label. What no two people agree on stays wrong in the table. `policies` are the model's
+    probabilities of the audited rows.
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
     wrong = sum(
         audit.answers.get(item) != ("label", int(np.argmax(policy)))
         for item, policy in zip(ids, policies, strict=True)
     )
+    table, divided, differ, sample, of_people = Table.of(spec, game), 0, 0, 0, 0
     if (second := audit.second) is not None:
         both = second.wrong + second.sampled_open  # wrong though people and model agreed
         wrong = second.n - second.agreeing - second.model_right
         wrong += -(-second.agreeing * both // max(1, second.sampled))
-    table, sample, differ, of_people = Table.of(spec, game), look["sample"], 0, 0
-    people, rows = table.people - len(ids), table.model + len(ids)
+        divided = second.differing_open + second.sampled_open
     if doubted(spec.settings):
-        again = [given for given in _answers(game.ledger).values() if len(given) > 1]
-        differ, sample = sum(settled(given) != given[0] for given in again), len(again)
-        of_people = left_wrong(differ, sample, people, PEOPLE)
-    of_model = left_wrong(wrong, len(ids), rows, MODEL)
+        reserved = game.ledger.rows(look.seq, only=("reserved",))
+        drawn = {row.item for row in reserved if row.purpose == "train" and row.slot == 1}
+        given = _answers(spec, game.ledger)
+        sample = len(drawn)
+        differ = sum(settled(each) != each[0] for item, each in given.items() if item in drawn)
+        differ += len(drawn - given.keys())
+        of_people = left_wrong(differ, sample, look.frame, PEOPLE)
+        divided += sum(len(each) > 1 and settled(each) is None for each in given.values())
+    rows = table.model + len(ids)
+    left = left_wrong(wrong, len(ids), rows, MODEL) + of_people + divided + table.dropped
     return {
-        "reached": of_model + of_people <= table.allowed,
-        **{"audit": len(ids), "wrong": wrong, "rows": rows, "people": people},
-        **{"sample": sample, "differ": differ, "left": of_model + of_people},
+        "reached": left <= table.allowed,
+        **{"drawn": look.number, "audit": len(ids), "wrong": wrong, "rows": rows},
+        **{"sample": sample, "differ": differ, "left": left, "of": table.rows},
         "expected": float(linear_trainer(game).stages[-1].expected),
     }
 
@@ -204,15 +256,15 @@ def promise_of(spec: RunSpec, game: Game) -> str:
         Table.of(spec, game),
     )
     assert share is not None
-    if not table.model:
+    if not table.model + table.dropped:
         return f"All {plural(table.people, 'row')} are labelled by people: no row is the model's."
     if not found or not found[-1]["reached"]:
         return _refusal(share, found, table)
-    last, rows = found[-1], table.people + table.model
-    by = f"{count(table.people)} by people and {count(table.model)} by the model"
+    last = found[-1]
+    by = f"{count(table.people)} by people and {count(table.rows - table.people)} by the model"
     meant = "" if doubted(spec.settings) else " Right means: as the one who answered would say."
     return (
-        f"At least {percent(share)} of the {plural(rows, 'row')} are right, {by}: of"
+        f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
         f" {count(last['audit'])} rows of the model drawn at random {count(last['wrong'])} were"
         f" wrong, so at most {count(last['left'])} of all are. Such a promise holds in 95 of 100"
         f" runs.{meant}"
@@ -220,16 +272,15 @@ def promise_of(spec: RunSpec, game: Game) -> str:
 
 
 def _refusal(share: float, found: Sequence[Mapping[str, Any]], table: Table) -> str:
-    rows = table.people + table.model
     if not found:
         why = "the budget was spent before an audit that could show it was worth its price"
     else:
-        least = 1 - min(each["left"] / max(1, each["people"] + each["rows"]) for each in found)
+        least = 1 - min(each["left"] / max(1, each["of"]) for each in found)
         why = f"{plural(len(found), 'look')} showed at least {percent(max(0.0, least))}"
     return (
-        f"That {percent(share)} of the {plural(rows, 'row')} are right cannot be promised: {why}."
-        f" A larger budget, `stacksl change RUN --budget B`, or a lower share, --stop-when right=R,"
-        " would do."
+        f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised:"
+        f" {why}. A lower share, `stacksl change RUN --stop-when right=R`, may be, or a larger"
+        " budget where looks are left."
     )
 
 

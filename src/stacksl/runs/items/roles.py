@@ -53,6 +53,8 @@ def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
     first, settings = len(spec.sources.pool.items), spec.settings
     if not drawn or settings.mode != "pool" or settings.adapts or not settings.refit:
         return []
+    if promised_share(settings.stop_when) is not None:  # every row is part of the table
+        return []
     if settings.column is not None:  # every row has such a probability
         return []
     free = np.setdiff1d(np.arange(first), [*spec.sources.aside_at_first, *drawn])

@@ -275,7 +275,8 @@ class Session(Game):
             return None
         audit = measured(self.spec, self)
         if audit is not None and doubted(self.spec.settings):
-            due, audit = look_again(self.spec, self, self._features, audit, record.facts)
+            number = 0 if look is None else look.number
+            due, audit = look_again(self.spec, self, self._features, audit, record.facts, number)
         if look is None:
             record.facts["stopped"] = promise_of(self.spec, self)
             return self._ended(record, audit, due)
