@@ -25,6 +25,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Receipt, Skip
 from stacksl.report.quality import Differing
 from stacksl.runs.finish.looks import look_due
+from stacksl.runs.finish.promising import looked_enough
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows
 from stacksl.runs.session.session import Session
@@ -364,7 +365,9 @@ class OpenRun:
         leases = len(self.ledger.open_purchases())
         if not leases:
             return True
-        buys = self.ledger.accounts.left and not look_due(self.session.spec, self.ledger.accounts)
+        spec, ledger = self.session.spec, self.ledger
+        pauses = look_due(spec, ledger.accounts) or looked_enough(spec, ledger)
+        buys = ledger.accounts.left and not pauses
         if rows >= size or not (buys or leases > rows):
             return False
         held = Counter(row.annotator for row in self.labeler.rows)

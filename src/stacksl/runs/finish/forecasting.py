@@ -127,7 +127,8 @@ class Forecaster:
 
     def _promises(self) -> bool:
         """Whether buying pauses or ends: for the `look` that is to be drawn, or an open one."""
-        stages, enough = len(linear_trainer(self.game).stages), looked_enough(self.game.ledger)
+        stages = len(linear_trainer(self.game).stages)
+        enough = looked_enough(self.spec, self.game.ledger)
         if stages != self._seen:
             self._seen = stages
             self.look = None if enough else next_look(self.spec, self.game)

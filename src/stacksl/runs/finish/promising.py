@@ -133,8 +133,10 @@ def looks(ledger: LedgerReader) -> list[Mapping[str, Any]]:
     return [row.payload for row in ledger.rows(only=("looked",)) if "drawn" in row.payload]
 
 
-def looked_enough(ledger: LedgerReader) -> bool:
+def looked_enough(spec: RunSpec, ledger: LedgerReader) -> bool:
     """Whether nothing more is bought: the share is promised, a look is open, or none is left."""
+    if promised_share(spec.settings.stop_when) is None:
+        return False
     drawn = last_drawn(ledger)
     used_up = drawn is not None and drawn.number >= LOOKS
     return bool(ledger.accounts.reached) or used_up or open_look(ledger) is not None
