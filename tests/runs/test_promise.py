@@ -336,7 +336,7 @@ def test_one_person_agrees_with_the_table(tmp_path: Path) -> None:
     expect_sound(made)
 
 
-OFTEN = (("reserve", "after"), ("note_look", "before"))
+OFTEN = (("reserve", "after"),)
 SLOW = [
     pytest.param(name, when, marks=pytest.mark.slow)
     for name in ("take", "reserve", "hand_out", "save_arrays", "note_look", "change_settings")

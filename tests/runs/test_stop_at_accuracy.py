@@ -318,7 +318,7 @@ def test_agreement_alone_stops_nothing(tmp_path: Path) -> None:
 
 
 CUT = ("take", "reserve", "hand_out", "save_arrays", "note_refit", "note_look", "show_audit")
-OFTEN = [("reserve", "after"), ("note_look", "before")]
+OFTEN = [("note_look", "before")]
 SLOW = [
     pytest.param(name, when, marks=pytest.mark.slow)
     for name in CUT
