@@ -50,7 +50,6 @@ from stacksl.models.promise import (
     look_now,
 )
 from stacksl.models.promise import Stage as Known
-from stacksl.models.second_look import FEWEST as FEWEST_AGREEING
 from stacksl.models.second_look import MOST as MOST_ANSWERS
 from stacksl.runs.loop.head_fitting import Source, held_out_answers, make_final
 from stacksl.version import __version__
@@ -217,25 +216,20 @@ def delivered(
         table[own] = first[own]
         rows = rng.choice(rest, look.audit, replace=False)
         given, model = answers(rows), models["predicted"][place][rows]
-        agree = np.flatnonzero(given[0] == model)
-        differ = np.flatnonzero(given[0] != model)
-        said, wrong, of_people, divided = given[0].copy(), len(differ), 0, 0
+        said, wrong, of_people, divided = given[0], int((given[0] != model).sum()), 0, 0
         spent += look.audit
         if errors is not None:
-            some = rng.permutation(agree)[: max(FEWEST_AGREEING, -(-len(agree) // 5))]
-            settled, more = further(given[:, differ])
-            again, most = further(given[:, some])
-            wrong = int((settled != model[differ]).sum())
-            wrong += -(-len(agree) * int((again != model[some]).sum()) // max(1, len(some)))
-            said[differ] = np.where(settled < 0, said[differ], settled)
+            settled, more = further(given)
+            wrong = int((settled != model).sum())
+            said = np.where(settled < 0, said, settled)
             asked = rng.choice(own, look.sample, replace=False)
             of_sample, yet = further(answers(asked, first[asked]))
             different = int((of_sample != first[asked]).sum())
             table[asked] = np.where(of_sample < 0, first[asked], of_sample)
             of_people = bound(different, look.sample, labels, PEOPLE)
-            divided = sum(int((each < 0).sum()) for each in (settled, again, of_sample))
+            divided = int((settled < 0).sum() + (of_sample < 0).sum())
             errors = (different + GUESSED * WEIGHT) / (look.sample + WEIGHT)
-            spent += more + most + yet
+            spent += more + yet
         table[rows] = said
         if bound(wrong, look.audit, n - labels, MODEL) + of_people + divided <= allowed:
             return Delivered(labels + spent, bool((table != gold).sum() > allowed))

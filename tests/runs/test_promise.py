@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from stacksl.api import Run, prepare, run
 from stacksl.api.exporting import write_own
-from stacksl.errors import SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.models.promise import (
     LOOKS,
@@ -250,6 +250,45 @@ def test_a_correction_is_judged_by_the_same_audit_and_buys_nothing(tmp_path: Pat
     expect_sound(made)
 
 
+def test_another_share_is_judged_by_what_was_shown(tmp_path: Path) -> None:
+    """A higher one buys on; a lower one is promised at once, and a larger budget buys nothing."""
+    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **PLAN)
+    spent = made.status()["spent"]
+    made.change(budget=450)
+    assert made.status()["spent"] == spent
+    assert made.status()["stopped"].startswith("At least 90.0%")
+    made.change(stop_when="right=70%")
+    assert made.status()["spent"] == spent
+    assert made.status()["stopped"].startswith("At least 70.0%")
+    made.change(stop_when="right=99.5%")
+    said, last = made.status()["stopped"], looks(made)[-1]
+    if last["left"] > allowed_wrong(0.995, 500):
+        assert said.startswith("That 99.5% of the 500 rows are right cannot be promised")
+    assert made.status()["spent"] > spent
+    expect_sound(made)
+
+
+def test_rows_called_ambiguous_count_as_wrong(tmp_path: Path) -> None:
+    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna", "stop_when": "right=80%"})
+    play(made, lambda row: "ambiguous" if random.Random(row["key"]).random() < 0.1 else truth(row))
+    unlabelled = len({row["item"] for row in bought(made, said="ambiguous")})
+    assert unlabelled > 5
+    assert looks(made)[-1]["left"] >= unlabelled
+    expect_sound(made)
+
+
+def test_what_would_change_the_model_is_refused(tmp_path: Path) -> None:
+    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **PLAN)
+    with pytest.raises(RunError, match="another model would need a look of its own"):
+        made.refit_with_audit()
+    owned = tmp_path / "owned.csv"
+    owned.write_text(f"prompt,label\n{ITEMS[0].prompt},{CLASSES[0]}\n")
+    with pytest.raises(SettingsError, match="labels that you hold"):
+        made.change(owned=str(owned))
+    with pytest.raises(SettingsError, match="which nobody looks at"):
+        prepare(ITEMS, ANSWERS, settings={**PLAN, "budget": "200", "owned": str(owned)})
+
+
 def test_rows_that_were_dropped_count_as_wrong(tmp_path: Path) -> None:
     made = begin(tmp_path, **{**PEOPLE, "annotators": "anna"})
     answer_all(made)
@@ -280,8 +319,8 @@ def test_a_run_stops_buying_once_no_look_is_left(
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "a stream": ({"mode": "stream"}, "give --mode pool"),
-    "no refit": ({"refit": False}, "give --mode pool"),
+    "a stream": ({"mode": "stream"}, "does not go with mode=stream"),
+    "no refit": ({"refit": False}, "does not go with refit=false"),
     "no names": ({"class_names": False}, "class_names=false"),
     "an audit": ({"audit": 50}, "draws audits of its own, got an audit of 50"),
 }

@@ -156,8 +156,8 @@ class Look(NamedTuple):
 
     @property
     def answers(self) -> int:
-        """How many answers it takes, but for those to rows on which people or model differ."""
-        return self.audit + self.sample
+        """How many answers it takes but third ones: two an audited row where people err."""
+        return self.audit * (2 if self.sample else 1) + self.sample
 
 
 def planned(

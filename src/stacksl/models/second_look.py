@@ -55,16 +55,23 @@ def settled(answers: Sequence[Said]) -> Said | None:
 
 
 def split(
-    order: Sequence[str], predicted: Mapping[str, int], answers: Answers, begun: Collection[str]
+    order: Sequence[str],
+    predicted: Mapping[str, int],
+    answers: Answers,
+    begun: Collection[str],
+    *,
+    every: bool = False,
 ) -> Rows:
     """The rows of an audit by their first answers, which name a candidate or none of them.
 
     Rows are sampled in the `order`, which is random. Items that have `begun` to be asked again stay
-    the sample where half of it agrees, so that a row which is erased later asks nobody.
+    the sample where half of it agrees, so that a row which is erased later asks nobody. All that
+    agree are the sample with `every`.
     """
     first = {item: answers[item][0] for item in order if answers.get(item)}
     agreeing = [item for item, said in first.items() if said == ("label", predicted[item])]
     wanted = min(len(agreeing), max(FEWEST, -(-len(agreeing) // 5)))
+    wanted = len(agreeing) if every else wanted
     sampled = [item for item in agreeing if item in begun][:wanted]
     if 2 * len(sampled) < wanted:
         sampled = agreeing[:wanted]

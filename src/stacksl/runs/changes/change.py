@@ -32,7 +32,7 @@ from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
 from stacksl.runs.session.model_labels import asks_local, asks_model, expect_within_price
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
-from stacksl.runs.settings.budget import accuracy_mark, parse_prices
+from stacksl.runs.settings.budget import accuracy_mark, parse_prices, promised_share
 from stacksl.runs.settings.conflicts import conflicts, unknown_names
 from stacksl.runs.settings.terms import (
     expect_payable,
@@ -176,6 +176,11 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
         expect_items(wanted, ledger, terms)
         wanted = replace(wanted, now=terms)
     expect_payable(wanted, ledger, spec.budget.price)
+    if change.owned and promised_share(wanted.settings.stop_when) is not None:
+        raise SettingsError(
+            "stop_when with right=R does not go with labels that you hold, which nobody looks at:"
+            " leave --owned out, or give another --stop-when with it"
+        )
     if change.stop_when is not None or accuracy_mark(wanted.settings.stop_when) is not None:
         terms = wanted.terms
         audit = next((size for size in reversed(terms.audits) if size), 0)

@@ -35,7 +35,7 @@ from stacksl.models.promise import (
     left_wrong,
     look_now,
 )
-from stacksl.models.second_look import MOST, Verdict, reserved, settled
+from stacksl.models.second_look import MOST, Verdict, settled
 from stacksl.report.wording import count, percent, plural
 from stacksl.runs.items.roles import give_roles, next_terms
 from stacksl.runs.loop.game import Game
@@ -45,6 +45,8 @@ from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import SECRET
+
+AGAIN = 3  # halves of an answer that an audited row takes at most beyond the first, in the mean
 
 Answers = dict[str, list[Verdict]]
 
@@ -56,30 +58,36 @@ class Table:
     Attributes:
         people: rows that people label, those of open questions and of labels held before included.
         model: rows that nobody was asked about.
-        dropped: rows whose question was given up. The model labels them, no audit was drawn from
-            them, and they count as wrong.
-        allowed: how many may be wrong.
+        dropped: rows whose question was given up. The model labels them, and no audit was drawn
+            from them.
+        unlabelled: of people's rows those called ambiguous or broken, which have no label.
+        allowed: how many may be wrong; rows that were dropped or have no label are.
     """
 
     people: int
     model: int
     dropped: int
+    unlabelled: int
     allowed: int
 
     @classmethod
     def of(cls, spec: RunSpec, game: Game) -> Table:
         """The table as it would be delivered now."""
         ledger, usable = game.ledger, spec.sources.usable.keys()
-        people = {
-            str(row["item"])
+        counted = [
+            row
             for row in ledger.export()
             if row["state"] in ("answered", "open") and row["labeler"] not in ledger.set_aside
-        }
+        ]
+        people = usable & {str(row["item"]) for row in counted}
+        named = {str(row["item"]) for row in counted if row["said"] in ("label", "none")}
+        waits = {str(row["item"]) for row in counted if row["state"] == "open"}
         bought = set(ledger.bought())
         model, share = len(game.corpus.unbought(bought)), promised_share(spec.settings.stop_when)
         assert share is not None
         allowed = allowed_wrong(share, model + len(usable & bought))
-        return cls(len(usable & people), model, len(usable & (bought - people)), allowed)
+        dropped, unlabelled = usable & bought - people, people - named - waits
+        return cls(len(people), model, len(dropped), len(unlabelled), allowed)
 
     @property
     def rows(self) -> int:
@@ -119,13 +127,16 @@ def last_drawn(ledger: LedgerReader) -> Drawn | None:
 
 
 def open_look(ledger: LedgerReader) -> Drawn | None:
-    """The look that is to be judged: its rows were drawn, or a correction changed its model."""
+    """The look that is to be judged: its rows were drawn, or what it is judged by has changed.
+
+    A correction changes its model, a change of the run the share or the budget. No label was bought
+    since then.
+    """
     look, found = last_drawn(ledger), looks(ledger)
     if look is None or not found or found[-1]["drawn"] != look.number:
         return look
-    same = ledger.accounts.asked == ledger.accounts.looked_at  # no label was bought since
-    again = found[-1]["reached"] and ledger.accounts.reached is None and same
-    return look if again else None
+    changed = ledger.accounts.reached != found[-1]["reached"]
+    return look if changed and ledger.accounts.asked == found[-1]["asked"] else None
 
 
 def looks(ledger: LedgerReader) -> list[Mapping[str, Any]]:
@@ -154,8 +165,8 @@ def next_look(spec: RunSpec, game: Game) -> Look | None:
         if errors is not None:
             errors = (each["differ"] + GUESSED * WEIGHT) / (each["sample"] + WEIGHT)
     table, left = Table.of(spec, game), game.ledger.accounts.left
-    left = left * 4 // 5 if errors is not None else left  # the rest is for further answers
-    allowed = table.allowed - table.dropped
+    left = left * 9 // 10 if errors is not None else left  # the rest is for third answers
+    allowed = table.allowed - table.dropped - table.unlabelled
     return look_now(stages, table.people, table.model, allowed, left, factor, errors)
 
 
@@ -164,7 +175,7 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     terms, ledger = spec.terms, game.ledger
     further = terms.further
     if doubted(spec.settings):
-        further = ledger.accounts.further + reserved(look.audit, 3 * look.audit)
+        further = ledger.accounts.further + AGAIN * look.audit // 2
     now = replace(terms, audits=(*terms.audits, look.audit), further=further)
     values = {"labels_now": now.labels, "audits_now": now.audits}
     values |= {"further_now": further} if further else {}
@@ -214,11 +225,10 @@ def judged(
 ) -> dict[str, Any]:
     """What a look found, and whether it shows the share: the payload of a `looked` row.
 
-    An audited row is wrong where people said anything but the model's answer, or nothing; with a
-    second look, where two people did, or no two agree, and of the rows where people and model
-    agree as many as the sample of them says. A sampled row of people is wrong where no two people
-    gave its label. What no two people agree on stays wrong in the table. `policies` are the model's
-    probabilities of the audited rows.
+    An audited row is wrong where people said anything but the model's answer, or nothing; where
+    several people answer, where no two gave the model's. A sampled row of people is wrong where no
+    two people gave its label. What no two people agree on stays wrong in the table. `policies` are
+    the model's probabilities of the audited rows.
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
     wrong = sum(
@@ -227,22 +237,27 @@ def judged(
     )
     table, divided, differ, sample, of_people = Table.of(spec, game), 0, 0, 0, 0
     if (second := audit.second) is not None:
-        both = second.wrong + second.sampled_open  # wrong though people and model agreed
+        unseen = second.agreeing - second.sampled  # nobody was left to ask, or no money
+        divided = second.differing_open + second.sampled_open + unseen
         wrong = second.n - second.agreeing - second.model_right
-        wrong += -(-second.agreeing * both // max(1, second.sampled))
-        divided = second.differing_open + second.sampled_open
+        wrong += second.wrong + second.sampled_open + unseen
+    elif doubted(spec.settings):  # nobody answered a row again: nothing is known to be right
+        wrong = divided = len(ids)
     if doubted(spec.settings):
         reserved = game.ledger.rows(look.seq, only=("reserved",))
         drawn = {row.item for row in reserved if row.purpose == "train" and row.slot == 1}
         given = _answers(spec, game.ledger)
         sample = len(drawn)
-        differ = sum(settled(each) != each[0] for item, each in given.items() if item in drawn)
-        differ += len(drawn - given.keys())
+        right = sum(settled(each) == each[0] for item, each in given.items() if item in drawn)
+        differ = sample - right
         of_people = left_wrong(differ, sample, look.frame, PEOPLE)
-        divided += sum(len(each) > 1 and settled(each) is None for each in given.values())
+        again = {item for item, each in given.items() if len(each) > 1} | drawn
+        divided += sum(settled(given.get(str(item), [])) is None for item in again)
     rows = table.model + len(ids)
-    left = left_wrong(wrong, len(ids), rows, MODEL) + of_people + divided + table.dropped
+    left = left_wrong(wrong, len(ids), rows, MODEL) + of_people
+    left += divided + table.dropped + table.unlabelled
     return {
+        "asked": game.ledger.accounts.asked,
         "reached": left <= table.allowed,
         **{"drawn": look.number, "audit": len(ids), "wrong": wrong, "rows": rows},
         **{"sample": sample, "differ": differ, "left": left, "of": table.rows},
@@ -259,8 +274,11 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     )
     assert share is not None
     if not table.model + table.dropped:
-        return f"All {plural(table.people, 'row')} are labelled by people: no row is the model's."
-    if not found or not found[-1]["reached"]:
+        return (
+            f"All {plural(table.people, 'row')} are labelled by people: no row is the model's, and"
+            " nothing is promised of people's."
+        )
+    if not game.ledger.accounts.reached:
         return _refusal(share, found, table)
     last = found[-1]
     by = f"{count(table.people)} by people and {count(table.rows - table.people)} by the model"
@@ -277,12 +295,14 @@ def _refusal(share: float, found: Sequence[Mapping[str, Any]], table: Table) -> 
     if not found:
         why = "the budget was spent before an audit that could show it was worth its price"
     else:
-        least = 1 - min(each["left"] / max(1, each["of"]) for each in found)
-        why = f"{plural(len(found), 'look')} showed at least {percent(max(0.0, least))}"
+        least = max(0.0, 1 - found[-1]["left"] / max(1, found[-1]["of"]))
+        why = f"the last of {plural(found[-1]['drawn'], 'look')} showed at least {percent(least)}"
+    more = " A larger budget buys on: `stacksl change RUN --budget B`."
+    if found and found[-1]["drawn"] >= LOOKS:
+        more = f" No look is left of {LOOKS}, so nothing more is bought."
     return (
         f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised:"
-        f" {why}. A lower share, `stacksl change RUN --stop-when right=R`, may be, or a larger"
-        " budget where looks are left."
+        f" {why}. A lower share may be: `stacksl change RUN --stop-when right=R`.{more}"
     )
 
 
@@ -292,11 +312,16 @@ def expect_promise(settings: Settings) -> None:
     Raises:
         SettingsError: it cannot.
     """
-    linear = settings.refit and settings.class_names and not settings.adapts
-    linear = linear and settings.column is None
-    if settings.mode != "pool" or not linear:
+    clashes = {
+        "mode=stream": settings.mode != "pool",
+        "a language model": settings.adapts,
+        "refit=false": not settings.refit,
+        "class_names=false": not settings.class_names,
+        "a column of labels": settings.column is not None,
+        "labels that you hold (--owned), which nobody looks at": settings.owned is not None,
+    }
+    if named := [name for name, clash in clashes.items() if clash]:
         raise SettingsError(
-            "stop_when with right=R looks at the rows that a linear model of a pool labels: give"
-            " --mode pool without --model, refit=false, class_names=false or a column of labels, or"
-            " another rule"
+            "stop_when with right=R looks at the rows that a linear model of a pool labels, which"
+            f" does not go with {named[0]}: leave one of them out"
         )

@@ -46,6 +46,8 @@ def look_again(
     audit: Audit,
     state: dict[str, Any],
     look: int = 0,
+    *,
+    every: bool = False,
 ) -> tuple[list[str], Audit]:
     """The items of an audit to ask one more person of now, and the audit as a report measures it.
 
@@ -85,7 +87,7 @@ def look_again(
     noted = {} if look else state.get("judged", {})
     then = noted["said"] if noted.get("audit") == audit.number else list(predicted.values())
     judged = dict(zip(ids, then, strict=True))
-    rows = split(shuffled, judged, answers, kept)
+    rows = split(shuffled, judged, answers, kept, every=every)
     free, awaited = _free(spec, ledger, ids)
     free |= {item: 0 for item in begun if any(state.dropped for _, state in slots[item])}
     left = min(spec.terms.further - accounts.further, accounts.left)

@@ -275,8 +275,8 @@ class Session(Game):
             return None
         audit = measured(self.spec, self)
         if audit is not None and doubted(self.spec.settings):
-            number = 0 if look is None else look.number
-            due, audit = look_again(self.spec, self, self._features, audit, record.facts, number)
+            number, parts = 0 if look is None else look.number, (self.spec, self, self._features)
+            due, audit = look_again(*parts, audit, record.facts, number, every=True)
         if look is None:
             record.facts["stopped"] = promise_of(self.spec, self)
             return self._ended(record, audit, due)
@@ -485,6 +485,11 @@ def train_on_audit(spec: RunSpec) -> int:
     Raises:
         RunError: the run has not finished, or has no audit or no final head.
     """
+    if promised_share(spec.settings.stop_when) is not None:
+        raise RunError(
+            f"the run {spec.folder.path} promises how many rows of its table are right, and another"
+            " model would need a look of its own: export the table, or change --stop-when first"
+        )
     folder, nobody = spec.folder, OracleLabeler({}, {})
     with folder.locked(), folder.as_held():
         before, facts = folder.read_state(), shown_facts(folder)
