@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stacksl.api import Run, run
+from stacksl.ledger.ledger import Ledger
 from stacksl.report import Facts
 from stacksl.runs.session.answering import Received
 
@@ -152,3 +156,18 @@ class Killed(BaseException):
 def killed(*_: object, **__: object) -> None:
     """In place of a step: the process ends there."""
     raise Killed
+
+
+@contextmanager
+def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, when: str) -> Iterator[None]:
+    """The process ends `before` or `after` each step of the ledger of that name."""
+    step = getattr(Ledger, name)
+
+    def dies(*words: Any, **named: Any) -> None:
+        if when == "after":
+            step(*words, **named)
+        raise Killed
+
+    with monkeypatch.context() as patch, suppress(Killed):
+        patch.setattr(Ledger, name, dies)
+        yield

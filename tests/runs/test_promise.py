@@ -10,7 +10,6 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +35,17 @@ from stacksl.models.promise import (
     most_wrong,
     planned,
 )
-from stacksl.runs.session import session
 from stacksl.runs.settings.budget import stop_rule
 
 from .conftest import CLASSES, class_items, pair_items
 from .people_cases import (
-    Killed,
     Row,
     answer_all,
     begin,
     bought,
     expect_sound,
     facts_of,
-    killed,
+    killed_at,
     play,
     read_rows,
     texts_of,
@@ -404,18 +401,10 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
 ) -> None:
     made, end = before
     shutil.copytree(made.path, tmp_path / "run")
-    cut, step = Run(tmp_path / "run"), getattr(session.Ledger, name)
-
-    def dies(*words: Any, **named: Any) -> None:
-        if when == "after":
-            step(*words, **named)
-        killed()
-
+    cut = Run(tmp_path / "run")
     for _ in range(3):
-        with monkeypatch.context() as patch:
-            patch.setattr(session.Ledger, name, dies)
-            with suppress(Killed):
-                play(cut, erring(0.03))
+        with killed_at(monkeypatch, name, when):
+            play(cut, erring(0.03))
         expect_sound(cut)
         cut.resume()
     play(cut, erring(0.03))

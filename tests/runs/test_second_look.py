@@ -23,7 +23,6 @@ from stacksl.runs.session import session
 
 from .conftest import CLASSES
 from .people_cases import (
-    Killed,
     Row,
     answer_all,
     begin,
@@ -32,7 +31,7 @@ from .people_cases import (
     facts_of,
     fill,
     gold,
-    killed,
+    killed_at,
     open_rows,
     play,
     read_rows,
@@ -264,20 +263,11 @@ def test_a_killed_second_look_ends_as_if_nothing_had_happened(
 ) -> None:
     made, end = looking
     shutil.copytree(made.path, tmp_path / "run")
-    cut, step = Run(tmp_path / "run"), getattr(session.Ledger, name)
-
-    def dies(*words: Any, **named: Any) -> None:
-        if when == "after":
-            step(*words, **named)
-        killed()
-
+    cut = Run(tmp_path / "run")
     for _ in range(8):  # at this step again and again, as far as it comes
-        with monkeypatch.context() as patch:
-            patch.setattr(session.Ledger, name, dies)
-            try:
-                play(cut, erring(0.1))
-            except Killed:
-                expect_sound(cut)
+        with killed_at(monkeypatch, name, when):
+            play(cut, erring(0.1))
+        expect_sound(cut)
         cut.resume()
     play(cut, erring(0.1))
     expect_second_look(cut)

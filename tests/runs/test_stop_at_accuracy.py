@@ -7,7 +7,6 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,16 @@ from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.session import session
 
 from .conftest import class_items, pair_items
 from .people_cases import (
-    Killed,
     Row,
     answer_all,
     begin,
     bought,
     expect_sound,
     facts_of,
-    killed,
+    killed_at,
     play,
     truth,
     wrong,
@@ -348,18 +345,10 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
 ) -> None:
     made, end = before
     shutil.copytree(made.path, tmp_path / "run")
-    cut, step = Run(tmp_path / "run"), getattr(session.Ledger, name)
-
-    def dies(*words: Any, **named: Any) -> None:
-        if when == "after":
-            step(*words, **named)
-        killed()
-
+    cut = Run(tmp_path / "run")
     for _ in range(8):  # at this step again and again, as far as it comes
-        with monkeypatch.context() as patch:
-            patch.setattr(session.Ledger, name, dies)
-            with suppress(Killed):
-                play(cut, erring(0.15))
+        with killed_at(monkeypatch, name, when):
+            play(cut, erring(0.15))
         expect_sound(cut)
         cut.resume()
     play(cut, erring(0.15))
