@@ -112,7 +112,7 @@ def test_every_setting_is_described_and_listed(stacksl) -> None:
     }
     assert set(rows) == set(known_settings())
     assert all(rows.values())
-    assert rows["gate.level"].endswith("(gate adpo)")
+    assert rows["gate.reading"].endswith("(gate llf)")
     assert set(FLAGS) <= set(rows)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stacksl.core import Clock, PairFeatures
-from stacksl.core.gates import rules
 from stacksl.core.gates.priced import Information
+from stacksl_lab.baselines import statistics
 
 from .scorer_cases import taught
 
@@ -65,5 +65,5 @@ def test_the_information_of_newton_heads() -> None:
 def test_scores_that_cancelled_tie_for_the_second_best() -> None:
     """They are rounding beside the bounds, though not beside each other."""
     pairs = np.array([0.0, 0.2, 0.9])
-    assert rules.adpo_statistic(np.array([0.0, 1e-17, 0.0]), pairs, 0) == 0.9
-    assert rules.adpo_statistic(np.array([0.0, 1e-3, 0.0]), pairs, 0) == 0.2
+    assert statistics.adpo_statistic(np.array([0.0, 1e-17, 0.0]), pairs, 0) == 0.9
+    assert statistics.adpo_statistic(np.array([0.0, 1e-3, 0.0]), pairs, 0) == 0.2

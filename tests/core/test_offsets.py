@@ -15,11 +15,11 @@ from stacksl.core import (
     PairBlock,
     PairFeatures,
     ScorerSettings,
-    make_gate,
     make_scorer,
 )
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.types import Label
+from stacksl_lab.baselines.registry import make_gate
 
 ALL = (0, 1, 2, 3)
 GATED = ["margin", "contested", "adpo"]

@@ -21,9 +21,10 @@ from stacksl.core import (
     make_scorer,
 )
 from stacksl.core.gates import rules
-from stacksl.core.gates.priced import Reserve
 from stacksl.errors import SettingsError
 from stacksl.types import Decision, Label, Reward
+from stacksl_lab.baselines import statistics
+from stacksl_lab.baselines.reserve import Reserve
 from stacksl_lab.learner import StudyLearner
 from stacksl_lab.statistics.estimates import holds
 
@@ -41,8 +42,8 @@ def test_the_level_the_reserve_and_the_price_by_hand() -> None:
     """d = 4, B = 40, λ = L = 1, κ = ½: dℓ = 4·log 11, v = e^{dℓ/20} − 1."""
     gate, most = Reserve(share=0.5, ahead=0.5, floor=0.01), 4.0 * math.log(11.0)
     v = math.exp(most / 20.0) - 1.0
-    assert rules.capacity(40, 4, 1.0) == pytest.approx(most)
-    assert rules.reserve_held(0.25 * most, most, 40, 0.5) == pytest.approx(15.0)
+    assert statistics.capacity(40, 4, 1.0) == pytest.approx(most)
+    assert statistics.reserve_held(0.25 * most, most, 40, 0.5) == pytest.approx(15.0)
     # half of the rounds; labels free: 40 − 15 − 15 = 10 of 20, on schedule: the price is r·v
     clock = Clock(15, 40, 51, 100)
     view = a_view(-9.0, 0.02, 0.25 * most)
@@ -55,7 +56,7 @@ def test_the_level_the_reserve_and_the_price_by_hand() -> None:
     assert gate.statistic(wide, spent, REST) == pytest.approx(1.1)
     assert gate.statistic(view, spent, REST) < 0.0
     assert gate.threshold(1.1, 0.0, spent, REST) == 1.0
-    open_labels = rules.reserve_square(most, 40, 0.5, 2)
+    open_labels = statistics.reserve_square(most, 40, 0.5, 2)
     assert open_labels == pytest.approx(math.exp(3.0 * most / 20.0) - 1.0)
 
 
@@ -114,8 +115,8 @@ def play(
         scorer := make_scorer("ridge", dim=dim, classes=None, settings=numbers),
         gate, asks_ucb=True, budget=budget, horizon=horizon,
     )  # fmt: skip
-    most = rules.capacity(budget, dim, 1.0 / math.sqrt(ridge))
-    level = 2.0 * math.sqrt(rules.reserve_square(most, budget, gate.share, gate.pending))
+    most = statistics.capacity(budget, dim, 1.0 / math.sqrt(ridge))
+    level = 2.0 * math.sqrt(statistics.reserve_square(most, budget, gate.share, gate.pending))
     asked, played, waiting = 0, [], []
     for t in range(horizon):
         trust = scorer.confidence
@@ -123,7 +124,7 @@ def play(
         view = scorer.bounds(inputs, tuple(range(inputs.size)))
         gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
         [decision] = learner.decide([str(t)], [inputs], [view.presented], asked=asked)
-        held = rules.reserve_held(trust.volume, most, budget, gate.share)
+        held = statistics.reserve_held(trust.volume, most, budget, gate.share)
         row = inputs.phi[decision.choice]
         values = inputs.phi @ truth
         covered = holds(trust, truth, scorer.theta, view.radius)
@@ -161,8 +162,8 @@ def play(
 def test_the_reserve_is_never_breached(seed, dim, share, ridge, budget, floor) -> None:
     """Theorem D (1) at n = 0, for any λ; each forced label pays for itself."""
     gate = Reserve(share=share, floor=floor)
-    most = rules.capacity(budget, dim, 1.0 / math.sqrt(ridge))
-    v = rules.reserve_square(most, budget, share, 0)
+    most = statistics.capacity(budget, dim, 1.0 / math.sqrt(ridge))
+    v = statistics.reserve_square(most, budget, share, 0)
     for seen in play(gate, seed=seed, dim=dim, budget=budget, horizon=150, ridge=ridge):
         if seen.decision.reason == "must":
             break  # from here on every round is asked
@@ -198,7 +199,7 @@ def test_a_skip_costs_at_most_the_level() -> None:
     """Theorem D (2): wherever the truth is in the set, and it is."""
     gate, budget, dim = Reserve(), 150, 4
     skipped = covered = 0
-    most = rules.capacity(budget, dim, 1.0)
+    most = statistics.capacity(budget, dim, 1.0)
     for seed in range(2):
         for seen in play(gate, seed=seed, dim=dim, budget=budget, horizon=600, ridge=1.0):
             covered += seen.covered
@@ -212,7 +213,7 @@ def test_a_skip_costs_at_most_the_level() -> None:
 
 
 def rules_level(most: float, budget: int, gate: Reserve) -> float:
-    return 2.0 * math.sqrt(rules.reserve_square(most, budget, gate.share, gate.pending))
+    return 2.0 * math.sqrt(statistics.reserve_square(most, budget, gate.share, gate.pending))
 
 
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
@@ -221,7 +222,7 @@ def test_class_heads_keep_the_reserve_under_labels(scorer: str) -> None:
     gate, budget, dim, asked = Reserve(share=0.7, floor=1e-6), 30, 3, 0
     head = make_scorer(scorer, dim=dim, classes=4, settings=ScorerSettings(ridge=0.1))
     learner = Learner(head, gate, budget=budget, horizon=300)
-    most = rules.capacity(budget, dim, 1.0 / math.sqrt(0.1))
+    most = statistics.capacity(budget, dim, 1.0 / math.sqrt(0.1))
     forced = 0
     for t in range(300):
         h = np.eye(dim)[min(t // 100, dim - 1)] + 0.1 * rng.normal(size=dim)
@@ -230,7 +231,7 @@ def test_class_heads_keep_the_reserve_under_labels(scorer: str) -> None:
         if decision.reason == "must":
             break
         before = head.confidence.volume
-        assert budget - asked >= rules.reserve_held(before, most, budget, gate.share) - 1e-9
+        assert budget - asked >= statistics.reserve_held(before, most, budget, gate.share) - 1e-9
         level = rules_level(most, budget, gate)
         view = head.bounds(inputs, (0, 1, 2, 3))
         is_forced = decision.gate_score > -math.inf and (

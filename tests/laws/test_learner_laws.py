@@ -26,14 +26,15 @@ from stacksl.core import (
     PairFeatures,
     ScorerSettings,
     SharedFeatures,
-    make_gate,
     make_scorer,
 )
 from stacksl.types import Decision, Feedback, Label, Reward
+from stacksl_lab.baselines.registry import make_gate
 
 from ..learners import LLFStackSL, StackSL
 
 DIM, CANDIDATES = 5, 4
+PLAYED = (*GATES, "uniform", "adpo", "reserve")
 
 
 def pair_stream(rounds: int, seed: int, candidates: int = CANDIDATES) -> list[PairFeatures]:
@@ -151,7 +152,7 @@ def gate_named(name: str) -> Any:
 
 
 @st.composite
-def games(draw: st.DrawFn, gates: tuple[str, ...] = tuple(GATES)) -> tuple:
+def games(draw: st.DrawFn, gates: tuple[str, ...] = PLAYED) -> tuple:
     horizon = draw(st.integers(1, 40))
     return (
         draw(st.sampled_from(gates)),

@@ -31,7 +31,7 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 @pytest.mark.parametrize(
     ("mode", "gate"),
     [
-        *(("stream", gate) for gate in ("margin", "adpo")),
+        *(("stream", gate) for gate in ("margin", "information")),
         *(("pool", gate) for gate in ("random", "margin")),
         *(pytest.param("stream", gate, marks=SLOW) for gate in ("random", "first", "contested")),
         pytest.param("pool", "contested", marks=SLOW),

@@ -19,9 +19,12 @@ from .conftest import class_items, pair_items
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"gate.level": 0.3}, "level belongs to the gate 'adpo', which was not chosen"),
-        ({"gate": "adpo", "gate.level": "high"}, "level must be a valid number, not 'high'"),
-        ({"gate": "adpo", "levle": 1}, "unknown setting 'levle': did you mean 'gate.level'?"),
+        ({"gate.reading": "else"}, "reading belongs to the gate 'llf', which was not chosen"),
+        ({"gate": "contested", "gate.floor": "high"}, "floor must be a valid number, not 'high'"),
+        (
+            {"gate": "contested", "flooor": 1},
+            "unknown setting 'flooor': did you mean 'gate.floor'?",
+        ),
         (
             {"gate": "llf", "gate.reading": "both"},
             "reading must be 'else' or 'literal', not 'both'",

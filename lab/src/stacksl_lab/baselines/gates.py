@@ -1,4 +1,4 @@
-"""Gates of the literature: `lucb`, `dgs`, `width`, `entropy`, and `avoided`, which is ours.
+"""Gates to compare with: `uniform`, `lucb`, `dgs`, `width`, `entropy`, and `avoided`, ours.
 
 At its defaults none has clearly less regret than `information` in any cell of the study `gates`.
 """
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from stacksl.core.gates import rules
 from stacksl.core.gates.priced import Priced
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Usual
@@ -20,6 +19,23 @@ from stacksl_lab.baselines import statistics
 
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Uniform(Usual):
+    """Evenly spaced labels: the j-th is asked in round ⌈jT/B⌉, which spends exactly B."""
+
+    name: ClassVar[str] = "uniform"
+    ranks: ClassVar[bool] = False
+
+    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
+        """⌊tB/T⌋ − q, the labels owed."""
+        return statistics.uniform_statistic(clock)
+
+    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
+        """0: one label owed is enough."""
+        return 0.0
 
 
 @final
@@ -255,7 +271,7 @@ class DGS(Usual):
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The bound less margin² (score units, squared); −inf where only x̂ is presented."""
-        width = rules.adpo_statistic(view.scores, view.pair_widths, view.choice)
+        width = statistics.adpo_statistic(view.scores, view.pair_widths, view.choice)
         return statistics.dgs_statistic(
             view.scores, width, view.choice, clock, view.dim, self.ridge, self.delta, self.scale
         )

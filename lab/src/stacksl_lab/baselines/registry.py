@@ -1,4 +1,7 @@
-"""Every gate by name: those of `stacksl.core` and the baselines, which runs do not offer."""
+"""Every gate by name: those of `stacksl.core` and the baselines.
+
+A run offers the baselines with `plugins=stacksl_lab.baselines.plugin` alone.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,13 @@ from dataclasses import fields
 from typing import Any
 
 from stacksl.core.gates import registry
-from stacksl.core.gates.adpo import ADPO
-from stacksl.core.gates.priced import Contested, Information, Reserve
+from stacksl.core.gates.priced import Contested, Information
 from stacksl.core.gates.registry import LLF, Gate, Margin
-from stacksl.core.gates.schedules import Always, First, Random, Uniform
+from stacksl.core.gates.schedules import Always, First, Random
 from stacksl.errors import SettingsError, unknown_name
-from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Width
+from stacksl_lab.baselines.adpo import ADPO
+from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Uniform, Width
+from stacksl_lab.baselines.reserve import Reserve
 
 BASELINES: Mapping[str, type[Any]] = {
     "lucb": LUCB,
@@ -20,6 +24,9 @@ BASELINES: Mapping[str, type[Any]] = {
     "entropy": Entropy,
     "avoided": Avoided,
     "dgs": DGS,
+    "uniform": Uniform,
+    "adpo": ADPO,
+    "reserve": Reserve,
 }
 
 GATES: Mapping[str, type[Any]] = {**registry.GATES, **BASELINES}

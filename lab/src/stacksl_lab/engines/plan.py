@@ -6,14 +6,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stacksl.core.gates.adpo import ADPO
-from stacksl.core.gates.priced import Contested, Reserve
+from stacksl.core.gates.priced import Contested
 from stacksl.core.gates.registry import LLF, Gate, Margin
-from stacksl.core.gates.schedules import Always, First, Random, Uniform
+from stacksl.core.gates.schedules import Always, First, Random
 from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
-from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy
+from stacksl_lab.baselines.adpo import ADPO
+from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Uniform
 from stacksl_lab.baselines.registry import CODES
+from stacksl_lab.baselines.reserve import Reserve
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines.arrays import Stream
 from stacksl_lab.learner import expect_greedy

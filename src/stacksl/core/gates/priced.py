@@ -1,7 +1,6 @@
 """Gates under a price that rises when spending is ahead of an even schedule.
 
-`contested` and `information` differ in the statistic. `reserve` keeps labels for costly rounds in
-place of a price.
+`contested` and `information` differ in the statistic.
 """
 
 from __future__ import annotations
@@ -140,70 +139,3 @@ def contested_score(view: Bounds, width_scale: float | None = None) -> float:
     """
     alpha = math.sqrt(view.dim) if width_scale is None else width_scale
     return rules.contested_statistic(view.scores, view.pair_widths, view.choice, alpha)
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Reserve(Usual):
-    """A log-determinant reserve: no skip may cost more than a level.
-
-    With B labels, ℓ = log(1 + B L²/(λd)) and κ = `share`, v = exp(dℓ/(κB)) − 1 and the level is
-    2√v. A round whose contested score G = max over x ≠ x̂ of s_x − s_x̂ + β‖φ_x − φ_x̂‖, β the
-    scorer's radius, is above β·level is always asked; each such label adds more than dℓ/(κB) to
-    log det V. So κB(1 − log det(V/λI)/(dℓ)) labels are enough for all such rounds to come, and so
-    many are kept for them. A β that is above 0 but below some 1e-6 of the largest score would let
-    the rounding of the scores decide. The others buy information, tr(F H⁻¹) as in `information`, at
-    the price v r^(1 − a/f) with a = 1 − (l/B)/(rounds left/T), l the smaller of labels left and of
-    free/(1 − κ).
-
-    Args:
-        share: κ in (0, 1), the share of the budget that is kept for costly rounds: a small one has
-            a high level and more to spend freely.
-        ahead: f in (0, 1], how far ahead of an even schedule free spending may run.
-        floor: r in (0, 1), the price of information on schedule as a share of v.
-        pending: n ≥ 0, the labels that may be open when another is bought; the exponent is then
-            (n + 1)dℓ/(κB). It is 0 where each answer is learnt before the next round.
-
-    Raises:
-        SettingsError: a parameter is outside its range.
-
-    Source: ours; the theorem, and the scorers for which it is one, are in `docs/theory.md`. Known
-    before: counts of rounds by log det (Abbasi-Yadkori et al. 2011), each round above a level asked
-    (Cesa-Bianchi, Gentile and Orabona 2009). The settings were chosen on pilot seeds of the study
-    `gates`.
-    """
-
-    share: float = 0.6
-    ahead: float = 0.8
-    floor: float = 0.1
-    pending: int = 0
-    name: ClassVar[str] = "reserve"
-
-    def __post_init__(self) -> None:
-        within = 0.0 < self.share < 1.0 and 0.0 < self.ahead <= 1.0 and 0.0 < self.floor < 1.0
-        if not within or not 0 <= self.pending < math.inf:
-            raise SettingsError(
-                "the gate 'reserve' needs a share in (0, 1), an ahead in (0, 1], a floor in (0, 1) "
-                f"and a pending of at least 0, got {self.share}, {self.ahead}, {self.floor} and "
-                f"{self.pending}: leave them out for the defaults"
-            )
-
-    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """G over its level or, where labels are free, information over its price if larger."""
-        gap = rules.contested_statistic(view.scores, view.pair_widths, view.choice, view.radius)
-        most = rules.capacity(clock.budget, view.dim, view.prior_width)
-        return rules.reserve_statistic(
-            gap,
-            view.information,
-            view.radius,
-            rules.reserve_square(most, clock.budget, self.share, self.pending),
-            rules.reserve_held(view.volume, most, clock.budget, self.share),
-            clock,
-            self.share,
-            self.ahead,
-            self.floor,
-        )
-
-    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
-        """1: above the level, or worth the price."""
-        return 1.0

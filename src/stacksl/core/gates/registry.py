@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, final
 import numpy as np
 
 from stacksl.core.gates import rules
-from stacksl.core.gates.adpo import ADPO
-from stacksl.core.gates.priced import Contested, Information, Reserve
+from stacksl.core.gates.priced import Contested, Information
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import Always, First, Random, Uniform, Usual
+from stacksl.core.gates.schedules import Always, First, Random, Usual
 from stacksl.errors import SettingsError, unknown_name
 
 if TYPE_CHECKING:
@@ -186,13 +185,10 @@ GATES: dict[str, type[Any]] = {
     "always": Always,
     "first": First,
     "random": Random,
-    "uniform": Uniform,
     "llf": LLF,
     "margin": Margin,
     "contested": Contested,
-    "adpo": ADPO,
     "information": Information,
-    "reserve": Reserve,
 }
 
 COVERAGE = "coverage"

@@ -57,11 +57,6 @@ def random_statistic(clock: Clock) -> float:
     return (clock.budget - clock.asked) / (clock.horizon - clock.round + 1)
 
 
-def uniform_statistic(clock: Clock) -> float:
-    """⌊tB/T⌋ − q: the labels that an even spacing owes by the end of this round."""
-    return float((clock.round * clock.budget) // clock.horizon - clock.asked)
-
-
 def llf_statistic(scores: Array, widths: Array, radius: float, literal: bool) -> float:
     """The paper's spread, max UCB − min LCB (score units); its negative in the literal reading."""
     spread = np.max(scores + radius * widths) - np.min(scores - radius * widths)
@@ -151,84 +146,3 @@ def price(g: float, clock: Clock, state: GateState, reserve: float, floor: float
 def peak(g: float, state: GateState) -> GateState:
     """The next (U, 0, 0, 0): the running maximum of g, from 0."""
     return (max(state[0], g), 0.0, 0.0, 0.0)
-
-
-def capacity(budget: int, dim: int, prior_width: float) -> float:
-    """D log(1 + B w²/d), w = `prior_width`: what B labels of one row each add to log det V at most.
-
-    Elliptical potential: det V ≤ (tr V/d)^d (docs/theory.md, Lemma 1). Taken for at least 1 label.
-    """
-    return dim * math.log1p(max(1, budget) * prior_width * prior_width / dim)
-
-
-def reserve_square(most: float, budget: int, share: float, pending: int) -> float:
-    """V = exp((n + 1)·most/(κB)) − 1, a quarter of the squared level of `reserve`."""
-    return math.expm1(min(600.0, (1 + pending) * most / (share * max(1, budget))))
-
-
-def reserve_held(volume: float, most: float, budget: int, share: float) -> float:
-    """The labels kept for rounds above the level, κB(1 − log det(V/λI)/most), at least 0."""
-    unknown = 1.0 - volume / most
-    return share * budget * (0.0 if unknown < 0.0 else unknown)
-
-
-def reserve_statistic(
-    gap: float,
-    information: float,
-    radius: float,
-    square: float,
-    held: float,
-    clock: Clock,
-    share: float,
-    ahead: float,
-    floor: float,
-) -> float:
-    """The larger of G/(β·level) and, where a label is free, information over its price.
-
-    `gap` is G (score units), `radius` β, `square` v and `held` R, from the two functions above. A
-    ratio above 1 asks. NaN where widths are.
-    """
-    if math.isnan(gap) or math.isnan(information) or math.isnan(held):
-        return np.nan
-    reach = 2.0 * radius * math.sqrt(square)
-    forced = (2.0 if gap > 0.0 else 0.0) if reach == 0.0 else min(gap / reach, 1e300)
-    free = clock.budget - clock.asked - held
-    if free < 1.0 - TIE:
-        return forced
-    left = clock.budget - clock.asked
-    labels = min(float(left), free / (1.0 - share)) / clock.budget
-    rounds = (clock.horizon - clock.round + 1) / clock.horizon
-    exponent = (1.0 - (1.0 - labels / rounds) / ahead) * math.log(floor)
-    worth = information / square * math.exp(min(600.0, max(-600.0, -exponent)))
-    return max(forced, worth)
-
-
-def adpo_statistic(scores: Array, pair_widths: Array, choice: int) -> float:
-    """‖φ_x̂ − φ_x′‖ for the best-scored x′ ≠ x̂, the widest where scores tie (`docs/paper.md`, D17).
-
-    Scores tie within 1e-9 of the largest |s_x| + ‖φ_x − φ_x̂‖, used as the bound here. −inf where
-    only x̂ is presented.
-    """
-    second, scale = -np.inf, abs(scores[choice])
-    for x in range(len(scores)):
-        if x == choice:
-            continue
-        if math.isnan(pair_widths[x]):
-            return np.nan
-        second = max(second, scores[x])
-        scale = max(scale, abs(scores[x]) + pair_widths[x])
-    widest = -np.inf
-    for x in range(len(scores)):
-        if x != choice and scores[x] >= second - TIE * scale:
-            widest = max(widest, pair_widths[x])
-    return float(widest)
-
-
-def adpo_threshold(state: GateState, level: float) -> float:
-    """Γ: the constant `level`, or where that is NaN the one whose logarithm is in the state."""
-    return math.exp(state[0]) if math.isnan(level) else level
-
-
-def adpo_measure(g: float) -> float:
-    """Log g, on which `margin_advance` keeps the pace of Γ; −∞, which sets nothing, for g ≤ 0."""
-    return math.log(g) if g > 0.0 else -np.inf

@@ -1,4 +1,4 @@
-"""Gates that depend on the clock alone: `always`, `first`, `random`, `uniform`."""
+"""Gates that depend on the clock alone: `always`, `first`, `random`."""
 
 from __future__ import annotations
 
@@ -94,20 +94,3 @@ class Random(Usual):
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """The round's uniform u in [0, 1), drawn in advance."""
         return u
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Uniform(Usual):
-    """Evenly spaced labels: the j-th is asked in round ⌈jT/B⌉, which spends exactly B."""
-
-    name: ClassVar[str] = "uniform"
-    ranks: ClassVar[bool] = False
-
-    def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
-        """⌊tB/T⌋ − q, the labels owed."""
-        return rules.uniform_statistic(clock)
-
-    def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
-        """0: one label owed is enough."""
-        return 0.0

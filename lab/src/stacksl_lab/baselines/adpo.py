@@ -10,6 +10,7 @@ from stacksl.core.gates import rules
 from stacksl.core.gates.rules import Clock, GateState
 from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
+from stacksl_lab.baselines import statistics
 
 if TYPE_CHECKING:
     from stacksl.core.scorers.bounds import Bounds
@@ -65,15 +66,15 @@ class ADPO(Usual):
 
     def statistic(self, view: Bounds, clock: Clock, state: GateState) -> float:
         """The width of the pair (x̂, x′)."""
-        return rules.adpo_statistic(view.scores, view.pair_widths, view.choice)
+        return statistics.adpo_statistic(view.scores, view.pair_widths, view.choice)
 
     def threshold(self, g: float, u: float, clock: Clock, state: GateState) -> float:
         """Γ."""
-        return rules.adpo_threshold(state, math.nan if self.level is None else self.level)
+        return statistics.adpo_threshold(state, math.nan if self.level is None else self.level)
 
     def advance(self, g: float, took: bool, clock: Clock, state: GateState) -> GateState:
         """Γ after this round's step; unchanged under a constant."""
         if self.level is not None:
             return state
-        measure = rules.adpo_measure(g)
+        measure = statistics.adpo_measure(g)
         return rules.margin_advance(measure, took, clock, state, self.pace, False)
