@@ -1,4 +1,4 @@
-"""JSONL and JSON: native, MedQA, options of other names, classes, preferences."""
+"""JSONL and JSON: native, MedQA, options of other names, classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from stacksl.data import read
-from stacksl.data.shapes import permutation
 from stacksl.errors import DataError
 
 Make = Callable[[str, str | bytes], Path]
@@ -158,69 +157,6 @@ def test_lists_of_labels_are_refused(make: Make) -> None:
     rows = [{"text": "a", "labels": ["x", "y"]}, {"text": "b", "labels": ["x"]}]
     with pytest.raises(DataError, match="multi-label"):
         read(make("x.jsonl", lines(rows)))
-
-
-def preferences(count: int) -> list[dict[str, Any]]:
-    return [
-        {"prompt": f"p{n}", "chosen": f"good {n}", "rejected": f"bad {n}"} for n in range(count)
-    ]
-
-
-def test_preferences_hide_the_position_of_the_chosen_one(make: Make) -> None:
-    path = make("x.jsonl", lines(preferences(2000)))
-    data = read(path, seed=3)
-    assert data.format == "jsonl:preferences"
-    for n, item in enumerate(data.items):
-        assert set(item.candidates) == {f"good {n}", f"bad {n}"}
-        assert item.candidates[data.answers[item.id]] == f"good {n}"
-    first = sum(index == 0 for index in data.answers.values())
-    assert abs(first - 1000) < 5 * 2000**0.5 / 2  # five standard deviations of a fair coin
-    assert read(path, seed=3) == data
-    assert read(path, seed=4).answers != data.answers
-
-
-def test_every_order_of_three_is_as_likely() -> None:
-    orders = [tuple(permutation(0, f"i{n}", 3)) for n in range(6000)]
-    counts = [orders.count(order) for order in sorted(set(orders))]
-    assert len(counts) == 6
-    # chi-squared with 5 degrees of freedom exceeds 25.7 with probability 1e-4
-    assert sum((c - 1000) ** 2 / 1000 for c in counts) < 25.7
-
-
-def test_several_responses_may_be_rejected(make: Make) -> None:
-    rows = [{"id": "c", "prompt": "p", "chosen": "x", "rejected": ["y", "z"]}]
-    (item,), answers = (data := read(make("x.jsonl", lines(rows)))).items, data.answers
-    assert set(item.candidates) == {"x", "y", "z"}
-    assert item.candidates[answers["c"]] == "x"
-
-
-def test_of_a_chat_the_last_turn_is_the_response(make: Make) -> None:
-    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "good"}]
-    other = [chat[0], {"role": "assistant", "content": "bad"}]
-    data = read(make("x.jsonl", lines([{"prompt": "hi", "chosen": chat, "rejected": other}])))
-    assert set(data.items[0].candidates) == {"good", "bad"}
-
-
-def test_what_both_responses_begin_with_is_the_prompt(make: Make) -> None:
-    turns = [{"role": "user", "content": "hi"}]
-    more = [*turns, {"role": "assistant", "content": "yes?"}, {"role": "user", "content": "a?"}]
-
-    def said(before: list[dict[str, str]], text: str) -> list[dict[str, str]]:
-        return [*before, {"role": "assistant", "content": text}]
-
-    rows: list[dict[str, object]] = [
-        {"id": "one", "chosen": said(turns, "good"), "rejected": said(turns, "bad")},
-        {"id": "many", "chosen": said(more, "x"), "rejected": said(more, "y")},
-        {"id": "text", "chosen": "Human: hi Bot: blue", "rejected": "Human: hi Bot: black"},
-        {"id": "nothing", "chosen": "blue", "rejected": "black"},
-    ]
-    data = read(make("x.jsonl", lines(rows)))
-    assert {item.id: item.prompt for item in data.items} == {
-        "one": "hi", "many": "user: hi\nassistant: yes?\nuser: a?", "text": "Human: hi Bot:",
-    }  # fmt: skip
-    gold = {i.id: i.candidates[data.answers[i.id]] for i in data.items}
-    assert gold == {"one": "good", "many": "x", "text": "blue"}
-    assert [(row.id, row.reason) for row in data.rejected] == [("nothing", "empty prompt")]
 
 
 def test_format_and_columns_override(make: Make) -> None:

@@ -36,7 +36,6 @@ def read(
     classes: Sequence[str] | None = None,
     bank: Bank | None = None,
     max_candidates: int = 2000,
-    seed: int = 0,
     strict: bool = False,
     lenient: bool = False,
     aside: str | None = None,
@@ -48,7 +47,7 @@ def read(
             in memory.
         format: overrides what is recognised: a container (`csv`, `tsv`, `jsonl`, `json`,
             `parquet`, `xlsx`, `lines`), a shape (`native`, `medqa`, `options`, `mmlu`,
-            `preferences`, `classes`), or both as `csv:classes`.
+            `classes`), or both as `csv:classes`.
         layout: where the rows are, where the content does not tell.
         columns: overrides what is guessed: `prompt`, `label`, `id` or `candidates` to a column.
             Every usable row needs an id of its own in a column that is named here.
@@ -60,7 +59,6 @@ def read(
         bank: the answers that all items choose from: each item's candidates is `bank.texts`, and
             a label is the text or the id of one.
         max_candidates: items with more options are set aside; a bank may be of any size.
-        seed: permutes the responses of preference files, together with the item's id.
         strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
@@ -89,7 +87,7 @@ def read(
             table = replace(table, columns=tuple(c for c in table.columns if c != aside))
             given = {**usual_columns(usual, table.columns), **chosen}
             id = given.get("id") or guess_id(table.columns, table.head, [*not_ids, *given.values()])
-            shape = shape_of(table, wanted, given, seed, known, bank, id)
+            shape = shape_of(table, wanted, given, known, bank, id)
             found = _Items(
                 shape,
                 None if bank is None else bank.texts,

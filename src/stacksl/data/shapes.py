@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from stacksl.data.classes import BANK_ID, Bank
@@ -14,7 +13,7 @@ from stacksl.data.tables import Table
 from stacksl.data.values import RowFault, gold_index, is_missing, options, text
 from stacksl.errors import DataError
 
-SHAPES = ("native", "medqa", "options", "mmlu", "preferences", "classes")
+SHAPES = ("native", "medqa", "options", "mmlu", "classes")
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -52,7 +51,6 @@ def shape_of(
     table: Table,
     wanted: str | None,
     given: Mapping[str, str],
-    seed: int,
     classes: tuple[str, ...] | None,
     bank: Bank | None,
     id: str | None,
@@ -63,7 +61,6 @@ def shape_of(
         table: the open file.
         wanted: a name of `SHAPES`, or None to find out.
         given: role to column, as the user says.
-        seed: of the permutation of preferences.
         classes: a label set that is known already, so that no label column is needed.
         bank: the answers that all items share, if the run is over a bank.
         id: the column of the ids, if there is one.
@@ -92,8 +89,6 @@ def shape_of(
         return _options(table, name, named, id)
     if name == "mmlu":
         return _lettered(table, named, id)
-    if name == "preferences":
-        return _preferences(table, named, id, seed)
     return _classes(table, named, id, classes)
 
 
@@ -101,8 +96,6 @@ def _recognised(table: Table, given: Mapping[str, str]) -> str:
     columns = set(table.columns)
     if "candidates" in given:
         return "options"
-    if {"chosen", "rejected"} <= columns:
-        return "preferences"
     if {"prompt", "candidates"} <= columns:
         return "native"
     if {"question", "options", "answer_idx"} <= columns:
@@ -280,73 +273,3 @@ def _letter_columns(columns: Sequence[str]) -> tuple[str, ...]:
             break
         run.append(found[letter])
     return tuple(run) if len(run) >= 2 else ()
-
-
-# --- preferences -------------------------------------------------------------------------------
-
-
-def _preferences(table: Table, given: Mapping[str, str], id: str | None, seed: int) -> Shape:
-    """A prompt with a preferred response and others: candidates in an order that is hashed.
-
-    `rejected` is one text, or a list of them. Without a column of prompts the prompt is what chosen
-    and rejected begin with alike (the implicit prompt of the library TRL).
-    """
-    for name in ("chosen", "rejected"):
-        require("responses", name, table.columns, table.head)
-    prompt = given.get("prompt") or find("prompt", table.columns)
-
-    def draft(values: Mapping[str, Any], id: str) -> Draft:
-        chosen, rejected = values.get("chosen"), values.get("rejected")
-        if prompt is None:
-            asked, chosen, rejected = _shared(chosen, rejected)
-        else:
-            asked = text(values.get(prompt), "the prompt")
-        others = rejected if isinstance(rejected, list) and not _is_chat(rejected) else [rejected]
-        responses = [_response(chosen), *(_response(other) for other in others)]
-        order = permutation(seed, id, len(responses))
-        return Draft(asked, tuple(responses[i] for i in order), order.index(0))
-
-    return Shape("preferences", _roles(prompt=prompt, id=id), draft, ("chosen", "rejected"))
-
-
-def permutation(seed: int, id: str, size: int) -> list[int]:
-    """The order 0..size−1 sorted by a hash of (seed, id, position): the same on every machine."""
-
-    def key(position: int) -> bytes:
-        return blake2b(f"{seed}\x1f{position}\x1f{id}".encode(), digest_size=16).digest()
-
-    return sorted(range(size), key=key)
-
-
-def _shared(chosen: Any, rejected: Any) -> tuple[str, Any, Any]:
-    """What both begin with, whole turns or words, and what each has beyond it."""
-    if _is_chat(chosen) and _is_chat(rejected):
-        pairs = zip(chosen[:-1], rejected[:-1], strict=False)
-        count = next((n for n, (a, b) in enumerate(pairs) if a != b), None)
-        count = min(len(chosen), len(rejected)) - 1 if count is None else count
-        turns = chosen[:count]
-        said = [text(turn["content"], "the prompt") for turn in turns]
-        if len(turns) > 1:
-            said = [f"{turn.get('role', '')}: {own}" for turn, own in zip(turns, said, strict=True)]
-        return "\n".join(said), chosen[count:], rejected[count:]
-    one, other = text(chosen, "a response"), text(rejected, "a response")
-    letters = enumerate(zip(one, other, strict=False))
-    count = next((at for at, (a, b) in letters if a != b), min(len(one), len(other)))
-    while count and not one[count - 1].isspace():
-        count -= 1
-    return one[:count].strip(), one[count:], other[count:]
-
-
-def _response(value: Any) -> str:
-    """A response as text; of a chat, its last message."""
-    if _is_chat(value):
-        value = value[-1]["content"]
-    return text(value, "a response")
-
-
-def _is_chat(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(turn, Mapping) and "content" in turn for turn in value)
-    )

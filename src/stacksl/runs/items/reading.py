@@ -65,7 +65,7 @@ def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArra
 
 def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -> Dataset:
     """A file of the run's kind, `how` it is said; over a bank with what its prompts retrieve."""
-    how = {"layout": layout_of(settings), **how, "bank": bank, "seed": settings.seed}
+    how = {"layout": layout_of(settings), **how, "bank": bank}
     how["max_candidates"] = settings.read.max_candidates
     dataset = read(path, **how)
     if bank is None:
