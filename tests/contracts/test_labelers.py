@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from stacksl.errors import LabelerError, SettingsError
@@ -16,7 +14,6 @@ from stacksl.testing import check_labeler
 COUNT, SIZE = 2_000, 5
 GOLD = {f"q{i}": (i * 7) % SIZE for i in range(COUNT)}
 SIZES = {f"q{i}": SIZE for i in range(COUNT)}
-SPECS = {"oracle": "oracle", "noisy": "noisy:0.3"}
 
 
 def purchase(item: str, slot: int = 0, token: int = 1, price: int = 9) -> Purchase:
@@ -30,7 +27,7 @@ def answered(labeler: Labeler, *purchases: Purchase) -> dict[tuple[str, int, int
 
 @pytest.fixture(params=sorted(LABELERS))
 def labeler(request: pytest.FixtureRequest) -> Labeler:
-    return make_labeler(SPECS[request.param], GOLD, SIZES, seed=3)
+    return make_labeler(request.param, GOLD, SIZES, seed=3)
 
 
 def test_it_is_a_labeler(labeler):
@@ -40,10 +37,9 @@ def test_it_is_a_labeler(labeler):
 
 def test_it_keeps_the_contract(labeler):
     """Its requests are purchases alone: it reads no prompt."""
-    spec = SPECS[labeler.name.partition(":")[0]]
     asked = [purchase("q4"), purchase("q2"), purchase("q9", slot=1, token=3)]
     asked += [purchase(f"q{i}") for i in range(10, 200)]
-    check_labeler(lambda: make_labeler(spec, GOLD, SIZES, seed=3), asked)
+    check_labeler(lambda: make_labeler(labeler.name, GOLD, SIZES, seed=3), asked)
 
 
 def test_an_item_it_does_not_know_is_one_sentence(labeler):
@@ -55,25 +51,20 @@ def test_an_item_it_does_not_know_is_one_sentence(labeler):
 def test_missing_answers_are_counted_with_the_way_out(name):
     some = {item: index for item, index in GOLD.items() if item not in ("q3", "q5")}
     with pytest.raises(LabelerError, match=r"2000 items, 2 have none .*'q3'.*: add the answers"):
-        make_labeler(SPECS[name], some, SIZES, seed=0)
+        make_labeler(name, some, SIZES, seed=0)
 
 
 @pytest.mark.parametrize("name", sorted(LABELERS))
 @pytest.mark.parametrize("index", [-2, SIZE])
 def test_an_impossible_answer_is_refused(name, index):
     with pytest.raises(LabelerError, match=f"that of 'q7' is {index} of 5"):
-        make_labeler(SPECS[name], {**GOLD, "q7": index}, SIZES, seed=0)
+        make_labeler(name, {**GOLD, "q7": index}, SIZES, seed=0)
 
 
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
         ("orcle", "did you mean 'oracle'"),
-        ("noisy", "needs a probability"),
-        ("noisy:", "needs a probability"),
-        ("noisy:much", "needs a probability P from 0 to 1, got 'much'"),
-        ("noisy:1.5", "from 0 to 1, got 1.5"),
-        ("noisy:nan", "from 0 to 1, got nan"),
         ("oracle:x", "takes nothing after it"),
     ],
 )
@@ -87,41 +78,6 @@ def test_the_oracle_is_right():
     oracle = make_labeler("oracle", GOLD, SIZES, seed=0)
     said = answered(oracle, *(purchase(item) for item in GOLD))
     assert {item: index for (item, _, _), index in said.items()} == GOLD
-
-
-def test_noise_has_its_rate_and_is_uniform_over_the_wrong_answers():
-    """Binomial and chi-squared bounds at five standard deviations: a false alarm in 10^6."""
-    probability = 0.3
-    labeler = make_labeler(f"noisy:{probability}", GOLD, SIZES, seed=11)
-    said = answered(labeler, *(purchase(item) for item in GOLD))
-    shifts = [(index - GOLD[item]) % SIZE for (item, _, _), index in said.items()]
-    wrong = sum(shift != 0 for shift in shifts)
-    spread = math.sqrt(COUNT * probability * (1 - probability))
-    assert abs(wrong - COUNT * probability) < 5 * spread
-    each = wrong / (SIZE - 1)
-    for shift in range(1, SIZE):
-        assert abs(shifts.count(shift) - each) < 5 * math.sqrt(each * 0.75)
-
-
-def test_noise_is_a_function_of_seed_item_and_slot():
-    def wrong(seed: int, slot: int) -> set[str]:
-        labeler = make_labeler("noisy:0.5", GOLD, SIZES, seed)
-        said = answered(labeler, *(purchase(item, slot) for item in GOLD))
-        return {item for (item, _, _), index in said.items() if index != GOLD[item]}
-
-    assert wrong(1, 0) == wrong(1, 0)
-    for other in (wrong(2, 0), wrong(1, 1)):
-        overlap = len(wrong(1, 0) & other)  # independent halves of 2,000 share a quarter
-        assert abs(overlap - COUNT / 4) < 5 * math.sqrt(COUNT * 3 / 16)
-
-
-def test_the_ends_of_the_noise():
-    never, always = (make_labeler(f"noisy:{p}", GOLD, SIZES, 0) for p in (0, 1))
-    asked = [purchase(item) for item in GOLD]
-    assert all(index == GOLD[key[0]] for key, index in answered(never, *asked).items())
-    assert all(index != GOLD[key[0]] for key, index in answered(always, *asked).items())
-    alone = make_labeler("noisy:1", {"a": 0}, {"a": 1}, 0)
-    assert list(answered(alone, purchase("a")).values()) == [0]
 
 
 # The check for labelers of others ---------------------------------------------------------------

@@ -117,7 +117,6 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--scorer", "newtn"], "did you mean 'newton'"),
         (["good.csv", "--set", "follower=hrad"], "did you mean 'hard'"),
         (["good.csv", "--labeler", "oracel"], "did you mean 'oracle'"),
-        (["good.csv", "--labeler", "noisy:2"], "from 0 to 1"),
         (["good.csv", "--mode", "pool", "--gate", "llf"], "llf"),
         (["good.csv", "--set", "scorer.noise=inf"], "finite"),
         (["good.csv", "--test", "nowhere.csv"], "nowhere.csv"),

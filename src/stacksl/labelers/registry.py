@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.labelers.oracle import NoisyLabeler, OracleLabeler
+from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Labeler
 
 
@@ -19,22 +19,9 @@ def _oracle(
     return OracleLabeler(answers, sizes)
 
 
-def _noisy(
-    argument: str | None, answers: Mapping[str, int], sizes: Mapping[str, int], seed: int
-) -> Labeler:
-    """`noisy:P`: the file's own answers, each wrong with probability P (for studies)."""
-    try:
-        probability = float(argument or "")
-    except ValueError:
-        raise SettingsError(
-            f"the labeler 'noisy:P' needs a probability P from 0 to 1, got {argument!r}"
-        ) from None
-    return NoisyLabeler(probability, answers, sizes, seed)
-
-
 Maker = Callable[[str | None, Mapping[str, int], Mapping[str, int], int], Labeler]
 
-LABELERS: Final[dict[str, Maker]] = {"oracle": _oracle, "noisy": _noisy}
+LABELERS: Final[dict[str, Maker]] = {"oracle": _oracle}
 """Every labeler by the name its setting begins with."""
 
 
@@ -44,7 +31,7 @@ def make_labeler(
     """The labeler that a setting names.
 
     Args:
-        spec: `oracle`, or `noisy:P`.
+        spec: a name in `LABELERS`, and after a colon what that labeler takes.
         answers: item id to the index of its gold candidate.
         sizes: item id to K, for every item that may be asked.
         seed: the run's seed.

@@ -328,8 +328,8 @@ class Settings(Group):
     """What one label costs, such as 2.50; anna=3,ben=2 where people have prices of their own."""
     labeler: str = "oracle"
     """Who answers: oracle (the file's own answers, the default), file (people, in sheets that any
-    spreadsheet opens), openai:MODEL (a model at --url), hf:NAME_OR_DIR (a language model on this
-    machine) or noisy:P."""
+    spreadsheet opens), openai:MODEL (a model at --url), or hf:NAME_OR_DIR (a language model on this
+    machine)."""
     open_questions: int = Field(25, ge=1)
     """Purchases open in all: the rows of people's sheets, or what a pool ranks at a time (25)."""
     annotators: str = "anna"
