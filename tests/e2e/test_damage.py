@@ -31,7 +31,6 @@ READ_BY = {  # the commands that read a file of the run
     "facts.json": [STATUS, "report one"],
     "features/features.json": [REPLAY],
     "features/rows.npy": [REPLAY],
-    "features/rows.blake2b": [REPLAY],
     "features/map.safetensors": [REPLAY],
     "features/names.safetensors": [REPLAY],
 }

@@ -1,10 +1,9 @@
-"""The features a run uses: computed once, hashed row by row, then memory-mapped.
+"""The features a run uses: computed once, hashed, then memory-mapped.
 
-Each row has a hash of its own, so that one row can be erased later and the others still verify.
-`features.json` is written last; it holds the shape and type of each array, so that the headers of
-the `.npy` files, which no hash covers, are not read. The features that a language model renews are
-a block an epoch, of the items that the run had when the epoch began; items added during the epoch
-have blocks beside it, in folders named like those of the initial features.
+`features.json` is written last; it holds the hash of each array with its shape and type, so that
+the headers of the `.npy` files, which no hash covers, are not read. The features that a language
+model renews are a block an epoch, of the items that the run had when the epoch began; items added
+during the epoch have blocks beside it, in folders named like those of the initial features.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from stacksl.features.rows import Gathered
 from stacksl.files import formats
 from stacksl.files.atomic import make_private, write_atomic
 
-DIGEST = 16  # bytes of BLAKE2b per row
+DIGEST = 16  # bytes of BLAKE2b
 _AT_ONCE = 4096  # rows written or hashed
 ABOUT = "features.json"
-_ONE_HASH = ("candidates", "index", "base")  # arrays of gathered pairs beside the rows
 REMEDY = "restore the folder from a copy, or start a new run"
 
 
@@ -50,8 +48,7 @@ def items_in(folder: Path) -> int:
 def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] = ()) -> None:
     """Write `block` of the items `ids`, in their order; `fingerprint` is the feature map's.
 
-    The fixed part of the scores, where pair features have one, is hashed with its row. Of gathered
-    pairs the rows are the prompts' vectors; the candidates' vectors have one hash.
+    Of gathered pairs the rows are the prompts' vectors.
     """
     tables: dict[str, Any]
     if isinstance(block, SharedBlock):
@@ -61,25 +58,17 @@ def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] 
         tables = {"rows": lazy.prompts, "candidates": lazy.candidates, "index": lazy.index}
     else:
         tables = {"rows": np.asarray(block.phi)}
-    gathered = "index" in tables
     if isinstance(block, PairBlock):
         tables["offsets"] = block.offsets
         if block.base is not None:
             tables["base"] = np.asarray(block.base, dtype=np.float64)
-    arrays = {name: _save(folder / f"{name}.npy", table) for name, table in tables.items()}
-    digests = {name: _digest(tables[name]).hex() for name in _ONE_HASH if name in tables}
-    base = None if gathered else tables.get("base")
-    write_atomic(folder / "rows.blake2b", b"".join(_digests(tables["rows"], base)))
     about = {
-        "kind": "shared" if isinstance(block, SharedBlock) else "pairs",
-        "gathered": digests if gathered else {},
         "classes": block.classes if isinstance(block, SharedBlock) else None,
         "items": len(block),
         "dim": block.dim,
         "fingerprint": fingerprint,
         "order": _order(ids),
-        "offsets": _digest(block.offsets).hex() if isinstance(block, PairBlock) else None,
-        "arrays": arrays,
+        "arrays": {name: _save(folder / f"{name}.npy", table) for name, table in tables.items()},
     }
     write_atomic(folder / ABOUT, formats.to_json(about))
 
@@ -87,7 +76,7 @@ def save_block(folder: Path, block: Block, fingerprint: str, ids: Sequence[str] 
 def load_block(
     folder: Path, fingerprint: str | None = None, ids: Sequence[str] | None = None
 ) -> Block:
-    """Load the block, memory-mapped, after checking every row against its hash.
+    """Load the block, memory-mapped, after checking every array against its hash.
 
     Raises:
         FeatureError: a file is missing or damaged, another feature map made it, or the items
@@ -104,28 +93,20 @@ def load_block(
             f"the run's features were made by {about['fingerprint'][:12]}, but the feature map here"
             f" is {fingerprint[:12]}: resume with the versions and weights that it began with"
         )
-    rows = _load(folder, about, "rows")
-    gathered = about["gathered"]
-    own = "base" in about["arrays"] and not gathered
-    base = _load(folder, about, "base") if own else None
-    _verify(rows, base, folder)
-    if about["kind"] == "shared":
-        return SharedBlock(rows, int(about["classes"]))
-    found = {
-        name: _checked(folder, about, name, digest)
-        for name, digest in {**gathered, "offsets": about["offsets"]}.items()
-    }
-    offsets = np.array(found["offsets"])
-    if not gathered:
-        return PairBlock(rows, offsets, base)
-    lazy = Gathered(rows, found["candidates"], found["index"], offsets)
-    return PairBlock(lazy, offsets, found.get("base"))
+    found = {name: _checked(folder, about, name) for name in about["arrays"]}
+    if about["classes"] is not None:
+        return SharedBlock(found["rows"], int(about["classes"]))
+    offsets, base = np.array(found["offsets"]), found.get("base")
+    if "index" not in found:
+        return PairBlock(found["rows"], offsets, base)
+    lazy = Gathered(found["rows"], found["candidates"], found["index"], offsets)
+    return PairBlock(lazy, offsets, base)
 
 
-def _checked(folder: Path, about: Mapping[str, Any], name: str, digest: str) -> NDArray[Any]:
-    """An array that has one hash, after checking it."""
+def _checked(folder: Path, about: Mapping[str, Any], name: str) -> NDArray[Any]:
+    """An array, after checking it."""
     array = _load(folder, about, name)
-    if _digest(array).hex() != digest:
+    if _digest(array) != about["arrays"][name]["digest"]:
         raise FeatureError(
             f"{folder / name}.npy does not match its hash: the file was changed; {REMEDY}"
         )
@@ -135,42 +116,32 @@ def _checked(folder: Path, about: Mapping[str, Any], name: str, digest: str) -> 
 def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     """Overwrite the features of item number `row` with zeros; `ids` are all ids from now on.
 
-    The bytes are overwritten in place. Calling it again after a crash completes it.
+    The bytes are overwritten in place. An array has no hash meanwhile, so that calling it again
+    after a crash completes it.
 
     Raises:
-        FeatureError: a file is missing, or has another number of rows.
+        FeatureError: a file is missing or damaged.
     """
-    about = _about(folder)
-    gathered = dict(about["gathered"])
-    first, last = row, row + 1
-    if about["kind"] == "pairs":
-        first, last = map(int, _load(folder, about, "offsets")[row : row + 2])
-
-    def zeroed(name: str, first: int, last: int) -> np.memmap[Any, Any]:
+    about = {**_about(folder), "order": _order(ids)}
+    arrays, own = about["arrays"], (row, row + 1)
+    pairs = own
+    if "offsets" in arrays:
+        first, last = map(int, _checked(folder, about, "offsets")[row : row + 2])
+        pairs = first, last
+    # which answers are near, in `index`, tells of the prompt
+    rows = {"rows": own if "index" in arrays else pairs, "index": pairs, "base": pairs}
+    erased = [name for name in rows if name in arrays]
+    for name in erased:
+        if arrays[name]["digest"] is not None:  # else a crash left it without
+            _checked(folder, about, name)
+        arrays[name]["digest"] = None
+    write_atomic(folder / ABOUT, formats.to_json(about))
+    for name in erased:
         array = _load(folder, about, name, mode="r+")
-        if last > len(array):
-            raise FeatureError(
-                f"the run's features should have a row {last}, but {name}.npy has {len(array)}:"
-                f" {REMEDY}"
-            )
-        array[first:last] = 0
+        array[slice(*rows[name])] = 0
         array.flush()
-        return array
-
-    for name in gathered.keys() - {"candidates"}:  # which answers are near tells of the prompt
-        gathered[name] = _digest(zeroed(name, first, last)).hex()
-    base = None
-    if gathered:
-        first, last = row, row + 1
-    elif "base" in about["arrays"]:
-        base = zeroed("base", first, last)
-    rows = zeroed("rows", first, last)
-    digests = bytearray((folder / "rows.blake2b").read_bytes())
-    own = None if base is None else base[first:last]
-    digests[first * DIGEST : last * DIGEST] = b"".join(_digests(rows[first:last], own))
-    write_atomic(folder / "rows.blake2b", bytes(digests))
-    changed = {"order": _order(ids), "gathered": gathered}
-    write_atomic(folder / ABOUT, formats.to_json({**about, **changed}))
+        arrays[name]["digest"] = _digest(array)
+    write_atomic(folder / ABOUT, formats.to_json(about))
 
 
 def _order(ids: Sequence[str]) -> str:
@@ -186,20 +157,35 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def _save(path: Path, array: NDArray[Any] | LazyRows) -> dict[str, Any]:
-    """Write an array block by block; gives its type, its shape and its place in the file."""
+    """Write an array block by block; its type, its shape, its place in the file and its hash."""
     dtype = np.dtype(np.float32) if isinstance(array, LazyRows) else array.dtype
     about = {"descr": dtype.str, "fortran_order": False, "shape": array.shape}
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, about)
-    write_atomic(path, header.getvalue(), (block.data for _, block in _blocks(array)))
+    digest = hashlib.blake2b(digest_size=DIGEST)
+
+    def hashed() -> Iterator[memoryview]:
+        for block in _blocks(array):
+            digest.update(block.data)
+            yield block.data
+
+    write_atomic(path, header.getvalue(), hashed())
     start = len(header.getvalue())
-    return {"dtype": dtype.str, "shape": list(array.shape), "start": start}
+    about = {"dtype": dtype.str, "shape": list(array.shape), "start": start}
+    return {**about, "digest": digest.hexdigest()}
 
 
-def _blocks(array: NDArray[Any] | LazyRows) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The first row of each block of an array, and the block."""
+def _blocks(array: NDArray[Any] | LazyRows) -> Iterator[NDArray[Any]]:
+    """The array in blocks of rows."""
     for start in range(0, len(array), _AT_ONCE):
-        yield start, np.ascontiguousarray(array[start : start + _AT_ONCE])
+        yield np.ascontiguousarray(array[start : start + _AT_ONCE])
+
+
+def _digest(array: NDArray[Any]) -> str:
+    digest = hashlib.blake2b(digest_size=DIGEST)
+    for block in _blocks(array):
+        digest.update(block.data)
+    return digest.hexdigest()
 
 
 def _load(
@@ -215,40 +201,6 @@ def _load(
         return np.memmap(path, dtype, mode, start, shape)
     except (OSError, ValueError) as fault:
         raise FeatureError(f"{path} cannot be read ({fault}): {REMEDY}") from fault
-
-
-def _digest(row: NDArray[Any]) -> bytes:
-    return hashlib.blake2b(row.tobytes(), digest_size=DIGEST).digest()
-
-
-def _digests(rows: NDArray[Any] | LazyRows, base: NDArray[Any] | None) -> Iterator[bytes]:
-    """The hash of each row, and of its entry of `base` with it."""
-    for start, block in _blocks(rows):
-        for number, row in enumerate(np.asarray(block), start):
-            extra = b"" if base is None else base[number].tobytes()
-            yield hashlib.blake2b(row.tobytes() + extra, digest_size=DIGEST).digest()
-
-
-def _verify(rows: NDArray[Any], base: NDArray[Any] | None, folder: Path) -> None:
-    try:
-        digests = (folder / "rows.blake2b").read_bytes()
-    except OSError as fault:
-        raise FeatureError(
-            f"the hashes of the run's features cannot be read ({fault}): {REMEDY}"
-        ) from fault
-    if len(digests) != DIGEST * len(rows):
-        raise FeatureError(
-            f"{folder / 'rows.blake2b'} should have {len(rows)} hashes, but has"
-            f" {len(digests) // DIGEST}: {REMEDY}"
-        )
-    found = b"".join(_digests(rows, base))
-    if found != digests:
-        number = next(at for at, (a, b) in enumerate(zip(found, digests, strict=True)) if a != b)
-        more = "" if base is None else " (or base.npy)"
-        raise FeatureError(
-            f"row {number // DIGEST} of {folder / 'rows.npy'}{more} does not match its hash in"
-            f" rows.blake2b: {REMEDY}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
