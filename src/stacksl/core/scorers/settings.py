@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from stacksl.core.losses import Reading
 from stacksl.core.scorers.bounds import Action
-from stacksl.errors import SettingsError
 
 Reference = Literal["frozen", "ema", "previous"]
 Track = Literal["labelled", "all"]
@@ -28,6 +26,8 @@ V⁻¹ is updated and never inverted anew, so that its error grows with the labe
 @dataclass(frozen=True, slots=True)
 class ScorerSettings:
     """The settings that, with name and dimensions, define a scorer.
+
+    Those of a run are checked where they are stated, in `runs.settings.fields`.
 
     Attributes:
         ridge: λ of V_0 = λI, at least `LEAST_RIDGE` (paper, Section 4; 1e-3 to 1).
@@ -50,9 +50,6 @@ class ScorerSettings:
         track: what enters V (D2): rows of learnt labels, or of all rounds (as printed).
         radius_counts: the n of the radius: labels learnt, or rounds so far (as printed).
         action: the action played (D6): the largest score (`greedy`) or the largest UCB (`ucb`).
-
-    Raises:
-        SettingsError: naming every value that is out of range.
     """
 
     ridge: float = 1.0
@@ -72,49 +69,3 @@ class ScorerSettings:
     track: Track = "labelled"
     radius_counts: RadiusCounts = "learnt"
     action: Action = "greedy"
-
-    def __post_init__(self) -> None:
-        mistakes = [*self._range_mistakes(), *self._choice_mistakes()]
-        if mistakes:
-            raise SettingsError("; ".join(mistakes))
-
-    def _range_mistakes(self) -> list[str]:
-        level, target, multiple = self.clip_level, self.kl_target, self.clip_multiple
-        at_least_0, above_0 = "a number of at least 0", "a number above 0"
-        exact = f"a number of at least {LEAST_RIDGE:g}, for V⁻¹ to be exact"
-        checks = {
-            "ridge": (exact, LEAST_RIDGE <= self.ridge < math.inf),
-            "delta": ("a number between 0 and 1", 0 < self.delta < 1),
-            "noise": (at_least_0, 0 <= self.noise < math.inf),
-            "norm_bound": (at_least_0, 0 <= self.norm_bound < math.inf),
-            "feature_norm": (above_0, 0 < self.feature_norm < math.inf),
-            "learning_rate": (above_0, 0 < self.learning_rate < math.inf),
-            "kl_weight": (at_least_0, 0 <= self.kl_weight < math.inf),
-            "kl_target": (above_0, target is None or 0 < target < math.inf),
-            "ema_decay": ("a number from 0 to below 1", 0 <= self.ema_decay < 1),
-            "clip_level": (above_0, level is None or level > 0),
-            "clip_multiple": (
-                f"{above_0}, without a clip_level",
-                multiple is None or (multiple > 0 and level is None),
-            ),
-            "inner_steps": ("1 or more", self.inner_steps >= 1),
-        }
-        return [
-            f"{name} must be {wanted}, got {getattr(self, name)}"
-            for name, (wanted, good) in checks.items()
-            if not good
-        ]
-
-    def _choice_mistakes(self) -> list[str]:
-        choices = {
-            "reference": Reference,
-            "clip": Reading,
-            "track": Track,
-            "radius_counts": RadiusCounts,
-            "action": Action,
-        }
-        return [
-            f"{name} must be one of {', '.join(get_args(known))}, got '{getattr(self, name)}'"
-            for name, known in choices.items()
-            if getattr(self, name) not in get_args(known)
-        ]
