@@ -36,7 +36,6 @@ from stacksl.core import (
     Scorer,
     ScorerSettings,
     calibrate_gate_scale,
-    make_gate,
     make_scorer,
     warmup_length,
     warmup_spreads,
@@ -44,6 +43,7 @@ from stacksl.core import (
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision
+from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.language.cells import names_in_run
 from stacksl_lab.statistics.estimates import holds
 

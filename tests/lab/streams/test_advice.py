@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.core import make_gate
 from stacksl.errors import SettingsError
+from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.engines import run_stream
 from stacksl_lab.figures.advice import verdict
 from stacksl_lab.streams import bisections
