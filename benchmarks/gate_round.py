@@ -22,7 +22,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from stacksl.core import make_gate  # noqa: E402
+from stacksl_lab.baselines.registry import make_gate  # noqa: E402
 from stacksl_lab.engines import run_stream  # noqa: E402
 
 BAR = 1.5  # at most so many times a round under `information`

@@ -125,7 +125,9 @@ def measure(cell: Cell, world: World) -> dict[str, Any]:
     """Play one cell with the learner of `stacksl run`, refit, and test the final model."""
     order = order_for(cell, world)
     labels = parse_budget(cell.budget, len(order), None).labels
-    settings = resolve({"gate": cell.gate, "seed": cell.seed, "budget": cell.budget}).settings
+    plugins = "stacksl_lab.baselines.plugin"  # of the gate `reserve`
+    given = {"gate": cell.gate, "seed": cell.seed, "budget": cell.budget, "plugins": plugins}
+    settings = resolve(given).settings
     learner, _ = build_learner(settings, world.block, order, labels)
     bought = buy(learner, world, order)
     head = learner.scorer.refit(world.block.take(bought), world.answers[bought])
