@@ -110,14 +110,6 @@ def test_odd_values_cost_one_row(make: Make, name: str) -> None:
     assert rejected.reason.startswith(reason)
 
 
-def test_no_other_response_costs_one_row(make: Make) -> None:
-    good = {"prompt": "p", "chosen": "a", "rejected": "b"}
-    lines = [good, {"prompt": "q", "chosen": "a", "rejected": []}]
-    data = read(make("x.jsonl", "\n".join(map(json.dumps, lines))))
-    assert len(data.items) == 1
-    assert [r.reason for r in data.rejected] == ["under two options: 1"]
-
-
 def test_many_blank_lines_before_the_header(make: Make) -> None:
     data = read(make("x.csv", "\n" * 80 + "text;label\na;x\nb;y\n"))
     assert [item.prompt for item in data.items] == ["a", "b"]
