@@ -18,6 +18,8 @@ from stacksl.core import (
     make_scorer,
 )
 from stacksl.errors import FeatureError, SettingsError
+from stacksl.runs.session.build_learner import fresh_scorer
+from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label
 from stacksl_lab.baselines.registry import make_gate
 
@@ -172,22 +174,14 @@ def test_a_block_carries_its_base() -> None:
 
 
 @pytest.mark.parametrize("name", ["sgd", "ridge"])
-def test_scorers_without_a_place_for_it_refuse_in_one_sentence(name: str) -> None:
-    scorer = make_scorer(name, dim=5, classes=None)
-    inputs = items(1)[0]
-    block, golds = block_of(3)
-    for act in (
-        lambda: scorer.scores(inputs),
-        lambda: scorer.bounds(inputs, ALL),
-        lambda: scorer.bounds(inputs, ALL, np.zeros(4)),
-        lambda: scorer.step(inputs, ALL, 0, Label(1)),
-        lambda: scorer.refit(block, golds),
+def test_scorers_without_a_place_for_it_are_refused_in_one_sentence(name: str) -> None:
+    block, _ = block_of(3)
+    wanted = resolve({"scorer": name}).settings
+    with pytest.raises(
+        SettingsError, match=f"'{name}' takes .* without a fixed part.*scorer 'newton'"
     ):
-        with pytest.raises(
-            SettingsError, match=f"'{name}' takes .* without a fixed part.*scorer 'newton'"
-        ):
-            act()
-    assert scorer.learnt == 0
+        fresh_scorer(wanted, block)
+    fresh_scorer(wanted, PairBlock(block.phi, block.offsets))
 
 
 def test_the_strength_is_chosen_around_the_base_too() -> None:

@@ -27,7 +27,6 @@ from stacksl.core.scorers.rows import (
     label_of,
     pick,
     presented_rows,
-    refuse_offset,
     restored,
 )
 from stacksl.core.scorers.settings import ScorerSettings
@@ -80,14 +79,12 @@ class GradientScorer:
 
     def scores(self, inputs: Inputs) -> Array:
         """θᵀφ(z, x) of all K candidates."""
-        refuse_offset(inputs, self.name)
         return all_scores(self.theta, inputs)
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
     ) -> Bounds:
         """Scores, policy and widths of the presented candidates; changes nothing."""
-        refuse_offset(inputs, self.name)
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         widths, against = self.tracker.widths(inputs, presented)
         size = self.dim * (self.classes or 1)
@@ -103,9 +100,8 @@ class GradientScorer:
         """Learn a label over the loss set `presented`, or take the KL-only step (None).
 
         Raises:
-            SettingsError: the feedback is a reward, or the features carry an offset.
+            SettingsError: the feedback is a reward.
         """
-        refuse_offset(inputs, self.name)
         gold = None
         if feedback is not None:
             gold = gold_position(presented, label_of(feedback, self.name))
@@ -134,7 +130,6 @@ class GradientScorer:
         self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
     ) -> Head | None:
         """The final model of the labelled items `block`; see `heads.linear.refit`."""
-        refuse_offset(block, self.name)
         return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:

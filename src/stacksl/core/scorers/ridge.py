@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, Inputs, PairFeatures, SharedFeatures
+from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
-from stacksl.core.heads.linear import Head
-from stacksl.core.heads.logistic import Fit
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.base import LinearScorer
 from stacksl.core.scorers.bounds import Bounds
@@ -22,7 +20,6 @@ from stacksl.core.scorers.rows import (
     label_of,
     pick,
     presented_rows,
-    refuse_offset,
     restored,
 )
 from stacksl.core.scorers.settings import ScorerSettings
@@ -70,17 +67,11 @@ class PairRidge(LinearScorer):
         self.moment: Array = np.zeros(dim)
         self._fed = _NOTHING
 
-    def scores(self, inputs: Inputs) -> Array:
-        """θ̂ᵀφ(z, x) of all K candidates."""
-        refuse_offset(inputs, self.name)
-        return super().scores(inputs)
-
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
     ) -> Bounds:
         """Scores, policy and widths of the presented candidates; changes nothing. O(m d²)."""
         assert isinstance(inputs, PairFeatures)
-        refuse_offset(inputs, self.name)
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
@@ -99,12 +90,11 @@ class PairRidge(LinearScorer):
         """Learn a label over the loss set `presented`, or a reward of `choice`; None is no step.
 
         Raises:
-            SettingsError: labels and rewards are mixed, or the features carry an offset.
+            SettingsError: labels and rewards are mixed.
         """
         if feedback is None:
             return
         assert isinstance(inputs, PairFeatures)
-        refuse_offset(inputs, self.name)
         self._note(feedback)
         if isinstance(feedback, Label):
             rows = presented_rows(inputs, presented)
@@ -123,13 +113,6 @@ class PairRidge(LinearScorer):
             assert isinstance(inputs, PairFeatures)
             self.confidence.update(inputs.phi[choice : choice + 1], labels=0)
             self.theta = self.confidence.gram_inv @ self.moment
-
-    def refit(
-        self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
-    ) -> Head | None:
-        """The final model of the labelled items `block`; see `heads.linear.refit`."""
-        refuse_offset(block, self.name)
-        return super().refit(block, labels, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, Inputs, PairBlock, PairFeatures, SharedFeatures
+from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import radius
 from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.errors import FeatureError, SettingsError
@@ -40,20 +40,6 @@ def presented_scores(
     """Scores of the presented candidates, (m,), whose φ are `rows`, (m, d)."""
     scores: Array = rows @ theta
     return scores if inputs.offset is None else scores + pick(inputs.offset, presented)
-
-
-def refuse_offset(features: Inputs | Block, scorer: str) -> None:
-    """Refuse features with a fixed part of the scores, which `scorer` does not support.
-
-    Raises:
-        SettingsError: `features` have one.
-    """
-    fixed = isinstance(features, PairFeatures) and features.offset is not None
-    if fixed or (isinstance(features, PairBlock) and features.base is not None):
-        raise SettingsError(
-            f"the scorer '{scorer}' takes features without a fixed part of the scores, got some "
-            "with one (a language model's own scores): use scorer 'newton'"
-        )
 
 
 def pick(values: Array, presented: tuple[int, ...]) -> Array:

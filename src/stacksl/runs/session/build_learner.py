@@ -21,7 +21,7 @@ from stacksl.core.gates.registry import GATES, Gate, Margin, gate_type, make_gat
 from stacksl.core.gates.rules import margin_statistic
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
-from stacksl.errors import unknown_name
+from stacksl.errors import SettingsError, unknown_name
 from stacksl.runs.settings.fields import CalibratedGate, Settings
 from stacksl.types import copied
 
@@ -38,10 +38,20 @@ def scorer_settings(settings: Settings) -> ScorerSettings:
 
 
 def fresh_scorer(settings: Settings, block: Block) -> Scorer:
-    """The scorer that the settings name, in its initial state."""
+    """The scorer that the settings name, in its initial state.
+
+    Raises:
+        SettingsError: no such scorer, or one without a place for the fixed part of the scores.
+    """
     classes = block.classes if isinstance(block, SharedBlock) else None
+    name = settings.scorer.name or default_scorer(classes)  # a language model's block has pairs
+    if name in ("sgd", "ridge") and isinstance(block, PairBlock) and block.base is not None:
+        raise SettingsError(
+            f"the scorer '{name}' takes features without a fixed part of the scores, got some with"
+            " one (a language model's own scores, or a bank's cosines): use scorer 'newton'"
+        )
     return make_scorer(
-        settings.scorer.name or default_scorer(classes),  # a language model's block has pairs
+        name,
         dim=block.dim,
         classes=classes,
         settings=scorer_settings(settings),
