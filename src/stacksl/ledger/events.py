@@ -40,7 +40,7 @@ EVENTS: Final = (
     "stored",
     "forgotten",
 )
-STORED: Final = "stored"  # also the name of the digests in a payload: see `store/stored.py`
+STORED: Final = "stored"  # also the name of the digests in a payload: see `store/database.py`
 NOTES: Final = ("derived", STORED)
 """The events that say what was written beside the chain; they change nothing else."""
 PURPOSES: Final = ("train", "audit", "owned")

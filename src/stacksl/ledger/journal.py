@@ -172,7 +172,7 @@ class Journal(LedgerReader):
         if self._store.readonly:
             raise LedgerError(f"the ledger {self._store.name} was opened for reading only")
         if len(self.entries) >= _MOST_PENDING:
-            self._flush()
+            self.flush()
         with self._tentative():
             yield
 
@@ -408,9 +408,6 @@ class Journal(LedgerReader):
 
     def flush(self) -> None:
         """Commit the pending entries."""
-        self._flush()
-
-    def _flush(self) -> None:
         if self.entries:
             with self.together():
                 pass

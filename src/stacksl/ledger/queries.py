@@ -23,11 +23,10 @@ from stacksl.ledger.purchases import (
 )
 from stacksl.ledger.recorded import Recorded
 from stacksl.ledger.store.arrays import Saved, array_heads, read_arrays
-from stacksl.ledger.store.database import Store
+from stacksl.ledger.store.database import Digests, Store, edited, expect_stored
 from stacksl.ledger.store.names import Items, PrivateTables
 from stacksl.ledger.store.schema import ARRAYS, EVENTS, TERMS
 from stacksl.ledger.store.settings import expect_digest, expect_sealed, read_state
-from stacksl.ledger.store.stored import Digests, edited, expect_stored
 from stacksl.types import Decision
 
 _CHARGED = ("train", "audit")
@@ -137,7 +136,7 @@ class LedgerReader:
 
         Pending entries are flushed first.
         """
-        self._flush()
+        self.flush()
         upto = None if self.recorded is None else cast("Row", self.recorded.next).seq - 1
         return itertools.chain.from_iterable(self._pages(after, only, upto))
 
@@ -162,7 +161,7 @@ class LedgerReader:
         and nothing is written before the last of them. What came from outside is `take_recorded`.
         A `stream` takes its items one by one.
         """
-        self._flush()
+        self.flush()
         if count >= self.made_from.count:
             return
         pages = self._store.pages(count, only=("round", "settings"), upto=self.head.count)
@@ -462,8 +461,8 @@ class LedgerReader:
             )
         return None, warnings
 
-    def _flush(self) -> None:
-        """Commit the entries, where a ledger can have any."""
+    def flush(self) -> None:
+        """Commit the pending entries, where a ledger can have any."""
 
 
 def _as(answer: Answer, word: Word) -> Answer:

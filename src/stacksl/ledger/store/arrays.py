@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from numpy.typing import NDArray
 
 from stacksl.files.arrays import from_bytes
 from stacksl.ledger.events import STORED, canonical
 from stacksl.ledger.purchases import Head
+from stacksl.ledger.store.database import Digests, Store, digests_of, insert_stored
 from stacksl.ledger.store.schema import ARRAYS
-from stacksl.ledger.store.stored import Digests, digests_of, insert_stored
-
-if TYPE_CHECKING:
-    from stacksl.ledger.store.database import Store
 
 KEPT: Final = 2  # the newest, and one to fall back on where that is damaged
 

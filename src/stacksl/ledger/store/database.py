@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -14,9 +17,18 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.files.atomic import sync_folder
 from stacksl.ledger.events import NOTES, Row, values_of
 from stacksl.ledger.purchases import Head
-from stacksl.ledger.store.schema import EVENTS, FORMAT, FORMAT_TABLE, KINDS, Table
+from stacksl.ledger.store.schema import (
+    EVENTS,
+    FORMAT,
+    FORMAT_TABLE,
+    HANDED,
+    KINDS,
+    REQUESTS,
+    Table,
+)
 
 _PAGE: Final = 4096
+_PATIENCE: Final = 30.0  # seconds to wait for another process that writes
 _READERS: Final = 500  # milliseconds to wait for readers before the log is truncated
 _AT_ONCE: Final = 500  # values in one statement
 _OF_ROW: Final = (*tuple(EVENTS.columns)[1:-2], "seq", "previous", "hash")  # as `Row` has them
@@ -33,14 +45,13 @@ class Store:
         fsyncs, fsync_seconds: how many transactions were made durable, and how long that took.
     """
 
-    def __init__(self, path: Path, *, readonly: bool = False, patience: float = 30.0) -> None:
-        self._patience = patience
+    def __init__(self, path: Path, *, readonly: bool = False) -> None:
         self.readonly = readonly
         self.fsyncs = 0
         self.fsync_seconds = 0.0
         self.name = str(path)
         with self.sentences():
-            self.connection = (_open_readonly if readonly else _open)(path, patience)
+            self.connection = (_open_readonly if readonly else _open)(path)
 
     @contextmanager
     def sentences(self) -> Iterator[None]:
@@ -211,7 +222,7 @@ class Store:
             with suppress(sqlite3.Error):
                 self._pragma(f"busy_timeout={_READERS}")
                 self._pragma("wal_checkpoint(TRUNCATE)")
-                self._pragma(f"busy_timeout={round(1000 * self._patience)}")
+                self._pragma(f"busy_timeout={round(1000 * _PATIENCE)}")
 
     def _pragma(self, words: str) -> int:
         """The first number of a PRAGMA's result; 0 where it has none."""
@@ -242,6 +253,59 @@ def _typed(table: Table, columns: Sequence[str], rows: Iterable[Any]) -> list[An
                 " another type: the file is damaged, restore it from a copy"
             )
     return found
+
+
+# Rows beside the chain ------------------------------------------------------------------------
+
+# What was handed out, requests and arrays decide a number. The row of the chain that is written
+# with them has a digest of each, by table and place, under `stored`; None stands for an erased row,
+# and the newest of a place counts. Each row has a random salt, so that a digest reveals nothing of
+# a row that was erased.
+
+Digests = dict[str, dict[str, str | None]]
+"""The digests of rows by their table and place."""
+
+
+def insert_stored(store: Store, table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
+    """Insert rows, each with a salt behind its place, in the open transaction; their digests."""
+    salted = [(place, os.urandom(16).hex(), *values) for place, *values in rows]
+    store.insert(table, salted)
+    return digests_of(table, salted)
+
+
+def digests_of(table: Table, rows: Iterable[Sequence[Any]]) -> Digests:
+    """The SHA-256, hexadecimal, of each row with its salt; of bytes the row has a digest."""
+    found: dict[str, str | None] = {}
+    for row in rows:
+        text = ascii([each for each in row if not isinstance(each, bytes)])  # alike in any version
+        found[str(row[0])] = sha256(text.encode()).hexdigest()
+    return {table.name: found}
+
+
+def expect_stored(store: Store, known: Digests) -> None:
+    """Compare what was handed out and the requests with their digests in the chain.
+
+    Raises:
+        LedgerCorrupt: naming the table and the row that is another one.
+    """
+    for table in (HANDED, REQUESTS):
+        pages = store.paged(table, tuple(table.columns)[1:], -math.inf, "")
+        found = digests_of(table, chain.from_iterable(pages))[table.name]
+        expected = known.get(table.name, {})
+        for place in expected | found:
+            if found.get(place) != expected.get(place):
+                raise edited(store, table, place)
+
+
+def edited(store: Store, table: Table, place: object) -> LedgerCorrupt:
+    """The error for a row of a `table` that is not as the chain has it."""
+    return LedgerCorrupt(
+        f"row {place} of the table '{table.name}' in {store.name} was edited, added, removed or"
+        " damaged: restore the file from a copy"
+    )
+
+
+# Opening and placing ---------------------------------------------------------------------------
 
 
 @contextmanager
@@ -318,20 +382,20 @@ def place_file(draft: Path, path: Path) -> None:
         ) from fault
 
 
-def _open(path: Path, patience: float) -> sqlite3.Connection:
+def _open(path: Path) -> sqlite3.Connection:
     """Open the file for writing; a missing one is created, and SQLite gives others its mode."""
     with suppress(OSError):  # which opening the file raises again, with a clear message
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(path, timeout=patience, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
         connection.execute(f"PRAGMA {pragma}")
     return connection
 
 
-def _open_readonly(path: Path, patience: float) -> sqlite3.Connection:
+def _open_readonly(path: Path) -> sqlite3.Connection:
     """Open the file for reading only."""
     address = path.absolute().as_uri() + "?mode=ro"
-    connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
+    connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.OperationalError:
@@ -340,7 +404,7 @@ def _open_readonly(path: Path, patience: float) -> sqlite3.Connection:
             raise
         # a folder without write permission cannot hold the log's index, and has no writer
         address += "&immutable=1"
-        connection = sqlite3.connect(address, uri=True, timeout=patience, isolation_level=None)
+        connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
     return connection
 
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.events import canonical
 from stacksl.ledger.purchases import Handed
+from stacksl.ledger.store.database import Digests, Store, insert_stored
 from stacksl.ledger.store.rows import salted
 from stacksl.ledger.store.schema import HANDED, ITEMS, NAMES, TEXTS
-from stacksl.ledger.store.stored import Digests, insert_stored
-
-if TYPE_CHECKING:
-    from stacksl.ledger.store.database import Store
 
 _IDENTITY: Final = ("surrogate", "id", "size", "salt", "commitment")
 

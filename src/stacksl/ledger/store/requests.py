@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.events import STORED, Entry, canonical, chain
+from stacksl.ledger.store.database import Digests, Store, insert_stored
 from stacksl.ledger.store.schema import REQUESTS
-from stacksl.ledger.store.stored import Digests, insert_stored
-
-if TYPE_CHECKING:
-    from stacksl.ledger.store.database import Store
 
 
 def write_request(store: Store, row: Mapping[str, Any]) -> None:
