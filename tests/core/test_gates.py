@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from stacksl.core import GATES, LLF, Bounds, Clock, Contested, Margin
-from stacksl.core.gates.priced import contested_score
-from stacksl.core.gates.registry import require_ranking
+from stacksl.core.gates.registry import contested_score, require_ranking
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.adpo import ADPO

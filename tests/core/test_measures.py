@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stacksl.core import Clock, PairFeatures
-from stacksl.core.gates.priced import Information
+from stacksl.core.gates.registry import Information
 from stacksl_lab.baselines import statistics
 
 from .scorer_cases import taught

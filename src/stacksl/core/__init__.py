@@ -10,10 +10,18 @@ from stacksl.core.blocks import PairBlock, PairFeatures, SharedBlock, SharedFeat
 from stacksl.core.calibration import calibrate_gate_scale, warmup_length, warmup_spreads
 from stacksl.core.confidence import ConfidenceSet, radius
 from stacksl.core.followers import FOLLOWERS, Follower, Given, Hard, loss_set
-from stacksl.core.gates.priced import Contested
-from stacksl.core.gates.registry import GATES, LLF, ONE_HOT_PACE, Gate, Margin, make_gate
+from stacksl.core.gates.registry import (
+    GATES,
+    LLF,
+    ONE_HOT_PACE,
+    Always,
+    Contested,
+    First,
+    Gate,
+    Margin,
+    make_gate,
+)
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import Always, First
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
 from stacksl.core.scorers import SCORERS, Bounds, Scorer, ScorerSettings, make_scorer

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.followers import Follower, Given
-from stacksl.core.gates.priced import contested_score
-from stacksl.core.gates.registry import LLF, Gate
+from stacksl.core.gates.registry import LLF, Gate, contested_score
 from stacksl.core.gates.rules import Clock, GateState, forced
 from stacksl.core.rng import uniforms
 from stacksl.errors import SettingsError

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
-from stacksl.core.gates.priced import Priced
+from stacksl.core.gates.registry import Priced, Usual
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
 

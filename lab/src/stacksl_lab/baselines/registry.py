@@ -10,9 +10,16 @@ from dataclasses import fields
 from typing import Any
 
 from stacksl.core.gates import registry
-from stacksl.core.gates.priced import Contested, Information
-from stacksl.core.gates.registry import LLF, Gate, Margin
-from stacksl.core.gates.schedules import Always, First, Random
+from stacksl.core.gates.registry import (
+    LLF,
+    Always,
+    Contested,
+    First,
+    Gate,
+    Information,
+    Margin,
+    Random,
+)
 from stacksl.errors import SettingsError, unknown_name
 from stacksl_lab.baselines.adpo import ADPO
 from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Uniform, Width

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, final
 
 from stacksl.core.gates import rules
+from stacksl.core.gates.registry import Usual
 from stacksl.core.gates.rules import Clock, GateState
-from stacksl.core.gates.schedules import Usual
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines import statistics
 

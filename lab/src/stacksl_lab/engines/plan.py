@@ -6,9 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stacksl.core.gates.priced import Contested
-from stacksl.core.gates.registry import LLF, Gate, Margin
-from stacksl.core.gates.schedules import Always, First, Random
+from stacksl.core.gates.registry import LLF, Always, Contested, First, Gate, Margin, Random
 from stacksl.core.scorers import ScorerSettings, make_scorer
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.adpo import ADPO
