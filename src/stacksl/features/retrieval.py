@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.features.encoders import Vectors
+from stacksl.features.rows import cosines
 
 SPARE = 16  # answers beyond M that are ranked exactly
 _CELLS = 1 << 22  # scores in memory at a time, 16 MB
-_BITS = 24  # products are rounded to multiples of 2^-24 before they are summed
 
 Places = NDArray[np.int32]
 
@@ -76,7 +76,6 @@ def _ranked(prompts: Vectors, bank: Vectors, found: Places) -> Places:
     out = np.empty_like(found)
     for row, some in enumerate(found):
         some = np.sort(some)
-        products = prompts[row].astype(np.float64) * bank[some]
-        cosine = np.sum(np.rint(products * 2**_BITS), axis=1)
+        cosine = cosines(prompts[row].astype(np.float64) * bank[some])
         out[row] = some[np.argsort(-cosine, kind="stable")]
     return out

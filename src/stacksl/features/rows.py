@@ -75,14 +75,14 @@ def pair_rows(prompts: Vectors, candidates: Vectors) -> Vectors:
     phi = np.empty((len(p), products + differences + 2))
     phi[:, :products] = product[:, :products] * a * np.sqrt(encoded)
     phi[:, products:-2] = (c - p)[:, :differences] * b
-    phi[:, -2] = _cosines(product) * g
+    phi[:, -2] = cosines(product) * g
     phi[:, -1] = h
     length = np.sqrt(np.add.accumulate(phi * phi, axis=1)[:, -1:])  # left to right: a fixed order
     cut: Vectors = (phi / np.maximum(length * (1.0 + 1e-6), 1.0)).astype(np.float32)
     return cut
 
 
-def _cosines(products: Array) -> Array:
+def cosines(products: Array) -> Array:
     """The sums of the rows of `products`, (n, e), in any order of summation the same."""
     found: Array = np.sum(np.rint(products * 2**_BITS), axis=1) * 2.0**-_BITS
     return found
@@ -104,22 +104,17 @@ def pair_block(
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     first = offsets[:-1] + np.arange(len(items))  # the position of an item's prompt in `places`
     candidates = np.delete(places, first)
-    prompts = np.repeat(places[first], sizes)
-    shape = len(candidates), pair_columns(vectors.shape[1])
-    phi = None if 4 * shape[0] * shape[1] > LARGE else np.empty(shape, np.float32)
-    base = np.empty(len(candidates)) if scale else None
-    for start in range(0, len(candidates), _PAIRS_AT_ONCE):
-        part = slice(start, start + _PAIRS_AT_ONCE)
-        p, c = vectors[prompts[part]], vectors[candidates[part]]
-        if phi is not None:
-            phi[part] = pair_rows(p, c)
-        if base is not None:
-            base[part] = scale * _cosines(p.astype(np.float64) * c)
-    if phi is not None:
-        return PairBlock(phi, offsets, base)
+    base = None
+    if scale:
+        base, prompts = np.empty(len(candidates)), np.repeat(places[first], sizes)
+        for start in range(0, len(candidates), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            p, c = vectors[prompts[part]], vectors[candidates[part]]
+            base[part] = scale * cosines(p.astype(np.float64) * c)
     used, index = np.unique(candidates, return_inverse=True)
     rows = Gathered(vectors[places[first]], vectors[used], index.astype(np.int32), offsets)
-    return PairBlock(rows, offsets, base)
+    large = 4 * len(rows) * rows.shape[1] > LARGE
+    return PairBlock(rows if large else rows[:], offsets, base)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
