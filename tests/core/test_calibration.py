@@ -69,8 +69,6 @@ def test_a_spread_of_0_is_refused() -> None:
 def test_an_unusable_warmup_is_refused(spreads) -> None:
     with pytest.raises(SettingsError, match="warm-up"):
         calibrate_gate_scale(np.array(spreads))
-    with pytest.raises(SettingsError, match="kappa"):
-        calibrate_gate_scale(np.array([1.0]), 0.0)
 
 
 def test_an_explicit_c_above_warns_with_one_that_opens() -> None:

@@ -62,7 +62,3 @@ def test_make_follower() -> None:
     assert all(FOLLOWERS[name].name == name for name in FOLLOWERS)
     with pytest.raises(SettingsError, match="did you mean 'hard'"):
         make_follower("hrad")
-    with pytest.raises(SettingsError, match="takes no k"):
-        make_follower("given", 2)
-    with pytest.raises(SettingsError, match="k = 0"):
-        make_follower("hard", 0)

@@ -52,7 +52,7 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> float:
         kappa: κ > 0; the paper takes 0.5 to 1.5.
 
     Raises:
-        SettingsError: no spread, one that is 0 or not finite, or κ not positive.
+        SettingsError: no spread, or one that is 0 or not finite.
 
     Source: paper, "Confidence Scale c". Deviation: the cap.
 
@@ -63,10 +63,6 @@ def calibrate_gate_scale(spreads: Array, kappa: float = 1.0) -> float:
         raise SettingsError(
             f"calibrating the gate 'llf' needs at least one warm-up item and finite spreads, got "
             f"{len(spreads)} items: use a scorer that keeps widths"
-        )
-    if not 0.0 < kappa < math.inf:
-        raise SettingsError(
-            f"kappa must be a positive number, got {kappa}: the paper takes 0.5-1.5"
         )
     smallest, rule = float(np.min(spreads)), kappa * float(np.median(spreads))
     if smallest <= 0.0:

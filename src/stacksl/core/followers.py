@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, final
 import numpy as np
 
 from stacksl.core.blocks import Inputs
-from stacksl.errors import SettingsError, unknown_name
+from stacksl.errors import unknown_name
 
 if TYPE_CHECKING:
     from stacksl.core.scorers import Scorer
@@ -54,22 +54,12 @@ class Hard:
     Args:
         k: the number of negatives, at least 1.
 
-    Raises:
-        SettingsError: k is below 1.
-
     Source: paper, experiments (k = 4). Deviation: k + 1 are presented, since the gold answer is
     not known when candidates are chosen, and may be outside; see `Learner.learn`, `loss_set`.
     """
 
     k: int = 4
     name: ClassVar[str] = "hard"
-
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise SettingsError(
-                f"the follower 'hard' needs at least one negative (k >= 1), got k = {self.k}: "
-                "set k to the number of wrong candidates to present, such as 4"
-            )
 
     def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
         """The top k + 1 indices of each item, in ascending order."""
@@ -90,21 +80,11 @@ class Nearest:
     Args:
         k: M, the answers an item is given, at least 2.
 
-    Raises:
-        SettingsError: k is below 2.
-
     Source: paper, "Candidate Set Size" (top-M by encoder similarity, M in [64, 512]).
     """
 
     k: int = 64
     name: ClassVar[str] = "nearest"
-
-    def __post_init__(self) -> None:
-        if self.k < 2:
-            raise SettingsError(
-                f"the follower 'nearest' needs two answers an item or more, got k = {self.k}: set k"
-                " to the number of answers to retrieve, such as 64"
-            )
 
     def respond(self, block: Sequence[Inputs], scorer: Scorer) -> list[tuple[int, ...]]:
         """All indices of each item."""
@@ -143,16 +123,9 @@ def make_follower(name: str, k: int | None = None) -> Follower:
     """The follower called `name`; `k` is the negatives of `hard`, the answers of `nearest`.
 
     Raises:
-        SettingsError: no such follower, or a `k` for `given`.
+        SettingsError: no such follower.
     """
     if name not in FOLLOWERS:
         raise unknown_name("follower", name, FOLLOWERS)
-    if name == "given":
-        if k is not None:
-            raise SettingsError(
-                f"the follower 'given' presents every candidate and takes no k, got k = {k}: "
-                "drop k or choose the follower 'hard'"
-            )
-        return Given()
     kind = FOLLOWERS[name]
     return kind() if k is None else kind(k)  # type: ignore[call-arg]
