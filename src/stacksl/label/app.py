@@ -35,14 +35,17 @@ async def caller(request: Request) -> str:
     return str(request.app.state.site.caller(request))
 
 
-async def annotator(request: Request) -> str:
-    """The annotator who sends a request; see `Site.annotator`."""
-    return str(request.app.state.site.annotator(request))
+async def annotator(name: Annotated[str, Depends(caller)]) -> str:
+    """The annotator who sends a request; the owner of the run is refused."""
+    if name == OWNER:
+        raise Refused("the owner of a run gives no answers", 403)
+    return name
 
 
-async def owner(request: Request) -> None:
-    """Refuse everybody but the owner of the run; see `Site.owner`."""
-    request.app.state.site.owner(request)
+async def owner(name: Annotated[str, Depends(caller)]) -> None:
+    """Refuse everybody but the owner of the run."""
+    if name != OWNER:
+        raise Refused("this is for the owner of the run", 403)
 
 
 Annotator = Annotated[str, Depends(annotator)]

@@ -165,25 +165,6 @@ class Site:
             self._looked = time.monotonic()
         return name
 
-    def annotator(self, request: Any) -> str:
-        """The annotator who sends a request.
-
-        Raises:
-            Refused: see `token`, or it is the owner of the run.
-        """
-        if (name := self.caller(request)) == OWNER:
-            raise Refused("the owner of a run gives no answers", 403)
-        return name
-
-    def owner(self, request: Any) -> None:
-        """Check that the owner of the run sends a request.
-
-        Raises:
-            Refused: see `token`, or it is an annotator.
-        """
-        if self.caller(request) != OWNER:
-            raise Refused("this is for the owner of the run", 403)
-
     @property
     def watched(self) -> bool:
         """Whether an owner looks at the page."""
