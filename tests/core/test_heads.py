@@ -157,7 +157,3 @@ def test_heads_refuse_what_is_not_theirs():
         restore_head({"kind": np.array([7])})
     with pytest.raises(FeatureError, match="kind"):
         restore_head({})
-    h, labels = _classes(20)
-    head = _heads(4, 6).refit(SharedBlock(h, 4), labels)
-    with pytest.raises(FeatureError, match="dimension 6"):
-        head.probabilities(SharedBlock(h[:, :3], 4))

@@ -17,7 +17,7 @@ from stacksl.core import (
     ScorerSettings,
     make_scorer,
 )
-from stacksl.errors import FeatureError, SettingsError
+from stacksl.errors import SettingsError
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label
@@ -167,8 +167,6 @@ def test_a_block_carries_its_base() -> None:
     assert block[-1].offset.tolist() == block.base[block.offsets[7] :].tolist()
     assert block.take([]).base.shape == (0,)
     assert PairBlock(block.phi, block.offsets).take([1]).base is None
-    with pytest.raises(FeatureError, match="one number for each of"):
-        PairBlock(block.phi, block.offsets, block.base[:-1])
     again = newton(4).refit(block.take(range(8)), golds, tune=False)
     np.testing.assert_array_equal(again.theta, newton(4).refit(block, golds, tune=False).theta)
 

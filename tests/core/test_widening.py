@@ -7,7 +7,6 @@ import pytest
 
 from stacksl.core.blocks import SharedFeatures
 from stacksl.core.scorers import SCORERS, Scorer, ScorerSettings, make_scorer, widened
-from stacksl.errors import SettingsError
 from stacksl.types import Label
 
 DIM, CLASSES = 5, 3
@@ -65,10 +64,3 @@ def test_the_moving_reference_of_sgd_grows_too() -> None:
     assert reference.shape == (4, DIM)
     assert reference[:CLASSES].any()
     assert not reference[CLASSES:].any()
-
-
-def test_what_cannot_be_widened_is_refused() -> None:
-    with pytest.raises(SettingsError, match="at least as many classes"):
-        widened(made("ridge", CLASSES), CLASSES - 1, 0)
-    with pytest.raises(SettingsError, match="scorer of class heads"):
-        widened(make_scorer("newton", dim=DIM, classes=None), 4, 0)

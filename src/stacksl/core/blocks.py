@@ -14,8 +14,6 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.errors import FeatureError
-
 Array: TypeAlias = NDArray[np.float64]
 
 
@@ -90,21 +88,11 @@ class PairBlock(Sequence[PairFeatures]):
     `phi` is (ΣK, d), float32 or float64, perhaps memory-mapped or lazy; `offsets` is (n + 1,)
     int64, and item i owns the rows offsets[i] to offsets[i + 1]. `base` is (ΣK,), the fixed part
     of every row's score (`PairFeatures.offset`), or None.
-
-    Raises:
-        FeatureError: `base` does not have one number a row.
     """
 
     phi: NDArray[Any] | LazyRows
     offsets: NDArray[np.int64]
     base: NDArray[Any] | None = None
-
-    def __post_init__(self) -> None:
-        if self.base is not None and self.base.shape != self.phi.shape[:1]:
-            raise FeatureError(
-                f"the fixed part of the scores should have one number for each of {len(self.phi)} "
-                f"rows, got the shape {self.base.shape}: give a number for each candidate"
-            )
 
     @property
     def dim(self) -> int:
@@ -177,24 +165,14 @@ Block: TypeAlias = PairBlock | SharedBlock
 
 
 def joined(blocks: Sequence[Block]) -> Block:
-    """One block of the items of several, in their order; a single one is returned unchanged.
-
-    Raises:
-        FeatureError: there is none, or they are not of one kind and width.
-    """
-    first = blocks[0] if blocks else None
-    if first is not None and len(blocks) == 1:
+    """One block of the items of several of one kind, in order; a single one is unchanged."""
+    first = blocks[0]
+    if len(blocks) == 1:
         return first
-    shared = [block for block in blocks if isinstance(block, SharedBlock)]
+    if isinstance(first, SharedBlock):
+        shared = [block for block in blocks if isinstance(block, SharedBlock)]
+        return SharedBlock(np.concatenate([block.h for block in shared]), first.classes)
     pairs = [block for block in blocks if isinstance(block, PairBlock)]
-    widths = {block.dim for block in blocks}
-    if first is None or (shared and pairs) or len(widths) > 1:
-        raise FeatureError(
-            "blocks of features to join should be of one kind and one width, got"
-            f" {len(shared)} of class heads and {len(pairs)} of pairs, of widths {sorted(widths)}"
-        )
-    if shared:
-        return SharedBlock(np.concatenate([block.h for block in shared]), shared[0].classes)
     sizes = np.concatenate([np.diff(block.offsets) for block in pairs])
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     bases = [block.base for block in pairs if block.base is not None]

@@ -32,7 +32,6 @@ class ClassHead:
 
     def logits(self, h: NDArray[Any]) -> Array:
         """(n, K) logits of the rows of `h`, (n, d)."""
-        _check(h.shape[1], self.coefficients.shape[1])
         logits: Array = np.asarray(h, dtype=np.float64) @ self.coefficients.T
         logits += self.intercepts
         return logits
@@ -106,7 +105,6 @@ class PairHead:
     def probabilities(self, block: Block) -> list[Array]:
         """One (K_i,) array an item."""
         assert isinstance(block, PairBlock)
-        _check(block.dim, len(self.theta))
         return [softmax(all_scores(self.theta, inputs)) for inputs in block]
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -186,11 +184,3 @@ def _policies(logits: Array) -> Array:
     np.exp(logits, out=logits)
     logits /= logits.sum(axis=1, keepdims=True)
     return logits
-
-
-def _check(found: int, expected: int) -> None:
-    if found != expected:
-        raise FeatureError(
-            f"the final model was fitted on features of dimension {expected}, got dimension "
-            f"{found}; use the feature map saved beside the model"
-        )

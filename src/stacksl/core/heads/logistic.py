@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
-from stacksl.errors import FeatureError
 
 DEFAULT = 20.0
 CHOICES = (1.0, 5.0, 20.0, 100.0)
@@ -294,21 +293,11 @@ class Soft:
 
     An example adds −weight·Σ_x target_x·log π(x) to the loss, so that one of weight 1 with a
     one-hot target counts as a bought label.
-
-    Raises:
-        FeatureError: the three do not have the same number of rows.
     """
 
     h: NDArray[Any]
     targets: NDArray[Any]
     weight: NDArray[Any]
-
-    def __post_init__(self) -> None:
-        if not len(self.h) == len(self.targets) == len(self.weight):
-            raise FeatureError(
-                "soft examples should have features, targets and a weight each, but there are "
-                f"{len(self.h)}, {len(self.targets)} and {len(self.weight)} of them"
-            )
 
     @property
     def classes(self) -> int:

@@ -16,7 +16,7 @@ from stacksl.core.scorers.gradient import GradientScorer
 from stacksl.core.scorers.newton import ClassNewton, PairNewton
 from stacksl.core.scorers.ridge import ClassRidge, PairRidge
 from stacksl.core.scorers.settings import ScorerSettings
-from stacksl.errors import SettingsError, unknown_name
+from stacksl.errors import unknown_name
 from stacksl.types import Feedback
 
 __all__ = [
@@ -155,17 +155,9 @@ def widened(scorer: Scorer, classes: int, seed: int) -> Scorer:
         scorer: of class heads, θ of shape (K, d).
         classes: at least K.
         seed: of the folds of its refits.
-
-    Raises:
-        SettingsError: the scorer is of pair features, or has more classes.
     """
     state = scorer.state()
     theta = state["theta"]
-    if theta.ndim != 2 or classes < len(theta):
-        raise SettingsError(
-            f"classes can only be added, to a scorer of class heads, got {classes} for θ of shape"
-            f" {theta.shape}: give at least as many classes as it has"
-        )
     for name in _BY_CLASS:
         if name in state:
             more = np.zeros((classes - len(theta), theta.shape[1]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
+from stacksl.core.blocks import Array, Inputs, PairFeatures
 from stacksl.core.confidence import radius
 from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.errors import FeatureError, SettingsError
@@ -21,12 +21,6 @@ def all_scores(theta: Array, inputs: Inputs) -> Array:
 
     `theta` is (d,) for pair features, (K, d) for class heads.
     """
-    wanted = 1 if isinstance(inputs, PairFeatures) else 2
-    if theta.ndim != wanted or theta.shape[-1] != inputs.dim:
-        raise FeatureError(
-            f"the scorer was made for {_shape(theta)}, but the item has {_kind(inputs)} of "
-            f"dimension {inputs.dim}; use the feature map the run was started with"
-        )
     if isinstance(inputs, PairFeatures):
         scores: Array = inputs.phi @ theta
         return scores if inputs.offset is None else scores + inputs.offset
@@ -119,13 +113,3 @@ def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -
 @lru_cache(maxsize=64)
 def _everything(count: int) -> tuple[int, ...]:
     return tuple(range(count))
-
-
-def _shape(theta: Array) -> str:
-    if theta.ndim == 1:
-        return f"pair features of dimension {len(theta)}"
-    return f"{len(theta)} class heads of dimension {theta.shape[1]}"
-
-
-def _kind(inputs: Inputs) -> str:
-    return "shared features" if isinstance(inputs, SharedFeatures) else "pair features"
