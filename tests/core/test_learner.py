@@ -304,12 +304,6 @@ def test_more_rounds_than_the_horizon_are_refused() -> None:
         decide(learner, 3)
 
 
-@pytest.mark.parametrize(("budget", "horizon"), [(-1, 5), (1, 0)])
-def test_impossible_budgets_and_horizons_are_refused(budget: int, horizon: int) -> None:
-    with pytest.raises(SettingsError, match="budget of at least 0"):
-        Learner(Noting(), First(), budget=budget, horizon=horizon)
-
-
 def test_a_refused_want_inside_a_block_is_a_skip_too() -> None:
     learner = Learner(Noting(), Margin(pace=0.1, adaptive=False), budget=2, horizon=8)
     want, after = decide(learner, 2)

@@ -46,9 +46,6 @@ class Learner:
         round: the rounds adopted so far.
         gate_state: the gate's four floats after them.
 
-    Raises:
-        SettingsError: the budget is negative or the horizon is below 1.
-
     Source: paper, Algorithms 1 and 2. Deviation: the numbered decisions D1, D2, D6 of
     `docs/paper.md`; once the budget is gone the learner only predicts (with track='all' V alone
     goes on, as printed).
@@ -66,11 +63,6 @@ class Learner:
         kl_on_skips: bool = False,
         width_scale: float | None = None,
     ) -> None:
-        if budget < 0 or horizon < 1:
-            raise SettingsError(
-                f"a learner needs a budget of at least 0 labels and a horizon of at least 1 round, "
-                f"got {budget} and {horizon}: give the labels it may ask and the items it will see"
-            )
         self.scorer = scorer
         self.gate = gate
         self.budget = budget
@@ -84,18 +76,7 @@ class Learner:
         self._uniforms = uniforms(seed, "gate", horizon)
 
     def reschedule(self, *, budget: int, horizon: int) -> None:
-        """Set the budget and the horizon that the gate paces by from the next round on.
-
-        Raises:
-            SettingsError: the horizon is below the rounds that were adopted, or the budget is
-                negative.
-        """
-        if budget < 0 or horizon < max(self.round, 1):
-            raise SettingsError(
-                f"after {self.round} rounds a learner needs at least 0 labels and a horizon of at "
-                f"least {max(self.round, 1)}, got {budget} and {horizon}: give a horizon that "
-                "covers the rounds played"
-            )
+        """Set the budget and the horizon that the gate paces by from the next round on."""
         self.budget, self.horizon = budget, horizon
         self._uniforms = uniforms(self._seed, "gate", horizon)
 
