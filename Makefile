@@ -3,6 +3,7 @@
 # make demo-lm  a small language model adapted by LoRA     (adds torch, transformers, peft and the laboratory)
 # make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
+# make release-check   both packages built, and installed in empty environments
 # make golden BASE=COMMIT  the same runs with that commit and with this tree, compared value by value
 
 VENV ?= .venv
@@ -30,10 +31,10 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser golden clean
+.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser golden release-check clean
 
 help:
-	@sed -n '1,7s/^# //p' Makefile
+	@sed -n '1,8s/^# //p' Makefile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
@@ -130,6 +131,10 @@ golden: $(if $(BASE),$(VENV)/.lm)
 	@[ -n "$(BASE)" ] || { echo "make golden needs a commit to compare with: make golden BASE=main"; exit 2; }
 	@$(RUN) scripts/golden.py "$(BASE)" $(foreach run,$(ONLY),--only $(run)) \
 	  $(foreach field,$(EXPECT),--expect '$(field)') $(if $(TOLERANCE),--tolerance $(TOLERANCE))
+
+# DIST=FOLDER keeps what is built.
+release-check: $(VENV)/bin/python
+	@$(RUN) scripts/release_check.py $(if $(DIST),--out '$(DIST)')
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
