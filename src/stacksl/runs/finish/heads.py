@@ -201,7 +201,7 @@ class HeadEnding:
     ) -> list[CurvePoint]:
         """The points of final models fitted on the first labels only, fewer than `upto`.
 
-        Each is fitted as the last one is, with C chosen by folds, and measured on `block`.
+        Each is fitted as the last one is, with its mixture and C, and measured on `block`.
         """
         trainer = linear_trainer(self.game)
         counts = sorted({round(share * upto) for share in (CURVE if upto <= MANY else FEWER)})

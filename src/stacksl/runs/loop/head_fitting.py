@@ -73,16 +73,18 @@ Rows = NDArray[np.int64]
 
 
 class Component(NamedTuple):
-    """A kind of head in a mixture: its weight, its temperature and its held-out log-loss.
+    """A kind of head in a mixture: its weight, its temperature, its held-out log-loss and its C.
 
     The log-loss is on bought labels, which are the hard ones, each counted by how many items it
     represents: only the order of the losses means something. It is NaN where nothing was held out.
+    C is NaN where it is not chosen yet, or where the kind has the default.
     """
 
     kind: Kind
     weight: float = 1.0
     temperature: float = 1.0
     log_loss: float = np.nan
+    c: float = np.nan
 
 
 Mixture = tuple[Component, ...]
@@ -114,6 +116,7 @@ class Source:
         graph_file: of the graph; it is read if it is of the same items, and else written.
         model: labels of a model, where they say something: the class of each item of the block,
             −1 for none, and their confusion.
+        alone: the head of names alone, once it is fitted; no label changes it.
     """
 
     block: SharedBlock
@@ -122,6 +125,7 @@ class Source:
     seed: int
     graph_file: Path | None = None
     model: tuple[Rows, Confusion] | None = None
+    alone: ClassHead | None = None
     _graph: tuple[Graph, Rows] | None = None
     _holding: tuple[Graph, Rows] | None = None
     _kernel: Kernel | None = None
@@ -275,15 +279,15 @@ def make_final(
 ) -> tuple[ClassHead | MixedHead, Mixture]:
     """The final model of the items `rows`, (n,), with bought labels `gold`, and its mixture.
 
-    Without a `mixture` it is fitted on folds. One that was fitted before is kept; such a model is
-    fitted less closely. Nothing is fitted on the rows `without`.
+    Without a `mixture` it is fitted on folds. One that was fitted before is kept, with its C; such
+    a model is fitted less closely. Nothing is fitted on the rows `without`.
     """
     tolerance = _TRIAL if mixture else _FINAL
-    strength = Strength(DEFAULT)
-    if len(rows) >= FEWEST:
-        strength = choose_strength(source.block.h[rows], gold, source.seed)
-    mixture = mixture or fitted_mixture(source, rows, gold, strength)
+    mixture = mixture or fitted_mixture(source, rows, gold)
     kinds = [part.kind for part in mixture]
+    strength = Strength(next((part.c for part in mixture if part.kind == PLAIN), DEFAULT))
+    if np.isnan(strength.value):
+        strength = choose_strength(source.block.h[rows], gold, source.seed)
     heads = [
         ClassHead(
             head.coefficients / part.temperature, head.intercepts / part.temperature, head.strength
@@ -297,11 +301,15 @@ def make_final(
     return MixedHead(tuple(heads), np.array([part.weight for part in mixture])), mixture
 
 
-def fitted_mixture(source: Source, rows: Rows, gold: Rows, strength: Strength) -> Mixture:
+def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
     """The mixture of all kinds that held-out bought labels choose; names alone with few labels."""
     if len(rows) < FEWEST:
         return (Component(NAMES),)
-    return _mixed(*_held_out(source, rows, gold, KINDS, strength)[1:])
+    strength = choose_strength(source.block.h[rows], gold, source.seed)
+    mixture = _mixed(*_held_out(source, rows, gold, KINDS, strength)[1:])
+    return tuple(
+        part._replace(c=strength.value) if part.kind == PLAIN else part for part in mixture
+    )
 
 
 def _mixed(temperatures: Sequence[float], right: Array, weight: Array) -> Mixture:
@@ -376,7 +384,9 @@ def _fitted(
         elif kind == NAMES:
             heads.append(_head(source, rows, gold, Fit(soft=names, tolerance=tolerance)))
         elif kind == ALONE:
-            heads.append(_head(source, none, none, Fit(soft=source.named(none))))
+            if source.alone is None:
+                source.alone = _head(source, none, none, Fit(soft=source.named(none)))
+            heads.append(source.alone)
         else:
             soft = together(names, source.spread_labels(rows, gold, without))
             near = heads[-1] if NAMES in kinds else None  # begin where names ended
