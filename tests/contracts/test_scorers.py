@@ -3,7 +3,8 @@
 import pytest
 
 from stacksl.core.scorers import SCORERS
-from stacksl.testing.scorers import LAWS, SETTINGS
+
+from .scorer_laws import LAWS, SETTINGS
 
 
 @pytest.mark.parametrize("name", sorted(SCORERS))

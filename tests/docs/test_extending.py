@@ -24,8 +24,9 @@ from stacksl.core import GATES, SCORERS
 from stacksl.errors import SettingsError
 from stacksl.features import FEATURES, make_features
 from stacksl.labelers.registry import LABELERS
-from stacksl.testing import check_features, check_gate, check_labeler, check_scorer
+from stacksl.testing import check_features, check_gate, check_labeler
 
+from ..contracts.scorer_laws import LAWS, SETTINGS
 from .pages_cases import BLOCK, PAGES, ROOT
 
 SECTIONS = {
@@ -304,6 +305,8 @@ def test_gate_scorer_and_labeler_pass_their_contracts(modules: Path, jobs: Jobs)
     check_gate(GATES["unsure"])
     (modules / "perceptron.py").write_bytes((ROOT / "examples/modules/perceptron.py").read_bytes())
     import_module("perceptron")
-    check_scorer("perceptron")
+    for law in LAWS:
+        for classes in (False, True):
+            law("perceptron", classes, SETTINGS["default"])
     import_module(write(modules, "A labeler"))
     check_labeler(lambda: LABELERS["service"](jobs.url, {}, {}, 0))

@@ -1,4 +1,4 @@
-"""The contracts of parts: what a gate, a scorer, a labeler and a feature map must do.
+"""The contracts of parts: what a gate, a labeler and a feature map must do.
 
 Each check plays a part with numbers drawn under a seed and raises an `AssertionError` that names
 what is broken. A test of a part of your own is one line:
@@ -11,6 +11,5 @@ what is broken. A test of a part of your own is one line:
 from stacksl.testing.features import check_features
 from stacksl.testing.gates import check_gate
 from stacksl.testing.labelers import check_labeler
-from stacksl.testing.scorers import check_scorer
 
-__all__ = ["check_features", "check_gate", "check_labeler", "check_scorer"]
+__all__ = ["check_features", "check_gate", "check_labeler"]

@@ -1,4 +1,4 @@
-"""The contract of scorers."""
+"""What every scorer does: laws that are played with numbers drawn under a seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, Inputs, PairBlock, PairFeatures, SharedBlock, SharedFeatures
-from stacksl.core.scorers import SCORERS, Scorer, ScorerSettings, make_scorer
+from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.types import Label
 
 DIM, COUNT = 6, 4
@@ -25,24 +25,6 @@ SETTINGS: Mapping[str, ScorerSettings] = {
 
 State: TypeAlias = Mapping[str, NDArray[Any]]
 Law: TypeAlias = Callable[[str, bool, ScorerSettings], None]
-
-
-def check_scorer(name: str) -> None:
-    """Check a scorer of the registry, for pair features and for class heads.
-
-    Raises:
-        AssertionError: it breaks the contract.
-    """
-    assert name in SCORERS, f"'{name}' should be in SCORERS: SCORERS[name] = class"
-    for law in LAWS:
-        for classes in (False, True):
-            for settings in SETTINGS.values():
-                try:
-                    law(name, classes, settings)
-                except AssertionError as fault:
-                    raise AssertionError(
-                        f"the scorer '{name}' breaks the law: {law.__doc__} {fault}"
-                    ) from fault
 
 
 def _make(name: str, classes: bool, settings: ScorerSettings | None = None) -> Scorer:
