@@ -10,7 +10,6 @@ from stacksl.report.language import (
     BaseModel,
     Computed,
     Cut,
-    Epoch,
     LanguageModel,
     NormalisationRow,
     Scoring,
@@ -18,7 +17,7 @@ from stacksl.report.language import (
 from stacksl.report.quality import Asking, CurvePoint, Named, TestResult
 
 from .edge_cases import SCRIPT, bare
-from .usual_cases import rounds, usual, wilson
+from .usual_cases import usual, wilson
 
 
 def normalisation(name: str, own: bool, correct: int, base: int, n: int = 500) -> NormalisationRow:
@@ -54,11 +53,6 @@ def language() -> LanguageModel:
                 0.62, *wilson(310, 500),
             ),
         ),
-        epochs=(
-            Epoch(0, 900, 100, 1111.5, 222.25),
-            Epoch(1, 1000, 95, 777.75, 88.5),
-            Epoch(2, 100, 5, None, None),
-        ),
     )  # fmt: skip
 
 
@@ -74,11 +68,9 @@ def adapted() -> Facts:
         method=replace(facts.method, scorer="newton", features="model:tiny-base"),
         test=TestResult("test.jsonl", 500, 310, 0.62, *wilson(310, 500), 0.41, chance=0.25),
         curve=tuple(CurvePoint(at, n / 500, *wilson(n, 500)) for at, n in shares),
-        gate_score=None,
         classes=(),
         confusions=(),
         refit=Refit("The final model is the language model with the adapter of refit 2.", True),
-        rounds=rounds(2000, 200),
         before_label=BeforeLabel(n=200, correct=94),
         asking=Asking(labels=200),
         own=None,
@@ -105,6 +97,5 @@ def adapted_badly() -> Facts:
             computed=replace(model.computed, device="cuda:0", on_device=True, seconds=None),
             normalisations=(),
             refits=(),
-            epochs=(),
         ),
     )

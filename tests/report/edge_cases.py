@@ -11,10 +11,8 @@ from stacksl.report.facts import (
     Contested,
     DataCard,
     Facts,
-    GateScore,
     Method,
     Refit,
-    RoundSeries,
     SettingRow,
 )
 from stacksl.report.quality import (
@@ -79,8 +77,7 @@ def hostile() -> Facts:
         ),
         confusions=tuple(Confusion(names[at], names[at - 1], 3) for at in range(5)),
         contested=tuple(
-            Contested(name, name * 40, name, names[at - 1], 1e-7, at + 1, True)
-            for at, name in enumerate(names)
+            Contested(name, name * 40, name, names[at - 1], 1e-7) for at, name in enumerate(names)
         ),
         data=replace(usual().data, name=long, columns=(Named("prompt", SCRIPT),)),
         settings=(SettingRow("features", long, "flag"), SettingRow("out", SCRIPT, "config")),
@@ -100,13 +97,11 @@ def one_pair() -> Facts:
     return replace(
         bare(labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
         data=DataCard("coins", "csv", 1, 2, 2, 2),
-        rounds=RoundSeries((1,), (None,), (None,), (True,), (1,), 1),
         before_label=BeforeLabel(n=1, correct=0),
         test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
         curve=(CurvePoint(1, 1.0, low, high),),
         classes=(ClassRow("heads", 1, 1, 1.0, 1.0), ClassRow("tails", 0, 0, None, None)),
         calibration=Calibration((CalibrationBin(0.5, 1.0, 1),), 0.5, 1),
-        gate_score=GateScore(0.0, 0.0, 1, 1.0),
         refit=Refit("No refit: the labels bought are of one class only.", False),
     )
 

@@ -68,20 +68,6 @@ def test_the_refits_are_listed_with_what_they_cost(facts):
     assert "The run, a label bought 3.77 s" in text  # 754 / 200
 
 
-def test_scores_are_shown_by_epoch_and_never_summed(facts):
-    text, written = words_of(facts, "doubt"), card(facts)
-    for score in ("1,112", "777.8", "222.2", "88.5"):
-        assert score in text, score
-    page = read(render(facts)).text
-    for summed in ("1,889", "1889", "310.8", "310.7"):  # 1111.5 + 777.75, 222.25 + 88.5
-        assert summed not in page
-        assert summed not in written
-    assert "never summed across epochs" in text
-    assert "calibrated, not valid" in text
-    assert "keeps no matrix" not in text
-    assert "Epoch 1 | 1,000 rounds, 95 asked" in written
-
-
 def test_the_curve_begins_with_the_base_at_no_label(facts):
     drawn = figures.accuracy_curve(facts)
     assert "38.0% with 0 labels, 62.0% with 200" in drawn

@@ -109,23 +109,6 @@ def test_the_four_normalisations_are_what_evaluate_finds(
     assert [own.low, own.high] == found["interval"]
 
 
-def test_epochs_add_up_to_the_rounds_but_their_scores_are_kept_apart(
-    made: Run, facts: Facts
-) -> None:
-    assert facts.language is not None
-    assert facts.gate_score is None
-    epochs = facts.language.epochs
-    assert [epoch.epoch for epoch in epochs] == list(range(len(epochs)))
-    assert len(epochs) >= 2
-    assert sum(epoch.rounds for epoch in epochs) == facts.budget.rounds == 20
-    assert sum(epoch.asked for epoch in epochs) == facts.budget.asked == 6
-    with made.ledger as ledger:
-        scores = [(row.epoch, row.decision()) for row in ledger.rows() if row.event == "round"]
-    for epoch in epochs:
-        own = [max(0.0, d.gate_score) for at, d in scores if at == epoch.epoch]
-        assert epoch.gate_score == pytest.approx(sum(own))
-
-
 def test_page_and_card_are_whole_and_written_again_alike(made: Run) -> None:
     page = (made.path / "report.html").read_text(encoding="utf-8")
     written = (made.path / "README.md").read_text(encoding="utf-8")

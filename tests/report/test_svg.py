@@ -1,11 +1,10 @@
 from xml.etree import ElementTree
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from stacksl.report import figures
-from stacksl.report.figures import Frame, dots, line, ticks
+from stacksl.report.figures import Frame, line, ticks
 
 SIZES = {"x": (0.0, 10.0), "y": (0.0, 1.0)}
 
@@ -30,13 +29,11 @@ def test_the_frame_puts_the_corners_of_the_data_at_the_corners_of_the_box():
     assert frame.up(7) == 5, "a value beyond the range stays at the edge"
 
 
-def test_a_line_breaks_where_a_value_is_missing():
+def test_a_line_goes_through_its_points():
     frame = Frame(100, 50, **SIZES, left=0, top=0, right=0, bottom=0)
-    points = [(0, 0), (5, 1), (6, None), (8, None), (9, 0.5), (10, 0)]
-    drawn = 'd="M0.0 50.0L50.0 0.0M90.0 25.0L100.0 50.0"'
-    assert drawn in line(frame, points, "one")
-    assert line(frame, [(1, None)], "one") == ""
-    assert dots(frame, [(1, None)], "one") == ""
+    points = [(0, 0), (5, 1), (9, 0.5), (10, 0)]
+    assert 'd="M0.0 50.0L50.0 0.0L90.0 25.0L100.0 50.0"' in line(frame, points, "one")
+    assert line(frame, [], "one") == ""
 
 
 def svgs(markup: str) -> list[ElementTree.Element]:
@@ -46,12 +43,7 @@ def svgs(markup: str) -> list[ElementTree.Element]:
 def test_every_figure_is_well_formed_and_inside_its_view_box(made):
     for name in ("usual", "many_classes", "one_pair", "hostile"):
         facts = made[name]()
-        drawn = (
-            figures.accuracy_curve(facts),
-            figures.spending(facts),
-            figures.statistic(facts),
-            figures.calibration(facts.calibration),
-        )
+        drawn = (figures.accuracy_curve(facts), figures.calibration(facts.calibration))
         for picture in (svg for markup in drawn for svg in svgs(markup)):
             _, _, width, height = (float(part) for part in picture.get("viewBox", "").split())
             assert picture.get("aria-label")
@@ -60,18 +52,5 @@ def test_every_figure_is_well_formed_and_inside_its_view_box(made):
                 assert 0 <= float(words.get("y", "nan")) <= height
 
 
-def test_bought_and_skipped_rounds_are_drawn_apart_and_all_of_them(made):
-    facts = made["usual"]()
-    wide = svgs(figures.statistic(facts))[0]
-    marks = {
-        path.get("class"): path.get("d", "").count("M")
-        for path in wide.iter("path")
-        if (path.get("class") or "").startswith("dots")
-    }
-    bought = sum(facts.rounds.asked)
-    assert marks == {"dots one": bought, "dots mute": len(facts.rounds.asked) - bought}
-
-
-@pytest.mark.parametrize("name", ["accuracy_curve", "spending", "statistic"])
-def test_nothing_known_is_nothing_drawn(made, name):
-    assert getattr(figures, name)(made["bare"]()) == ""
+def test_nothing_known_is_nothing_drawn(made):
+    assert figures.accuracy_curve(made["bare"]()) == ""

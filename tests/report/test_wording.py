@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.report import card, figures, render, sentences, wording
+from stacksl.report import figures, sentences, wording
 from stacksl.report.quality import CurvePoint
 
 
@@ -52,15 +52,6 @@ def test_what_the_second_half_added():
     )
     assert "took 6.0 points away" in sentences.half_way((*rise[:2], point(1000, 0.74)))
     assert sentences.half_way(rise[:2]) == ""
-
-
-def test_the_summed_gate_score_is_no_guarantee(made):
-    facts = made["usual"]()
-    newton = replace(facts, method=replace(facts.method, scorer="newton"))
-    for text in (render(facts), card(facts), render(newton), card(newton)):
-        assert "regret bound" not in text.lower()
-        assert "no guarantee" in text
-    assert "may miss the true θ" in render(newton)
 
 
 def test_gates_that_do_not_look_are_not_said_to_pick_hard_items(made):

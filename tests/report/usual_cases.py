@@ -13,10 +13,8 @@ from stacksl.report.facts import (
     Contested,
     DataCard,
     Facts,
-    GateScore,
     Method,
     Refit,
-    RoundSeries,
     SettingRow,
 )
 from stacksl.report.quality import (
@@ -46,25 +44,6 @@ def wilson(correct: int, n: int) -> tuple[float, float]:
     z, p = 1.959964, correct / n
     middle, root = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return (middle - root) / (1 + z * z / n), (middle + root) / (1 + z * z / n)
-
-
-def rounds(horizon: int, budget: int, points: int = 2000) -> RoundSeries:
-    """A paced margin gate on made-up margins that grow as the learner learns."""
-    draw = np.random.default_rng(7)
-    margin = draw.beta(1.2 + 1.6 * np.linspace(0, 1, horizon), 3.0) * 0.9
-    threshold, spent = -float(margin[0]), 0
-    kept, rows = max(1, -(-horizon // points)), []
-    for at in range(1, horizon + 1):
-        g = float(-margin[at - 1])
-        left, to_go = budget - spent, horizon - at + 1
-        asked = left > 0 and bool(g > threshold or left >= to_go)
-        line = threshold
-        threshold += 0.005 * (asked - left / to_go)
-        spent += asked
-        if at % kept == 0 or at == horizon or at == 1:
-            rows.append((at, g, float(line), bool(asked), spent))
-    numbers, statistic, lines, buys, labels = zip(*rows, strict=True)
-    return RoundSeries(numbers, statistic, lines, buys, labels, total=horizon)
 
 
 def class_rows(many: int) -> tuple[ClassRow, ...]:
@@ -98,10 +77,8 @@ def contested(many: int) -> tuple[Contested, ...]:
             item=f"banking77-{1000 + 37 * at}",
             prompt=PROMPTS[at % len(PROMPTS)],
             choice=TOPICS[at % 5],
-            label=None if at % 3 == 2 else TOPICS[(at + at % 2) % 5],
+            label=None,
             statistic=-0.0007 * at,
-            round=100 + 731 * at % 9000,
-            asked=at % 3 != 2,
         )
         for at in range(many)
     )
@@ -165,15 +142,6 @@ def curve() -> tuple[CurvePoint, ...]:
     )
 
 
-def gate_score() -> GateScore:
-    return GateScore(
-        total=8123.4,
-        asked=1022.9,
-        rounds=10003,
-        width_scale=19.6,
-    )
-
-
 def confusions() -> tuple[Confusion, ...]:
     return tuple(Confusion(TOPICS[at % 5], f"topic {at + 6:03d}", 19 - at) for at in range(18))
 
@@ -215,9 +183,7 @@ def usual() -> Facts:
         test=tested(),
         asking=Asking(labels=1000),
         curve=curve(),
-        rounds=rounds(10003, 1000),
         before_label=BeforeLabel(n=1000, correct=471),
-        gate_score=gate_score(),
         own=OwnItems(9003, 3080, "test", SHARES),
         classes=class_rows(77),
         confusions=confusions(),
@@ -237,19 +203,11 @@ def usual() -> Facts:
 
 def pooled() -> Facts:
     """The same run as a pool, which has no rounds but its questions."""
-    facts, left = (
-        usual(),
-        tuple(
-            replace(row, label=None, round=None, asked=False, statistic=-0.0007 * at)
-            for at, row in enumerate(contested(8))
-        ),
-    )
+    facts = usual()
     return replace(
         facts,
         budget=replace(facts.budget, rounds=facts.budget.asked),
         method=replace(facts.method, mode="pool"),
-        rounds=RoundSeries(),
-        gate_score=None,
-        contested=left,
+        contested=contested(8),
         interruptions=(),
     )

@@ -178,7 +178,6 @@ def test_labels_drawn_first_choose_before_anything_else(
         kind, premise,
     )  # fmt: skip
     assert [row.name for row in facts.language.normalisations if row.own] == [kind]
-    assert facts.language.epochs == (), "of a stream alone"
     left = sorted(gaps.keys() - {each.item for each in bought}, key=gaps.__getitem__)[:8]
     assert {row.item for row in facts.contested} == set(left), "by the scores that ranked it last"
     found = made.evaluate(tmp_path / "test.jsonl")

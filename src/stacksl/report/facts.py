@@ -136,26 +136,6 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class RoundSeries:
-    """The rounds, thinned to at most 1,500; all tuples have the same length.
-
-    Attributes:
-        round: 1-based numbers of the rounds kept.
-        statistic, threshold: of the gate (score units); None where one is not finite.
-        asked: whether the round bought its label.
-        spent: labels asked up to and including the round, over all rounds, thinned or not.
-        total: how many rounds there were before thinning.
-    """
-
-    round: tuple[int, ...] = ()
-    statistic: tuple[float | None, ...] = ()
-    threshold: tuple[float | None, ...] = ()
-    asked: tuple[bool, ...] = ()
-    spent: tuple[int, ...] = ()
-    total: int = 0
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class BeforeLabel:
     """Accuracy of the learner's choice on asked items, before each one's label was seen.
 
@@ -167,33 +147,15 @@ class BeforeLabel:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class GateScore:
-    """The statistic of `contested`, max(0, g), summed over the rounds of a stream (D8).
-
-    `asked` is the part of the `total` on asked rounds, of all `rounds` that entered the sum;
-    `width_scale` is the α of the statistic.
-    """
-
-    total: float
-    asked: float
-    rounds: int
-    width_scale: float
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class Contested:
-    """One of the items the run was least sure about: of a stream a round, of a pool an item left.
+    """One of the items that nobody was asked about and the final model is least sure of.
 
     Attributes:
         prompt: an excerpt of the prompt (the page cuts it further if it is long).
-        choice: the candidate the learner chose; in a pool the final model's.
-        label: the candidate that was bought as the answer; None where none was.
-        statistic: the gate score g of that round, or the gate's own where no matrix is kept; in a
-            pool minus the difference of the two largest probabilities.
-        round: None in a pool.
-        asked: whether its label was bought.
-        said: what the answer was, a `label` or one of `none`, `ambiguous`, `broken`; None where it
-            is not yet returned.
+        choice: the candidate that the final model chose.
+        label: that of a column of labels which the run judges; None elsewhere.
+        statistic: minus the difference of the two largest probabilities; of a column 1 minus the
+            held-out probability of the label.
     """
 
     item: str
@@ -201,9 +163,6 @@ class Contested:
     choice: str
     label: str | None
     statistic: float | None
-    round: int | None
-    asked: bool
-    said: str | None = None
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
@@ -254,16 +213,12 @@ class Facts:
         curve_on: what it was measured on: `test`, `audit`, or `bought`, the last labels bought.
         own: the model on the run's own items; None for an adapted language model.
         more: what more labels would add; None for an adapted language model.
-        rounds: of a stream; empty for a pool.
         before_label: None before the first label.
-        gate_score: D8's summed score; None for a pool, where no matrix is kept, and for a run that
-            adapted a language model, whose scores begin anew with each epoch (`language.epochs`).
         classes, confusions: empty where items bring their own options.
         measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
-        contested: the least certain items, most contested first.
-        clipped_share: share of losses clipped (0..1); None for scorers that do not clip.
-        gold_outside: labels outside the presented candidates; None where all are presented.
+        contested: the least certain items, most contested first; empty where a language model that
+            learnt in a stream would have to score every item again.
         versions: of Python and libraries; fingerprints: of features, weights and the ledger's head.
         warnings: a sentence each.
         language: what a run that adapted a language model has besides.
@@ -290,17 +245,13 @@ class Facts:
     curve_on: str = "test"
     own: OwnItems | None = None
     more: Gain | None = None
-    rounds: RoundSeries = RoundSeries()
     before_label: BeforeLabel | None = None
-    gate_score: GateScore | None = None
     classes: tuple[ClassRow, ...] = ()
     confusions: tuple[Confusion, ...] = ()
     measured_on: str = "test"
     calibration: Calibration | None = None
     contested: tuple[Contested, ...] = ()
     refit: Refit
-    clipped_share: float | None = None
-    gold_outside: int | None = None
     settings: tuple[SettingRow, ...] = ()
     versions: tuple[Named, ...] = ()
     fingerprints: tuple[Named, ...] = ()

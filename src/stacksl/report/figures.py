@@ -15,16 +15,9 @@ from html import escape
 
 from stacksl.report.facts import Facts
 from stacksl.report.quality import Calibration
-from stacksl.report.wording import count, number, percent, plural
+from stacksl.report.wording import count, percent, plural
 
 WIDE, NARROW = 640, 350
-
-
-def _both(draw: Callable[[int, int], str]) -> str:
-    """The drawing in both sizes; the page's style shows the one that fits."""
-    return draw(WIDE, 230).replace('class="plot ', 'class="plot wide ', 1) + draw(
-        NARROW, 240
-    ).replace('class="plot ', 'class="plot narrow ', 1)
 
 
 def _whole(value: float) -> str:
@@ -58,92 +51,26 @@ def accuracy_curve(facts: Facts) -> str:
         f"{plural(curve[0].labels, 'label')}, {percent(last.accuracy)} with {count(last.labels)}."
     )
 
-    def draw(width: int, height: int) -> str:
+    def draw(width: int, height: int, most: int) -> str:
         frame = Frame(width, height, x, y)
         low = [(float(point.labels), point.low) for point in curve]
         high = [(float(point.labels), point.high) for point in curve]
         middle = [(float(point.labels), point.accuracy) for point in curve]
         guess = [(x[0], chance), (x[1], chance)] if chance and y[0] <= chance <= y[1] else []
+        across = ticks(*x, most, whole=True)
+        upwards = [value for value in ticks(*y, 5) if 0 <= value <= 1]
         return drawing(
             frame,
             label,
-            _grid(frame, width, "labels bought", _share),
+            axes(frame, across, upwards, _whole, _share, "labels bought"),
             area(frame, high, low, "one"),
             line(frame, guess, "guide"),
             line(frame, middle, "one"),
             dots(frame, middle, "one big"),
+            kind="wide" if width == WIDE else "narrow",  # the page's style shows the one that fits
         )
 
-    return _both(draw)
-
-
-def spending(facts: Facts) -> str:
-    """Labels spent against rounds, beside the even pace that would spend the budget."""
-    series = facts.rounds
-    if not series.round:
-        return ""
-    horizon = float(max(facts.budget.horizon, series.round[-1]))
-    measuring = facts.budget.audit + facts.budget.further  # the audit is bought before round 1
-    budget = facts.budget.labels - measuring
-    top = float(max(1, budget, series.spent[-1]))
-    label = f"Labels spent over rounds: {count(series.spent[-1])} of {count(budget)}."
-
-    def draw(width: int, height: int) -> str:
-        frame = Frame(width, height, (0.0, horizon), (0.0, top))
-        spent = [(0.0, 0.0), *zip(map(float, series.round), map(float, series.spent), strict=True)]
-        return drawing(
-            frame,
-            label,
-            _grid(frame, width, "round", _whole),
-            line(frame, [(0.0, 0.0), (horizon, float(budget))], "guide"),
-            line(frame, spent, "one"),
-        )
-
-    return _both(draw)
-
-
-def statistic_range(facts: Facts) -> tuple[tuple[float, float], int]:
-    """The range that the statistic's figure shows, and how many of its dots are outside it.
-
-    All values where they are of one size; the middle 98 % where a few would flatten the rest.
-    """
-    kept = [value for value in facts.rounds.statistic if value is not None]
-    values = sorted([*kept, *(value for value in facts.rounds.threshold if value is not None)])
-    if not values:
-        return (0.0, 1.0), 0
-    edge = len(values) // 100
-    inner = (values[edge], values[-1 - edge])
-    spread = inner[1] - inner[0]
-    low, high = inner if values[-1] - values[0] > 4 * spread > 0 else (values[0], values[-1])
-    margin = 0.04 * (high - low) or max(0.5, abs(high) / 10)
-    low, high = low - margin, high + margin
-    outside = sum(not low <= value <= high for value in kept)
-    return (low, high), outside
-
-
-def statistic(facts: Facts) -> str:
-    """The gate's statistic of each round, bought or skipped, and its threshold."""
-    series = facts.rounds
-    if all(value is None for value in series.statistic):
-        return ""
-    y, _ = statistic_range(facts)
-    horizon = float(max(facts.budget.horizon, series.round[-1]))
-    label = f"The gate's statistic and threshold over {plural(len(series.round), 'round')}."
-    rows = list(zip(map(float, series.round), series.statistic, series.asked, strict=True))
-
-    def draw(width: int, height: int) -> str:
-        frame = Frame(width, height, (0.0, horizon), y, left=52)
-        threshold = list(zip(map(float, series.round), series.threshold, strict=True))
-        return drawing(
-            frame,
-            label,
-            _grid(frame, width, "round", number),
-            dots(frame, [(at, value) for at, value, asked in rows if not asked], "mute"),
-            dots(frame, [(at, value) for at, value, asked in rows if asked], "one"),
-            line(frame, threshold, "two"),
-        )
-
-    return _both(draw)
+    return draw(WIDE, 230, 8) + draw(NARROW, 240, 4)
 
 
 def calibration(found: Calibration | None) -> str:
@@ -179,17 +106,7 @@ def calibration(found: Calibration | None) -> str:
     )
 
 
-def _grid(frame: Frame, width: int, x_title: str, y_words: Callable[[float], str]) -> str:
-    """Axes with a number of ticks that fits the width; whole numbers across."""
-    low, high = frame.x
-    across = ticks(max(0.0, low), high, 8 if width == WIDE else 4, whole=True)
-    upwards = ticks(*frame.y, 5, whole=y_words is _whole)
-    if y_words is _share:
-        upwards = [value for value in upwards if 0 <= value <= 1]
-    return axes(frame, across, upwards, _whole, y_words, x_title)
-
-
-Points = Sequence[tuple[float, float | None]]
+Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,24 +196,12 @@ def axes(
 
 
 def line(frame: Frame, points: Points, kind: str) -> str:
-    """A line through the points in order; a point without a value breaks it."""
-    steps = []
-    pen = "M"
-    for x, y in points:
-        if y is None:
-            pen = "M"
-            continue
-        steps.append(f"{pen}{frame.across(x):.1f} {frame.up(y):.1f}")
-        pen = "L"
-    return f'<path class="line {kind}" d="{"".join(steps)}"/>' if steps else ""
+    """A line through the points in order."""
+    steps = "L".join(f"{frame.across(x):.1f} {frame.up(y):.1f}" for x, y in points)
+    return f'<path class="line {kind}" d="M{steps}"/>' if points else ""
 
 
-def area(
-    frame: Frame,
-    upper: Sequence[tuple[float, float]],
-    lower: Sequence[tuple[float, float]],
-    kind: str,
-) -> str:
+def area(frame: Frame, upper: Points, lower: Points, kind: str) -> str:
     """The area between two lines given at the same places."""
     edge = [*upper, *reversed(lower)]
     around = "L".join(f"{frame.across(x):.1f} {frame.up(y):.1f}" for x, y in edge)
@@ -304,11 +209,9 @@ def area(
 
 
 def dots(frame: Frame, points: Points, kind: str) -> str:
-    """One round mark a point, as a single path: thousands of them stay small and fast."""
-    marks = "".join(
-        f"M{frame.across(x):.1f} {frame.up(y):.1f}h0" for x, y in points if y is not None
-    )
-    return f'<path class="dots {kind}" d="{marks}"/>' if marks else ""
+    """One round mark a point, as a single path."""
+    marks = "".join(f"M{frame.across(x):.1f} {frame.up(y):.1f}h0" for x, y in points)
+    return f'<path class="dots {kind}" d="{marks}"/>'
 
 
 def _text(x: float, y: float, words: str, anchor: str, kind: str = "") -> str:

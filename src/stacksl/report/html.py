@@ -38,8 +38,6 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
     shown = facts if text else without_text(facts, class_names)
     drawn = {
         "curve": figures.accuracy_curve(shown),
-        "spending": figures.spending(shown),
-        "statistic": figures.statistic(shown),
         "calibration": figures.calibration(shown.calibration),
     }
     return (
@@ -53,7 +51,6 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
             totals=totals(shown),
             classes=class_rows(shown),
             never_seen=never_seen(shown),
-            outside=figures.statistic_range(shown)[1],
         )
     )
 

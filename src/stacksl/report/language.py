@@ -145,23 +145,6 @@ class AdapterRefit:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class Epoch:
-    """The decisions between two renewals of the features; they are never summed across.
-
-    Attributes:
-        epoch: 0 before the first renewal.
-        gate_score: Σ max(0, g) over its rounds (score units); None where no matrix is kept.
-        gate_score_asked: the part of the sum on asked rounds.
-    """
-
-    epoch: int
-    rounds: int
-    asked: int
-    gate_score: float | None = None
-    gate_score_asked: float | None = None
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class LanguageModel:
     """The language model that a run adapted.
 
@@ -170,7 +153,7 @@ class LanguageModel:
         training: the adapter's shape and what fixes a refit.
         cuts: what the limits cut, for the items to label and for the test items.
         normalisations: all four; empty without a test file.
-        refits, epochs: in order; a pool has no epochs, whose decisions are of purchases alone.
+        refits: in order.
     """
 
     base: BaseModel
@@ -181,4 +164,3 @@ class LanguageModel:
     cuts: tuple[Cut, ...] = ()
     normalisations: tuple[NormalisationRow, ...] = ()
     refits: tuple[AdapterRefit, ...] = ()
-    epochs: tuple[Epoch, ...] = ()

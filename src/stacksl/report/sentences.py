@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from stacksl.report.facts import Contested, Facts, Refit
+from stacksl.report.facts import Facts, Refit
 from stacksl.report.language import (
     AdapterRefit,
     Cut,
-    Epoch,
     LanguageModel,
     NormalisationRow,
     Scoring,
@@ -38,10 +37,6 @@ from stacksl.report.wording import (
 
 NEW_AUDIT = 80  # labels added to a finished run from which some of them are a new audit
 BLIND_GATES = frozenset({"always", "first", "random", "uniform"})
-OF_NEWTON = (
-    ", not even for labels drawn from a softmax of linear scores: the confidence ellipsoid of "
-    "newton may miss the true θ"
-)
 
 
 def cost(facts: Facts) -> str:
@@ -182,13 +177,6 @@ def asked_note(facts: Facts) -> str:
 
 def contested_meaning(facts: Facts) -> str:
     """What the list of contested items holds."""
-    if facts.method.mode == "stream":
-        across = (
-            " Scores of different epochs come from different weights, so their order across epochs"
-            " is a hint only."
-        )
-        start = "Where the best rival came closest to the answer, or went past it."
-        return start + across * (facts.language is not None)
     if facts.column is not None:
         return (
             "The rows that nobody was asked about whose labels are most in doubt, with the class"
@@ -201,42 +189,12 @@ def contested_meaning(facts: Facts) -> str:
     )
 
 
-def none_contested(facts: Facts) -> str:
-    """Why the list of contested items is empty."""
-    if facts.method.mode == "pool":
-        return "No item is left with two answers to choose from that nobody was asked about."
-    return "No scores were kept to rank the items by."
-
-
 def decisions(facts: Facts) -> str:
     """What the ledger holds of each decision."""
     kind = "question" if facts.method.mode == "pool" else "round"
     return (
         f"`run.db` records {plural(facts.budget.rounds, 'decision')}, one for each {kind}: the"
         " choice, the statistic, the threshold and the reason."
-    )
-
-
-def unlabelled(row: Contested) -> str:
-    """Why a contested item has no label."""
-    if not row.asked:
-        return "label not bought"
-    return {
-        "label": "answer not learnt",
-        "none": "answer: none of these",
-        "ambiguous": "answer: ambiguous",
-        "broken": "answer: broken item",
-    }.get(row.said or "", "not answered")
-
-
-def gate_score_meaning(facts: Facts) -> str:
-    """What the summed gate score says, and what it does not; the widths of newton promise less."""
-    newton = facts.method.scorer == "newton"
-    return (
-        "Each round's score says by how much the best rival could still beat the answer that was "
-        "given. The sum tells how much doubt a run passed through; it compares runs on the same "
-        f"items with the same features and is no guarantee{OF_NEWTON * newton}. What can be "
-        "promised comes from an audit on uniformly drawn, paid items kept out of training."
     )
 
 
@@ -541,11 +499,6 @@ DRAWN = (
     " Before that, labels that choose how its scores are made were drawn at random, if too few"
     " were owned."
 )
-PROMISE = (
-    "Each refit moves the model and with it the features, so scores begin anew with each epoch "
-    "and are never summed across epochs. They are calibrated, not valid: they say how contested "
-    "an answer was for the model of that epoch, and bound nothing."
-)
 
 
 def steered(facts: Facts) -> str:
@@ -670,12 +623,3 @@ def refit_words(refit: AdapterRefit) -> str:
         f"{tested}loss {number(refit.loss)}, KL {number(refit.kl)}, {percent(refit.clipped)} "
         f"clipped; {duration(refit.seconds)}, {per_label(refit.seconds, refit.labels)} a label"
     )
-
-
-def epoch_words(epoch: Epoch) -> str:
-    """One epoch as a line."""
-    seen = f"{plural(epoch.rounds, 'round')}, {count(epoch.asked)} asked"
-    if epoch.gate_score is None:
-        return seen
-    score, asked = number(epoch.gate_score, 4), number(epoch.gate_score_asked, 4)
-    return f"{seen}; gate score {score}, {asked} of it on asked ones"

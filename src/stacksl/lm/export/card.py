@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,6 @@ from stacksl.report.facts import Facts
 from stacksl.report.language import Scoring
 from stacksl.report.sentences import scoring_rows
 from stacksl.types import copied
-
-_MEANING = (
-    "Gate scores are calibrated, not proofs of anything: every refit of the adapter moves the"
-    " features, so they begin anew with each epoch and are never summed across epochs."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,18 +185,12 @@ def _scoring(about: About) -> list[str]:
 
 
 def _measured(facts: Facts) -> Iterator[list[str]]:
-    """The labels, the epochs of a stream, and the result."""
+    """The labels, and the result."""
     budget, language, test = facts.budget, facts.language, facts.test
     assert language is not None
     labels = {"Budget": budget.labels, "Bought": budget.spent, "Left": budget.left}
     objective = {row.name: row.value for row in language.training if row.name == "Objective"}
     yield _table("Label budget", labels | {"Gate": facts.method.gate} | objective)
-    if language.epochs:
-        rows = [asdict(epoch) for epoch in language.epochs]
-        names = list(rows[0])
-        lines = [_row(name.replace("_", " ") for name in names), _row(["---"] * len(names))]
-        lines += [_row(row.values()) for row in rows]
-        yield ["## Decisions by epoch", "", *lines, "", _MEANING]
     if test is None:
         kept = f"{budget.audit} labels were kept to measure it: the run's report has its accuracy."
         yield ["## Result", "", kept if budget.audit else "Its accuracy was not measured."]

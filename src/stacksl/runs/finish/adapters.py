@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
 from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
-from stacksl.ledger.events import Row
 from stacksl.lm import Cuts, LanguageModel, ModelChoices, Tokenizing
 from stacksl.lm.export.card import About
 from stacksl.lm.quantised import numbers_of
@@ -99,7 +97,6 @@ class AdapterEnding:
         trained = sum(int(p.numel()) for p in adapter.parameters())
         total = sum(map(numbers_of, adapter.model.parameters()))
         uncovered = sum(int(each.numel()) for each in stacks(adapter.model))
-        epochs = self.game.ledger.rows() if self.spec.settings.mode == "stream" else ()
         return f.LanguageModel(
             base=copied(f.BaseModel, about, name=about.shown_name, parameters=total - trained),
             trained=trained,
@@ -109,7 +106,6 @@ class AdapterEnding:
             cuts=self._cuts(about),
             normalisations=_normalisations(about.normalisation, tested),
             refits=_refits(self._history(), tested.curve),
-            epochs=epochs_of(epochs),
         )
 
     @property
@@ -238,23 +234,3 @@ def training_of(choices: ModelChoices, without: int = 0) -> tuple[Named, ...]:
         Named(name, f"{value:g}" if isinstance(value, float) else str(value))
         for name, value in rows.items()
     )
-
-
-def epochs_of(rows: Iterable[Row]) -> tuple[f.Epoch, ...]:
-    """The decisions by epoch, never summed across epochs, from the rows of a ledger."""
-    found: dict[int, f.Epoch] = {}
-    for row in rows:
-        if row.event != "round":
-            continue
-        decision, now = row.decision(), found.get(row.epoch, f.Epoch(row.epoch, 0, 0))
-        now = replace(now, rounds=now.rounds + 1, asked=now.asked + decision.asked)
-        if math.isfinite(decision.gate_score):
-            score = max(0.0, float(decision.gate_score))
-            asked = score if decision.asked else 0.0
-            now = replace(
-                now,
-                gate_score=(now.gate_score or 0.0) + score,
-                gate_score_asked=(now.gate_score_asked or 0.0) + asked,
-            )
-        found[row.epoch] = now
-    return tuple(found[number] for number in sorted(found))

@@ -27,17 +27,9 @@ from stacksl.report.quality import (
     TestResult,
 )
 from stacksl.runs.finish.adapters import AdapterEnding
+from stacksl.runs.finish.answers import asking_of, before_label, owned_labels
 from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
 from stacksl.runs.finish.own_items import disagreements, roles, uses
-from stacksl.runs.finish.rounds import (
-    Rounds,
-    asking_of,
-    before_label,
-    contested,
-    gate_score,
-    owned_labels,
-    round_series,
-)
 from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
@@ -57,8 +49,6 @@ def facts_of(
     state: Mapping[str, Any],
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
-    seen, pooled = Rounds.read(game.ledger, game.corpus.row), spec.settings.mode == "pool"
-    clipped, learnt = getattr(game.learner.scorer, "clipped", None), len(game.examples.bought)
     language = ending.language(tested, state)
     head = "{} rows, last {}".format(*game.ledger.told_head)
     return f.Facts(
@@ -68,7 +58,7 @@ def facts_of(
         created=str(state["created"]),
         finished=str(state.get("finished", "")),
         data=_data(spec, game),
-        budget=_budget(spec, game, seen),
+        budget=_budget(spec, game),
         method=copied(
             f.Method,
             spec.settings,
@@ -83,7 +73,7 @@ def facts_of(
         audit=_with_added(audit_fact(tested.audited, tested.audited_now), spec, game.ledger),
         column=None if tested.column is None else column_facts(spec, game, tested.column),
         asking=replace(
-            asking_of(game.ledger, seen.changes, priced=spec.budget.money is not None),
+            asking_of(game.ledger, priced=spec.budget.money is not None),
             disagreements=disagreements(game),
             differing=tuple(Differing(**each) for each in state.get("differing", ())),
             abstaining=words_on_threshold(
@@ -94,17 +84,12 @@ def facts_of(
         ),
         curve=tested.curve,
         curve_on=tested.curve_on,
-        rounds=f.RoundSeries() if pooled else round_series(seen),
         before_label=before_label(game),
-        gate_score=None if language or pooled else gate_score(spec, game, seen),
         classes=class_rows(spec.dataset, game.examples, tested),
         confusions=confusion_rows(spec.dataset, tested),
         measured_on=source(tested),
         calibration=calibration(tested),
-        contested=() if pooled else contested(spec.sources, game, seen),
         refit=ending.refitted,
-        clipped_share=clipped / learnt if learnt and clipped is not None else None,
-        gold_outside=seen.outside if spec.settings.follower != "given" else None,
         settings=_settings(spec, game),
         versions=tuple(
             Named(name.removeprefix("version_"), value)
@@ -139,24 +124,24 @@ def _data(spec: RunSpec, game: Game) -> f.DataCard:
     )
 
 
-def _budget(spec: RunSpec, game: Game, seen: Rounds) -> f.Budget:
-    ledger = game.ledger
+def _budget(spec: RunSpec, game: Game) -> f.Budget:
+    ledger, seen = game.ledger, [row for row, _ in game.examples.seen]
     priced = spec.budget.money is not None
-    unseen = len(set(game.corpus.unbought(())) - set(seen.table["item"].tolist()))
+    unseen = len(set(game.corpus.unbought(())) - set(seen))
     found = f.Budget(
         labels=ledger.accounts.budget,
         asked=ledger.accounts.asked,
         answered=0,
         left=ledger.accounts.left,
-        rounds=len(seen.table),
-        horizon=len(seen.table) + unseen,
+        rounds=len(seen),
+        horizon=len(seen) + unseen,
         price=None if parse_prices(spec.settings.price).by or not priced else spec.budget.price,
         money=ledger.accounts.money,
         spent_money=ledger.accounts.spent_money if priced else None,
         owned=owned_labels(game.examples),
         audit=ledger.accounts.spent - ledger.accounts.asked - ledger.accounts.further,
         further=ledger.accounts.further,
-        released=seen.released,
+        released=sum(row.purpose == "train" for row in ledger.rows(only=("released",))),
     )
     return replace(found, **uses(game))
 

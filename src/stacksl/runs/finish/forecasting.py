@@ -23,9 +23,9 @@ from stacksl.models.forecast import (
 )
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.models.promise import Look
+from stacksl.runs.finish.answers import before_label
 from stacksl.runs.finish.looks import look_due
 from stacksl.runs.finish.promising import expect_promise, looked_enough, next_look
-from stacksl.runs.finish.rounds import before_label
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import covering_of, linear_trainer

@@ -25,8 +25,8 @@ from stacksl.models.powered import largest
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.report.wording import money
+from stacksl.runs.finish.answers import owned_labels
 from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, rest_of
-from stacksl.runs.finish.rounds import owned_labels
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
@@ -124,10 +124,12 @@ class HeadEnding:
     def with_rest(self, facts: Facts, tested: Tested) -> Facts:
         """The facts with what the final model says of the items without an answer."""
         rest = rest_of(self.game, self.policies)
-        if self.spec.settings.mode == "pool":
-            facts = replace(facts, contested=least_sure(self.game, rest))
-        own = own_items(self.game, tested, rest)
-        return replace(facts, own=own, more=more_labels(self.spec, self.game))
+        return replace(
+            facts,
+            contested=least_sure(self.game, rest),
+            own=own_items(self.game, tested, rest),
+            more=more_labels(self.spec, self.game),
+        )
 
     def language(self, tested: Tested, state: Mapping[str, Any]) -> None:
         """No facts of a language model."""

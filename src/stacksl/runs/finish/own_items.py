@@ -20,7 +20,6 @@ from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labelled_share
 from stacksl.report.facts import Contested
 from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnItems
-from stacksl.runs.finish import rounds
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
@@ -30,8 +29,8 @@ from stacksl.runs.spec import RunSpec
 WANTED = (0.9, 0.95)  # accuracies
 MORE = 100  # labels
 CHUNK = 4096  # items whose probabilities are held at a time
-LISTED = 8  # disagreements
-EXCERPT = 280  # characters of a prompt
+LISTED = 8  # disagreements, and items that the model is least sure of
+EXCERPT = 400  # characters of a prompt
 
 Policies = Callable[[Sequence[int]], list[Array]]
 
@@ -78,17 +77,15 @@ def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:
         lead, said = doubt.sure[rest.rows] - 1.0, doubt.probable[rest.rows]
     in_pool = game.corpus.roles[rest.rows] == Role.POOL
     places = np.flatnonzero(in_pool & np.isfinite(lead))
-    for place in places[np.argsort(lead[places], kind="stable")][: rounds.SHOWN]:
+    for place in places[np.argsort(lead[places], kind="stable")][:LISTED]:
         item = game.corpus.items[row := rest.rows[place]]
         found.append(
             Contested(
                 item=item.id,
-                prompt=item.prompt[: rounds.EXCERPT],
+                prompt=item.prompt[:EXCERPT],
                 choice=item.candidates[said[place]],
                 label=None if doubt is None else item.candidates[doubt.label[row]],
                 statistic=-float(lead[place]),
-                round=None,
-                asked=False,
             )
         )
     return tuple(found)

@@ -1,0 +1,97 @@
+"""Report facts of the answers: what was said at which cost, and what changed on the way."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from stacksl.ledger.accounts import DROPPED
+from stacksl.ledger.events import Row
+from stacksl.ledger.ledger import Ledger
+from stacksl.models.metrics import agreement_of
+from stacksl.report.facts import BeforeLabel
+from stacksl.report.quality import Asking, Cost, RunChange
+from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Game
+
+HELD = -1  # the choice recorded with a label that was owned before the run
+
+
+def before_label(game: Game, labels: int | None = None) -> BeforeLabel | None:
+    """Accuracy before each of the first `labels` was seen; owned ones are left out."""
+    bought = game.examples.bought[:labels]
+    right = [label == choice for _, label, choice in bought if choice != HELD]
+    return BeforeLabel(n=len(right), correct=sum(right)) if right else None
+
+
+def owned_labels(examples: Examples) -> int:
+    """How many labels were owned before the run."""
+    return sum(choice == HELD for _, _, choice in examples.bought)
+
+
+def asking_of(ledger: Ledger, *, priced: bool) -> Asking:
+    """What annotators said, at what cost; money only where a price was given."""
+    said = ledger.said()
+    return Asking(
+        labels=said["label"],
+        none_of_these=said["none"],
+        ambiguous=said["ambiguous"],
+        broken=said["broken"],
+        disputes=len(ledger.disputes()),
+        agreement=agreement_of([(one.word, other.word) for one, other in ledger.agreement()]),
+        costs=_costs(ledger, priced),
+        changes=tuple(_changes(ledger)),
+    )
+
+
+def _costs(ledger: Ledger, priced: bool) -> tuple[Cost, ...]:
+    """The charged answers of each labeler."""
+    paid: dict[str, list[int]] = defaultdict(list)
+    for row in ledger.export():
+        if row["state"] == "answered" and row["purpose"] != "owned":
+            paid[str(row["labeler"])].append(int(str(row["price"])))
+    return tuple(
+        Cost(name, len(prices), sum(prices) if priced else None)
+        for name, prices in sorted(paid.items())
+    )
+
+
+def _changes(ledger: Ledger) -> list[RunChange]:
+    """The changes of a run, in order; rows that were changed together are counted."""
+    changes: list[RunChange] = []
+    before, rounds = (ledger.terms.budget, ledger.terms.money), 0
+    for row in ledger.rows():
+        rounds += row.event == "round"
+        if row.event == "budget":
+            terms = (row.payload["budget"], row.payload["money"])
+            if terms != before:  # else items were added
+                changes.append(RunChange(rounds, "budget", *terms))
+            before = terms
+        for change in _changed(ledger, row, rounds):
+            if changes and change == replace(changes[-1], count=1):
+                change = replace(change, count=changes.pop().count + 1)
+            changes.append(change)
+    return changes
+
+
+def _changed(ledger: Ledger, row: Row, rounds: int) -> list[RunChange]:
+    """The changes of a run that a row records, but for those of the budget."""
+    said = row.payload
+    if row.event == "settings":
+        found = [RunChange(rounds, kind, said[kind]) for kind in ("pool", "owned") if kind in said]
+        names = ledger.private.names
+        who = {"labeler": [said["labeler"]] if "labeler" in said else []}
+        who |= {"stop_when": [said["stop_when"]] if "stop_when" in said else []}
+        who |= {kind: [names[c] for c in said.get(kind, ())] for kind in ("joined", "away", "back")}
+        return found + [RunChange(rounds, kind, who=name) for kind in who for name in who[kind]]
+    kind = {
+        "class_added": "class",
+        "set_aside": "set_aside",
+        "kept": "kept",
+        "forgotten": "forgotten",
+        "corrected": "named" if "named" in said else "corrected",
+        "reserved": "reopened" if "again" in said else "",
+        "released": "dropped" if said.get("reason") == DROPPED else "",
+    }.get(row.event)
+    person = str(row.labeler) if row.event in ("set_aside", "kept") else ""
+    return [RunChange(rounds, kind, said.get("size", 1), who=person)] if kind else []
