@@ -59,8 +59,8 @@ class Decision:
             where something else decided.
         reason: `gate`; `must` (as many labels left as rounds); `spent` (no label left); in a pool
             `coverage` (its label says most of the items in doubt), `rank` (among the largest
-            statistics), `doubt` (its label in a column is most in doubt), `class` (for a class with
-            few labels), `order` (the first items) or `drawn` (at random).
+            statistics), `doubt` (its label in a column is most in doubt), `order` (the first items)
+            or `drawn` (at random).
         score: θᵀφ of the choice (score units); its probability under a head that ranks a pool.
         lower, upper: the confidence bounds of the score; NaN where another model than the online
             one gave it.

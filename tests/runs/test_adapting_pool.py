@@ -10,7 +10,6 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.core.losses import softmax
-from stacksl.errors import SettingsError
 
 from .lm_cases import (
     QUICK,
@@ -77,12 +76,6 @@ def test_letters_and_a_choice_of_the_user_are_not_chosen(
     data = written(tmp_path / "data.jsonl", questions(12))
     settings = prepare(data, settings={"lm.model": str(model), **given}).settings
     assert (settings.mode, settings.lm.normalisation) == ("pool", way)
-
-
-def test_labels_for_each_class_need_a_linear_model(model: Path, tmp_path: Path) -> None:
-    data = written(tmp_path / "data.jsonl", sentences(12))
-    with pytest.raises(SettingsError, match="min_per_class needs a linear model"):
-        prepare(data, settings={"lm.model": str(model), "min_per_class": 1})
 
 
 def test_a_default_run_has_one_refit_and_no_epoch(model: Path, tmp_path: Path) -> None:

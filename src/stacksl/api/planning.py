@@ -179,7 +179,7 @@ def prepare(
     filed |= _is(data, STDIN) and resolved.settings.read.rounds is None
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
-    _expect_playable(resolved.settings, sources, budget.labels, labeler)
+    _expect_playable(resolved.settings, sources, labeler)
     sources = replace(sources, said=_model_labels(resolved.settings, sources, labelled))
     judges = resolved.settings.column is not None  # then nothing has to train
     audit = audit_size(
@@ -395,36 +395,17 @@ def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:
         )
 
 
-def _expect_playable(
-    settings: Settings, sources: Sources, labels: int, labeler: Labeler | None
-) -> None:
+def _expect_playable(settings: Settings, sources: Sources, labeler: Labeler | None) -> None:
     """Refuse what a pool cannot play, and what only a pool can.
 
     Raises:
-        SettingsError: a gate without a ranking, `kl_on_skips` in a pool, `min_per_class` in a
-            stream or too large.
+        SettingsError: a gate without a ranking, or `kl_on_skips` in a pool.
         DataError, LabelerError: the labeler cannot answer these items.
     """
     from stacksl.runs.session.setup import check_labeler
 
     if labeler is None:
         check_labeler(settings, sources)
-    dataset = sources.pool
-    if settings.min_per_class and settings.mode != "pool":
-        raise SettingsError(
-            "min_per_class looks for rare classes among all items: give --mode pool with it"
-        )
-    if settings.min_per_class and settings.adapts:
-        raise SettingsError(
-            "min_per_class needs a linear model of fixed classes: leave it out, or leave --model"
-            " and --adapt out"
-        )
-    most = labels // max(1, len(dataset.classes or ()))
-    if settings.min_per_class > most:
-        raise SettingsError(
-            f"min_per_class must be at most {most}, the budget of {labels} labels over the"
-            f" {len(dataset.classes or ())} classes, got {settings.min_per_class}"
-        )
     if settings.mode == "pool":
         if settings.gate.name != COVERAGE:
             require_ranking(GATES[settings.gate.name]())

@@ -65,7 +65,6 @@ FLAGS: Mapping[str, Flag] = {
     "stop_when": Flag("stop-when", "RULE", SPEND),
     "owned": Flag("owned", "FILE", SPEND, True),
     "model_labels": Flag("model-labels", "COLUMN_OR_FILE", SPEND),
-    "min_per_class": Flag("min-per-class", "M", SPEND),
     "sheets.overlap": Flag("overlap", "M", SPEND),
     "sheets.dir": Flag("ask-dir", "DIR", SPEND),
     "sheets.mode": Flag("ask-mode", "OCTAL", SPEND),

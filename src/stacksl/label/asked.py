@@ -26,7 +26,6 @@ _WHY = {
     "rank": "in doubt",
     "doubt": "its label is in doubt",
     "coverage": "covers items in doubt",
-    "class": "for a class with few labels",
     "order": "first batch, in the order of the items",
     "drawn": "drawn at random",
     "audit": "audit, drawn at random",

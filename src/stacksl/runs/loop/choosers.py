@@ -20,12 +20,12 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, SharedBlock
+from stacksl.core.blocks import Array
 from stacksl.core.followers import Given
 from stacksl.core.gates.registry import COVERAGE, Margin
 from stacksl.core.heads.coverage import most_covering
 from stacksl.core.scorers import Head
-from stacksl.runs.loop.batch_selection import margins, rare_picks, share_of, spread_out
+from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.examples import DRAWN
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.head_fitting import Doubt
@@ -46,7 +46,7 @@ def chooser_of(settings: Settings) -> Stream | Pool:
     """The chooser of a run."""
     if settings.mode == "stream":
         return Stream()
-    return Pool(settings.seed, settings.min_per_class, settings.gate.name == COVERAGE)
+    return Pool(settings.seed, settings.gate.name == COVERAGE)
 
 
 class Stream:
@@ -87,14 +87,11 @@ class Pool:
 
     Args:
         seed: of the draws of the gate `random`.
-        min_per_class: labels to buy of each class, where the pool has as many.
         coverage: whether items are chosen by `coverage`, which needs fixed classes, or ranked.
     """
 
-    def __init__(self, seed: int = 0, min_per_class: int = 0, coverage: bool = False) -> None:
-        self._seed = seed
-        self._min_per_class = min_per_class
-        self._coverage = coverage
+    def __init__(self, seed: int = 0, coverage: bool = False) -> None:
+        self._seed, self._coverage = seed, coverage
 
     def next(self, game: Game) -> list[Decision]:
         """A batch of purchases; empty where nothing can be bought now."""
@@ -142,23 +139,9 @@ class Pool:
             return _picked(game, unbought[:count], DRAWN if at_random else "order")
         drawn = _drawn(game, self._seed, unbought, count)
         unbought, count = _without(unbought, drawn), count - len(drawn)
-        rare = [] if head is None else self._rare(game, unbought, head, count)
-        unbought, count = _without(unbought, rare), count - len(rare)
         pick = _covering if self._coverage else _ranked
         ranked = pick(game, unbought, count) if count else []
-        return [*ranked, *_picked(game, rare, "class"), *_picked(game, drawn, DRAWN)]
-
-    def _rare(self, game: Game, unbought: Sequence[int], head: Head, count: int) -> list[int]:
-        """The part of a batch reserved for classes with few labels; may be empty."""
-        block, wanted = game.examples.block, self._min_per_class
-        if not wanted or not isinstance(block, SharedBlock):
-            return []
-        classes = block.classes
-        share = share_of(count, wanted, classes, game.learner.budget)
-        labels = [label for _, label, _ in game.examples.bought]
-        return rare_picks(
-            head, block, unbought, labels, classes=classes, wanted=wanted, count=share
-        )
+        return [*ranked, *_picked(game, drawn, DRAWN)]
 
 
 def _drawn_first(game: Game) -> int:

@@ -351,9 +351,6 @@ class Settings(Group):
     model_labels: str | None = None
     """Labels that there are already: a column of the data, which people judge and mend; or a
     model's, in a file or bought by another run, weighed by how often people agree."""
-    min_per_class: int = Field(0, ge=0)
-    """Labels to buy of each class at least, as far as it can be found: at most half of each batch;
-    needs --mode pool."""
     sheets: Sheets = Field(default_factory=Sheets.model_construct)
     server: Server = Field(default_factory=Server.model_construct)
 
