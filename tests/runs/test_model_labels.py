@@ -17,7 +17,7 @@ import pytest
 import stacksl
 from stacksl.data import read
 from stacksl.errors import DataError, LedgerCorrupt, SettingsError
-from stacksl.models.confusion import confusion_of, information
+from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.choosers import DRAWN_FIRST
 from stacksl.runs.spec import RunSpec
@@ -69,16 +69,6 @@ def test_a_class_without_answers_has_the_accuracy_of_all_and_a_wide_interval() -
     assert found.count == 60
 
 
-def test_information_is_what_an_answer_says() -> None:
-    even = np.full((1, 4), 0.25)
-    assert information(even, np.eye(4)) == pytest.approx([2.0])
-    assert information(even, np.full((4, 4), 0.25)) == pytest.approx([0.0])
-    assert information(np.eye(4)[:1], np.eye(4)) == pytest.approx([0.0])
-    noisy = np.full((4, 4), 0.1) + 0.6 * np.eye(4)
-    by_hand = 2.0 + 0.7 * np.log2(0.7) + 3 * 0.1 * np.log2(0.1)
-    assert information(even, noisy) == pytest.approx([by_hand])
-
-
 def test_a_useless_model_is_ignored() -> None:
     rng = np.random.default_rng(2)
     said, truth = simulated(rng, np.full(K, 1 / K), 200)
@@ -127,7 +117,7 @@ def facts_of(run: stacksl.Run) -> dict[str, Any]:
     return dict(json.loads((run.path / "facts.json").read_text()))
 
 
-def test_labels_are_drawn_for_the_comparison_and_the_report_says_what_the_model_is_worth(
+def test_labels_are_drawn_for_the_comparison_and_the_report_says_how_often_it_is_right(
     files: dict[str, str], tmp_path: Path
 ) -> None:
     run = played(files, tmp_path / "run", "right")
@@ -139,8 +129,6 @@ def test_labels_are_drawn_for_the_comparison_and_the_report_says_what_the_model_
     assert [each.reason for each in asked].count("drawn") == DRAWN_FIRST
     said = facts_of(run)["refit"]["sentence"]
     assert "the model's label was people's in an estimated 98 %" in said
-    assert "of the 2.0 bits" in said
-    assert "as much as $0.9" in said
     assert run.replay()["labels"] == 40
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.api.stored import Run
 from stacksl.core.gates.registry import COVERAGE, GATES, require_ranking
+from stacksl.core.rng import unforeseen
 from stacksl.data import Classes, Dataset, as_written, table_of
 from stacksl.errors import DataError, SettingsError
 from stacksl.labelers.function import as_labeler
@@ -168,7 +169,9 @@ def prepare(
         table: Any = None if copied or _is(data, STDIN) else _path(data) or table_of(data)
         resolved, labelled = intake.with_column(resolved, table, classes)
     resolved = intake.with_features(resolved, without_data=data is None)
-    resolved = intake.with_sealed_seed(resolved)
+    if resolved.settings.labeler == "file":
+        # who knew the seed and the size of the pool could name the items of the audit
+        resolved = resolved.with_defaults({"seed": unforeseen(32)}, "drawn")
     resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
     place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from stacksl.cli import options
 from stacksl.cli.examples import EXAMPLES, examples, prose
@@ -86,7 +87,7 @@ def add_verb(
     """Add the verb `name` with the examples `shown` at the end of its help."""
     parent.command(
         name,
-        cls=options.command_class(function),
+        cls=options.COMMANDS.get(function, TyperCommand),
         help=prose(function.__doc__),
         epilog=examples(shown),
         rich_help_panel=panel,

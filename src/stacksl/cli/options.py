@@ -113,15 +113,10 @@ def takes(*names: str) -> Callable[[Verb], Verb]:
     """
 
     def registered(verb: Verb) -> Verb:
-        _COMMANDS[verb] = type("SettingsCommand", (SettingsCommand,), {"names": names})
+        COMMANDS[verb] = type("SettingsCommand", (SettingsCommand,), {"names": names})
         return verb
 
     return registered
-
-
-def command_class(verb: Callable[..., None]) -> type[TyperCommand]:
-    """The class of the command that is made of `verb`."""
-    return _COMMANDS.get(verb, TyperCommand)
 
 
 class SettingsCommand(TyperCommand):
@@ -160,7 +155,8 @@ class SettingsCommand(TyperCommand):
         return super().invoke(ctx)
 
 
-_COMMANDS: dict[Callable[..., None], type[TyperCommand]] = {}
+COMMANDS: dict[Callable[..., None], type[TyperCommand]] = {}
+"""The class of the command of a verb with options made from settings."""
 
 
 def _parameter(name: str) -> str:

@@ -92,20 +92,3 @@ def _interval(right: Array, wrong: Array) -> tuple[Array, Array, Array]:
     tail = (1.0 - LEVEL) / 2
     low, high = (betaincinv(right, wrong, level) for level in (tail, 1.0 - tail))
     return right / (right + wrong), low, high
-
-
-def information(policies: Array, matrix: Array) -> Array:
-    """Bits that an answer under a confusion `matrix`, (K, K), says of each of n items, (n,).
-
-    It is the mutual information of class and answer where the class has the probabilities
-    `policies`, (n, K).
-    """
-    said = policies @ matrix
-    return _entropy(said) - policies @ _entropy(matrix)
-
-
-def _entropy(rows: Array) -> Array:
-    """The entropy of each row, in bits."""
-    logs = np.log2(np.where(rows > 0, rows, 1.0))
-    found: Array = -np.einsum("nk,nk->n", rows, logs)
-    return found

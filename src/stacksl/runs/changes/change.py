@@ -219,8 +219,9 @@ def _outdated(spec: RunSpec, ledger: Ledger) -> tuple[tuple[str, str], ...]:
     """Who has an open sheet, and its path."""
     if spec.settings.labeler != FILE:
         return ()
-    out = SheetLabeler(spec, ledger).sheets_out()
-    return tuple((name, str(path)) for name, path in out.items())
+    labeler = SheetLabeler(spec, ledger)
+    out = labeler.sheets(labeler.waiting())
+    return tuple((rows[0].annotator, str(path)) for path, rows in out.items())
 
 
 # Files ----------------------------------------------------------------------------------------

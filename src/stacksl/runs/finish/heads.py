@@ -18,13 +18,11 @@ from stacksl.core.scorers import Head, Scorer
 from stacksl.features import FeatureMap
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, Audited, judge_audit
-from stacksl.models.confusion import information
 from stacksl.models.evaluation import Evaluation, Tested, judge, point
 from stacksl.models.linear import Model
 from stacksl.models.powered import largest
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
-from stacksl.report.wording import money
 from stacksl.runs.finish.answers import owned_labels
 from stacksl.runs.finish.own_items import least_sure, more_labels, own_items, rest_of
 from stacksl.runs.items.corpus import Role
@@ -146,7 +144,7 @@ class HeadEnding:
                 " classes, so the online state is the final model.",
                 False,
             )
-        owned, worth = owned_labels(trainer.examples), _worth_of_model_labels(self.spec, trainer)
+        owned, said = owned_labels(trainer.examples), _model_labels(trainer)
         learnt = f"all {len(trainer.examples.bought) - owned:,} labels bought"
         if trainer.column is not None:
             learnt = f"the column of labels and, where people answered, {learnt}"
@@ -156,12 +154,12 @@ class HeadEnding:
                 (part.kind, part.weight, None if np.isnan(part.log_loss) else part.log_loss)
                 for part in trainer.mixture
             )
-            return Refit(f"{learnt}.{worth}", True, mixture=mixture)
+            return Refit(f"{learnt}.{said}", True, mixture=mixture)
         assert not isinstance(trainer.head, MixedHead)
         chosen = trainer.head.strength
         how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
         return Refit(
-            f"{learnt}, with C = {chosen.value:g}, {how}.{worth}",
+            f"{learnt}, with C = {chosen.value:g}, {how}.{said}",
             True,
             c=chosen.value,
             log_loss=min(chosen.tried, default=None),
@@ -217,8 +215,8 @@ class HeadEnding:
         return points
 
 
-def _worth_of_model_labels(spec: RunSpec, trainer: LinearTrainer) -> str:
-    """A sentence on what the labels of a model were worth, if the run has such."""
+def _model_labels(trainer: LinearTrainer) -> str:
+    """A sentence on how often the labels of a model are right, if the run has such."""
     if trainer.model_labels is None:
         return ""
     if (found := trainer.confusion()) is None:
@@ -230,17 +228,7 @@ def _worth_of_model_labels(spec: RunSpec, trainer: LinearTrainer) -> str:
     )
     if not found.tells:
         return f"{compared}, which may be chance: its labels took no part."
-    _, shares = found.soft(trainer.model_labels[trainer.model_labels >= 0])
-    model, people = (
-        float(information(shares[None], matrix)[0])
-        for matrix in (found.matrix, np.eye(len(shares)))
-    )
-    price = spec.budget.price if spec.budget.money is not None else 0
-    worth = f", as much as {money(int(round(price * model / people, -4)))} buys of people's"
-    return (
-        f"{compared}. Such a label says {model:.1f} of the {people:.1f} bits that a person's says"
-        f" of an item's class{worth * bool(price)}."
-    )
+    return f"{compared}."
 
 
 # The threshold below which the model abstains --------------------------------------------------

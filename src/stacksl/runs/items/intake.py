@@ -9,7 +9,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from stacksl.core.rng import unforeseen
 from stacksl.data import Dataset, Layout, overlap, read, table_of
 from stacksl.data.dataset import Rejected
 from stacksl.data.values import is_missing
@@ -94,17 +93,6 @@ def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
     named = os.environ.get("STACKSL_FEATURES")
     found = named or (f"sentences:{MINILM}" if minilm_is_here() else "hashing")
     return resolved.with_defaults({"features": found}, "environment" if named else "installed")
-
-
-def with_sealed_seed(resolved: Resolved) -> Resolved:
-    """The settings with a seed that annotators cannot know, where people answer and none was given.
-
-    The audit's items follow from the seed and the size of the pool: who knew the seed could name
-    them.
-    """
-    if resolved.settings.labeler != "file":
-        return resolved
-    return resolved.with_defaults({"seed": unforeseen(32)}, "drawn")
 
 
 def with_column(

@@ -96,7 +96,13 @@ class Sources:
         Raises:
             DataError: an id is taken already.
         """
-        more = _renamed(more, f"more-{self._count('pool')}/")
+        before = f"more-{self._count('pool')}/"  # of ids that are row numbers
+        names = {i.id: before + i.id if ROW.fullmatch(i.id) else i.id for i in more.items}
+        more = replace(
+            more,
+            items=tuple(replace(item, id=names[item.id]) for item in more.items),
+            answers={names[name]: answer for name, answer in more.answers.items()},
+        )
         known = {item.id for item in self.dataset.items}
         if taken := [row for row, item in enumerate(more.items, 1) if item.id in known]:
             raise DataError(
@@ -113,12 +119,13 @@ class Sources:
         names, before = classes.names, self.pool.classes
         if before is None or len(before) == len(names):
             return self
-        sources = replace(self, test=None if self.test is None else _wider(self.test, names))
-        return replace(sources.with_labels(names), given=classes, began=self.began or before)
-
-    def with_labels(self, names: tuple[str, ...]) -> Sources:
-        """These sources with the label set `names`, in which theirs is contained."""
-        return replace(self, parts=tuple(Part(k, _wider(data, names)) for k, data in self.parts))
+        return replace(
+            self,
+            parts=tuple(Part(kind, _wider(data, names)) for kind, data in self.parts),
+            test=None if self.test is None else _wider(self.test, names),
+            given=classes,
+            began=self.began or before,
+        )
 
     def with_added_classes(self, added: Mapping[str, str]) -> Sources:
         """These sources with the classes `added`, each with its description."""
@@ -263,13 +270,6 @@ def load(
         held = load_test(test, dataset, settings, bank)
     owned = load_owned(settings.owned, dataset, settings, bank)
     return replace(Sources.of(dataset, held, owned, classes), bank=bank)
-
-
-def _renamed(more: Dataset, before: str) -> Dataset:
-    """`more` with the prefix `before` for ids that are row numbers."""
-    names = {i.id: before + i.id if ROW.fullmatch(i.id) else i.id for i in more.items}
-    items = tuple(replace(item, id=names[item.id]) for item in more.items)
-    return replace(more, items=items, answers={names[i]: a for i, a in more.answers.items()})
 
 
 def with_more(sources: Sources, more: More, settings: Settings) -> Sources:

@@ -87,17 +87,12 @@ def name_rows(
     assert isinstance(block, SharedBlock)
     rows = np.asarray(block.h)
     if len(every) > len(texts):
-        rows = _means(rows, np.array(owners))
+        sums = np.zeros((len(texts), rows.shape[1]))
+        np.add.at(sums, np.array(owners), rows)
+        rows = np.asarray(sums / np.bincount(owners)[:, None], dtype=rows.dtype)
     if file is not None:
         arrays.save(file, {"rows": rows, "texts": key.copy()})
     return rows
-
-
-def _means(rows: NDArray[Any], owners: NDArray[np.int64]) -> NDArray[Any]:
-    """The mean row of each owner."""
-    sums = np.zeros((owners.max() + 1, rows.shape[1]))
-    np.add.at(sums, owners, rows)
-    return np.asarray(sums / np.bincount(owners)[:, None], dtype=rows.dtype)
 
 
 def _load(file: Path) -> dict[str, NDArray[Any]]:

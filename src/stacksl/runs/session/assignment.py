@@ -93,7 +93,7 @@ class SheetLabeler:
         for row in rows:
             if (row.item, row.slot, row.annotator) in accepted:
                 ids.setdefault(row.item, []).append(row.key)
-        replaced = self._replaced(self._sheets(self.waiting()))
+        replaced = self._replaced(self.sheets(self.waiting()))
         replies: list[Reply] = []
         faults: list[str] = []
         empty = 0
@@ -138,7 +138,7 @@ class SheetLabeler:
         """
         if not self.ledger.private.handed():
             expect_free(self.settings)
-        sheets = self._sheets(self.assign())
+        sheets = self.sheets(self.assign())
         self._write(sheets)
         return [Pending(str(path), len(rows)) for path, rows in sorted(sheets.items())]
 
@@ -158,10 +158,6 @@ class SheetLabeler:
         if new:
             self.ledger.hand_out(new)
         return [*waiting, *new]
-
-    def sheets_out(self) -> dict[str, Path]:
-        """The sheet of each annotator who has open rows."""
-        return {rows[0].annotator: path for path, rows in self._sheets(self.waiting()).items()}
 
     def waiting(self) -> list[Handed]:
         """The assigned rows that are open."""
@@ -228,7 +224,7 @@ class SheetLabeler:
         shuffled = generator(self._secret, "shown", who, row).permutation(count)
         return tuple(int(i) for i in shuffled)
 
-    def _sheets(self, open_rows: Sequence[Handed]) -> dict[Path, list[Handed]]:
+    def sheets(self, open_rows: Sequence[Handed]) -> dict[Path, list[Handed]]:
         """The open rows of each annotator, all of them in the last sheet, by its path."""
         by_name: dict[str, list[Handed]] = {}
         for handed in open_rows:
@@ -250,9 +246,13 @@ class SheetLabeler:
         if missing:
             self._open_folder()
             write_howto(self.folder, self._replaced(sheets), mode=self._mode)
+        added = self.classes is not None and self.spec.sources.began is not None
+        listed = (
+            f"classes-of-{len(self.spec.dataset.classes or ())}.csv" if added else "classes.csv"
+        )
         for path, rows in missing.items():
             asked = [self.question(handed) for handed in self._mixed(rows)]
-            write_sheet(path, asked, self.classes, self._list, mode=self._mode, howto=HOWTO)
+            write_sheet(path, asked, self.classes, listed, mode=self._mode, howto=HOWTO)
 
     def _open_folder(self) -> None:
         """Make the folder; an existing one outside the run's folder is not changed.
@@ -296,13 +296,6 @@ class SheetLabeler:
         alone = sheet <= self._alone or len(annotators_of(self.settings.annotators)) == 1
         stem = f"{sheet:04d}" if alone else f"{sheet:04d}-{annotator}"
         return self.folder / f"{stem}.{self.settings.sheets.format}"
-
-    @property
-    def _list(self) -> str:
-        """The name of the file of classes; a new one where some were added."""
-        if self.classes is None or self.spec.sources.began is None:
-            return "classes.csv"
-        return f"classes-of-{len(self.classes.names)}.csv"
 
     @property
     def _mode(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,11 @@ def load_said(
         DataError: it cannot be read, its classes are others, or it labels none of the items.
     """
     path = Path(source)
-    said = _bought(path, train) if path.is_dir() else _written(source, train, settings)
+    if path.is_dir():
+        said = _bought(path, train)
+    else:
+        found = read_like(source, train, settings, "file of a model's labels")
+        said = {item.prompt: found.answers.get(item.id, -1) for item in found.items}
     classes = np.array([said.get(item.prompt, -1) for item in items], dtype=np.int64)
     if not (classes >= 0).any():
         what = "model's run" if path.is_dir() else "file of a model's labels"
@@ -45,13 +49,7 @@ def load_said(
     return classes
 
 
-def _written(source: str, train: Dataset, settings: Settings) -> Mapping[str, int]:
-    """The class of each prompt in a file, −1 for none."""
-    found = read_like(source, train, settings, "file of a model's labels")
-    return {item.prompt: found.answers.get(item.id, -1) for item in found.items}
-
-
-def _bought(path: Path, train: Dataset) -> Mapping[str, int]:
+def _bought(path: Path, train: Dataset) -> dict[str, int]:
     """The class of each prompt whose label was bought in the run at `path` and trains its model.
 
     Owned labels, which the model may have been shown, are none of them.

@@ -11,7 +11,7 @@ from stacksl.models import second_look
 from stacksl.models.audit import SMALLEST, default_size, expected_width
 from stacksl.report.wording import money, plural
 from stacksl.runs.items.roles import corpus_of
-from stacksl.runs.settings.budget import Budget, accuracy_mark, parse_budget, promised_share
+from stacksl.runs.settings.budget import accuracy_mark, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec, Terms
 
@@ -28,7 +28,10 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
     usable, spent = _usable(spec, ledger), ledger.accounts.spent
     wanted = parse_budget(text, usable, spec.settings.price)
     if text.strip().startswith("$"):
-        wanted = replace(wanted, labels=_affordable(wanted, usable, ledger))
+        answered, paid = _paid(ledger)  # some answers cost less than the most
+        left = (wanted.money or 0) - paid
+        if left >= 0:
+            wanted = replace(wanted, labels=min(usable, answered + left // wanted.price))
     if wanted.labels < spent:
         raise SettingsError(
             f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
@@ -109,13 +112,6 @@ def what_measures(terms: Terms) -> str | None:
             " that was shown measures the new model, too"
         )
     return f"the {first} labels of the audit stay what they are: it was drawn before round 1"
-
-
-def _affordable(wanted: Budget, usable: int, ledger: Ledger) -> int:
-    """The labels that a budget in money comes to, since some answers cost less than the most."""
-    answered, paid = _paid(ledger)
-    left = (wanted.money or 0) - paid
-    return wanted.labels if left < 0 else min(usable, answered + left // wanted.price)
 
 
 def _paid(ledger: Ledger) -> tuple[int, int]:
