@@ -42,7 +42,7 @@ BLIND_GATES = frozenset({"always", "first", "random", "uniform"})
 def cost(facts: Facts) -> str:
     """What the labels cost; empty where no price was given."""
     spent = facts.budget.spent_money
-    return "" if spent is None else money(spent, facts.budget.currency)
+    return "" if spent is None else money(spent)
 
 
 def bought(facts: Facts) -> str:
@@ -321,14 +321,14 @@ def answer_rows(facts: Facts) -> list[Named]:
 def labeler_rows(facts: Facts) -> list[Named]:
     """Each labeler's answers and what they cost."""
     return [
-        Named(row.labeler, f"{plural(row.answers, 'answer')}{_paid(facts, row.money)}")
+        Named(row.labeler, f"{plural(row.answers, 'answer')}{_paid(row.money)}")
         for row in facts.asking.costs
     ]
 
 
-def _paid(facts: Facts, micro: int | None) -> str:
+def _paid(micro: int | None) -> str:
     """An amount after a comma; nothing where labels have no price."""
-    return "" if micro is None else f", {money(micro, facts.budget.currency)}"
+    return "" if micro is None else f", {money(micro)}"
 
 
 CHANGES = {
@@ -340,7 +340,7 @@ CHANGES = {
     "named": ("{} that named an added class learnt", "answer"),
     "reopened": ("{} asked once more", "row"),
     "dropped": ("{} dropped", "row"),
-    "forgotten": ("{} erased", "row"),
+    "erased": ("{} erased", "row"),
     "joined": ("{} joined", ""),
     "away": ("{} away", ""),
     "back": ("{} back", ""),
@@ -359,7 +359,7 @@ def change_rows(facts: Facts) -> list[Named]:
     for row in facts.asking.changes:
         words, noun = CHANGES[row.kind]
         counted = plural(row.count, noun, "classes" if noun == "class" else "")
-        what = f"{words.format(row.who or counted)}{_paid(facts, row.money)}"
+        what = f"{words.format(row.who or counted)}{_paid(row.money)}"
         found.append(Named(f"After {plural(row.rounds, kind)}", what))
     return found
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +123,18 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     shared = spec.dataset.classes is not None or spec.settings.bank is not None
     erase_keys(map(text_key, (item.prompt, *(() if shared else item.candidates))))
     learnt = any(row.item == item.id for row in ledger.rows(only=("learnt",)))
-    remains = tuple(_remains(spec, item, keys, unread, learnt))
+    remains = ["the feature map was fitted on the texts of all items, this one among them"]
+    if learnt:
+        adapters = ", and so did every adapter trained since" if spec.settings.adapts else ""
+        remains.append(f"the online model learnt its label{adapters}")
+    remains.append("its row in your data is yours to delete: the run does not read it again")
+    remains += [f"{sheet} cannot be read as a sheet and is as it was" for sheet in unread]
+    text = (item.prompt, item.candidates)
+    if alike := sum((each.prompt, each.candidates) == text for each in spec.dataset.items) - 1:
+        remains.append(f"{alike:,} other items of the run have the same text")
+    if keys:
+        remains.append(f"copies of sheets in other places hold its rows {', '.join(keys)}")
+    remains.append("copies of the run, backups, exports and predictions are as they were")
     for derived in DERIVED:
         place = folder.path / derived
         shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
@@ -150,7 +160,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
         ledger.change_settings(changes, rows)
         note_derived(folder, ledger, MAP)
         ledger.write_state(kept.pop("state"), kept)
-        return Forgotten(ledger.forget(item.id), learnt, remains)
+        return Forgotten(ledger.forget(item.id), learnt, tuple(remains))
 
 
 def _erase_features(spec: RunSpec, item: Item, name: str) -> None:
@@ -169,22 +179,3 @@ def _erase_features(spec: RunSpec, item: Item, name: str) -> None:
                 if 0 <= row - rows.start < len(held):
                     erase(epoch / part, row - rows.start, held)
     (place / GRAPH).unlink(missing_ok=True)  # made again without the item
-
-
-def _remains(
-    spec: RunSpec, item: Item, keys: list[str], unread: list[str], learnt: bool
-) -> Iterator[str]:
-    """A sentence for each place that still knows of the item."""
-    yield "the feature map was fitted on the texts of all items, this one among them"
-    if learnt:
-        adapters = ", and so did every adapter trained since" if spec.settings.adapts else ""
-        yield f"the online model learnt its label{adapters}"
-    yield "its row in your data is yours to delete: the run does not read it again"
-    for sheet in unread:
-        yield f"{sheet} cannot be read as a sheet and is as it was"
-    same = ((each.prompt, each.candidates) for each in spec.dataset.items)
-    if alike := sum(each == (item.prompt, item.candidates) for each in same) - 1:
-        yield f"{alike:,} other items of the run have the same text"
-    if keys:
-        yield f"copies of sheets in other places hold its rows {', '.join(keys)}"
-    yield "copies of the run, backups, exports and predictions are as they were"

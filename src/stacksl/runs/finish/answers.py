@@ -88,7 +88,7 @@ def _changed(ledger: Ledger, row: Row, rounds: int) -> list[RunChange]:
         "class_added": "class",
         "set_aside": "set_aside",
         "kept": "kept",
-        "forgotten": "forgotten",
+        "forgotten": "erased",
         "corrected": "named" if "named" in said else "corrected",
         "reserved": "reopened" if "again" in said else "",
         "released": "dropped" if said.get("reason") == DROPPED else "",

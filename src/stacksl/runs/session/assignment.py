@@ -31,7 +31,7 @@ from stacksl.runs.storage.folder import SECRET, RunFolder
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 AWAY = "annotators_away"  # in the run's settings
 LISTS = re.compile(r"classes(-of-\d+)?\.csv").fullmatch
-SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx|json)").fullmatch
+SHEET = re.compile(r"(\d{4,}|classes)(-[\w.-]+)?\.(csv|xlsx)").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
