@@ -24,10 +24,8 @@ from stacksl.labelers.protocol import Labeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus as Items
-from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.choosers import Pool, Stream
-from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.game import Game, play
+from stacksl.runs.loop.game import Batches, Examples, Game, play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision

@@ -13,7 +13,7 @@ from stacksl.data import Dataset
 from stacksl.models.audit import Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.runs.finish.facts import calibration, class_rows, source
-from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Examples
 
 from .conftest import CLASSES, class_items
 from .test_audit import policies

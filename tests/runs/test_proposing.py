@@ -12,7 +12,7 @@ from stacksl.api import Run, run
 from stacksl.cli.verbs.run import notices
 from stacksl.labelers.protocol import Request
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.session import proposing
+from stacksl.runs.session import noticing
 
 from .people_cases import begin, gold, play, truth
 
@@ -77,13 +77,13 @@ def test_what_is_proposed_on_the_way_tells_nobody_what_a_row_was_for(
 ) -> None:
     """Answers count by 25, and those of the audit never."""
     known: list[int] = []
-    plain = proposing.nearest
+    plain = noticing.nearest
 
     def seen(rest: Any, bank: Any, count: int) -> Any:
         known.append(len(bank))
         return plain(rest, bank, count)
 
-    monkeypatch.setattr(proposing, "nearest", seen)
+    monkeypatch.setattr(noticing, "nearest", seen)
     waiting = begin(tmp_path, count=120, budget=60, audit=20, open_questions=20, second_look=False)
     play(waiting, lambda row: "none" if gold(row["prompt"]) == "night" else truth(row))
     assert {*known[:-1]} == {25}

@@ -205,9 +205,6 @@ class RunSpec:
 
         The bought labels are kept, so that a refit which ran out of memory or diverged loses none;
         later purchases depend on the new model. The caller must hold the run's lock.
-
-        Raises:
-            SettingsError: see `with_training`.
         """
         values = self.with_training(settings)
         new = values.flat()

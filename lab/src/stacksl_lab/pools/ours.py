@@ -12,9 +12,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.loop import choosers
-from stacksl.runs.loop.batches import Batches
-from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.game import Game, play
+from stacksl.runs.loop.game import Batches, Examples, Game, play
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.types import Item

@@ -106,11 +106,7 @@ class Outcome:
 
 
 def preview(folder: RunFolder, change: Change) -> Outcome:
-    """The effect that a change would have; nothing is written.
-
-    Raises:
-        StackslError: see `change_run`.
-    """
+    """The effect that a change would have; nothing is written."""
     with _held(folder) as (spec, ledger):
         return _planned(spec, ledger, change)[1]
 
@@ -228,11 +224,7 @@ def _outdated(spec: RunSpec, ledger: Ledger) -> tuple[tuple[str, str], ...]:
 
 
 def _with_file(spec: RunSpec, more: More) -> RunSpec:
-    """The spec with one more file of items.
-
-    Raises:
-        StackslError: see `change_run`.
-    """
+    """The spec with one more file of items."""
     if more.path in (spec.data, spec.settings.owned, *(each.path for each in spec.more)):
         raise RunError(
             f"the run {spec.folder.path} has the file {Path(more.path).name} already, and reads a"

@@ -11,8 +11,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.models.metrics import agreement_of
 from stacksl.report.facts import BeforeLabel
 from stacksl.report.quality import Asking, Cost, RunChange
-from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.game import Examples, Game
 
 HELD = -1  # the choice recorded with a label that was owned before the run
 

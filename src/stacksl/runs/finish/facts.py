@@ -30,8 +30,7 @@ from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.answers import asking_of, before_label, owned_labels
 from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
 from stacksl.runs.finish.own_items import disagreements, roles, uses
-from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.spec import RunSpec, versions

@@ -80,9 +80,6 @@ def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
     They are `$STACKSL_FEATURES`, else the packaged sentence encoder where it is installed with its
     weights (nothing is downloaded for a default); and they are recorded, so that a run keeps them
     on every machine. The built-in sample keeps `hashing`.
-
-    Raises:
-        SettingsError: see `for_model`.
     """
     from stacksl.features.weights import MINILM, minilm_is_here
 

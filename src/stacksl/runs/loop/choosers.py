@@ -26,8 +26,7 @@ from stacksl.core.gates.registry import COVERAGE, Margin
 from stacksl.core.heads.coverage import most_covering
 from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, spread_out
-from stacksl.runs.loop.examples import DRAWN
-from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.game import DRAWN, Game
 from stacksl.runs.loop.head_fitting import Doubt
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import (

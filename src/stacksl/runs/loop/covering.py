@@ -18,7 +18,7 @@ from stacksl.core.heads.coverage import SEEN, Seen, doubts
 from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Head
-from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Examples
 from stacksl.runs.settings.fields import Settings
 
 EVERY, SHARE = 25, 0.05  # new labels that make a refit due, and as a share of those in the last

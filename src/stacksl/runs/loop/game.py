@@ -1,4 +1,7 @@
-"""The loop of a run: a learner buys labels from a labeler, within the budget of a ledger."""
+"""The loop of a run: a learner buys labels from a labeler, within the budget of a ledger.
+
+`Game` has the parts of the loop, among them the labels learnt so far and how many may be asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,136 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Block, Inputs
 from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
+from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.items.corpus import Corpus
-from stacksl.runs.loop.batches import Batches
-from stacksl.runs.loop.examples import Examples
 from stacksl.runs.loop.trainer import Trainer
 from stacksl.types import Decision, Label
+
+DRAWN = "drawn"  # the reason of a purchase that was drawn at random
+
+
+@dataclass(slots=True, eq=False)
+class Examples:
+    """The training examples of a run.
+
+    Attributes:
+        corpus: the items.
+        block: the features of all items; a refit of a language model replaces them.
+        bought: (row, label, choice before it was seen) of each label learnt, in that order; the
+            choice is −1 for an owned label, which had no round. One that is withdrawn and learnt
+            again comes last.
+        shown: C_t at the purchase, by row, where it had not all candidates.
+        drawn: the rows that were bought at random, not by rank.
+        relabelled: how often a label was replaced or withdrawn.
+        seen: the row of each round, and how many had been `taken` before it.
+        taken: the rows that were bought or have owned labels, in order.
+    """
+
+    corpus: Corpus
+    block: Block
+    bought: list[tuple[int, int, int]] = field(default_factory=list)
+    shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    drawn: set[int] = field(default_factory=set)
+    relabelled: int = 0
+    seen: list[tuple[int, int]] = field(default_factory=list)
+    taken: list[int] = field(default_factory=list)
+    _choices: dict[int, int] = field(default_factory=dict)  # of withdrawn labels, by row
+
+    def inputs(self, item: str) -> Inputs:
+        """The current features of an item."""
+        return self.block[self.corpus.row[item]]
+
+    def note(self, decision: Decision) -> None:
+        """Note a round, as the ledger recorded it."""
+        row = self.corpus.row[decision.item]
+        self.seen.append((row, len(self.taken)))
+        if decision.asked:
+            self.taken.append(row)
+
+    def record(self, decision: Decision, label: Label) -> None:
+        """Add a learnt label."""
+        row = self.corpus.row[decision.item]
+        if decision.choice < 0:  # an owned one had no round
+            self.taken.append(row)
+        self.bought.append((row, label.index, decision.choice))
+        if decision.reason == DRAWN:
+            self.drawn.add(row)
+        if len(decision.presented) < self.block[row].size:
+            self.shown[row] = decision.presented
+
+    def relabel(self, item: str, index: int | None) -> None:
+        """Replace the label of an item, which later refits learn; None withdraws it."""
+        row = self.corpus.row[item]
+        place = next((n for n, (bought, _, _) in enumerate(self.bought) if bought == row), None)
+        if place is None:
+            if index is not None:
+                self.bought.append((row, index, self._choices.pop(row)))
+        elif index is None:
+            self._choices[row] = self.bought.pop(place)[2]
+        else:
+            self.bought[place] = (row, index, self.bought[place][2])
+        self.relabelled += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Limits of the open purchases.
+
+    Attributes:
+        size: how many, in all.
+        measuring: how many of them belong to the audit, as long as it has any.
+        overlap: how many of the first items bought are answered by two annotators.
+    """
+
+    size: int = 25
+    measuring: int = 0
+    overlap: int = 0
+
+    def room(self, ledger: LedgerReader) -> int:
+        """How many training labels can be bought now, up to `size` open purchases.
+
+        The places of the audit follow the number of all answers, whatever these were for: what
+        an answer was for would show in whether it makes room for a purchase.
+        """
+        leases = ledger.open_purchases()
+        measuring = sum(lease.purpose == "audit" for lease in leases)
+        if not self.measuring or not measuring:
+            return self.size - (len(leases) - measuring)
+        rows = ledger.accounts.spent - len(leases) + self.size  # that were or will be out
+        places = -(-rows * self.measuring // self.size)
+        return (
+            rows
+            - min(places, ledger.accounts.spent - ledger.accounts.asked)
+            - ledger.accounts.asked
+        )
+
+    def picks(self, ledger: LedgerReader) -> int:
+        """How many items can be bought now: one for two annotators is two purchases."""
+        room, doubles = self.room(ledger), self._doubles(ledger)
+        return room - doubles if room >= 2 * doubles else -(-room // 2)
+
+    def slots(
+        self, decisions: Sequence[Decision], ledger: LedgerReader, train: int
+    ) -> dict[str, int]:
+        """The items among `decisions` that two annotators answer, each with 2.
+
+        A second label is one of the `train` labels that train: what an audit gave back, and what is
+        kept for its second look, buys none.
+        """
+        if not self.overlap:
+            return {}
+        wanted = [decision.item for decision in decisions if decision.status == "wanted"]
+        free = max(0, train - ledger.accounts.asked - len(wanted))
+        return dict.fromkeys(wanted[: min(free, self._doubles(ledger))], 2)
+
+    def _doubles(self, ledger: LedgerReader) -> int:
+        return max(0, self.overlap - ledger.accounts.doubled)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -13,7 +13,7 @@ from stacksl.core.scorers.newton import PairNewton
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
 from stacksl.lm.scoring.normalise import fitted_temperature
-from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Examples
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Label

@@ -31,7 +31,7 @@ from stacksl.runs.loop.adapters import (
     adapter_of,
     read_record,
 )
-from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Examples
 from stacksl.runs.loop.language_examples import (
     labels_hash,
     relearn,

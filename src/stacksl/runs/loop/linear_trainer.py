@@ -24,8 +24,7 @@ from stacksl.models.confusion import Confusion, confusion_of
 from stacksl.models.promise import Stage, calibrated_wrong, step_of
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.covering import EVERY, SHARE, Covering
-from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.game import Game
+from stacksl.runs.loop.game import Examples, Game
 from stacksl.runs.loop.head_fitting import (
     FEWEST,
     GRAPHED,

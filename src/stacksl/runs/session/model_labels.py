@@ -30,7 +30,7 @@ from stacksl.lm.loading import source_of
 from stacksl.lm.reading import read_config
 from stacksl.report.wording import MICRO, money
 from stacksl.runs.items.corpus import Role
-from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Examples
 from stacksl.runs.settings.budget import micro_units
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings

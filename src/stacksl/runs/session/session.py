@@ -42,15 +42,13 @@ from stacksl.runs.finish.promising import (
 from stacksl.runs.finish.second_look import look_again, report_stands
 from stacksl.runs.items.roles import assign_roles, corpus_of, give_roles, measured
 from stacksl.runs.loop.choosers import chooser_of
-from stacksl.runs.loop.examples import Examples
-from stacksl.runs.loop.game import Game, play
+from stacksl.runs.loop.game import Examples, Game, play
 from stacksl.runs.loop.progress import Report, Watch, silent
 from stacksl.runs.loop.trainer import UNUSED
 from stacksl.runs.session.assignment import FILE
-from stacksl.runs.session.comparing import AT_ONCE, differing
 from stacksl.runs.session.language import note_model
+from stacksl.runs.session.noticing import AT_ONCE, differing, proposed
 from stacksl.runs.session.playback import Playback
-from stacksl.runs.session.proposing import proposed
 from stacksl.runs.session.setup import (
     batches_of,
     feature_map,

@@ -33,10 +33,9 @@ from stacksl.runs.finish.looks import LOOKS
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
-from stacksl.runs.loop.batches import Batches
 from stacksl.runs.loop.class_names import class_names
 from stacksl.runs.loop.covering import Covering
-from stacksl.runs.loop.examples import Examples
+from stacksl.runs.loop.game import Batches, Examples
 from stacksl.runs.loop.head_fitting import GRAPH
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import LinearTrainer

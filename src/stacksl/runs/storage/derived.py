@@ -46,11 +46,7 @@ def expect_derived(folder: RunFolder, *names: str) -> None:
 
 
 def expect_all_derived(folder: RunFolder) -> None:
-    """Compare all derived files with their rows; of a run that is cut off the feature map alone.
-
-    Raises:
-        RunError: see `expect_derived`.
-    """
+    """Compare all derived files with their rows; of a run that is cut off the feature map alone."""
     ended = folder.read_state()["state"] in ("finished", "waiting")
     expect_derived(folder, MAP, *((MODEL, *RECORDS) if ended else ()))
     if ended and (folder.model / ADAPTED).is_file():
