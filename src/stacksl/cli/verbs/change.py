@@ -174,27 +174,33 @@ def change(
         )
     if any(who.values()):
         _change_people(opened, who, yes=yes, json=json, quiet=quiet)
-        return
-    if train_on_audit:
+    elif train_on_audit:
         labels = opened.refit_with_audit()
         said = f"the model was fitted again, with the {count(labels)} labels of the audit"
         print(as_json({**opened.status(), "trained_on_audit": labels}) if json else said)
-        return
-    offered = opened.change(**wanted, dry_run=True)
-    if dry_run:
+    elif dry_run:
+        offered = opened.change(**wanted, dry_run=True)
         told = as_json({"run": run, **_facts(offered, reopen)})
         print(told if json else _described(offered, wanted, run))
-        return
+    else:
+        _change_run(opened, wanted, later=later, yes=yes, json=json, quiet=quiet)
+
+
+def _change_run(
+    run: Run, wanted: dict[str, Any], *, later: bool, yes: bool, json: bool, quiet: bool
+) -> None:
+    """Change what is bought, after its price was shown."""
+    offered, reopen = run.change(**wanted, dry_run=True), wanted["reopen"]
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
     agree(_bought(offered, reopen), yes)
     with live(quiet=quiet) as show:
-        found = opened.change(**wanted, agreed=offered, later=later, progress=show)
+        found = run.change(**wanted, agreed=offered, later=later, progress=show)
     if json:
-        print(as_json({**opened.status(), **_facts(found, reopen)}))
+        print(as_json({**run.status(), **_facts(found, reopen)}))
         return
-    said = f"continue with: stacksl resume {word(run)}" if later else shown_run(opened)
-    print(f"{_described(found, wanted, run)}\n\n{said}")
+    said = f"continue with: stacksl resume {word(run.path)}" if later else shown_run(run)
+    print(f"{_described(found, wanted, run.path)}\n\n{said}")
 
 
 def _change_people(run: Run, who: dict[str, Any], *, yes: bool, json: bool, quiet: bool) -> None:

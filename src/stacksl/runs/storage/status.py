@@ -47,45 +47,16 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         try:
             if ledger is None:
                 ledger = held.enter_context(Ledger.open(folder.database, readonly=True))
-            said, unanswered = ledger.said(), unanswered_warning(ledger)
+            unanswered = unanswered_warning(ledger)
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        rounds, asked, spent, left = (
-            ledger.accounts.last_round,
-            ledger.accounts.asked,
-            ledger.accounts.spent,
-            ledger.accounts.left,
-        )
-        further = ledger.accounts.further
-        spent_money = ledger.accounts.spent_money
-        audit = _accuracy(facts, "audit", *AUDITED, *AFTER)
-        if audit is not None:  # its run may have changed since
-            items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
-            for name, more in zip(AFTER, (items, items, classes), strict=True):
-                audit[name] += more
-    if done is None:
-        # The audit counts as it was planned, and answers of audit and training count together: the
-        # purpose of one row, dropped or answered, would show otherwise. A label that an audited row
-        # has given back may have been bought since.
-        planned = sum(table.get("audits_now", [table["audit_labels"]]))
-        dropped = min(left, max(0, planned - (spent - asked - further)))
-        spent, left = spent + dropped, left - dropped
+        labels, audit = _labels(ledger, table, done), _audit(ledger, facts, state)
+    page = folder.page() or None
+    step = _next_step(folder, state["state"], table, python="labeler" in state)
     return {
         "run": str(folder.path),
         "state": state["state"],
-        "rounds": rounds,
-        "budget": int(table.get("labels_now", table["labels"])),
-        "asked": asked,
-        "answered": sum(said.values()) if done is None else done.budget.answered,
-        "spent": spent,
-        "left": left,
-        "money": {
-            "price": int(table["price_micro"]) / MICRO,
-            "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
-            "spent": spent_money / MICRO,
-        }
-        if "money_micro" in table
-        else None,
+        **labels,
         "accuracy_before": None if before is None else before.correct / before.n,
         "data": table.get("data"),
         "mode": table["mode"],
@@ -94,10 +65,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "created": state.get("created"),
         "finished": state.get("finished"),
         "sentence": state.get("sentence"),
-        "page": (page := folder.page() or None),
-        "resume": None
-        if page
-        else _next_step(folder, state["state"], table, python="labeler" in state),
+        "page": page,
+        "resume": None if page else step,
         "warnings": [
             *state.get("warnings", []),
             *unanswered,
@@ -114,6 +83,48 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         and facts.column
         and {**asdict(facts.column), "sentence": column_words(facts.column)},
     }
+
+
+def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) -> dict[str, Any]:
+    """The labels and the money of a run; `done` are the facts of one that has finished.
+
+    Before, the audit counts as it was planned, and answers of audit and training count together:
+    the purpose of one row, dropped or answered, would show otherwise. A label that an audited row
+    has given back may have been bought since.
+    """
+    accounts, money = ledger.accounts, None
+    spent, left = accounts.spent, accounts.left
+    if done is None:
+        planned = sum(table.get("audits_now", [table["audit_labels"]]))
+        dropped = min(left, max(0, planned - (spent - accounts.asked - accounts.further)))
+        spent, left = spent + dropped, left - dropped
+    if "money_micro" in table:
+        money = {
+            "price": int(table["price_micro"]) / MICRO,
+            "budget": int(table.get("money_now", table["money_micro"])) / MICRO,
+            "spent": accounts.spent_money / MICRO,
+        }
+    return {
+        "rounds": accounts.last_round,
+        "budget": int(table.get("labels_now", table["labels"])),
+        "asked": accounts.asked,
+        "answered": sum(ledger.said().values()) if done is None else done.budget.answered,
+        "spent": spent,
+        "left": left,
+        "money": money,
+    }
+
+
+def _audit(
+    ledger: LedgerReader, facts: Facts | None, state: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The audited accuracy as it was shown, and what was added to the run after it was drawn."""
+    audit = _accuracy(facts, "audit", *AUDITED, *AFTER)
+    if audit is not None:  # its run may have changed since
+        items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
+        for name, more in zip(AFTER, (items, items, classes), strict=True):
+            audit[name] += more
+    return audit
 
 
 def unanswered_warning(ledger: LedgerReader) -> list[str]:
