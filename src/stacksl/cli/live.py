@@ -6,6 +6,8 @@ label was seen, how open the gate of a stream is, and the time left. It goes to 
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +15,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
+from stacksl.report.wording import duration
 
+if TYPE_CHECKING:
     from stacksl.runs.loop.progress import Progress
 
 
@@ -24,6 +25,8 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C, with a sentence such as the command that continues the run."""
 
 
+OFTEN = 0.1  # seconds between two lines on a terminal
+AGAIN = "\r\x1b[2K"  # to the start of the line, which is erased
 SETTLED = 3.0  # seconds of a phase before its pace is shown
 PHASES = {
     "features": "features",
@@ -44,16 +47,18 @@ def live(
 ) -> Iterator[Show | None]:
     """A function that shows each step it is given, or None where nothing is to be shown.
 
-    `every` is the seconds between two plain lines where `stream` (stderr) is no terminal.
+    `every` is the seconds between two lines where `stream` (stderr) is no terminal.
     """
     target = sys.stderr if stream is None else stream
     if quiet:
         yield None
-    elif target.isatty():
-        with _bar(target) as bar:
-            yield _living(bar)
+    elif target.isatty() and os.environ.get("TERM") != "dumb":
+        try:
+            yield _line(target, OFTEN, AGAIN, "")
+        finally:
+            print(AGAIN, end="", file=target, flush=True)
     else:
-        yield _plain(target, every)
+        yield _line(target, every, "", "\n")
 
 
 def tracked(name: str | None, run: Path, show: Show | None) -> AbstractContextManager[Show | None]:
@@ -66,7 +71,7 @@ def tracked(name: str | None, run: Path, show: Show | None) -> AbstractContextMa
 
 
 def describe(step: Progress, pace: float | None) -> str:
-    """The facts of a `step`, without its bar; `pace` in items a second."""
+    """The facts of a `step`; `pace` in items a second."""
     said: list[str] = []
     if step.phase == "rounds":
         said.append(f"{step.spent:,} of {step.budget:,} labels")
@@ -77,7 +82,7 @@ def describe(step: Progress, pace: float | None) -> str:
     if pace is not None and step.done < step.total:
         if step.phase == "features":
             said.append(f"{pace:.{0 if pace >= 10 else 1}f} a second")
-        said.append(f"{_duration((step.total - step.done) / pace)} left")
+        said.append(f"{duration(max(1, round((step.total - step.done) / pace)))} left")
     return " · ".join(said)
 
 
@@ -114,18 +119,10 @@ class PhaseClock:
         return done / seconds if done > 0 and seconds >= SETTLED else None
 
 
-def _duration(seconds: float) -> str:
-    whole = max(1, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-
-
-def _plain(target: TextIO, every: float) -> Show:
-    """Prints a line every so often, at the start of each phase and at its end."""
+def _line(target: TextIO, every: float, start: str, end: str) -> Show:
+    """Writes a line every so often, at the start of each phase and at its end."""
     clock, phase, said, due = PhaseClock(), "", "", 0.0
+    width = shutil.get_terminal_size().columns - 1 if start else None  # a longer one would wrap
 
     def show(step: Progress) -> None:
         nonlocal phase, said, due
@@ -139,39 +136,7 @@ def _plain(target: TextIO, every: float) -> Show:
             line += f" {step.done:,} of {step.total:,}"
         line += f" · {facts}" if facts else ""
         if line != said:
-            print(line, file=target, flush=True)
+            print(start + line[:width], end=end, file=target, flush=True)
         said = line
-
-    return show
-
-
-def _bar(target: TextIO) -> Bar:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TextColumn("{task.fields[facts]}", markup=False),
-        console=Console(file=target),
-        transient=True,
-    )
-
-
-def _living(bar: Bar) -> Show:
-    """Draws one line over itself; rich limits how often."""
-    clock, phase = PhaseClock(), ""
-    task: TaskID | None = None
-
-    def show(step: Progress) -> None:
-        nonlocal phase, task
-        facts = describe(step, clock.pace(step))
-        if task is None or step.phase != phase:
-            if task is not None:
-                bar.remove_task(task)
-            phase, name = step.phase, PHASES.get(step.phase, step.phase)
-            task = bar.add_task(name, total=step.total, facts=facts)
-        bar.update(task, completed=step.done, total=step.total, facts=facts)
 
     return show

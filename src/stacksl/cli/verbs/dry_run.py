@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stacksl.cli.printing import as_json, dollars, facts, rejected, share, table, visible
-from stacksl.report.wording import MICRO, count, plural
+from stacksl.report.wording import MICRO, count, duration, memory, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan
     from stacksl.data import Dataset
-
-_GIGA, _MEGA = 1e9, 1e6
 
 
 def print_plan(plan: Plan, *, json: bool) -> None:
@@ -172,37 +170,25 @@ def _between(row: dict[str, Any]) -> str:
 def _shown_size(found: dict[str, Any]) -> str:
     disk, training = found["disk"], dict(found["training"])
     total = training.pop("total")
-    parts = (f"{name} {_bytes(n)}" for name, n in training.items() if n)
+    parts = (f"{name} {memory(n)}" for name, n in training.items() if n)
     return facts(
         [
             ("Parameters", f"{count(found['parameters'])}, {found['dtype']}"),
             ("Trained", f"{count(found['moving'])} of them (a LoRA adapter)"),
             ("Tokens a pass", f"{count(found['tokens'])} ({found['path']})"),
             ("Refits", f"{found['refits']}, the last on {count(found['labels'])} labels"),
-            ("Memory to score", _bytes(found["scoring"]["total"])),
-            ("Memory to train", f"{_bytes(total)} ({', '.join(parts)})"),
-            ("Free memory", _bytes(found["free"])),
-            ("Disk, weights", _bytes(disk["weights"])),
-            ("Disk, run", _bytes(disk["run"])),
+            ("Memory to score", memory(found["scoring"]["total"])),
+            ("Memory to train", f"{memory(total)} ({', '.join(parts)})"),
+            ("Free memory", memory(found["free"])),
+            ("Disk, weights", memory(disk["weights"])),
+            ("Disk, run", memory(disk["run"])),
             ("Time to score", _time(found["scoring_seconds"], "one pass over the items")),
             ("Time to train", _time(found["training_seconds"], "all refits together")),
         ]
     )
 
 
-def _bytes(number: int) -> str:
-    return f"{number / _GIGA:.2f} GB" if number >= _GIGA else f"{number / _MEGA:.1f} MB"
-
-
 def _time(seconds: float | None, what: str) -> str:
-    """A length of time to two digits, as the measurement is no more precise.
-
-    >>> _time(5400.0, "all of it")
-    'about 1.5 hours (all of it)'
-    """
     if seconds is None:
         return "not measured: the weights are not on this machine, or do not fit into its memory"
-    for unit, length in (("hours", 3600.0), ("minutes", 60.0)):
-        if seconds >= length:
-            return f"about {seconds / length:.2g} {unit} ({what})"
-    return f"about {seconds:.2g} seconds ({what})"
+    return f"about {duration(seconds)} ({what})"
