@@ -122,11 +122,8 @@ def test_the_items_of_the_classes_are_those_of_the_run(tmp_path: Path, mode: str
 
 def test_a_curve_names_what_it_was_measured_on(tmp_path: Path) -> None:
     audited = facts_of(finished(tmp_path / "a", budget=60, audit=20))
-    assert (audited.curve_on, audited.curve[-1].labels) == ("audit", 40)
+    assert (audited.measured_on, audited.curve[-1].labels) == ("audit", 40)
     assert audited.audit is not None
     assert audited.curve[-1].accuracy == audited.audit.accuracy
-    bare = facts_of(finished(tmp_path / "b", budget=110, audit=0))
-    assert bare.curve_on == "bought"
-    assert max(point.labels for point in bare.curve) < 88  # the last 22 of 110 measure
     none = facts_of(finished(tmp_path / "c", budget=60, audit=0))
     assert none.curve == ()

@@ -105,7 +105,6 @@ class Evaluation:
 class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
-    `curve_on` names what the curve was measured on, `test`, `audit` or `bought`.
     `by_normalisation` is the final language model's under all four, `before` the base model's,
     `audited` the audit of the final model, `audited_now` with corrections since, `column` that of
     labels the data had, and `threshold` the confidence below which the model abstains.
@@ -121,7 +120,6 @@ class Tested:
     audited_now: Audited | None = None
     column: Audited | None = None
     threshold: Threshold | None = None
-    curve_on: str = "test"
 
 
 def point(labels: int, result: Evaluation | Audited) -> CurvePoint:

@@ -210,12 +210,11 @@ class Facts:
         test, audit: of the final model.
         column: labels that the data had, which the audit judges beside the model.
         curve: accuracy against labels, in order of labels; may be empty.
-        curve_on: what it was measured on: `test`, `audit`, or `bought`, the last labels bought.
         own: the model on the run's own items; None for an adapted language model.
         more: what more labels would add; None for an adapted language model.
         before_label: None before the first label.
         classes, confusions: empty where items bring their own options.
-        measured_on: what `classes` and `confusions` were measured on, `test` or `audit`.
+        measured_on: what `curve`, `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
         contested: the least certain items, most contested first; empty where a language model that
             learnt in a stream would have to score every item again.
@@ -242,7 +241,6 @@ class Facts:
     column: ColumnFacts | None = None
     asking: Asking
     curve: tuple[CurvePoint, ...] = ()
-    curve_on: str = "test"
     own: OwnItems | None = None
     more: Gain | None = None
     before_label: BeforeLabel | None = None

@@ -401,11 +401,7 @@ def modesty(calibration: Calibration) -> str:
 
 # Labels, items, and what to do next ---------------------------------------------------------------
 
-SOURCES = {
-    "audit": "the audit",
-    "test": "the test file",
-    "bought": "the last labels bought, which may be harder than new items,",
-}
+SOURCES = {"audit": "the audit", "test": "the test file"}
 
 
 def uses(facts: Facts) -> list[tuple[str, str, str]]:

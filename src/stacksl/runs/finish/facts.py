@@ -82,7 +82,6 @@ def facts_of(
             ),
         ),
         curve=tested.curve,
-        curve_on=tested.curve_on,
         before_label=before_label(game),
         classes=class_rows(spec.dataset, game.examples, tested),
         confusions=confusion_rows(spec.dataset, tested),

@@ -89,35 +89,22 @@ class HeadEnding:
         return largest([*self.of_column(rows.tolist()).values()])
 
     def with_curve(self, tested: Tested, audit: Audit | None) -> Tested:
-        """The results with a curve where there is no test file.
-
-        It is measured on the audit, else on the last fifth of the labels bought, which are harder
-        than new items; the final model has learnt those, so the curve ends before them.
-        """
-        examples, corpus = self.game.examples, self.game.corpus
-        if tested.curve or not linear_trainer(self.game).final or self.spec.settings.column:
+        """The results with a curve by the audit where there is no test file."""
+        examples, ids, audited = self.game.examples, self.game.corpus.ids, tested.audited
+        if tested.curve or audit is None or audited is None or not audited.known:
             return tested
-        known, ids = len(examples.bought), corpus.ids
-        answers, audited = {} if audit is None else audit.answers, tested.audited
-        rows = () if audit is None else audit.rows
-        if audited is None:
-            known = round(0.8 * len(examples.bought))
-            answers = {ids[row]: ("label", label) for row, label, _ in examples.bought[known:]}
-            rows = tuple(row for row, _, _ in examples.bought[known:])
-        rows = tuple(row for row in rows if corpus.usable[row])
-        if len(rows) < HELD_OUT or (audited is not None and not audited.known):
+        rows = [row for row in audit.rows if self.game.corpus.usable[row]]
+        own = linear_trainer(self.game).final and not self.spec.settings.column
+        if not own or len(rows) < HELD_OUT:
             return tested
-
-        aside = [] if audited is None or audit is None else compared(self.game, audit)
 
         def judged(policies: list[Array]) -> Audited:
             of_audit = dict(zip((ids[row] for row in rows), policies, strict=False))
-            return judge_audit(of_audit, answers, largest(policies[len(rows) :]))
+            return judge_audit(of_audit, audit.answers, largest(policies[len(rows) :]))
 
-        points = self._curve(known, examples.block.take([*rows, *aside]), judged)
-        if audited is not None:
-            return replace(tested, curve=(*points, point(known, audited)), curve_on="audit")
-        return replace(tested, curve=tuple(points), curve_on="bought")
+        known, beside = len(examples.bought), compared(self.game, audit)
+        points = self._curve(known, examples.block.take([*rows, *beside]), judged)
+        return replace(tested, curve=(*points, point(known, audited)))
 
     def with_rest(self, facts: Facts, tested: Tested) -> Facts:
         """The facts with what the final model says of the items without an answer."""
