@@ -47,9 +47,8 @@ def contents(path: Path) -> bytes:
     return b"".join(p.name.encode() + p.read_bytes() for p in files)
 
 
-def test_who_when_and_price_are_in_every_format(done: Run, tmp_path: Path, hub: Any) -> None:
-    rows = bought(done, state="answered")
-    for name in ("a.json", "a.csv", "a.jsonl", "hf"):
+def test_who_when_and_price_are_in_every_format(done: Run, tmp_path: Path) -> None:
+    for name in ("a.json", "a.csv", "a.jsonl"):
         assert write_labels(done, tmp_path / name) == 0
         assert b"anna" not in contents(tmp_path / name)
         assert str(tmp_path).encode() not in contents(tmp_path / name)
@@ -64,45 +63,11 @@ def test_who_when_and_price_are_in_every_format(done: Run, tmp_path: Path, hub: 
     tasks = json.loads((tmp_path / "a.json").read_text())
     answers = [each for task in tasks for each in task["meta"]["answers"]]
     assert sorted([tuple(each[k] for k in kept) for each in answers]) == wanted
-    saved = hub.load_from_disk(str(tmp_path / "hf"))
-    assert {name: len(part) for name, part in saved.items()} == {
-        "train": sum(row["purpose"] == "train" for row in rows),
-        "audit": sum(row["purpose"] == "audit" for row in rows),
-    }
-    names = saved["train"].features["label"].names
-    found = [{**r, "label": names[r["label"]]} for part in saved.values() for r in part]
-    assert sorted([tuple(each[k] for k in kept) for each in found]) == wanted
-    loaded = hub.load_dataset(str(tmp_path / "hf"), split="audit")  # as the hub does
-    assert loaded.features["label"].names == names
     assert write_labels(done, tmp_path / "named.jsonl", names=True) == 0
     assert b'"anna"' in contents(tmp_path / "named.jsonl")
 
 
-def test_the_card_has_the_numbers_of_the_ledger(done: Run, tmp_path: Path, hub: Any) -> None:
-    rows = bought(done, state="answered")
-    write_labels(done, tmp_path / "hf")
-    hub_library = pytest.importorskip("huggingface_hub")
-    text = (tmp_path / "hf" / "README.md").read_text()
-    data = hub_library.DatasetCard(text).data.to_dict()
-    assert [each["split"] for each in data["configs"][0]["data_files"]] == ["train", "audit"]
-    assert data["size_categories"] == ["n<1K"]
-    paid = {
-        p: sum(int(str(r["price"])) for r in rows if r["purpose"] == p) for p in ("train", "audit")
-    }
-    for name, micro in paid.items():
-        count = sum(row["purpose"] == name for row in rows)
-        assert f"| {name} | {count} |" in text
-        assert f"${micro / 1e6:.2f}" in text
-    with done.ledger as ledger:
-        pairs = ledger.agreement()
-    assert pairs
-    assert f"{len(pairs)} items of `train`" in text
-    first = min(row["time"] for row in done.labels().rows)
-    assert first in text
-
-
-@pytest.mark.parametrize("name", ["a.json", "hf"])
-def test_the_audit_is_sealed_until_the_end(tmp_path: Path, hub: Any, name: str) -> None:
+def test_the_audit_is_sealed_until_the_end(tmp_path: Path) -> None:
     """The same run with an audit answered rightly or wrongly gives the same train answers."""
     seen = []
     for say in (truth, wrong):
@@ -114,33 +79,20 @@ def test_the_audit_is_sealed_until_the_end(tmp_path: Path, hub: Any, name: str) 
             keys = {row.key for row in ledger.private.handed() if row.item in audit}
         waiting.answer(*[fill(fill(path), say, keys=keys) for path in sheets(waiting)])
         assert bought(waiting, purpose="audit", state="answered")
-        left_out = write_labels(waiting, folder / name)
+        left_out = write_labels(waiting, folder / "a.json")
         assert left_out == len(bought(waiting, purpose="audit"))
-        said = contents(folder / name).decode(errors="replace")
+        said = contents(folder / "a.json").decode(errors="replace")
         assert not any(f'"{item}"' in said for item in audit)
-        if name == "hf":
-            assert [p.name for p in (folder / name).iterdir() if p.is_dir()] == ["train"]
-            card = (folder / name / "README.md").read_text()
-            assert "has not finished" in card
-            seen.append(card.partition("## Answers")[2])
-        else:
-            seen.append([(r["item"], r["label"], r["purpose"]) for r in waiting.labels().rows])
+        seen.append([(r["item"], r["label"], r["purpose"]) for r in waiting.labels().rows])
     assert seen[0] == seen[1]
 
 
-def test_an_export_is_read_again_with_the_same_labels(tmp_path: Path, hub: Any) -> None:
+def test_an_export_is_read_again_with_the_same_labels(tmp_path: Path) -> None:
     done = play(people(tmp_path, sheets={"overlap": 0}))
     write_labels(done, tmp_path / "a.json")
-    write_labels(done, tmp_path / "hf")
     wanted = {row["item"]: row["label"] for row in done.labels().rows}
     again = read(tmp_path / "a.json")
     assert {i: again.classes[k] for i, k in again.answers.items()} == wanted  # type: ignore[index]
-    texts = {row["text"]: row["label"] for row in done.labels().rows}
-    for split in ("train", "audit"):
-        data = read(f"hf:{tmp_path / 'hf'}#{split}", columns={"prompt": "text", "label": "label"})
-        prompts = {item.id: item.prompt for item in data.items}
-        for id, k in data.answers.items():
-            assert texts[prompts[id]] == data.classes[k]  # type: ignore[index]
     more = run(tmp_path / "a.json", budget=10, audit=0, out=tmp_path / "more")
     bought_again = {row["item"]: row["label"] for row in more.labels().rows}
     assert bought_again
@@ -163,9 +115,6 @@ def test_pairs_have_the_chosen_option_and_where_it_is_from(tmp_path: Path, hub: 
         assert row["rejected"] in set(item.candidates) - {row["chosen"]}
         assert (row["labeler"], row["price"]) == ("oracle", 0.5)
         assert row["time"]
-    write_labels(done, tmp_path / "own")
-    saved = hub.load_from_disk(str(tmp_path / "own"))["train"]
-    assert all(row["label"] in row["options"] for row in saved)
 
 
 def test_answers_that_are_set_aside_make_no_pairs(tmp_path: Path) -> None:

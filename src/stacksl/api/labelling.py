@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,14 +112,12 @@ class Answers:
     Attributes:
         answers: in the order of purchase.
         left_out: how many purchases, answered or not, are of the audit of a run that goes on.
-        agreement: the two answers of each pair of people to one item to train on.
         classes: the fixed classes, if any.
         spec: of the run.
     """
 
     answers: list[Bought]
     left_out: int
-    agreement: list[tuple[Hashable, Hashable]]
     classes: tuple[str, ...] | None
     spec: RunSpec
 
@@ -136,7 +134,7 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
         when = {(r.item, r.slot): r.time for r in ledger.rows() if r.event == "answered"}
         handed = ledger.private.handed()
         keys: dict[Any, str] = {(r.item, r.slot, r.annotator): r.key for r in handed}
-        aside, pairs = ledger.set_aside, ledger.agreement()
+        aside = ledger.set_aside
     rest = [row for row in bought if row["item"] not in hidden]
     shown = [row for row in rest if row["state"] == "answered"]
     people = {} if names else _numbers(spec, bought)
@@ -151,7 +149,6 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
             for row in shown
         ],
         len(bought) - len(rest),
-        [(a.word, b.word) for a, b in pairs],
         spec.dataset.classes,
         spec,
     )

@@ -74,12 +74,6 @@ def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
     return wording.clean(found.rstrip("\n")) + "\n"
 
 
-def data_card(numbers: Mapping[str, Any]) -> str:
-    """The card of exported labels, with the front matter of the Hugging Face hub."""
-    found = environment().get_template("data.md.j2").render(numbers)
-    return wording.clean(found.rstrip("\n")) + "\n"
-
-
 # What is shown of the classes ---------------------------------------------------------------------
 
 

@@ -30,8 +30,7 @@ Labels = Annotated[
         "--labels",
         metavar="FILE",
         help="Write the bought answers with text, label, labeler, time and price: .csv, .xlsx,"
-        " .jsonl or .parquet; .json for Label Studio; a name without an end for a folder that the"
-        " library datasets loads, with a data card.",
+        " .jsonl or .parquet; .json for Label Studio.",
     ),
 ]
 Table = Annotated[
