@@ -11,21 +11,12 @@ from stacksl.report.language import (
     Computed,
     Cut,
     LanguageModel,
-    NormalisationRow,
     Scoring,
 )
 from stacksl.report.quality import Asking, CurvePoint, Named, TestResult
 
 from .edge_cases import SCRIPT, bare
 from .usual_cases import usual, wilson
-
-
-def normalisation(name: str, own: bool, correct: int, base: int, n: int = 500) -> NormalisationRow:
-    low, high = wilson(correct, n)
-    base_low, base_high = wilson(base, n)
-    return NormalisationRow(
-        name, own, correct / n, low, high, 0.41, base / n, base_low, base_high, 0.27
-    )
 
 
 def language() -> LanguageModel:
@@ -37,12 +28,6 @@ def language() -> LanguageModel:
         computed=Computed("cpu", "float32", "packed", 2, 1, 3 * 2**29, seconds=754.0),
         training=(Named("LoRA rank", "16"), Named("Reference", "frozen")),
         cuts=(Cut("items to label", 2000, 17, 3), Cut("test items", 500, 0, 0)),
-        normalisations=(
-            normalisation("token_mean", False, 290, 180),
-            normalisation("sum", False, 300, 185),
-            normalisation("char_mean", True, 310, 190),
-            normalisation("pmi", False, 320, 280),
-        ),
         refits=(
             AdapterRefit(
                 1, 100, 100, 39, 0.031, 60.5, 31_000, 1.31, 1.22, 5.5, 4.4, 0.021,
@@ -95,7 +80,6 @@ def adapted_badly() -> Facts:
             base=base,
             scoring=replace(model.scoring, template=f"```\n{SCRIPT}\n````", temperature=1.0),
             computed=replace(model.computed, device="cuda:0", on_device=True, seconds=None),
-            normalisations=(),
             refits=(),
         ),
     )

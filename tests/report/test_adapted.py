@@ -50,16 +50,6 @@ def test_the_head_that_steered_is_told_apart_from_the_model(facts):
         assert "it steered the purchases and is not part of the model" in shown
 
 
-def test_the_four_normalisations_stand_beside_the_bases(facts):
-    page = render(facts)
-    for row in facts.language.normalisations:
-        (line,) = re.findall(rf"<tr><th[^>]*><code>{row.name}</code>.*?</tr>", page)
-        assert f"{100 * row.accuracy:.1f}%" in line
-        assert f"{100 * row.base_accuracy:.1f}%" in line
-        assert f"{100 * row.low:.1f}% to {100 * row.high:.1f}%" in line
-        assert ("this run" in line) == (row.name == "char_mean")
-
-
 def test_the_refits_are_listed_with_what_they_cost(facts):
     text = words_of(facts, "language-model")
     for words in ("1 100 55.0%", "1.31", "0.021", "3.1%", "31,000", "0.605 s", "2 min 0 s"):

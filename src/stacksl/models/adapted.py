@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.core.losses import softmax
 from stacksl.data import Dataset
 from stacksl.errors import DataError, RunError
 from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
@@ -78,25 +77,11 @@ class AdaptedModel:
                     "probability": float(policy[index]),
                 }
 
-    def evaluations(
-        self, dataset: Dataset, progress: Callable[[int, int], None] | None = None
-    ) -> dict[str, Evaluation]:
-        """The result on a data set under each of the four normalisations.
-
-        Confidence is the softmax at the run's temperature, which was fitted for its normalisation.
-        """
-        own = self.model.temperature
-        return {
-            kind: judge([softmax(each / own) for each in scores], dataset)
-            for kind, scores in self.model.scores(dataset.items, progress).items()
-        }
-
     def evaluated(
         self, dataset: Dataset, progress: Callable[[int, int], None] | None = None
     ) -> Evaluation:
-        """The result under the run's own normalisation, with all four."""
-        every = self.evaluations(dataset, progress)
-        return replace(every[self.model.choices.normalisation], normalisations=every)
+        """The result on a data set."""
+        return judge(self.policies(dataset.items, progress), dataset)
 
     def about(self) -> About:
         """Its base, settings and classes, for its `lm.json`."""

@@ -31,10 +31,9 @@ class Evaluation:
 
     `gold`, `predicted`, `confidence` are of the `scored` rows, those that could be read, in file
     order; the gold of a class that the model does not know is −1, which nothing matches. Macro-F1
-    and calibration cover the scored rows, accuracy all `n`. `normalisations` are a language model's
-    under each of the four, its own among them. `threshold` is the confidence below which the model
-    abstains, None where it never does. `top` is the share of all `n` whose gold is among the best 5
-    and 10 candidates, where items have more.
+    and calibration cover the scored rows, accuracy all `n`. `threshold` is the confidence below
+    which the model abstains, None where it never does. `top` is the share of all `n` whose gold is
+    among the best 5 and 10 candidates, where items have more.
     """
 
     n: int
@@ -45,7 +44,6 @@ class Evaluation:
     gold: NDArray[np.int64]
     predicted: NDArray[np.int64]
     confidence: Array
-    normalisations: Mapping[str, Evaluation] = field(default_factory=dict)
     threshold: float | None = None
     top: Mapping[int, float] = field(default_factory=dict)
 
@@ -71,17 +69,17 @@ class Evaluation:
 
     def row(self) -> dict[str, Any]:
         """The numbers that `stacksl evaluate` gives."""
-        every = {kind: each._measures() for kind, each in self.normalisations.items()}
         return {
             "n": self.n,
-            **self._measures(),
+            "accuracy": self.accuracy,
+            "macro_f1": self.macro_f1,
+            "interval": list(self.interval),
             "correct": self.correct,
             "scored": self.scored,
             "unusable": self.unusable,
             "unknown_classes": self.unknown,
             "calibration_error": self.calibration[1],
             **{f"top_{count}": share for count, share in self.top.items()},
-            **({"normalisations": every} if every else {}),
             **self._abstained(),
         }
 
@@ -96,26 +94,19 @@ class Evaluation:
             "accuracy_kept": float(right.mean()) if len(right) else None,
         }
 
-    def _measures(self) -> dict[str, Any]:
-        interval = list(self.interval)
-        return {"accuracy": self.accuracy, "macro_f1": self.macro_f1, "interval": interval}
-
 
 @dataclass(frozen=True, slots=True)
 class Tested:
     """A run's results on its test set: the final model, and models of fewer labels.
 
-    `by_normalisation` is the final language model's under all four, `before` the base model's,
-    `audited` the audit of the final model, `audited_now` with corrections since, `column` that of
-    labels the data had, and `threshold` the confidence below which the model abstains.
+    `audited` is the audit of the final model, `audited_now` with corrections since, `column` that
+    of labels the data had, and `threshold` the confidence below which the model abstains.
     """
 
     __test__ = False
 
     evaluation: Evaluation | None = None
     curve: tuple[CurvePoint, ...] = ()
-    by_normalisation: Mapping[str, Evaluation] = field(default_factory=dict)
-    before: Mapping[str, Evaluation] = field(default_factory=dict)
     audited: Audited | None = None
     audited_now: Audited | None = None
     column: Audited | None = None

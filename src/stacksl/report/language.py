@@ -95,25 +95,6 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class NormalisationRow:
-    """The test file under one normalisation, by the final model and by the base.
-
-    `own` says whether it is the run's; intervals are Wilson's at 95 %.
-    """
-
-    name: str
-    own: bool
-    accuracy: float
-    low: float
-    high: float
-    macro_f1: float
-    base_accuracy: float
-    base_low: float
-    base_high: float
-    base_macro_f1: float
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class AdapterRefit:
     """One refit, from the initial weights on all labels learnt so far.
 
@@ -152,7 +133,6 @@ class LanguageModel:
         trained: how many numbers a refit moves.
         training: the adapter's shape and what fixes a refit.
         cuts: what the limits cut, for the items to label and for the test items.
-        normalisations: all four; empty without a test file.
         refits: in order.
     """
 
@@ -162,5 +142,4 @@ class LanguageModel:
     computed: Computed
     training: tuple[Named, ...] = ()
     cuts: tuple[Cut, ...] = ()
-    normalisations: tuple[NormalisationRow, ...] = ()
     refits: tuple[AdapterRefit, ...] = ()

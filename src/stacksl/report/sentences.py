@@ -9,7 +9,6 @@ from stacksl.report.language import (
     AdapterRefit,
     Cut,
     LanguageModel,
-    NormalisationRow,
     Scoring,
 )
 from stacksl.report.quality import (
@@ -521,21 +520,20 @@ def licence(model: LanguageModel) -> str:
     )
 
 
-def base_of(facts: Facts) -> NormalisationRow | None:
-    """The test results by the run's own normalisation, the base's beside the final model's."""
-    rows = facts.language.normalisations if facts.language else ()
-    return next((row for row in rows if row.own), None)
+def base_of(facts: Facts) -> CurvePoint | None:
+    """The accuracy of a language model without a label on the test file."""
+    return facts.curve[0] if facts.language and facts.curve else None
 
 
 def change_of_base(facts: Facts) -> str:
     """What all labels together added to the base model's accuracy; empty where that is unknown."""
-    row = base_of(facts)
-    if row is None:
+    base = base_of(facts)
+    if base is None:
         return ""
-    points = 100 * (row.accuracy - row.base_accuracy)
+    points = 100 * (facts.curve[-1].accuracy - base.accuracy)
     moved = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
-    learnt = facts.language.refits[-1].labels if facts.language and facts.language.refits else 0
-    start = f"Without a label the base model answers {percent(row.base_accuracy)} correctly"
+    learnt = facts.curve[-1].labels
+    start = f"Without a label the base model answers {percent(base.accuracy)} correctly"
     return f"{start}; {plural(learnt, 'label')} {moved}." if learnt else f"{start}."
 
 
@@ -600,16 +598,6 @@ def effort_rows(model: LanguageModel, learnt: int) -> tuple[Named, ...]:
 def per_label(seconds: float, labels: int) -> str:
     """A time for each of the labels learnt; a dash where there is none."""
     return duration(seconds / labels if labels else None)
-
-
-def normalisation_words(row: NormalisationRow) -> str:
-    """One normalisation's result as a line: the final model, then the base."""
-    return (
-        f"{percent(row.accuracy)} ({interval(row.low, row.high)}), "
-        f"macro F1 {percent(row.macro_f1)}; base "
-        f"{percent(row.base_accuracy)} ({interval(row.base_low, row.base_high)}), "
-        f"macro F1 {percent(row.base_macro_f1)}"
-    )
 
 
 def refit_words(refit: AdapterRefit) -> str:

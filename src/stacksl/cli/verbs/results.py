@@ -67,10 +67,6 @@ def _shown(result: dict[str, Any]) -> str:
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on the rest", share(result.get("accuracy_kept"))),
-            *(
-                (f"Accuracy by {name}", f"{share(r['accuracy'])} (macro F1 {share(r['macro_f1'])})")
-                for name, r in result.get("normalisations", {}).items()
-            ),
             ("Items", count(result["n"])),
             ("Right answer no candidate, counted as wrong", result["unknown_classes"] or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),

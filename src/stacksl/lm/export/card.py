@@ -195,11 +195,8 @@ def _measured(facts: Facts) -> Iterator[list[str]]:
         kept = f"{budget.audit} labels were kept to measure it: the run's report has its accuracy."
         yield ["## Result", "", kept if budget.audit else "Its accuracy was not measured."]
         return
-    own = next(row for row in language.normalisations if row.own)
-    found = {"Test items": test.n, f"Accuracy by {own.name}": own.accuracy}
-    found["The same of the base"] = own.base_accuracy
-    others = (row for row in language.normalisations if not row.own)
-    yield _table("Result", found | {f"Accuracy by {row.name}": row.accuracy for row in others})
+    found = {"Test items": test.n, f"Accuracy by {language.scoring.normalisation}": test.accuracy}
+    yield _table("Result", {**found, "The same of the base": facts.curve[0].accuracy})
 
 
 def _training(facts: Facts) -> dict[str, Any]:

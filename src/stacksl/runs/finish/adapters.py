@@ -17,7 +17,7 @@ from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.adapters import stacks
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audit
-from stacksl.models.evaluation import Evaluation, Tested, point
+from stacksl.models.evaluation import Tested, point
 from stacksl.report import language as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
@@ -52,11 +52,8 @@ class AdapterEnding:
         if test is None:
             trainer.adapters.take(trainer.refits)
             return Tested()
-        own = self.lm.choices.normalisation
         labels = [0, *(each.labels for each in self._history())]
         curve: list[CurvePoint] = []
-        before: dict[str, Evaluation] = {}
-        last: dict[str, Evaluation] = {}
         for number, count in enumerate(labels):
             trainer.adapters.take(number)
             done = number * len(test.items)
@@ -64,10 +61,9 @@ class AdapterEnding:
             def on_progress(n: int, _: int, done: int = done) -> None:
                 self.report(Progress("test", done + n, len(labels) * len(test.items)))
 
-            last = self.model.evaluations(test, on_progress)
-            before = before or last
-            curve.append(point(count, last[own]))
-        return Tested(last[own], tuple(curve), last, before)
+            found = self.model.evaluated(test, on_progress)
+            curve.append(point(count, found))
+        return Tested(found, tuple(curve))
 
     def policies(self, rows: Sequence[int]) -> list[Array]:
         """The final model's (K,) probabilities of the items in `rows`."""
@@ -104,7 +100,6 @@ class AdapterEnding:
             computed=self._computed(state),
             training=training_of(self.lm.choices, uncovered),
             cuts=self._cuts(about),
-            normalisations=_normalisations(about.normalisation, tested),
             refits=_refits(self._history(), tested.curve),
         )
 
@@ -180,16 +175,6 @@ def _seconds(state: Mapping[str, Any]) -> float | None:
         return None
     begun, done = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
     return (done - begun).total_seconds()
-
-
-def _normalisations(own: str, tested: Tested) -> tuple[f.NormalisationRow, ...]:
-    def numbers(found: Evaluation) -> tuple[float, float, float, float]:
-        return found.accuracy, *found.interval, found.macro_f1
-
-    return tuple(
-        f.NormalisationRow(name, name == own, *numbers(after), *numbers(tested.before[name]))
-        for name, after in tested.by_normalisation.items()
-    )
 
 
 def _refits(history: list[Refitted], curve: tuple[CurvePoint, ...]) -> tuple[f.AdapterRefit, ...]:

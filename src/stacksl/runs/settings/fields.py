@@ -265,7 +265,7 @@ class LanguageModel(Group):
     """What the model is asked for: option (a candidate's text, the default) or letter."""
     normalisation: Literal["token_mean", "sum", "char_mean", "pmi", "auto"] = "token_mean"
     """How an option's log-likelihood becomes its score: auto (a file's default: by --owned or the
-    first 25 labels), token_mean, sum, char_mean or pmi; a report shows all."""
+    first 25 labels), token_mean, sum, char_mean or pmi."""
     system: str | None = None
     """The text of a system turn, with --chat."""
     chat_arguments: str | None = None
