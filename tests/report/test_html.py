@@ -113,7 +113,7 @@ def test_every_number_of_the_run_stands_on_the_page(made):
         "2,701 of 3,080",
         "87.63%",
         "4.3%",
-        "0.6132",
+        "C = 20 by shuffled 3-fold log-loss",
         "On the items it asked about, which are the hard ones",
         "12 prompts are in the training and the test file.",
         "Interrupted in round 4,211",

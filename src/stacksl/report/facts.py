@@ -171,9 +171,6 @@ class Refit:
 
     Attributes:
         sentence: what was refitted on how many labels, or why nothing was.
-        c: the inverse regularisation that was chosen; None without a refit.
-        log_loss: its cross-validated log-loss on the bought labels; None where C was not chosen.
-        tried: (C, log-loss) of every value tried.
         mixture: (kind, weight, held-out log-loss) of the models that the final one is a mixture
             of; the kinds are `plain`, `names`, `names and graph` and `names alone`. The log-loss is
             None where nothing was held out. Empty where class names took no part.
@@ -181,9 +178,6 @@ class Refit:
 
     sentence: str
     done: bool
-    c: float | None = None
-    log_loss: float | None = None
-    tried: tuple[tuple[float, float], ...] = ()
     mixture: tuple[tuple[str, float, float | None], ...] = ()
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Block
 from stacksl.core.heads.abstaining import FEWEST, Threshold, best_threshold, stands_for
 from stacksl.core.heads.linear import MixedHead
-from stacksl.core.heads.logistic import CHOICES, folds_of
+from stacksl.core.heads.logistic import folds_of
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer
 from stacksl.features import FeatureMap
@@ -145,13 +145,7 @@ class HeadEnding:
         assert not isinstance(trainer.head, MixedHead)
         chosen = trainer.head.strength
         how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-        return Refit(
-            f"{learnt}, with C = {chosen.value:g}, {how}.{said}",
-            True,
-            c=chosen.value,
-            log_loss=min(chosen.tried, default=None),
-            tried=tuple(zip(CHOICES, chosen.tried, strict=False)),
-        )
+        return Refit(f"{learnt}, with C = {chosen.value:g}, {how}.{said}", True)
 
     @property
     def fingerprints(self) -> tuple[Named, ...]:
