@@ -31,11 +31,9 @@ def language() -> LanguageModel:
         refits=(
             AdapterRefit(
                 1, 100, 100, 39, 0.031, 60.5, 31_000, 1.31, 1.22, 5.5, 4.4, 0.021,
-                0.55, *wilson(275, 500),
             ),
             AdapterRefit(
                 2, 200, 200, 75, 0.052, 120.0, 62_000, 1.07, 1.02, 6.5, 5.4, None,
-                0.62, *wilson(310, 500),
             ),
         ),
     )  # fmt: skip

@@ -92,7 +92,6 @@ def test_the_curve_is_the_base_then_each_refit(facts: Facts) -> None:
     assert facts.test is not None
     assert [point.labels for point in facts.curve] == [0, 3, 6]
     assert facts.curve[-1].accuracy == facts.test.accuracy
-    assert [row.accuracy for row in facts.language.refits] == [p.accuracy for p in facts.curve[1:]]
 
 
 def test_the_test_is_what_evaluate_finds(made: Run, facts: Facts, tested: Path) -> None:

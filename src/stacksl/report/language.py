@@ -105,7 +105,6 @@ class AdapterRefit:
         loss_clipped, largest_clipped: the same after clipping.
         kl: mean KL(π ‖ π_ref) in the last epoch (nats); None where none was computed.
         clipped: share of all losses above the clip level.
-        accuracy, low, high: of its weights on the test file; None without one.
     """
 
     number: int
@@ -120,9 +119,6 @@ class AdapterRefit:
     largest: float | None = None
     largest_clipped: float | None = None
     kl: float | None = None
-    accuracy: float | None = None
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

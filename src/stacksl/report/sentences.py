@@ -600,9 +600,9 @@ def per_label(seconds: float, labels: int) -> str:
     return duration(seconds / labels if labels else None)
 
 
-def refit_words(refit: AdapterRefit) -> str:
-    """One refit as a line."""
-    tested = "" if refit.accuracy is None else f"test accuracy {percent(refit.accuracy)}; "
+def refit_words(refit: AdapterRefit, curve: tuple[CurvePoint, ...]) -> str:
+    """One refit as a line; the `curve` has the base and each refit, where they were tested."""
+    tested = f"test accuracy {percent(curve[refit.number].accuracy)}; " if curve else ""
     return (
         f"{tested}loss {number(refit.loss)}, KL {number(refit.kl)}, {percent(refit.clipped)} "
         f"clipped; {duration(refit.seconds)}, {per_label(refit.seconds, refit.labels)} a label"

@@ -14,7 +14,7 @@ from stacksl.cli.live import Stopped, live, tracked
 from stacksl.cli.printing import as_json, dollars, facts, measured, spent, visible, warn
 from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
-from stacksl.report.wording import MICRO, count, plural
+from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Plan, Run
@@ -333,30 +333,7 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Model", result["model"]),
         ]
     )
-    commands = [f"stacksl evaluate {path} FILE", f"stacksl predict {path} FILE"]
-    if left := _left_over(folder, result):
-        commands.append(f"stacksl change {path} --budget {left}")
-    return lines + "\n\nNext:\n" + "\n".join(f"  {command}" for command in commands)
-
-
-def _left_over(folder: Path, result: dict[str, Any]) -> str | None:
-    """The budget in money that buys more where answers cost less than the highest price."""
-    from stacksl.runs.storage.folder import RunFolder, read_facts
-
-    money = result["money"]
-    if money is None or result["left"] or not money["price"]:
-        return None
-    run = RunFolder.open(folder)
-    table = run.resolved()
-    if not str(table["budget"]).startswith("$") or table["mode"] != "pool":
-        return None
-    if result["spent"] >= read_facts(run).data.items:
-        return None
-    micro = round((money["budget"] - money["spent"]) * MICRO)
-    if micro < money["price"] * MICRO:
-        return None
-    budget = f"{money['budget']:.6f}".rstrip("0").rstrip(".")
-    return f"'${budget}'  # {dollars(micro)} of it are left"
+    return f"{lines}\n\nNext:\n  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
 
 def labels_so_far(result: Mapping[str, Any]) -> str:

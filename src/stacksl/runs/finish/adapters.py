@@ -100,7 +100,7 @@ class AdapterEnding:
             computed=self._computed(state),
             training=training_of(self.lm.choices, uncovered),
             cuts=self._cuts(about),
-            refits=_refits(self._history(), tested.curve),
+            refits=_refits(self._history()),
         )
 
     @property
@@ -177,14 +177,10 @@ def _seconds(state: Mapping[str, Any]) -> float | None:
     return (done - begun).total_seconds()
 
 
-def _refits(history: list[Refitted], curve: tuple[CurvePoint, ...]) -> tuple[f.AdapterRefit, ...]:
-    """`curve` begins with the base model, then has a point a refit; it is empty without a test."""
+def _refits(history: list[Refitted]) -> tuple[f.AdapterRefit, ...]:
     found = []
-    for number, each in enumerate(history, start=1):
+    for each in history:
         values: dict[str, Any] = {name: each.trained.get(name) for name in REPORTED}
-        if curve:
-            point = curve[number]
-            values |= {"accuracy": point.accuracy, "low": point.low, "high": point.high}
         found.append(f.AdapterRefit(each.number, each.labels, **values))
     return tuple(found)
 
