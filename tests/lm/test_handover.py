@@ -18,7 +18,7 @@ from stacksl.lm.export.folder import merge, read_about, write_model
 from stacksl.models.adapted import AdaptedModel
 from stacksl.types import Item
 
-from ..report.adapted_cases import adapted, language
+from ..report.adapted_cases import adapted
 
 ITEMS = [
     Item("a", "Once upon a time there was a", ("girl", "little dog named Tim", "big red car")),
@@ -135,7 +135,6 @@ def test_the_merged_model_scores_the_same(handed: tuple[Path, About, Any], tmp_p
     assert not [path.name for path in out.iterdir() if path.suffix in (".bin", ".pt", ".pth")]
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "library_name: transformers" in card
-    assert "| 0 | 900 | 100 | 1112 | 222.2 |" in card
 
 
 def test_a_folder_that_holds_something_is_left_alone(
@@ -220,14 +219,10 @@ def test_the_card_of_a_hub_model() -> None:
     ]  # fmt: skip
     assert "| Budget | 200 |" in card
     assert "| Left | 0 |" in card
-    assert "| epoch | rounds | asked | gate score | gate score asked |" in card
-    assert "| 2 | 100 | 5 |  |  |" in card
     assert "| Accuracy by char\\_mean | 0.62 |\n| The same of the base | 0.38 |" in card
-    assert "| Accuracy by sum | 0.6 |\n| Accuracy by pmi | 0.64 |" in card
     assert "| Refits | 2 |\n| LoRA rank | 16 |" in card
     assert "stories \\| toy" in card
     assert "one \\*odd\\* thing" in card
-    assert "never summed across epochs" in card
     assert "stacksl export RUN --merge OUT" in card
     assert "absolute path" not in card, "that is for a base in a local folder"
     assert card == card_text(TOY, FACTS)
@@ -241,13 +236,12 @@ def test_labels_of_an_audit_are_bought_labels() -> None:
 
 
 def test_the_card_says_what_a_local_base_means() -> None:
-    card = card_text(LOCAL, replace(FACTS, test=None, language=replace(language(), epochs=())))
+    card = card_text(LOCAL, replace(FACTS, test=None))
     assert "absolute path, `/models/base`" in card
     assert 'base_model: "base"' in card
     assert "\nlicense:" not in card
     assert "is not stated" in card
     assert "accuracy was not measured" in card
-    assert "Decisions by epoch" not in card
 
 
 def test_a_fence_in_a_template_does_not_end_the_card_s_own() -> None:

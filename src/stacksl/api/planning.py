@@ -17,7 +17,13 @@ from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.models.audit import audit_size
 from stacksl.runs.items import intake
-from stacksl.runs.items.reading import given_classes, load_owned, load_test, named_columns
+from stacksl.runs.items.reading import (
+    answered,
+    given_classes,
+    load_owned,
+    load_test,
+    named_columns,
+)
 from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
 from stacksl.runs.items.spool import STDIN, as_stream, spooled
 from stacksl.runs.items.stored import stamps_of
@@ -281,9 +287,7 @@ def _read_sources(
         )
         sources = replace(sources, test=tested)
     if sources.test is not None:
-        sources = replace(
-            sources, test=intake.answered(intake.like(sources.test, sources.pool.classes))
-        )
+        sources = replace(sources, test=answered(intake.like(sources.test, sources.pool.classes)))
     if classes is not None and sources.test is not None:
         classes.expect_apart(sources.test.items)
     return sources

@@ -318,20 +318,6 @@ def again_in_memory(items: Any, answers: Any, model: Reading) -> Dataset:
     return read(table, usual=model.columns, classes=model.classes, lenient=True)
 
 
-def answered(test: Dataset) -> Dataset:
-    """`test`, where every item has an answer.
-
-    Raises:
-        DataError: some have none.
-    """
-    if test.unlabelled:
-        raise DataError(
-            f"every item of the test set should have an answer, but {test.unlabelled} of"
-            f" {len(test.items)} have none: give test=(items, answers)"
-        )
-    return test
-
-
 def like(dataset: Dataset, classes: tuple[str, ...] | None) -> Dataset:
     """`dataset` as the run's own data is: with its `classes`, or each item with its own options.
 

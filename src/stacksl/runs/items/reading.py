@@ -102,15 +102,19 @@ def read_first(
 
 
 def load_test(source: str, train: Dataset, settings: Settings, bank: Bank | None = None) -> Dataset:
-    """The test file, read as the training file was.
+    """The test file, read as the training file was; see `answered`."""
+    return answered(read_like(source, train, settings, "test file", bank))
+
+
+def answered(test: Dataset) -> Dataset:
+    """`test`, where every item has an answer.
 
     Raises:
-        DataError: a row has no answer.
+        DataError: some have none.
     """
-    test = read_like(source, train, settings, "test file", bank)
     if test.unlabelled:
         raise DataError(
-            f"the test file {Path(source).name} should have an answer in every row, but"
+            f"the test set {test.name} should have an answer in every row, but"
             f" {test.unlabelled} of {len(test.items)} have none: label them or leave them out"
         )
     return test

@@ -61,6 +61,7 @@ from stacksl.runs.session.model_labels import (
 from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.derived import MAP
 from stacksl.runs.storage.folder import SECRET, anchors, class_rows
 from stacksl.runs.storage.status import name_of, unique
 
@@ -178,7 +179,7 @@ def _stored(
     """The features of a part of the items, stored in `folder`."""
     items = spec.dataset.items[part]
     ids = [item.id for item in items]
-    map_file = spec.folder.features / "map.safetensors"
+    map_file = spec.folder.path / MAP
     if has_block(folder):
         features.restore(arrays.load(map_file))
         return load_block(folder, features.fingerprint, ids)
@@ -210,7 +211,7 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
     features = GivenFeatures(len(spec.dataset.classes or ())).with_rows(ids, rows)
     features.fit(items)
     make_private(spec.folder.features)
-    arrays.save(spec.folder.features / "map.safetensors", features.state())
+    arrays.save(spec.folder.path / MAP, features.state())
     lazy: Any = features.lazy(items)  # a large pool's are written without being held
     save_block(spec.folder.features, SharedBlock(lazy, features.classes), features.fingerprint, ids)
 
