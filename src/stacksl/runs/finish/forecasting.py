@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.core.scorers import Head
 from stacksl.data import Dataset
 from stacksl.errors import SettingsError
 from stacksl.models.forecast import (
@@ -28,7 +27,7 @@ from stacksl.runs.finish.looks import look_due
 from stacksl.runs.finish.promising import expect_promise, looked_enough, next_look
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.linear_trainer import covering_of, linear_trainer
+from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.budget import stop_rule
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
@@ -49,7 +48,9 @@ def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
     The rest of a pool has the probabilities of the current head; a stream has no such head on the
     way, and those of the last quarter of its rounds take their place.
     """
-    corpus, head = game.corpus, _ranking(game)
+    corpus, head = game.corpus, game.trainer.head
+    if game.trainer.covering is not None and not linear_trainer(game).final:
+        head = None  # that of a stream on its way lags behind the labels
     rounds = {row.item: row.decision() for row in game.ledger.rows() if row.event == "round"}
     learnt = [each for each in game.examples.bought[:labels] if each[2] >= 0]  # owned: no choice
     bought = [(corpus.ids[row], label) for row, label, _ in learnt]
@@ -63,12 +64,6 @@ def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
     last = max((decision.round for decision, _ in pairs), default=0)
     seen = [decision.probability for decision in rounds.values() if decision.round <= last]
     return sure, right, np.array(seen[-max(25, len(seen) // 4) :])
-
-
-def _ranking(game: Game) -> Head | None:
-    """The head on all labels so far; that of a stream on its way lags behind them."""
-    lags = covering_of(game) is not None and not linear_trainer(game).final
-    return None if lags else game.trainer.head
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,6 @@ from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnIte
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.runs.spec import RunSpec
 
 WANTED = (0.9, 0.95)  # accuracies
@@ -72,7 +71,7 @@ def rest_of(game: Game, policies: Policies) -> Rest:
 def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:
     """Those nobody was asked about whose best candidates are closest, or labels most in doubt."""
     found, lead, said = [], rest.lead, rest.said
-    doubt = game.trainer.doubt if isinstance(game.trainer, LinearTrainer) else None
+    doubt = game.trainer.doubt
     if doubt is not None:
         lead, said = doubt.sure[rest.rows] - 1.0, doubt.probable[rest.rows]
     in_pool = game.corpus.roles[rest.rows] == Role.POOL

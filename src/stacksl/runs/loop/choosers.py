@@ -28,10 +28,8 @@ from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.game import DRAWN, Game
 from stacksl.runs.loop.head_fitting import Doubt
-from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import (
     LinearTrainer,
-    covering_of,
     draw_keys,
     linear_trainer,
 )
@@ -68,7 +66,7 @@ def _decision_of(game: Game, row: int) -> Decision:
 
     It changes nothing but the gate's start.
     """
-    learner, covering, asked = game.learner, covering_of(game), game.ledger.accounts.asked
+    learner, covering, asked = game.learner, game.trainer.covering, game.ledger.accounts.asked
     ids, inputs = [game.corpus.ids[row]], [game.examples.block[row]]
     presented = learner.follower.respond(inputs, learner.scorer)  # C_t
     own = None
@@ -101,7 +99,7 @@ class Pool:
             game.learner.budget - ledger.accounts.asked,
             ledger.accounts.left,
         )
-        if (first := _drawn_first(game)) > ledger.accounts.asked:
+        if (first := game.trainer.draws) > ledger.accounts.asked:
             count = min(count, first - ledger.accounts.asked)
         elif first:  # nothing else is bought before they are answered
             waits = sum(lease.purpose == "train" for lease in ledger.open_purchases())
@@ -127,10 +125,10 @@ class Pool:
         batch where spreading went below it.
         """
         unbought = game.corpus.unbought(game.ledger.bought())
-        if isinstance(game.trainer, LinearTrainer) and game.trainer.doubt is not None:
-            return _doubtful(game, game.trainer.doubt, unbought, count)
+        if (doubt := game.trainer.doubt) is not None:
+            return _doubtful(game, doubt, unbought, count)
         head, at_random = game.trainer.head, game.learner.gate.name == "random"
-        at_random = at_random or _drawn_first(game) > 0
+        at_random = at_random or game.trainer.draws > 0
         if at_random:
             keys = draw_keys(self._seed, len(game.corpus.ids))
             unbought = [unbought[place] for place in np.argsort(keys[unbought])]
@@ -143,11 +141,6 @@ class Pool:
         return [*ranked, *_picked(game, drawn, DRAWN)]
 
 
-def _drawn_first(game: Game) -> int:
-    """How many labels are drawn before others, to choose how a language model's scores are made."""
-    return game.trainer.draws if isinstance(game.trainer, LanguageTrainer) else 0
-
-
 def _without(rows: list[int], taken: Sequence[int]) -> list[int]:
     gone = set(taken)
     return [row for row in rows if row not in gone] if gone else rows
@@ -155,7 +148,7 @@ def _without(rows: list[int], taken: Sequence[int]) -> list[int]:
 
 def _drawn(game: Game, seed: int, unbought: Sequence[int], count: int) -> list[int]:
     """The part of a batch that is drawn, where the labels of a model are to be compared."""
-    if not isinstance(game.trainer, LinearTrainer) or game.trainer.model_labels is None:
+    if game.trainer.model_labels is None:
         return []
     asked = game.ledger.accounts.asked
     due = max(0, _to_draw(asked + count) - _to_draw(asked))

@@ -70,6 +70,8 @@ class LanguageTrainer:
         refits: how often the adapter was refitted, and `trained_on` how many labels the last time.
     """
 
+    covering = doubt = model_labels = None
+
     def __init__(
         self,
         spec: RunSpec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +107,7 @@ class LinearTrainer:
     by_final: bool = False
     stages: list[Stage] = field(default_factory=list)
     _source: Source | None = None
+    draws: ClassVar[int] = 0
 
     @property
     def due(self) -> bool:
@@ -386,11 +387,6 @@ class LinearTrainer:
 def draw_keys(seed: int, count: int) -> Array:
     """The random order of items: the rows with the smallest keys, (count,), are drawn first."""
     return generator(seed, "pool/random").random(count)
-
-
-def covering_of(game: Game) -> Covering | None:
-    """The statistics of a stream that asks by doubt and coverage; None elsewhere."""
-    return game.trainer.covering if isinstance(game.trainer, LinearTrainer) else None
 
 
 def linear_trainer(game: Game) -> LinearTrainer:

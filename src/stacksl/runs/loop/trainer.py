@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.scorers import Head
 from stacksl.ledger.events import Row
+
+if TYPE_CHECKING:
+    from stacksl.runs.loop.covering import Covering
+    from stacksl.runs.loop.head_fitting import Doubt
 
 T = TypeVar("T")
 
@@ -44,6 +49,22 @@ class Trainer(Protocol):
     @property
     def head(self) -> Head | None:
         """The model by which a pool is ranked; None before the first refit."""
+
+    @property
+    def draws(self) -> int:
+        """How many labels are drawn before others, to choose how the model's scores are made."""
+
+    @property
+    def covering(self) -> Covering | None:
+        """The statistics of a stream that asks by doubt and coverage."""
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """The doubt about the labels of a column that people judge."""
+
+    @property
+    def model_labels(self) -> NDArray[np.int64] | None:
+        """The class that a model gave each item, (n,), −1 for none."""
 
     @property
     def due(self) -> bool:
