@@ -12,7 +12,7 @@ from stacksl.cli.live import PhaseClock, describe, live
 
 
 def step(done: int, phase: str = "rounds", **facts: object) -> SimpleNamespace:
-    given = {"total": 100, "spent": 4, "budget": 10, "accuracy": None, "openness": None, **facts}
+    given = {"total": 100, "spent": 4, "budget": 10, "accuracy": None, **facts}
     return SimpleNamespace(phase=phase, done=done, **given)
 
 
@@ -22,8 +22,8 @@ class Terminal(io.StringIO):
 
 
 def test_the_facts_of_a_round() -> None:
-    told = describe(step(50, accuracy=0.612, openness=0.25), 50 / 61)
-    assert told == "4 of 10 labels · accuracy so far 0.612 · gate open 25% · 1 min 1 s left"
+    told = describe(step(50, accuracy=0.612), 50 / 61)
+    assert told == "4 of 10 labels · accuracy so far 0.612 · 1 min 1 s left"
     assert describe(step(50), None) == "4 of 10 labels"
     assert describe(step(50, phase="features"), 50 / 7000) == "0.0 a second · 1 h 56 min left"
     assert describe(step(10, phase="features"), 41.7) == "42 a second · 2 s left"

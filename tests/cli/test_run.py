@@ -9,7 +9,7 @@ import pytest
 
 
 def steps() -> list[SimpleNamespace]:
-    facts = {"spent": 3, "budget": 5, "accuracy": 0.5, "openness": 0.1}
+    facts = {"spent": 3, "budget": 5, "accuracy": 0.5}
     return [SimpleNamespace(phase="rounds", done=n, total=50, **facts) for n in (1, 20, 50)]
 
 

@@ -1,7 +1,7 @@
 """Progress of a run: an updated line on a terminal, elsewhere a line from time to time.
 
 The line says where the run is, the labels spent of the budget, the accuracy so far before each
-label was seen, how open the gate of a stream is, and the time left. It goes to stderr.
+label was seen, and the time left. It goes to stderr.
 """
 
 from __future__ import annotations
@@ -77,8 +77,6 @@ def describe(step: Progress, pace: float | None) -> str:
         said.append(f"{step.spent:,} of {step.budget:,} labels")
         if step.accuracy is not None:
             said.append(f"accuracy so far {step.accuracy:.3f}")
-        if step.openness is not None:
-            said.append(f"gate open {step.openness:.0%}")
     if pace is not None and step.done < step.total:
         if step.phase == "features":
             said.append(f"{pace:.{0 if pace >= 10 else 1}f} a second")

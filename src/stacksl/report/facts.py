@@ -103,7 +103,6 @@ class Budget:
     price: int | None = None
     money: int | None = None
     spent_money: int | None = None
-    currency: str = "$"
     owned: int = 0
     audit: int = 0
     further: int = 0

@@ -98,7 +98,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{decimals}f}".rstrip("0").rstrip(".")
 
 
-def money(micro: int, currency: str = "$") -> str:
+def money(micro: int) -> str:
     """An amount of micro-units; more than two decimals only where they are needed.
 
     >>> money(2_500_000_000), money(1_500), money(0)
@@ -106,7 +106,7 @@ def money(micro: int, currency: str = "$") -> str:
     """
     whole, rest = divmod(abs(micro), MICRO)
     decimals = f"{rest:06d}".rstrip("0").ljust(2, "0")
-    return f"{'-' if micro < 0 else ''}{currency}{whole:,}.{decimals}"
+    return f"{'-' if micro < 0 else ''}${whole:,}.{decimals}"
 
 
 def interval(low: float | None, high: float | None, digits: int = 1) -> str:

@@ -19,9 +19,9 @@ class Progress:
     """How far a run is: `done` of `total` in a phase, and what was `spent` of the `budget`.
 
     A stream plays `rounds`, a pool buys `labels`. `accuracy` is the share of right choices before
-    each label was seen, on asked items, None where people answer; `openness` the share of asked
-    rounds among the last ones of a stream; `money` what labels cost so far. `refitted` says that
-    the model was refitted. At the end `accuracy` is the final model's, if it was measured.
+    each label was seen, on asked items, None where people answer; `money` what labels cost so far.
+    `refitted` says that the model was refitted. At the end `accuracy` is the final model's, if it
+    was measured.
     """
 
     phase: Literal["features", "rounds", "labels", "refit", "test", "report", "topics"]
@@ -30,7 +30,6 @@ class Progress:
     spent: int = 0
     budget: int = 0
     accuracy: float | None = None
-    openness: float | None = None
     money: float | None = None
     refitted: bool = False
 
@@ -62,15 +61,12 @@ class Watch:
     def __init__(self, every: int, game: Game, report: Report, *, streams: bool) -> None:
         self._every, self._game, self._streams = every, game, streams
         self._report = throttled(report)
-        self._openness = 1.0
         self._seen = 0
         self._right = self._counted = 0
         self._count()
 
     def __call__(self, posted: list[Decision]) -> None:
         """Report a batch of rounds that was just played."""
-        for decision in posted:
-            self._openness += 0.01 * (float(decision.asked) - self._openness)
         state, learner = self.state(), self._game.learner
         self._report(state, state.done == state.total)
         before = learner.round - len(posted)
@@ -89,7 +85,7 @@ class Watch:
         if not self._streams:
             return Progress("labels", asked, budget, asked, budget, accuracy, money=money)
         far = learner.round, learner.horizon
-        return Progress("rounds", *far, asked, budget, accuracy, self._openness, money)
+        return Progress("rounds", *far, asked, budget, accuracy, money)
 
     def _count(self) -> None:
         """Count the labels learnt since the last call; owned labels had no prediction before."""
