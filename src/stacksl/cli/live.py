@@ -6,8 +6,6 @@ label was seen, and the time left. It goes to stderr.
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +16,9 @@ from typing import TYPE_CHECKING, TextIO
 from stacksl.report.wording import duration
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
     from stacksl.runs.loop.progress import Progress
 
 
@@ -25,8 +26,6 @@ class Stopped(KeyboardInterrupt):
     """Ctrl-C, with a sentence such as the command that continues the run."""
 
 
-OFTEN = 0.1  # seconds between two lines on a terminal
-AGAIN = "\r\x1b[2K"  # to the start of the line, which is erased
 SETTLED = 3.0  # seconds of a phase before its pace is shown
 PHASES = {
     "features": "features",
@@ -47,18 +46,16 @@ def live(
 ) -> Iterator[Show | None]:
     """A function that shows each step it is given, or None where nothing is to be shown.
 
-    `every` is the seconds between two lines where `stream` (stderr) is no terminal.
+    `every` is the seconds between two plain lines where `stream` (stderr) is no terminal.
     """
     target = sys.stderr if stream is None else stream
     if quiet:
         yield None
-    elif target.isatty() and os.environ.get("TERM") != "dumb":
-        try:
-            yield _line(target, OFTEN, AGAIN, "")
-        finally:
-            print(AGAIN, end="", file=target, flush=True)
+    elif target.isatty():
+        with _bar(target) as bar:
+            yield _living(bar)
     else:
-        yield _line(target, every, "", "\n")
+        yield _plain(target, every)
 
 
 def tracked(name: str | None, run: Path, show: Show | None) -> AbstractContextManager[Show | None]:
@@ -71,7 +68,7 @@ def tracked(name: str | None, run: Path, show: Show | None) -> AbstractContextMa
 
 
 def describe(step: Progress, pace: float | None) -> str:
-    """The facts of a `step`; `pace` in items a second."""
+    """The facts of a `step`, without its bar; `pace` in items a second."""
     said: list[str] = []
     if step.phase == "rounds":
         said.append(f"{step.spent:,} of {step.budget:,} labels")
@@ -117,10 +114,9 @@ class PhaseClock:
         return done / seconds if done > 0 and seconds >= SETTLED else None
 
 
-def _line(target: TextIO, every: float, start: str, end: str) -> Show:
-    """Writes a line every so often, at the start of each phase and at its end."""
+def _plain(target: TextIO, every: float) -> Show:
+    """Prints a line every so often, at the start of each phase and at its end."""
     clock, phase, said, due = PhaseClock(), "", "", 0.0
-    width = shutil.get_terminal_size().columns - 1 if start else None  # a longer one would wrap
 
     def show(step: Progress) -> None:
         nonlocal phase, said, due
@@ -134,7 +130,39 @@ def _line(target: TextIO, every: float, start: str, end: str) -> Show:
             line += f" {step.done:,} of {step.total:,}"
         line += f" · {facts}" if facts else ""
         if line != said:
-            print(start + line[:width], end=end, file=target, flush=True)
+            print(line, file=target, flush=True)
         said = line
+
+    return show
+
+
+def _bar(target: TextIO) -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TextColumn("{task.fields[facts]}", markup=False),
+        console=Console(file=target),
+        transient=True,
+    )
+
+
+def _living(bar: Bar) -> Show:
+    """Draws one line over itself; rich limits how often."""
+    clock, phase = PhaseClock(), ""
+    task: TaskID | None = None
+
+    def show(step: Progress) -> None:
+        nonlocal phase, task
+        facts = describe(step, clock.pace(step))
+        if task is None or step.phase != phase:
+            if task is not None:
+                bar.remove_task(task)
+            phase, name = step.phase, PHASES.get(step.phase, step.phase)
+            task = bar.add_task(name, total=step.total, facts=facts)
+        bar.update(task, completed=step.done, total=step.total, facts=facts)
 
     return show
