@@ -117,11 +117,12 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def short_table(rows: list[dict[str, Any]]) -> str:
-    """Means alone, and the default beside random labels."""
-    lines = _head("items", "labels", "`stacksl`", "random labels", "labels alone")
+    """Means alone."""
+    arms = ["`stacksl`", "margin sampling", "random labels", "labels alone"]
+    lines = _head("items", "labels", *arms)
     for stream, budget in CELLS:
-        ours, _, other, alone = _cell(rows, stream, budget)
-        means = (f"{np.mean([*values.values()]):.3f}" for values in (ours, other, alone))
+        found = _cell(rows, stream, budget)
+        means = (f"{np.mean([*values.values()]):.3f}" for values in found)
         lines.append(_line(stream, _share(budget), *means))
     return "\n".join(lines)
 

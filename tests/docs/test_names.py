@@ -21,6 +21,16 @@ def test_a_link_leads_somewhere(page: str) -> None:
             assert ((ROOT / page).parent / target).exists(), target
 
 
+def test_every_page_is_on_the_index_and_on_the_site() -> None:
+    site = (ROOT / "zensical.toml").read_text(encoding="utf-8")
+    for page in PAGES:
+        name = page.removeprefix("docs/")
+        if page.startswith("docs/"):
+            assert f'"{name}"' in site, page
+        if page.startswith("docs/") and "/" not in name and name != "README.md":
+            assert f"]({name})" in PAGES["docs/README.md"], page
+
+
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, known in REGISTRIES.items() for name in known]
 )
