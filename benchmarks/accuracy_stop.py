@@ -143,11 +143,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     for people, kind, final in dict.fromkeys(key[:3] for key in known):
         cells = [known[people, kind, final, n] for n in SIZES]
         shares = [
-            f"{100 * sum(row['decided']) / row['runs']:.1f} %"
-            f" | {100 * row['false'] / row['runs']:.1f} %"
+            f"{100 * sum(row['decided']) / row['runs']:.1f}%"
+            f" | {100 * row['false'] / row['runs']:.1f}%"
             for row in cells
         ]
-        who = "three people, 5 % errors" if people else "right"
+        who = "three people, 5% errors" if people else "right"
         way = f"{final:g} at all" if kind == "steady" else f"{final - RISE[0]:.3g} to {final:g}"
         lines.append(f"| {who} | {way} | {' | '.join(shares)} |")
     return "\n".join(lines)

@@ -186,10 +186,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in summary(rows):
-        shares = [f"{100 * row[k]:.1f} %" for k in ("mean", "least", "exact", "exact_least")]
+        shares = [f"{100 * row[k]:.1f}%" for k in ("mean", "least", "exact", "exact_least")]
         lines.append(
             f"| {row['set']} | {row['runs']} | {row['audit']} | {row['block']:,} |"
-            f" {row['accuracy']:.3f} | {' | '.join(shares)} | {100 * row['binomial']:.1f} % |"
+            f" {row['accuracy']:.3f} | {' | '.join(shares)} | {100 * row['binomial']:.1f}% |"
             f" {'met' if row['met'] else 'missed'} |"
         )
     return "\n".join(lines)
@@ -365,7 +365,7 @@ def people_table(rows: list[dict[str, Any]]) -> str:
         cells += [_mean(by_size[size], "width") for size in SIZES]
         cells += [_mean(by_size[SIZES[-1]], "perfect_width"), _mean(mine, "plain")]
         shown = [f"{cell:.3f}" for cell in cells] + [f"{_mean(mine, 'answers'):.2f}"]
-        lines.append(f"| {label} | {crew} | {' | '.join(shown)} |")
+        lines.append(f"| {label.replace(' %', '%')} | {crew} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 

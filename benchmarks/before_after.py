@@ -42,7 +42,7 @@ def pools(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
             ]
             for gate in ("coverage", "random")
         }
-        labels = "10 % of the" if budget == "0.1" else budget
+        labels = "10% of the" if budget == "0.1" else budget
         what = f"Banking77, *{stream}*: accuracy with {labels} labels"
         values = before[f"{stream} {budget}"]
         now, seeds = map(shown, own.values()), f"0-{len(own['random']) - 1}"
@@ -65,7 +65,7 @@ def language(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
             ]
             for gate in ("margin", "random")
         }
-        what = f"the same with {budget:.0%} of the labels".replace("%", " %")
+        what = f"the same with {budget:.0%} of the labels"
         seeds = f"0-{len(own['margin']) - 1}"
         values = [before.get(str(budget), []), own["margin"], own["random"]]
         yield (what, *map(shown, values), seeds, by)
@@ -79,7 +79,7 @@ def chosen() -> Iterable[tuple[str, ...]]:
             [row["accuracy"] for row in rows if (row["way"], row["budget"]) == (way, budget)]
             for way in ("token_mean", "auto")
         )
-        what = f"its scores chosen by `auto`, {budget:.0%} of the labels".replace("%", " %")
+        what = f"its scores chosen by `auto`, {budget:.0%} of the labels"
         by = "`normalisation_choice.py`"
         yield what, f"`token_mean` {shown(before)}", shown(now), "", "0-2", by
 

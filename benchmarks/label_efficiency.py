@@ -219,7 +219,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             if base and gate != "random":
                 difference, wide = interval([mine[s] - base[s] for s in mine if s in base])
                 gain = f"{difference:+.3f} ± {wide:.3f}"
-            share = "all" if budget == "all" else f"{100 * float(budget):g} %"
+            share = "all" if budget == "all" else f"{100 * float(budget):g}%"
             name = "all labels" if budget == "all" else NAMES[gate]
             lines.append(f"| {stream} | {share} | {name} | {mean:.3f} ± {half:.3f} | {gain} |")
     return "\n".join(lines)

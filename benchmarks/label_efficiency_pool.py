@@ -136,7 +136,7 @@ def _line(*cells: str) -> str:
 
 
 def _share(budget: str) -> str:
-    return "10 %" if budget == "0.1" else budget
+    return "10%" if budget == "0.1" else budget
 
 
 def _cell(rows: list[dict[str, Any]], stream: str, budget: str) -> list[dict[int, float]]:

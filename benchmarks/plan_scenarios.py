@@ -423,8 +423,8 @@ def table(found: list[dict[str, Any]]) -> str:
         bottom = np.median([1 - row["bottom"] for row in some])
         error = np.mean([abs(row["value"] - row["truth"]) for row in some])
         cells = (
-            kind, len(sources), f"{len(some):,}", f"{100 * np.mean(inside):.0f} %",
-            f"{100 * min(inside):.0f} %", f"{width:.2f}",
+            kind, len(sources), f"{len(some):,}", f"{100 * np.mean(inside):.0f}%",
+            f"{100 * min(inside):.0f}%", f"{width:.2f}",
             "" if kind.startswith("gain") else f"{bottom:.2f}", f"{error:.3f}",
         )  # fmt: skip
         lines.append(f"| {' | '.join(map(str, cells))} |")
