@@ -60,7 +60,10 @@ def tell(desk: Desk, anna: Colleague, ben: Colleague, terms: Scale) -> None:
 
 def _begins(desk: Desk, terms: Scale) -> None:
     intents = len((desk.folder / "intents.txt").read_text().splitlines())
-    desk.says(WORDS["opening"].format(old=terms.old, labels=int(terms.money / 2.5)))
+    with (desk.folder / "questions.csv").open(encoding="utf-8", newline="") as file:
+        questions = len(list(csv.DictReader(file)))
+    sizes = {"questions": questions, "old": terms.old, "labels": int(terms.money / 2.5)}
+    desk.says(WORDS["opening"].format(**sizes))
     desk.says(WORDS["files"].format(intents=intents))
     desk.types("head -3 questions.csv old.csv intents.txt")
     desk.says(WORDS["plan"].format(overlap=terms.overlap, batch=terms.batch, first=terms.first))
@@ -183,8 +186,9 @@ def _books(desk: Desk) -> None:
     desk.says(WORDS["books"])
     desk.types(f"stacksl ledger export {RUN} > purchases.csv")
     bought = desk.types("grep -E -m 4 '^(item|q.*train$)' purchases.csv").splitlines()
-    desk.types(f"stacksl ledger verify {RUN}")
-    desk.types(f"stacksl ledger replay {RUN}")
+    verified = desk.types(f"stacksl ledger verify {RUN}")
+    replayed = desk.types(f"stacksl ledger replay {RUN}")
+    desk.says(WORDS["counts"].format(**_counts(desk.folder / "purchases.csv", verified, replayed)))
     desk.says(WORDS["forward"])
     desk.types(f"stacksl report {RUN} --no-text")
     desk.says(WORDS["forget"])
@@ -195,6 +199,31 @@ def _books(desk: Desk) -> None:
     desk.says(WORDS["remade"])
     desk.types(f"stacksl ledger verify {RUN}")
     desk.types(f"stacksl ledger replay {RUN}")
+
+
+def _counts(purchases: Path, verified: str, replayed: str) -> dict[str, int]:
+    """What the ledger's two commands count, and the purchases that this comes to."""
+    [rows] = re.findall(r"whole: ([\d,]+) rows", verified)
+    played = dict(re.findall(r"^(\w+) +([\d,]+)$", replayed, re.MULTILINE))
+    found = {name: int(value.replace(",", "")) for name, value in played.items()}
+    with purchases.open(encoding="utf-8", newline="") as file:
+        answered = [row for row in csv.DictReader(file) if row["state"] == "answered"]
+    owned = sum(row["purpose"] == "owned" for row in answered)
+    audit = sum(row["purpose"] == "audit" for row in answered)
+    second = sum(row["purpose"] == "train" and row["slot"] != "0" for row in answered)
+    return {
+        "rows": int(rows.replace(",", "")),
+        "played": found["Rows"],
+        "rounds": found["Rounds"],
+        "learnt": found["Labels"],
+        "refits": found["Rows"] - found["Rounds"] - found["Labels"],
+        "paid": len(answered) - owned,
+        "audit": audit,
+        "second": second,
+        "named": found["Labels"] - owned,
+        "without": found["Rounds"] + owned - found["Labels"],
+        "owned": owned,
+    }
 
 
 def _named(printed: str) -> list[Path]:
