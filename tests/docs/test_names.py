@@ -21,6 +21,21 @@ def test_a_link_leads_somewhere(page: str) -> None:
             assert ((ROOT / page).parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", list(PAGES))
+def test_a_link_to_a_section_names_a_heading(page: str) -> None:
+    for target, section in re.findall(r"\]\(([^)#\s:]*)#([^)\s]+)\)", prose(PAGES[page])):
+        path = (ROOT / page).parent / target if target else ROOT / page
+        if path.suffix == ".md":
+            assert section in anchors(path.read_text(encoding="utf-8")), f"{target}#{section}"
+
+
+def anchors(text: str) -> set[str]:
+    """The headings of a page, in the form that a link to them has."""
+    found = re.findall(r"^#+ (.*)$", prose(text), re.MULTILINE)
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "") for heading in found)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
 def test_every_page_is_on_the_index_and_on_the_site() -> None:
     site = (ROOT / "zensical.toml").read_text(encoding="utf-8")
     for page in PAGES:
