@@ -44,6 +44,16 @@ def random_model(kind: str, **changes: Any) -> Any:
         "mistral": lambda: tf.MistralForCausalLM(
             tf.MistralConfig(**SHAPE | {"sliding_window": 6} | changes)
         ),
+        "gemma2": lambda: tf.Gemma2ForCausalLM(
+            tf.Gemma2Config(**{**SHAPE, "head_dim": 8} | changes)
+        ),
+        "gpt_oss": lambda: tf.GptOssForCausalLM(
+            tf.GptOssConfig(**{**SHAPE, "head_dim": 8, "num_local_experts": 4} | changes)
+        ),
+        "opt": lambda: tf.OPTForCausalLM(
+            tf.OPTConfig(vocab_size=VOCABULARY, hidden_size=32, word_embed_proj_dim=32, ffn_dim=48,
+                         num_hidden_layers=2, num_attention_heads=4, init_std=0.3)
+        ),
         "gpt2": lambda: tf.GPT2LMHeadModel(
             tf.GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=256,
                           initializer_range=0.3)

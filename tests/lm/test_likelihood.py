@@ -162,11 +162,11 @@ def test_rounding_of_a_sharp_model_is_no_fault_of_a_path(make_model: Any, states
     assert max(gaps) > 2e-2, "the model is not sharp enough for this test"
 
 
-@pytest.mark.parametrize("kind", ["mistral"])
+@pytest.mark.parametrize("kind", ["mistral", "gemma2"])
 def test_a_second_naive_pass_differs_by_rounding_alone(
     make_model: Any, kind: str, items: list[TokenItem]
 ) -> None:
-    likelihood = Likelihood(make_model(kind))
+    likelihood = Likelihood(make_model(kind, sliding_window=30))
     with torch.no_grad():
         again = [value for value, _ in likelihood._widened(items, "sums")]
         assert_same([torch.cat(again)], [scores(likelihood.model, items, "naive")])
@@ -201,16 +201,57 @@ def test_eager_attention_behind_our_back_is_refused(
     likelihood = Likelihood(model)
     with torch.no_grad():
         likelihood.sums(items)
-        model.set_attn_implementation("eager")
+        model.config._attn_implementation = "flash_attention_2"
         with pytest.raises(SettingsError, match="needs the attention 'sdpa'"):
             likelihood.sums(items)
 
 
-@pytest.mark.parametrize("kind", ["mistral", "mamba"])
-def test_windows_and_states_go_the_padded_way(
-    make_model: Any, kind: str, items: list[TokenItem]
+@pytest.mark.parametrize("kind", ["mistral", "gemma2", "gpt_oss"])
+def test_what_fits_a_sliding_window_is_packed(
+    make_model: Any, kind: str, items: list[TokenItem], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = make_model(kind)
+    import stacksl.lm.scoring.likelihood as module
+
+    packed, right = list[str](), module.packed
+
+    def noted(model: Any, items: list[TokenItem], **more: Any) -> Any:
+        packed.extend(item.id for item in items)
+        return right(model, items, **more)
+
+    monkeypatch.setattr(module, "packed", noted)
+    model = make_model(kind, sliding_window=30)
+    likelihood = Likelihood(model)
+    got = torch.cat(likelihood.sums(items)).detach()
+    assert_same([got], [scores(model, items, "naive").detach()], 1.5e-5)
+    assert set(packed) == {item.id for item in items} - {"item 3"}  # of 33 tokens and 6
+    model.config.sliding_window = None
+    if kind != "mistral":
+        assert "how long" in str(unfit(model))
+
+
+def test_a_path_is_checked_on_few_options_and_once(make_model: Any) -> None:
+    def passes(likelihood: Likelihood, item: TokenItem) -> int:
+        seen = []
+        handle = model.register_forward_hook(lambda *_: seen.append(1))
+        likelihood.sums([item] * 3)
+        handle.remove()
+        return len(seen)
+
+    model = make_model("qwen3", initializer_range=0.05).bfloat16()
+    many = TokenItem("many", (5, 6), tuple((n, n + 1) for n in range(1, 90)), (1,) * 89)
+    first = Likelihood(model)
+    assert passes(first, many) == 64 + 1 + 64 + 1  # naive, packed, naive by other kernels; packed
+    again = Likelihood(model, path="packed", verdict=first.verdict)
+    assert passes(again, many) == 1
+    assert again.verdict == first.verdict
+    other = Likelihood(model, verdict=first.verdict.replace("torch ", "torch 1"))
+    assert passes(other, many) > 64
+
+
+def test_a_state_from_token_to_token_goes_the_padded_way(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    model = make_model("mamba")
     likelihood = Likelihood(model)
     assert unfit(model)
     assert_same([torch.cat(likelihood.sums(items)).detach()],
@@ -235,7 +276,7 @@ def test_a_model_without_sdpa_or_positions_is_not_packed(
     model = make_model("bloom")
     likelihood = Likelihood(model)
     with torch.no_grad():
-        assert "eager" in str(unfit(model))
+        assert "position_ids" in str(unfit(model))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # whether its cache can be repeated is its own affair
             got = torch.cat(likelihood.sums(items))

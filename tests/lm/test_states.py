@@ -62,14 +62,14 @@ def test_states_and_sums_are_those_of_a_plain_pass(
     assert all(each.dtype == torch.float32 and not each.requires_grad for each in [*sums, *states])
 
 
-@pytest.mark.parametrize("kind", ["mamba"])
-def test_windows_and_recurrent_states_go_the_padded_way(
-    make_model: Any, kind: str, items: list[TokenItem]
+@pytest.mark.parametrize(("kind", "path"), [("mamba", "padded"), ("opt", "packed")])
+def test_recurrent_states_are_padded_and_a_decoder_of_its_own_is_read(
+    make_model: Any, kind: str, path: str, items: list[TokenItem]
 ) -> None:
     model = make_model(kind)
     likelihood = Likelihood(model)
     sums, states = likelihood.sums_and_states(items)
-    assert likelihood.used == {"states": "padded"}
+    assert likelihood.used == {"states": path}
     assert_near(states, [by_hand(model, item) for item in items], 5e-5)
     with torch.no_grad():
         assert_near(sums, Likelihood(model, path="naive").sums(items), 5e-5)

@@ -44,6 +44,20 @@ class TokenItem:
     spans: tuple[Span, ...] | None = None
     lost: bool = False
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the prompt and its longest option."""
+        return len(self.prompt) + max(map(len, self.options))
+
+    def among(self, chosen: Sequence[int]) -> TokenItem:
+        """The item with some of its options, in the order given."""
+        return replace(
+            self,
+            options=tuple(self.options[index] for index in chosen),
+            lengths=tuple(self.lengths[index] for index in chosen),
+            spans=None if self.spans is None else tuple(self.spans[index] for index in chosen),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

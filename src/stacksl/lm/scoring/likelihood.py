@@ -10,12 +10,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib.metadata import version
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from stacksl.errors import FeatureError, RunError, SettingsError, unknown_name
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BATCH_TOKENS, batches
 from stacksl.lm.scoring.paths import (
+    MASKED,
     PATHS,
     Items,
     Path,
@@ -36,6 +38,7 @@ R = TypeVar("R")
 
 _CHECKED = 4  # items of the first batch that are scored both ways
 _HALF_CHECKED = 16  # the same in half precision, where the mean counts
+_OPTIONS_CHECKED = 64  # options of these items, at most: each has a pass of its own
 _TOLERANCE = 1e-4  # nats a token, the largest difference, in float32 and float64
 _HALF_TOLERANCE = 2e-2  # nats a token, the mean difference, in bfloat16 and float16
 _STATE_TOLERANCE = 1e-3  # of the states' root mean square, the largest difference, in float32
@@ -51,6 +54,11 @@ class Likelihood:
             where it can be, since a tree mask is only right there.
         path: one of `PATHS`, or `auto`. A named path is used or refused, never replaced.
         batch_tokens: tokens of one forward pass, at most, unless one item has more.
+        verdict: what was found of a path before; it is not checked again where it held with the
+            same versions, device and dtype.
+
+    Through a sliding window `packed` reads the items that fit into it, whose tokens see all earlier
+    ones then; batches with longer ones are padded.
 
     Passes compute in the model's dtype. Where that is half precision and what is trained is
     float32, as LoRA's weights are, they run under `torch.autocast`.
@@ -58,13 +66,21 @@ class Likelihood:
     Attributes:
         path: the fastest path that the configuration allows and no check has ruled out.
         used: the path by which `sums` and `states` were read, as far as anything was.
+        window: tokens that fit into the model's sliding window; None where it has none.
 
     Raises:
         SettingsError: an encoder-decoder, an unknown path, or a path that this model cannot take.
         MissingExtra: torch is not installed.
     """
 
-    def __init__(self, model: Any, *, path: str = "auto", batch_tokens: int = BATCH_TOKENS) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        path: str = "auto",
+        batch_tokens: int = BATCH_TOKENS,
+        verdict: str = "",
+    ) -> None:
         torch = load_torch()
         if getattr(model.config, "is_encoder_decoder", False):
             raise SettingsError(
@@ -87,11 +103,44 @@ class Likelihood:
             raise SettingsError(f"scoring path '{path}' does not fit: {reason}; take 'auto'")
         allowed = PATHS if reason is None else PATHS[1:]
         self._left = [each for each in allowed if path in ("auto", each)]
+        self.window = _window(model) if reason is None else None
+        before, what, here = [*verdict.split(" ", 2), "", ""][:3]
+        if here == self._here and before in self._left:
+            del self._left[: self._left.index(before)]
+            self._held(self.path, what)
 
     @property
     def path(self) -> Path:
         """The path that is taken next."""
         return self._left[0]
+
+    @property
+    def verdict(self) -> str:
+        """Which path has held, for what and with which versions; empty where none was checked."""
+        held = [what for what in ("states", "sums") if (self.path, what) in self._checked]
+        return f"{self.path} {held[0]} {self._here}" if held else ""
+
+    @property
+    def _here(self) -> str:
+        """What the numbers of a path depend on besides the model."""
+        torch = load_torch()
+        device = self.model.device
+        named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        versions = f"torch {torch.__version__} transformers {version('transformers')}"
+        return f"{versions} {named} {self.model.dtype}"
+
+    def _held(self, path: Path, what: str) -> None:
+        """Note that a path holds; states are read with sums."""
+        self._checked.add((path, "sums"))
+        if what == "states":
+            self._checked.add((path, "states"))
+
+    def path_for(self, items: Items) -> Path:
+        """The path that is taken for a batch of items."""
+        long = self.window is not None and any(item.longest > self.window for item in items)
+        if self.path == "packed" and long:
+            return self._left[1] if len(self._left) > 1 else "padded"
+        return self.path
 
     def sums(self, items: Sequence[TokenItem]) -> list[Tensor]:
         """Nats of every option, log p(option | prompt): a float32 tensor (k,) an item.
@@ -131,13 +180,16 @@ class Likelihood:
     def _read(self, items: Sequence[TokenItem], what: What) -> list[Read]:
         found: list[Any] = [None] * len(items)
         work = partial(self._batch, what=what)
-        for batch in batches(items, self.batch_tokens, with_last=what == "states"):
-            some = [items[index] for index in batch]
-            # with gradients the graphs of both halves would be alive: the trainer halves
-            alive = load_torch().is_grad_enabled()
-            values = work(some) if alive else self.in_memory(work, some)
-            for index, value in zip(batch, values, strict=True):
-                found[index] = value
+        long = {n for n, item in enumerate(items) if self.path_for([item]) != self.path}
+        for places in (sorted(long), [n for n in range(len(items)) if n not in long]):
+            own = [items[place] for place in places]
+            for batch in batches(own, self.batch_tokens, with_last=what == "states"):
+                some = [own[index] for index in batch]
+                # with gradients the graphs of both halves would be alive: the trainer halves
+                alive = load_torch().is_grad_enabled()
+                values = work(some) if alive else self.in_memory(work, some)
+                for index, value in zip(batch, values, strict=True):
+                    found[places[index]] = value
         return found
 
     def in_memory(self, work: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
@@ -155,10 +207,10 @@ class Likelihood:
         return self.in_memory(work, batch[:middle]) + self.in_memory(work, batch[middle:])
 
     def _batch(self, items: Sequence[TokenItem], what: What) -> list[Read]:
-        while (self.path, what) not in self._checked:
+        while (self.path_for(items), what) not in self._checked:
             self._check(items, what)
         self.used[what] = self.path
-        return self._run(self.path, items, what)
+        return self._run(self.path_for(items), items, what)
 
     def _run(self, path: Path, items: Items, what: What, **more: Any) -> list[Read]:
         """What a path reads, unchecked; in half precision over weights of float32, if any."""
@@ -176,7 +228,11 @@ class Likelihood:
 
     def _check(self, items: Items, what: What) -> None:
         """Hold the path against the naive one; drop it where it fails."""
-        path, some = self.path, items[: _HALF_CHECKED if self._half else _CHECKED]
+        path, some, left = self.path_for(items), list[TokenItem](), _OPTIONS_CHECKED
+        for item in items[: _HALF_CHECKED if self._half else _CHECKED]:
+            if left > 0:
+                some.append(item.among(range(min(left, len(item.options)))))
+                left -= len(item.options)
         with load_torch().no_grad(), evaluating(self.model):
             expected = self._run("naive", some, what)
             if not all(
@@ -188,14 +244,14 @@ class Likelihood:
                 )
             fault = self._fault(path, some, what, expected)
         if fault is None:
-            self._checked.add((path, what))
+            self._held(path, what)
             return
         if self._named:
             raise SettingsError(f"scoring path '{path}' does not hold here: {fault}; take 'auto'")
         self._left.remove(path)
         warnings.warn(
             f"scoring path '{path}' does not hold for this model ({fault}): "
-            f"'{self.path}' is tried instead, which is slower",
+            f"'{self.path_for(items)}' is tried instead, which is slower",
             stacklevel=6,
         )
 
@@ -220,7 +276,7 @@ class Likelihood:
 
     def _widened(self, items: Items, what: What) -> list[Read]:
         """The naive path by other kernels."""
-        masked = unfit(self.model) is None
+        masked = unfit(self.model) is None and self.path_for(items) == self.path
         return self._run("naive", items, what, widened=True, masked=masked)
 
     def _nats_off(self, got: list[Read], expected: list[Read], items: Items) -> float:
@@ -245,16 +301,23 @@ def unfit(model: Any) -> str | None:
     if getattr(model, "_is_stateful", False):
         return "it carries a state from token to token"
     listed = getattr(config, "layer_types", None)
-    if layers := set(listed or ()) - {"full_attention"}:
+    if layers := set(listed or ()) - {"full_attention", "sliding_attention"}:
         return f"it has layers of the kind {', '.join(sorted(layers))}"
-    if not listed and getattr(config, "sliding_window", None):
-        return "its attention looks through a sliding window"
-    if attention(model) != "sdpa":
+    if "sliding_attention" in set(listed or ()) and _window(model) is None:
+        return "its configuration does not say how long its sliding window is"
+    if attention(model) not in MASKED:
         return f"its attention '{attention(model)}' takes no mask of ours"
     for argument in ("position_ids", "logits_to_keep"):
         if not accepts(model, argument):
             return f"its forward pass takes no {argument}"
     return None
+
+
+def _window(model: Any) -> int | None:
+    """Tokens of the sliding window of a model's attention; None where it has none."""
+    config = model.config.get_text_config()
+    slides = "sliding_attention" in (getattr(config, "layer_types", None) or ["sliding_attention"])
+    return getattr(config, "sliding_window", None) if slides else None
 
 
 def _use_sdpa(model: Any) -> None:

@@ -35,6 +35,9 @@ Path: TypeAlias = Literal["packed", "padded", "naive"]
 PATHS: tuple[Path, ...] = ("packed", "padded", "naive")
 """Every path, the fastest first."""
 
+MASKED = ("sdpa", "eager")
+"""Attentions that take a mask of our own; FlashAttention takes none."""
+
 _BEHIND = 8  # tokens behind an option in a widened pass
 
 
@@ -52,27 +55,34 @@ def load_torch() -> Any:
     return torch
 
 
+def sent(values: Any, device: Any) -> Tensor:
+    """An array or a list of numbers as a tensor on a device, which the host does not wait for."""
+    torch = load_torch()
+    made = torch.from_numpy(values) if isinstance(values, np.ndarray) else torch.tensor(values)
+    return made.to(device, non_blocking=True)
+
+
 def packed(model: Any, items: Items, *, states: bool = False) -> list[Read]:
     """One forward pass over packed rows under a tree mask; see `packing`.
 
     Raises:
-        SettingsError: the model's attention is not `sdpa`. `eager` would add the boolean mask to
-            the scores as 0 and 1, and be wrong without an error.
+        SettingsError: the model's attention takes no mask of ours.
         FeatureError: the model's decoder gives no hidden states.
     """
-    if attention(model) != "sdpa":
+    if attention(model) not in MASKED:
         raise SettingsError(
-            f"packed scoring needs the attention 'sdpa', and this model has '{attention(model)}': "
-            "call model.set_attn_implementation('sdpa'), or choose another path"
+            f"packed scoring needs the attention 'sdpa' or 'eager', and this model has"
+            f" '{attention(model)}': call model.set_attn_implementation('sdpa'), or choose another"
+            " path"
         )
-    torch, device, batch = load_torch(), model.device, pack(items, with_last=states)
+    device, batch = model.device, pack(items, with_last=states)
     logits, hidden = _forward(
         model,
-        torch.from_numpy(batch.ids).to(device),
+        sent(batch.ids, device),
         states=states,
-        position_ids=torch.from_numpy(batch.positions).to(device),
-        attention_mask=torch.from_numpy(batch.mask[:, None]).to(device),
-        logits_to_keep=torch.from_numpy(batch.keep).to(device),
+        position_ids=sent(batch.positions, device),
+        attention_mask=_mask(model, batch.mask[:, None]),
+        logits_to_keep=sent(batch.keep, device),
     )
     flat = batch.rows[:, None] * len(batch.keep) + batch.slots
     sums = _sums(logits, flat, batch.targets, batch.valid)
@@ -137,8 +147,7 @@ def naive(
             more = {}
             if masked:
                 size = ids.shape[1]
-                mask = torch.ones(size, size, dtype=torch.bool, device=model.device).tril()
-                more["attention_mask"] = mask[None, None]
+                more["attention_mask"] = _mask(model, np.tri(size, dtype=np.bool_)[None, None])
             logits, hidden = _forward(model, ids, states=states, **more)
             logits = logits[0, len(item.prompt) - 1 : len(whole) - 1]
             target = ids[0, len(item.prompt) : len(whole), None]
@@ -176,25 +185,36 @@ def inner(model: Any) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 
+def _mask(model: Any, sees: Bools) -> Tensor:
+    """What each token sees as the model's attention takes it; `eager` adds it to the scores."""
+    torch, mask = load_torch(), sent(sees, model.device)
+    if attention(model) != "eager":
+        return mask
+    hidden = torch.finfo(model.dtype).min
+    return torch.zeros_like(mask, dtype=model.dtype).masked_fill(~mask, hidden)
+
+
 def _forward(model: Any, ids: Tensor, *, states: bool, **more: Any) -> Read:
     """The logits of one pass and, if asked for, the decoder's last hidden states (R, S, hidden)."""
     seen: list[Tensor] = []
 
     def take(module: Any, given: Any, out: Any) -> None:
         state = getattr(out, "last_hidden_state", None)
-        if state is None:
-            raise FeatureError(
-                f"features need a decoder that gives its last hidden state, and "
-                f"{type(module).__name__} gives none: take a causal language model of transformers"
-            )
-        seen.append(state)
+        seen.extend(() if state is None else (state,))
 
-    handle = inner(model).base_model.register_forward_hook(take) if states else None
+    own = inner(model)
+    decoders = {own.base_model, own.get_decoder()} - {own}  # OPT calls the second alone
+    handles = [each.register_forward_hook(take) for each in decoders if states]
     try:
         logits = model(input_ids=ids, use_cache=False, **more).logits
     finally:
-        if handle is not None:
+        for handle in handles:
             handle.remove()
+    if states and not seen:
+        raise FeatureError(
+            "features need a decoder that gives its last hidden state, and"
+            f" {type(own).__name__} has none: take a causal language model of transformers"
+        )
     return logits, seen[0] if states else None
 
 
@@ -206,7 +226,7 @@ def _padded_batch(model: Any, pairs: list[Pair], states: bool) -> Read:
     first, more = min(len(prompt) for prompt, _ in pairs) - 1, {}
     if accepts(model, "logits_to_keep"):
         more["logits_to_keep"] = torch.arange(first, ids.shape[1], device=model.device)
-    logits, hidden = _forward(model, torch.from_numpy(ids).to(model.device), states=states, **more)
+    logits, hidden = _forward(model, sent(ids, model.device), states=states, **more)
     first = ids.shape[1] - logits.shape[1]  # 0 where the model gives all logits
     targets, valid, steps = _filled([option for _, option in pairs])
     starts = np.array([len(prompt) - 1 - first for prompt, _ in pairs])
@@ -248,17 +268,16 @@ def _sums(logits: Tensor, flat: Ints, targets: Ints, valid: Bools) -> Tensor:
         targets: (n, L) the tokens.
         valid: (n, L) which of them there are.
     """
-    torch = load_torch()
     needed, where = np.unique(flat[valid], return_inverse=True)
     device = logits.device
     table = logits.flatten(0, 1)
     if len(needed) < len(table):
-        table = table.index_select(0, torch.from_numpy(needed).to(device))
+        table = table.index_select(0, sent(needed, device))
     logs = table.float().log_softmax(-1)
-    chosen = logs[torch.from_numpy(where).to(device), torch.from_numpy(targets[valid]).to(device)]
-    places = torch.from_numpy(np.ascontiguousarray(valid)).to(device)
-    spread = torch.zeros(places.shape, device=device).masked_scatter(places, chosen)
-    return spread.sum(-1)
+    places = np.zeros(valid.shape, np.int64)  # any one where the option has no token
+    places[valid] = where
+    chosen = logs[sent(places, device), sent(np.where(valid, targets, 0), device)]
+    return chosen.masked_fill(sent(~valid, device), 0.0).sum(-1)
 
 
 def _texts(item: TokenItem) -> list[Ints]:
@@ -271,15 +290,14 @@ def _texts(item: TokenItem) -> list[Ints]:
 
 def _pooled(hidden: Tensor, places: Sequence[tuple[int, Ints]]) -> Tensor:
     """Means (n, hidden) in float32 of states (R, S, hidden) over columns of a row each."""
-    torch = load_torch()
     longest = max(len(columns) for _, columns in places)
     index = np.zeros((len(places), longest), np.int64)
     weights = np.zeros((len(places), longest), np.float32)
     for number, (row, columns) in enumerate(places):
         index[number, : len(columns)] = row * hidden.shape[1] + columns
         weights[number, : len(columns)] = 1.0
-    chosen = hidden.flatten(0, 1)[torch.from_numpy(index).to(hidden.device)].float()
-    kept = torch.from_numpy(weights).to(hidden.device)
+    chosen = hidden.flatten(0, 1)[sent(index, hidden.device)].float()
+    kept = sent(weights, hidden.device)
     return (chosen * kept[:, :, None]).sum(1) / kept.sum(1, keepdim=True)
 
 
