@@ -103,6 +103,7 @@ def read_on(model: Any, tokenizer: Any, texts: list[str], rate: float, seed: int
         with torch.enable_grad():
             passed = model(input_ids=wanted.clamp(min=0), attention_mask=attended, labels=wanted)
             passed.loss.backward()
+        optimizer.length()
         optimizer.step(step)
         losses.append(float(passed.loss.detach()))
     return losses

@@ -82,7 +82,7 @@ class LanguageModel:
         self._ask(choices)
         limits = Limits(choices.max_len_prompt, choices.max_len_choice, base.positions)
         self._tokenizing = Tokenizing(base.tokenizer, limits)
-        self._map = StateMap(choices.state_dim)
+        self._map = StateMap(choices.state_dim) if choices.state_dim else None
         self._initial = self._temperature = choices.temperature
         self._cut: set[str] = set()  # ids of items
         self._tokens: dict[Item, TokenItem] = {}
@@ -156,8 +156,8 @@ class LanguageModel:
 
     @property
     def dim(self) -> int:
-        """The columns of a row."""
-        return self._map.dim
+        """The columns of a row; without states one, of zeros."""
+        return 1 if self._map is None else self._map.dim
 
     @property
     def fingerprint(self) -> str:
@@ -166,14 +166,14 @@ class LanguageModel:
         Of an adapter that has not moved there is no hash: the model is the base then.
         """
         same: dict[str, Any] = {"device": "auto", "scoring": "auto", "threads": None}
-        same |= {"model": "", "batch_tokens": 1, "training": TrainSettings()}
+        same |= {"model": "", "batch_tokens": 1, "training": TrainSettings(), "verdict": ""}
         asked = replace(self.choices, dtype=self.worker.base.dtype, **same)
         parts = (
             self.base_fingerprint,
             self.worker.adapter.fingerprint() if self.worker.moved else "",
             repr(asked),
             repr(self._temperature),
-            self._map.fingerprint,
+            "" if self._map is None else self._map.fingerprint,
         )
         return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
 
@@ -190,18 +190,26 @@ class LanguageModel:
     def fit(self, items: Sequence[Item]) -> None:
         """Fix the temperature, and the directions of states, on unlabelled `items`."""
         chosen = [items[n] for n in to_fit_on(len(items))]
+        if self._map is None:
+            self._fit_temperature(self._together("sums", self._rows(chosen)), chosen)
+            return
         read = self._together("states", self._rows(chosen))
         self._fit_temperature([sums for sums, _ in read], chosen)
         self._map.fit([states for _, states in read], [item.id for item in chosen])
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> PairBlock:
         """φ and the model's scores of `items` under the present weights."""
-        pairs = self._chunked("states", self._rows(items), progress)
-        scores = self._scaled([sums for sums, _ in pairs], items)
-        phi = self._map.transform([states for _, states in pairs], [item.id for item in items])
+        rows, phi = self._rows(items), None
+        if self._map is None:
+            sums = self._chunked("sums", rows, progress)
+        else:
+            pairs = self._chunked("states", rows, progress)
+            sums = [each for each, _ in pairs]
+            phi = self._map.transform([states for _, states in pairs], [item.id for item in items])
+        scores = self._scaled(sums, items)
         sizes = [len(each) for each in scores]
         return PairBlock(
-            np.concatenate(phi).astype(np.float32),
+            np.zeros((sum(sizes), 1), np.float32) if phi is None else np.concatenate(phi),
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             np.concatenate(scores),
         )
@@ -209,7 +217,8 @@ class LanguageModel:
     def state(self) -> dict[str, NDArray[Any]]:
         """What was fitted on unlabelled items."""
         initial = self.temperature if self._initial is None else self._initial
-        return {"temperature": np.array(initial), **self._map.state()}
+        states = {} if self._map is None else self._map.state()
+        return {"temperature": np.array(initial), **states}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take back what `state` gave.
@@ -224,7 +233,8 @@ class LanguageModel:
                 " restore the run's folder from a copy"
             )
         self._initial = self._temperature = float(kept.pop("temperature"))
-        self._map.restore(kept)
+        if self._map is not None:
+            self._map.restore(kept)
 
     @property
     def temperature(self) -> float:
@@ -297,7 +307,9 @@ class LanguageModel:
         from stacksl.lm.scoring.paths import load_torch
 
         base, used = self.worker.base, self.worker.used
-        path = {"lm_path": used["states"]} if "states" in used else {}
+        path = {"lm_path": str([*used.values()][-1])} if used else {}
+        if self.worker.verdict:
+            path["lm_verdict"] = self.worker.verdict
         return {
             "lm_base": self.base_fingerprint,
             WEIGHTS: base.weights.stamp,

@@ -85,6 +85,8 @@ class ModelChoices:
         normalisation, temperature: `auto` is `token_mean` until labels choose it with the premise
             (`LanguageModel.choose`), a temperature of None is fitted.
         threads: torch's on the CPU, since sums are cut by their number; None leaves them.
+        state_dim: 0 where nothing reads states of options.
+        verdict: of a scoring path that was checked before (`Likelihood`).
         lora, training: of the adapter, and of its refits.
     """
 
@@ -105,6 +107,7 @@ class ModelChoices:
     batch_tokens: int = 4096
     threads: int | None = None
     state_dim: int = 128
+    verdict: str = ""
     lora: LoraSettings = field(default_factory=LoraSettings)
     training: TrainSettings = field(default_factory=TrainSettings)
 

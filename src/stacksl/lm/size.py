@@ -157,7 +157,7 @@ def estimate(
     number = kind.itemsize
     with quiet(), torch.device("meta"):
         model = load_transformers().AutoModelForCausalLM.from_config(config, dtype=kind)
-    path = Likelihood(model, path=choices.scoring).path
+    path = Likelihood(model, path=choices.scoring).path_for(rows)
     adapted = adapted_layers(model, choices.lora.targets).values()
     moving = choices.lora.rank * sum(sum(layer.weight.shape) for layer in adapted)
     parameters = sum(int(each.numel()) for each in model.parameters())
@@ -199,7 +199,7 @@ def estimate(
 
     stored = getattr(config, "dtype", None) or torch.float32
     stored = getattr(torch, stored) if isinstance(stored, str) else stored
-    an_option = _FLOAT * min(choices.state_dim, hidden) + 8
+    an_option = _FLOAT * max(1, min(choices.state_dim, hidden)) + 8
     options = sum(len(row.options) for row in rows)
     return Size(
         parameters=parameters,
@@ -375,7 +375,8 @@ def _timed(
     worker = Worker()
     worker.open(choices, 0)
     ordered: Sequence[TokenItem] = sorted(rows, key=row_tokens)
-    worker.states(ordered[:1])  # reads the weights, is checked against the naive pass, warms up
+    read = worker.states if choices.state_dim else worker.sums
+    read(ordered[:1])  # reads the weights, is checked against the naive pass, warms up
 
     def middle(count: int) -> Sequence[TokenItem]:
         first = max(0, (len(ordered) - count) // 2)
@@ -386,7 +387,7 @@ def _timed(
     scored = begun + _SCORING * seconds
     while count <= BLOCK and (count == 1 or monotonic() + pace * _tokens(block) <= scored):
         at = monotonic()
-        worker.states(block)
+        read(block)
         pace = (monotonic() - at) / _tokens(block)
         count *= 2
         block = middle(count)

@@ -67,7 +67,18 @@ class Worker:
     def likelihood(self) -> Likelihood:
         """The model as a scorer of options."""
         own = self._choices
-        return Likelihood(self.adapter.model, path=own.scoring, batch_tokens=own.batch_tokens)
+        return Likelihood(
+            self.adapter.model,
+            path=own.scoring,
+            batch_tokens=own.batch_tokens,
+            verdict=own.verdict,
+        )
+
+    @property
+    def verdict(self) -> str:
+        """Which scoring path holds, as far as any was checked."""
+        made = self.likelihood.verdict if "likelihood" in vars(self) else ""
+        return made or self._choices.verdict
 
     @property
     def moved(self) -> bool:

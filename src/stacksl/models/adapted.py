@@ -95,6 +95,7 @@ class AdaptedModel:
             temperature=self.model.temperature,
             classes=self.classes,
             columns=dict(self.columns),
+            verdict=self.model.worker.verdict,
             stamp=base.weights.stamp,
             **{name: getattr(base, name) for name in of_base},
         )

@@ -36,6 +36,7 @@ class About:
         dtype: the base's in the run.
         classes: the fixed label set; None where items bring their own options.
         columns: how a file of items is read.
+        verdict: which scoring path was checked, and with what.
         stacksl: the version that wrote the file.
     """
 
@@ -59,6 +60,7 @@ class About:
     positions: int | None = None
     classes: tuple[str, ...] | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    verdict: str = ""
     stacksl: str = __version__
 
     @property

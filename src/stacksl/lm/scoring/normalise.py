@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from stacksl.core.blocks import Array
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.lm.prompt.tokens import TokenItem
+from stacksl.lm.scoring.paths import Tensor, sent
 
-Tensor: TypeAlias = Any
 Normalisation: TypeAlias = Literal["token_mean", "sum", "char_mean", "pmi"]
 
 NORMALISATIONS: dict[Normalisation, str] = {
@@ -64,7 +64,7 @@ def normalised(
         return [(value - own.to(value.device)) / temperature for value, own in pairs]
     lengths = [divisors(item, kind) for item in items]
     return [
-        value / (value.new_tensor(each) * temperature)
+        value / (sent(each, value.device).to(value.dtype) * temperature)
         for value, each in zip(sums, lengths, strict=True)
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -75,8 +75,8 @@ class Example:
             chosen = (self.gold,)
         alone = None if objective == "sft" else self.alone
         return Example(
-            _with_options(self.item, chosen),
-            None if alone is None else _with_options(alone, chosen),
+            self.item.among(chosen),
+            None if alone is None else alone.among(chosen),
             None if self.gold is None else chosen.index(self.gold),
             tuple(range(len(chosen))),
             tuple(self.reference[index] for index in chosen) if self.reference else (),
@@ -108,11 +108,13 @@ def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
 
     Source: Algorithm 1, loss clipping. Deviation: `scale` (`docs/paper.md`, D10).
     """
-    if reading == "none" or float(loss.detach()) <= level:
+    if reading == "none" or level == math.inf:
         return loss
-    if reading == "literal" or level == 0.0:
-        return loss * 0.0 + level
-    return level * (1.0 + load_torch().log(loss / level))
+    torch = load_torch()
+    above = torch.full_like(loss, level)
+    if reading == "scale" and level > 0.0:
+        above = level * (1.0 + torch.log((loss / level).clamp_min(1.0)))
+    return torch.where(loss <= level, loss, above)  # the host does not wait for the loss
 
 
 class ClipWindow:
@@ -142,10 +144,3 @@ class ClipWindow:
     def add(self, losses: Sequence[float]) -> None:
         """Take in the losses of a step, before clipping."""
         self.losses = [*self.losses, *losses][-_WINDOW:]
-
-
-def _with_options(item: TokenItem, chosen: Sequence[int]) -> TokenItem:
-    """The item with some of its options, in the order given, to be scored without states."""
-    options = tuple(item.options[index] for index in chosen)
-    lengths = tuple(item.lengths[index] for index in chosen)
-    return replace(item, options=options, lengths=lengths, spans=None)

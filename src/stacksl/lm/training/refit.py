@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,12 +21,12 @@ from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.scoring.likelihood import Likelihood, within_memory
 from stacksl.lm.scoring.normalise import normalised
 from stacksl.lm.scoring.packing import shared_batches
-from stacksl.lm.scoring.paths import Tensor, load_torch
+from stacksl.lm.scoring.paths import Tensor, load_torch, sent
 from stacksl.lm.settings import TrainSettings
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import ClipWindow, Example, clip, cross_entropy, kl
 
-Seen: TypeAlias = tuple[float | None, float | None]  # loss and KL of an example, where it has them
+Seen: TypeAlias = tuple[Any, Any]  # loss and KL of an example, where it has them; maybe tensors
 
 _NOT_FINITE = (
     "training gave {what} that is not finite at step {step} of {total}: take a lower learning_rate "
@@ -175,9 +175,10 @@ class TrainingSteps:
 
     def _step(self) -> None:
         chosen, level = self._chosen(), self.window.level()
-        seen = self._add_gradients(chosen, level)
-        self._refuse_not_finite(seen)
+        waiting = self._add_gradients(chosen, level)
         self.processes.total(self.optimizer.gradients())
+        seen, length = _read(waiting, self.optimizer.length())  # the one wait for a GPU in a step
+        self._refuse_not_finite(seen, length)
         self.optimizer.step(self.step)
         self._note(seen, level)
         self.tokens += sum(each.tokens for each in chosen)
@@ -198,6 +199,8 @@ class TrainingSteps:
 
             group = [chosen[index] for index in groups[number]]
             mine.append(own.in_memory(work, group))
+        if self.processes.size > 1:  # numbers travel, tensors of a GPU do not
+            mine = [_read(seen)[0] for seen in mine]
         found = self.processes.gather(mine)
         order = [index for group in groups for index in group]
         flat = [seen for group in found for seen in group]
@@ -250,11 +253,11 @@ class TrainingSteps:
         if each.gold is not None:
             own = self.settings.objective == "sft"
             whole = -scores[each.gold] if own else cross_entropy(scores, each.gold)
-            loss = float(whole.detach())
+            loss = whole.detach()
             term = clip(whole, level, self.settings.clips)
         if anchor is not None:
             pulling = kl(scores, anchor)
-            pull = float(pulling.detach())
+            pull = pulling.detach()
             if self.settings.pulls:
                 term = term + self.settings.kl_weight * pulling
         return term, (loss, pull)
@@ -272,23 +275,16 @@ class TrainingSteps:
 
     def _anchors(self, group: Sequence[Example]) -> list[Tensor | None]:
         """Scores of the reference; None where there are none."""
-        torch = load_torch()
         if self.settings.reference != "frozen" or self.settings.objective == "sft":
             return [None] * len(group)
         device = self.adapter.model.device
-        return [
-            torch.tensor(each.reference, dtype=torch.float32, device=device)
-            if each.reference
-            else None
-            for each in group
-        ]
+        return [sent(each.reference, device) if each.reference else None for each in group]
 
-    def _refuse_not_finite(self, seen: Sequence[Seen]) -> None:
-        for value in (value for pair in seen for value in pair if value is not None):
-            if not math.isfinite(value):
-                raise RunError(
-                    _NOT_FINITE.format(what="a loss", step=self.step + 1, total=self.total)
-                )
+    def _refuse_not_finite(self, seen: Sequence[Seen], length: float) -> None:
+        losses = [value for pair in seen for value in pair if value is not None]
+        for what, values in (("a loss", losses), ("a gradient", [length])):
+            if not all(map(math.isfinite, values)):
+                raise RunError(_NOT_FINITE.format(what=what, step=self.step + 1, total=self.total))
 
     def _note(self, seen: Sequence[Seen], level: float) -> None:
         """Update after a step: clip window, the means of the epoch."""
@@ -316,6 +312,18 @@ class TrainingSteps:
             loss_clipped=_mean(self.cut),
             largest_clipped=max(self.cut, default=None),
         )
+
+
+def _read(seen: Sequence[Seen], *more: Tensor) -> tuple[Any, ...]:
+    """What was seen as numbers, and further tensors, in one transfer from their device."""
+    found = [each for pair in (*seen, more) for each in pair if each is not None]
+    if any(hasattr(each, "detach") for each in found):
+        torch = load_torch()
+        device = next(each.device for each in found if hasattr(each, "detach"))
+        found = torch.stack([torch.as_tensor(each).to(device) for each in found]).tolist()
+    numbers = iter(found)
+    pairs = [tuple(None if each is None else next(numbers) for each in pair) for pair in seen]
+    return pairs, *numbers
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -390,16 +398,13 @@ class Optimizer:
                 parameter.grad = torch.zeros_like(parameter)
         return [parameter.grad for parameter in self._moving]
 
-    def step(self, step: int) -> None:
-        """Move by the gradients there are, then drop them; `step` counts from 0.
-
-        Raises:
-            RunError: the gradient is not finite; nothing was moved.
-        """
+    def length(self) -> Tensor:
+        """Scale the gradients to the length allowed; how long they were."""
         self.gradients()
-        length = load_torch().nn.utils.clip_grad_norm_(self._moving, self._most)
-        if not math.isfinite(float(length)):
-            raise RunError(_NOT_FINITE.format(what="a gradient", step=step + 1, total=self.total))
+        return load_torch().nn.utils.clip_grad_norm_(self._moving, self._most)
+
+    def step(self, step: int) -> None:
+        """Move by the gradients there are, then drop them; `step` counts from 0."""
         for group in self._adam.param_groups:
             group["lr"] = self._peak * rate(step, self.total, self._warmup)
         self._adam.step()

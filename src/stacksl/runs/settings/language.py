@@ -32,6 +32,8 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         scoring=str(recorded.get("lm_path", own.scoring)),
         lora=_lora(own),
         threads=recorded.get("lm_threads"),
+        verdict=str(recorded.get("lm_verdict", "")),
+        state_dim=own.state_dim if _reads_states(settings) else 0,
         training=copied(
             TrainSettings,
             own,
@@ -40,6 +42,11 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
             temperature=TrainSettings().temperature,
         ),
     )
+
+
+def _reads_states(settings: Settings) -> bool:
+    """Whether a run reads states of options: a pool by margin goes by the model's scores alone."""
+    return settings.mode == "stream" or settings.gate.name not in ("margin", "random")
 
 
 def chat_arguments(text: str | None) -> dict[str, Any]:
