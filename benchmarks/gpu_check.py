@@ -1,7 +1,7 @@
 """A language model on a GPU: times, memory, equality of paths, a run killed and resumed, QLoRA.
 
     python benchmarks/gpu_check.py --json gpu.json
-    python benchmarks/gpu_check.py --random --sizes 0.6B
+    python benchmarks/gpu_check.py --random --sizes 0.6B --dtypes bfloat16
     python benchmarks/gpu_check.py --from gpu.json
     python benchmarks/gpu_check.py --tiny
 
@@ -22,8 +22,14 @@ Each job has a process of its own, so that one that fails leaves the others be:
 - `paths`: log p(option | prompt) of 16 items by every path under an adapter that was trained, and
   gradients of a cross-entropy over two items, beside `naive` of the same dtype; of 2 items also
   beside `naive` in float32 on the CPU.
-- `passes`: 512 items scored with states, and a refit on 32 labels (12 steps of 8), after a shorter
-  one of each; peaks are of torch's tensors, the estimates are those of `stacksl run --dry-run`.
+- `window`: the same shape with a sliding window of 512 tokens (Mistral's attention), which every
+  item fits: packed and padded beside `naive`, and the time of each.
+- `options`: items of 70 options, whose path is checked: passes and seconds of a first command, and
+  of one that has its verdict.
+- `steps`: how often the host waits for the GPU in a step of a refit, and in which lines.
+- `passes`: 512 items scored, without and with states of options, and a refit on 32 labels (12 steps
+  of 8), after a shorter one of each; peaks are of torch's tensors, the estimates are those of
+  `stacksl run --dry-run`.
 
 Every row is printed as soon as it is measured, and tables at the end. Exits with 1 if a job
 failed or a resumed run bought other labels.
@@ -43,6 +49,8 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -94,6 +102,7 @@ class Case:
         work: a folder for questions and runs.
         words: of a question's prompt; an option has ten.
         scored, learnt: items that are scored for the time, and labels of the timed refit.
+        window: tokens of the sliding window of the job `window`.
         questions, budget: of a run.
         settings: of a run, beside the recipe.
     """
@@ -104,6 +113,7 @@ class Case:
     words: int = 467
     scored: int = 512
     learnt: int = 32
+    window: int = 512
     questions: int = 60
     budget: int = 20
     settings: tuple[tuple[str, Any], ...] = ()
@@ -114,7 +124,7 @@ def case_of(size: str, work: Path, *, hub: bool) -> Case:
     name = f"Qwen3-{size}"
     work.mkdir()
     if size == "tiny":
-        small = {"words": 12, "scored": 4, "learnt": 4, "questions": 16, "budget": 12}
+        small = {"words": 12, "scored": 4, "learnt": 4, "questions": 16, "budget": 12, "window": 32}
         made = make(size, work / "model")
         settings = (("batch_size", 4), ("epochs", 1), ("lora_rank", 2), ("state_dim", 8))
         return Case(name, made, str(work), **small, settings=settings)
@@ -130,8 +140,11 @@ def case_of(size: str, work: Path, *, hub: bool) -> Case:
     return Case(f"{name}, random", make(size, work / "model"), str(work))
 
 
-def make(size: str, folder: Path) -> str:
-    """Leave random weights in bfloat16 and a tokenizer of words in `folder`."""
+def make(size: str, folder: Path, window: int | None = None) -> str:
+    """Leave random weights in bfloat16 and a tokenizer of words in `folder`.
+
+    With a sliding `window` they are of Mistral's kind.
+    """
     import tokenizers as tk
     import torch
     import transformers as tf
@@ -139,7 +152,11 @@ def make(size: str, folder: Path) -> str:
     from stacksl.lm.loading import place_of
 
     torch.manual_seed(0)
-    config = tf.Qwen3Config(**COMMON | SHAPES[size])
+    shape = COMMON | SHAPES[size]
+    if window is None:
+        config = tf.Qwen3Config(**shape)
+    else:
+        config = tf.MistralConfig(**shape, sliding_window=window)
     if size == "tiny":
         config.num_key_value_heads, config.initializer_range = 2, 0.3
     with torch.device(place_of("auto")):  # four billion normal numbers take minutes on a CPU
@@ -152,8 +169,8 @@ def make(size: str, folder: Path) -> str:
     return str(folder)
 
 
-def questions(case: Case, name: str, count: int, seed: int) -> Path:
-    """A file of questions of random words with four options each."""
+def questions(case: Case, name: str, count: int, seed: int, options: int = 4) -> Path:
+    """A file of questions of random words with four `options` each, or another number."""
     path, draw = Path(case.work) / f"{name}.jsonl", random.Random(seed)
 
     def some(size: int) -> str:
@@ -163,8 +180,8 @@ def questions(case: Case, name: str, count: int, seed: int) -> Path:
         {
             "id": f"{name}{n}",
             "prompt": some(case.words),
-            "candidates": [some(10) for _ in range(4)],
-            "answer": draw.randrange(4),
+            "candidates": [some(10) for _ in range(options)],
+            "answer": draw.randrange(options),
         }
         for n in range(count)
     ]
@@ -315,6 +332,68 @@ def off(mine: list[float], others: list[float], name: str) -> Row:
     return {f"{name}_largest": max(gaps), f"{name}_mean": sum(gaps) / len(gaps)}
 
 
+def window(case: Case, size: str) -> Iterator[Row]:
+    """How far apart packed and padded rows are through a sliding window, and their times."""
+    from stacksl.lm.scoring.likelihood import Likelihood
+
+    model = make(size, Path(case.work) / "window", case.window)
+    for dtype in ("float32", "bfloat16"):
+        worker, items = opened(replace(case, model=model), case.scored, dtype=dtype)
+        own, some = worker.adapter.model, items[: min(16, case.scored)]
+        plain = values(Likelihood(own, path="naive"), some)
+        for path in ("packed", "padded"):
+            likelihood = Likelihood(own, path=path, batch_tokens=4096)
+            row = {"job": "window", "model": case.name, "dtype": dtype, "path": path}
+            row |= off(values(likelihood, some)["nats"], plain["nats"], "naive")
+            row |= {"spread": plain["spread"], "taken": likelihood.path_for(items)}
+            begun = time.monotonic()
+            values(likelihood, items[: max(1, case.scored // 4)])  # which brings them to the host
+            yield {**row, "items": case.scored // 4, "seconds": time.monotonic() - begun}
+        del worker, own, likelihood
+        free()
+
+
+def options(case: Case, count: int = 70) -> Iterator[Row]:
+    """Passes and seconds until items of many options are scored, without and with a verdict."""
+    from stacksl.lm.scoring.likelihood import Likelihood
+
+    worker, items = opened(case, 16, options=count, dtype="bfloat16")
+    model, seen, verdict = worker.adapter.model, list[int](), ""
+    handle = model.get_base_model().register_forward_hook(lambda *_: seen.append(1))
+    values(Likelihood(model, path="padded", batch_tokens=4096), items[:1])  # warms up
+    for kind in ("first", "kept"):
+        seen.clear()
+        likelihood = Likelihood(model, batch_tokens=4096, verdict=verdict)
+        begun = time.monotonic()
+        values(likelihood, items)
+        yield {"job": "options", "model": case.name, "options": count, "kind": kind,
+               "passes": len(seen), "seconds": time.monotonic() - begun}  # fmt: skip
+        verdict = likelihood.verdict
+    handle.remove()
+
+
+def steps(case: Case) -> Iterator[Row]:
+    """How often the host waits for the GPU in a step."""
+    import torch
+
+    worker, items = opened(case, case.learnt, dtype="bfloat16")
+    training, some = replace(recipe(case), epochs=1), lessons(items)
+    worker.train(some, training, 0, 0)  # checks the path
+    cuda = torch.cuda.is_available()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        if cuda:
+            torch.cuda.set_sync_debug_mode("warn")
+        done = worker.train(some, training, 0, 0)
+        if cuda:
+            torch.cuda.set_sync_debug_mode("default")
+    waits = [each for each in said if "synchronizing" in str(each.message)]
+    places = Counter(f"{Path(each.filename).name}:{each.lineno}" for each in waits)
+    yield {"job": "steps", "model": case.name, "steps": done.steps, "seconds": done.seconds,
+           "waits": len(waits) if cuda else None,
+           "places": dict(places.most_common(12))}  # fmt: skip
+
+
 def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
     """Time and memory of scoring and of refits."""
     from stacksl.lm import ModelChoices
@@ -328,8 +407,6 @@ def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
     )
     needs = estimate(worker.base.config, items, choices)
     worker.states(items[:BLOCK])  # reads the weights, checks the path, warms up
-    begun = time.monotonic()
-    worker.states(items)
     row = {"job": "passes", "model": case.name, "dtype": dtype, "path": worker.used["states"]}
     row |= {"parameters": needs.parameters, "batch_tokens": batch_tokens}
 
@@ -338,7 +415,11 @@ def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
         return {**row, **own, "estimated": planned, "measured": peak()}
 
     tokens = sum(map(row_tokens, items))
-    yield timed("score", len(items), tokens, time.monotonic() - begun, needs.scoring.total)
+    for what, read in (("score", worker.sums), ("score, states", worker.states)):
+        peak()
+        begun = time.monotonic()
+        read(items)
+        yield timed(what, len(items), tokens, time.monotonic() - begun, needs.scoring.total)
     some = lessons(items[: case.learnt])
     for again in (False, True) if batch_tokens == 4096 else ():
         training = replace(recipe(case), gradient_checkpointing=again)
@@ -357,7 +438,7 @@ def recipe(case: Case) -> Any:
     return TrainSettings(**{k: v for k, v in case.settings if k in known})
 
 
-def opened(case: Case, count: int, **choices: Any) -> tuple[Any, list[Any]]:
+def opened(case: Case, count: int, options: int = 4, **choices: Any) -> tuple[Any, list[Any]]:
     """The model of a case, its weights not read yet, and token rows of `count` questions."""
     from stacksl.data import read
     from stacksl.lm import Limits, ModelChoices, PromptFormat, Tokenizing
@@ -365,7 +446,7 @@ def opened(case: Case, count: int, **choices: Any) -> tuple[Any, list[Any]]:
 
     worker = Worker()
     worker.open(ModelChoices(case.model, training=recipe(case), **choices), 0)
-    items = read(questions(case, "items", count, 3)).items
+    items = read(questions(case, "items", count, 3, options)).items
     prompts = [PromptFormat().render(item) for item in items]
     return worker, Tokenizing(worker.base.tokenizer, Limits()).items(prompts)
 
@@ -400,15 +481,16 @@ def free() -> None:
 
 
 JOBS: dict[str, Callable[..., Iterator[Row]]] = {
-    "runs": runs, "handed": handed, "paths": paths, "passes": passes
+    "runs": runs, "handed": handed, "paths": paths, "window": window, "options": options,
+    "steps": steps, "passes": passes,
 }  # fmt: skip
 
 
 # --- the check ------------------------------------------------------------------------------------
 
 
-def plan(size: str) -> list[tuple[str, Row]]:
-    """The jobs of a size, in their order."""
+def plan(size: str, dtypes: list[str]) -> list[tuple[str, Row]]:
+    """The jobs of a size, in their order; passes of the `dtypes` alone."""
     played: list[tuple[str, Row]] = [
         ("runs", {"out": "plain", "kind": "play"}),
         ("runs", {"out": "again", "kind": "play", "beside": "plain"}),
@@ -417,11 +499,14 @@ def plan(size: str) -> list[tuple[str, Row]]:
         ("runs", {"out": "other", "kind": "other"}),
     ]
     if size == "4B":
-        return [("passes", {"dtype": each}) for each in ("bfloat16", "nf4")]
-    whole: list[tuple[str, Row]] = [*played, ("paths", {"cpu": True})]
+        return [("passes", {"dtype": each}) for each in ("bfloat16", "nf4") if each in dtypes]
+    whole: list[tuple[str, Row]] = [
+        *played, ("paths", {"cpu": True}), ("window", {"size": size}), ("options", {}),
+        ("steps", {}),
+    ]  # fmt: skip
     if size == "tiny":
         return [*whole, ("passes", {"dtype": "bfloat16"})]
-    timed = [("passes", {"dtype": each}) for each in ("bfloat16", "float32", "nf4", "int8")]
+    timed = [("passes", {"dtype": each}) for each in dtypes]
     wide = ("passes", {"dtype": "bfloat16", "batch_tokens": 16_384})
     return [*whole, ("handed", {"out": "plain"}), *timed, wide]
 
@@ -443,7 +528,9 @@ def done(case: Case, job: str, words: Row) -> list[Row]:
     return rows
 
 
-def check(sizes: list[str], jobs: list[str], *, hub: bool, kept: Path | None) -> Row:
+def check(
+    sizes: list[str], jobs: list[str], dtypes: list[str], *, hub: bool, kept: Path | None
+) -> Row:
     """The `jobs` of every size."""
     import torch
 
@@ -458,7 +545,7 @@ def check(sizes: list[str], jobs: list[str], *, hub: bool, kept: Path | None) ->
         for size in sizes:
             case = case_of(size, Path(work) / size, hub=hub)
             free()
-            for job, words in [each for each in plan(size) if each[0] in jobs]:
+            for job, words in [each for each in plan(size, dtypes) if each[0] in jobs]:
                 begun = time.monotonic()
                 rows = done(case, job, words)
                 found["rows"] += rows
@@ -482,7 +569,7 @@ def tables(found: Row) -> str:
     )
     lines += [head(names)]
     for r in by["passes"]:
-        pace = r["items"] / r["seconds"] if r["pass"] == "score" else None
+        pace = r["items"] / r["seconds"] if r["pass"].startswith("score") else None
         each = "" if pace is None else f"{pace:.0f}"
         cells = [r["model"], r["dtype"], f"{r['batch_tokens']:,}", r["pass"], each,
                  f"{r['tokens'] / r['seconds']:,.0f}", f"{r['seconds']:.1f}",
@@ -500,6 +587,7 @@ def tables(found: Row) -> str:
                      for name in ("naive", "cpu")]  # fmt: skip
             cells = [r["dtype"], r["path"], *pairs, f"{r['gradient']:.1e}"]
         lines.append("| " + " | ".join(cells) + " |")
+    lines += own_tables(by)
     names = "run, beside, same labels, same adapters, same files of features, same test results"
     lines += ["", head(f"{names}, replayed")]
     for r in by["runs"]:
@@ -512,6 +600,26 @@ def tables(found: Row) -> str:
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *(f"FAILED: {r['job']} {r['words']}: {r['failed']}" for r in failed(rows))]
     return "\n".join(lines).rstrip()
+
+
+def own_tables(by: dict[str, list[Row]]) -> list[str]:
+    """The tables of windows, checks of a path and waits, as far as they were measured."""
+    lines = []
+    if by["window"]:
+        lines += ["", head("window, dtype, path, off `naive`, items a second")]
+    for r in by["window"]:
+        gaps, pace = f"{r['naive_largest']:.1e}, {r['naive_mean']:.1e}", r["items"] / r["seconds"]
+        lines.append(f"| {r['model']} | {r['dtype']} | {r['path']} | {gaps} | {pace:.0f} |")
+    if by["options"]:
+        lines += ["", head("options of an item, command, passes, seconds")]
+    for r in by["options"]:
+        cells = [str(r["options"]), r["kind"], f"{r['passes']:,}", f"{r['seconds']:.1f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    if by["steps"]:
+        lines += ["", head("steps of a refit, seconds, waits of the host")]
+    for r in by["steps"]:
+        lines.append(f"| {r['steps']} | {r['seconds']:.1f} | {r['waits']} |")
+    return lines
 
 
 def head(names: str) -> str:
@@ -529,6 +637,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", default="0.6B,4B", help="which of 0.6B and 4B")
     parser.add_argument("--jobs", default=",".join(JOBS), help="which of these jobs")
+    parser.add_argument("--dtypes", default="bfloat16,float32,nf4,int8", help="of the job passes")
     parser.add_argument("--random", action="store_true", help="never ask the hub for weights")
     parser.add_argument("--tiny", action="store_true", help="try the script out")
     parser.add_argument("--json", type=Path, help="keep the rows in this file")
@@ -545,7 +654,8 @@ def main() -> int:
         found = json.loads(given.kept.read_text(encoding="utf-8"))
     else:
         sizes = ["tiny"] if given.tiny else given.sizes.split(",")
-        found = check(sizes, given.jobs.split(","), hub=not given.random, kept=given.json)
+        jobs, dtypes = given.jobs.split(","), given.dtypes.split(",")
+        found = check(sizes, jobs, dtypes, hub=not given.random, kept=given.json)
     print(tables(found))
     resumed = [row for row in found["rows"] if row.get("kind") == "resume"]
     whole = all(operator.eq(*row["labels"]) for row in resumed)

@@ -34,7 +34,8 @@ def test_the_jobs_of_a_tiny_model_give_their_rows(script: Any, tmp_path: Path) -
     with torch.random.fork_rng():
         case = script.case_of("tiny", tmp_path / "tiny", hub=False)
     played = script.runs(case, "plain", "play", beside="plain")
-    rows = [*played, *script.paths(case, cpu=True), *script.passes(case, "float32")]
+    rows = [*played, *script.paths(case, cpu=True), *script.window(case, "tiny")]
+    rows += [*script.options(case), *script.steps(case), *script.passes(case, "float32")]
     own = rows[0]
     assert (own["replayed"], own["labels"], own["adapters"]) == (12, [12, 12], [2, 2])
     assert own["features"][0] == own["features"][1] > 2
@@ -42,7 +43,14 @@ def test_the_jobs_of_a_tiny_model_give_their_rows(script: Any, tmp_path: Path) -
     exact = [row for row in rows if row["job"] == "paths" and row["dtype"] == "float32"]
     assert {row["path"] for row in exact} == {"naive", "padded", "packed"}
     assert max(row["naive_largest"] for row in exact) < 1e-4
-    assert [row["pass"] for row in rows[-3:]] == ["score", "refit", "refit, checkpointing"]
+    assert [row["pass"] for row in rows if row["job"] == "passes"] == [
+        "score", "score, states", "refit", "refit, checkpointing"
+    ]  # fmt: skip
+    through = [row for row in rows if row["job"] == "window" and row["dtype"] == "float32"]
+    assert [row["taken"] for row in through] == ["packed", "padded"]
+    assert max(row["naive_largest"] for row in through) < 1e-4
+    first, kept = (row for row in rows if row["job"] == "options")
+    assert first["passes"] > 128 > 16 >= kept["passes"]
     shown = script.tables({"device": "CPU", "versions": {}, "rows": rows})
     assert "| plain | plain | 12 of 12 | 2 of 2 |" in shown
 
