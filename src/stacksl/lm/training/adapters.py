@@ -38,15 +38,18 @@ def load_peft() -> Any:
 
 
 def linear_layers(model: Any) -> dict[str, Any]:
-    """The linear layers of a model by dotted name, its output layer left out."""
+    """The linear layers of a model by dotted name, without its output layer.
+
+    Of a model that also sees or hears they are those of its language part.
+    """
     from transformers.pytorch_utils import Conv1D
 
     kinds = (load_torch().nn.Linear, Conv1D)  # the latter is what GPT-2 has
-    head = model.get_output_embeddings()
+    head, language = model.get_output_embeddings(), set(model.get_decoder().modules())
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, kinds) and module is not head
+        if isinstance(module, kinds) and module is not head and module in language
     }
 
 
@@ -74,19 +77,18 @@ def _targets(model: Any, asked: tuple[str, ...] | None) -> list[str]:
     """Names of the layers, or ends of their names, as PEFT takes them."""
     layers = linear_layers(model)
     ends = sorted({name.rpartition(".")[2] for name in layers})
-    if asked is None or asked == ("all-linear",):
-        # ends alone, unless something that is not to be adapted has one of them too
-        others = {
-            name.rpartition(".")[2] for name, _ in model.named_modules() if name not in layers
-        }
-        return sorted(layers) if others & set(ends) else ends
-    for target in asked:
+    wanted = ends if asked is None or asked == ("all-linear",) else sorted(set(asked))
+    for target in wanted:
         if not any(_is_one_of(name, [target]) for name in layers):
             raise SettingsError(
                 f"lora_targets names '{target}', which is no linear layer below the output of this "
                 f"model: take of {', '.join(ends)}"
             )
-    return sorted(set(asked))
+    # ends alone, unless something that is not to be adapted has one of them too
+    others = (name for name, _ in model.named_modules() if name not in layers)
+    if any(_is_one_of(name, wanted) for name in others):
+        return sorted(name for name in layers if _is_one_of(name, wanted))
+    return wanted
 
 
 def _is_one_of(name: str, ends: list[str]) -> bool:
