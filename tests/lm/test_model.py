@@ -12,7 +12,7 @@ from scipy.special import log_softmax
 
 from stacksl import Item
 from stacksl.errors import FeatureError
-from stacksl.lm import NORMALISATIONS, LoraSettings, ModelChoices, TrainSettings
+from stacksl.lm import NORMALISATIONS, Likelihood, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.model import LanguageModel, Lesson
 from stacksl.lm.prompt.format import PMI_CONTEXTS
 from stacksl.lm.scoring.normalise import fitted_temperature, prior_temperature
@@ -89,6 +89,23 @@ def test_the_offset_is_the_models_score_over_its_temperature(folder: Path, kind:
         assert block[number].phi.shape == (len(ITEMS[number].candidates), 4)
     scaled = [scores[kind][n] / model.temperature for n in range(len(ITEMS))]
     assert prior_temperature(scaled) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_without_states_scores_are_the_same_and_none_is_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = opened(folder)
+    whole.fit(ITEMS)
+    expected = whole.transform(ITEMS)
+    monkeypatch.delattr(Likelihood, "sums_and_states")
+    bare = opened(folder, state_dim=0)
+    bare.fit(ITEMS)
+    block = bare.transform(ITEMS)
+    assert np.allclose(block.base, expected.base, atol=1e-5)
+    assert block.phi.shape == (len(expected.phi), 1)
+    other = opened(folder, state_dim=0)
+    other.restore(bare.state())
+    assert (other.fingerprint, other.dim) == (bare.fingerprint, 1)
 
 
 def test_what_was_fitted_comes_back(folder: Path) -> None:

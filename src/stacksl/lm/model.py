@@ -199,17 +199,17 @@ class LanguageModel:
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> PairBlock:
         """φ and the model's scores of `items` under the present weights."""
-        rows, phi = self._rows(items), None
-        if self._map is None:
-            sums = self._chunked("sums", rows, progress)
-        else:
-            pairs = self._chunked("states", rows, progress)
-            sums = [each for each, _ in pairs]
-            phi = self._map.transform([states for _, states in pairs], [item.id for item in items])
+        what = "sums" if self._map is None else "states"
+        read = self._chunked(what, self._rows(items), progress)
+        sums = read if self._map is None else [each for each, _ in read]
         scores = self._scaled(sums, items)
         sizes = [len(each) for each in scores]
+        phi = np.zeros((sum(sizes), 1), np.float32)
+        if self._map is not None:
+            ids = [item.id for item in items]
+            phi = np.concatenate(self._map.transform([states for _, states in read], ids))
         return PairBlock(
-            np.zeros((sum(sizes), 1), np.float32) if phi is None else np.concatenate(phi),
+            phi,
             np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             np.concatenate(scores),
         )
