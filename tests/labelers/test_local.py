@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import stacksl
 from stacksl.cli.entry import call
-from stacksl.lm import LanguageModel, ModelChoices
+from stacksl.lm import TEMPLATES, LanguageModel, ModelChoices
+from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 from stacksl_lab.sample import FOLDER as SAMPLE
 
@@ -57,9 +60,58 @@ def test_a_local_model_labels_by_its_log_likelihoods(
     assert any("no audit by people" in each for each in run.status()["warnings"])
 
 
+def test_it_answers_as_its_settings_say_and_many_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    items = [Item(f"q{n}", f"Return {WORDS[n % 4]}, number {n}.", tuple(WORDS)) for n in range(9)]
+    way: dict[str, Any] = {"dtype": "bfloat16", "batch_tokens": 100, "template": "question"}
+    choices = ModelChoices(str(SAMPLE), **{**way, "template": TEMPLATES["question"]})
+    model = LanguageModel(choices)
+    expected = [int(np.argmax(each)) for each in model.scores(items)["token_mean"]]
+    asked, own = list[int](), LanguageModel.scores
+
+    def scores(model: LanguageModel, items: Sequence[Item]) -> Any:
+        assert model.choices.batch_tokens == 100
+        asked.append(len(items))
+        return own(model, items)
+
+    monkeypatch.setattr(LanguageModel, "scores", scores)
+    given = {f"lm.{name}": value for name, value in way.items()}
+    settings: dict[str, Any] = {"budget": 6, "mode": "pool", "gate": "random", **given}
+    run = stacksl.run(items, labeler=f"hf:{SAMPLE}", out=tmp_path / "run", **settings)
+    assert asked == [6]
+    labels = {row["item"]: row["label"] for row in run.labels().rows}
+    assert len(labels) == 6
+    for item, best in zip(items, expected, strict=True):
+        assert labels.get(item.id, item.candidates[best]) == item.candidates[best]
+    assert "packed sums" in RunFolder(run.path).resolved()["label_verdict"]
+
+
+def test_owned_labels_stop_a_model_that_is_worse_than_their_largest_class(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    texts = [f"Return {WORDS[n % 4]}, number {n}." for n in range(40)]
+    items = [Item(f"q{n}", text, tuple(WORDS)) for n, text in enumerate(texts)]
+    own = LanguageModel(ModelChoices(model=str(SAMPLE))).scores(items)["token_mean"]
+    named = {int(np.argmax(each)) for each in own}
+    other = next(n for n in range(4) if n not in named)  # the model never names it
+    owned = tmp_path / "owned.csv"
+    rows = "".join(f'"{text}",{WORDS[other]}\n' for text in texts[:30])
+    owned.write_text(f"text,label\n{rows}")
+    given: dict[str, Any] = {"classes": WORDS, "budget": 4, "owned": str(owned)}
+    run = stacksl.run(texts[30:], labeler=f"hf:{SAMPLE}", out=tmp_path / "run", **given)
+    assert run.status()["state"] == "waiting"
+    assert "0 of 30 labels that you own" in run.status()["sheets"][0]["why"]
+    assert {row["purpose"] for row in run.labels().rows} == {"owned"}
+    assert run.resume().status()["state"] == "finished"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--labeler", "hf:sample", "--chat"], "a tokenizer with a chat template"),
+        (["--labeler", "hf:sample", "--dtype", "float8"], "float8"),
+        (["--labeler", "hf:sample", "--set", "lm.epochs=2"], "lm.epochs belongs to"),
         (["--labeler", "hf"], "hf:FOLDER"),
         (["--labeler", "hf:/nowhere"], "not a folder"),
         (["--labeler", "hf:sample", "--audit", "3"], "answered by people"),

@@ -7,12 +7,15 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import stacksl
+from stacksl.cli.entry import call
 from stacksl.labelers.chat import labeler as chat
 from stacksl.labelers.chat.calls import read_calls
 from stacksl.ledger.ledger import Ledger
@@ -42,6 +45,7 @@ from .hostile_cases import (
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(chat, "PATIENCE", 0.2)
 
 
 # One of each kind: no JSON, cut off, the line lost, silence, an error. The storm has them all.
@@ -99,7 +103,7 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (status(429), "asked 5 times"),
+        (status(429), "times in 0 s, the last time with HTTP 429"),
         (status(429, Retry_After="3600"), "again in 3600 s"),
         (status(401), "STACKSL_API_KEY"),
         (status(400), "refused the request"),
@@ -122,6 +126,53 @@ def test_a_refusal_costs_nothing_and_the_run_goes_on(
     assert expect_books(again) == {"label": 6}
     with Ledger.open(run.path / "run.db", readonly=True) as ledger:
         assert ledger.accounts.spent_money == 6 * (100 * 100 + 200)
+
+
+def test_limits_are_waited_for_a_minute_in_growing_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chat, "PATIENCE", 60.0)
+    monkeypatch.setattr(chat, "FIRST_PAUSE", 0.5)
+    pauses = list[float]()
+
+    class Quick(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout or 0.0)
+            return False
+
+    monkeypatch.setattr(chat, "threading", SimpleNamespace(Event=Quick, Lock=threading.Lock))
+    with serving(status(429)) as server:
+        run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 28.5]
+    why = run.status()["sheets"][0]["why"]
+    assert why == "it was asked 8 times in 60 s, the last time with HTTP 429"
+    assert call(["status", str(run.path), "--json"]) == 0
+    assert why in capsys.readouterr().out
+
+
+def test_a_model_worse_than_the_largest_owned_class_is_left_alone(tmp_path: Path) -> None:
+    """Judged by the owned labels before any is bought; `resume` goes on, and a good model is not
+    stopped."""
+
+    def wrong(handler: Handler, body: dict[str, Any], number: int) -> None:
+        said = letter_of(body, "red" if wanted_of(body) == "green" else "green")
+        handler.send(200, completion(f'{{"answer": "{said}"}}'))
+
+    owned = tmp_path / "owned.csv"
+    names = ["green"] * 20 + ["red"] * 10 + ["blue"] * 10
+    rows = [f"owned {n} of {name} and z{n},{name}\n" for n, name in enumerate(names)]
+    owned.write_text("text,label\n" + "".join(rows))
+    free = {"server.input_price": None, "server.output_price": None, "owned": str(owned)}
+    for behave, asked, state in ((wrong, 40, "waiting"), (right, 46, "finished")):
+        with serving(behave) as server:
+            run = begin(server, tmp_path / state, **free)
+            assert run.status()["state"] == state
+            assert len(server.bodies) == asked
+            if state == "waiting":
+                why = run.status()["sheets"][0]["why"]
+                assert "0 of 40 labels that you own, in all with 9% at most, and 50%" in why
+                assert run.resume().status()["state"] == "finished"
+                assert len(server.bodies) == 46
 
 
 def test_no_server_at_all(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -31,9 +31,9 @@ from stacksl.labelers.chat.replies import cut_in_thought, text_of
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer
 
-TRIES = 5  # calls for one label in a session that cost nothing, before the run waits
+TRIES = 5  # calls for one label in a session without a connection, before the run waits
 FIRST_PAUSE = 0.5  # seconds, doubled each time
-PATIENCE = 60.0  # the longest `Retry-After` that is slept through
+PATIENCE = 60.0  # seconds that a label waits for a server's limits in a session
 IN_A_ROW = 3  # lost calls without an answer between them, before the run waits
 UNNAMED = 5  # answers in a row that name no option, before the run waits
 FIRST = 20  # answers of a run that are looked at together
@@ -57,6 +57,8 @@ class ChatLabeler:
         calls: the record of all calls.
         at_once: how many calls are made at a time.
         nearby: examples and nearest classes.
+        known: questions whose answers the run has, asked before others in its first session.
+        judge: why the answers to them speak against going on, if they do.
     """
 
     repeatable = False
@@ -68,6 +70,8 @@ class ChatLabeler:
         calls: Calls,
         at_once: int,
         nearby: Nearby,
+        known: Sequence[Request] = (),
+        judge: Callable[[Sequence[int | None]], str | None] = lambda _: None,
     ) -> None:
         self.name = f"openai:{questions.model}"
         self.warnings: list[str] = []
@@ -79,6 +83,7 @@ class ChatLabeler:
         self._why = ""
         self._in_a_row, self._unnamed = 0, 0
         self._first: list[tuple[int, int] | None] | None = None if calls.answered else []
+        self._known, self._judge = () if calls.answered else tuple(known), judge
         if calls.thinks and questions.limit is None:
             self._questions = replace(questions, limit=THOUGHT)
         self._unsupported: set[Way] = set()
@@ -95,21 +100,31 @@ class ChatLabeler:
         """
         if self._halt.is_set() or not self._open:
             return []
-        groups: dict[tuple[str, tuple[str, ...]], list[Request]] = {}
-        for request in self._open.values():
-            groups.setdefault((request.prompt, request.candidates), []).append(request)
-        with ThreadPoolExecutor(self._at_once) as pool:
-            try:  # equal questions one after the other: the first answer serves all
-                parts = pool.map(lambda alike: [*map(self._one, alike)], groups.values())
-                found = [each for part in parts for each in part if each is not None]
-            except BaseException:
-                self._halt.set()
-                self._endpoint.abort()
-                raise
+        if self._known:
+            found = self._answers_to(self._known)
+            if len(found) == len(self._known) and (why := self._judge([a.index for a in found])):
+                self._stop(why)
+            self._known = ()
+            return self.answers()
+        found = self._answers_to(list(self._open.values()))
         by_key = {(answer.item, answer.slot, answer.token): answer for answer in found}
         given = [by_key[key] for key in self._open if key in by_key]
         self._open = {key: each for key, each in self._open.items() if key not in by_key}
         return given
+
+    def _answers_to(self, requests: Sequence[Request]) -> list[Answer]:
+        """The answers to some requests, as far as there are any."""
+        groups: dict[tuple[str, tuple[str, ...]], list[Request]] = {}
+        for request in requests:
+            groups.setdefault((request.prompt, request.candidates), []).append(request)
+        with ThreadPoolExecutor(self._at_once) as pool:
+            try:  # equal questions one after the other: the first answer serves all
+                parts = pool.map(lambda alike: [*map(self._one, alike)], groups.values())
+                return [each for part in parts for each in part if each is not None]
+            except BaseException:
+                self._halt.set()
+                self._endpoint.abort()
+                raise
 
     def _broken(self, request: Request, note: str) -> Answer:
         """The answer that there is none, at what the calls for it cost."""
@@ -128,7 +143,7 @@ class ChatLabeler:
         kept = self._calls.kept(request.item, request.slot, open_ways)
         if kept is not None and (answer := self._answer(request, kept, None)) is not None:
             return answer
-        tries, refused = 0, set[Way]()
+        tries, waited, refused = 0, 0.0, set[Way]()
         while not self._halt.is_set():
             limit, asked = self._questions.limit, self._asked(request)
             able = (w for w in asked if w not in self._unsupported and w not in refused)
@@ -143,7 +158,8 @@ class ChatLabeler:
                 reply = self._endpoint.post(encoded(question.body))
             except NotSent as fault:
                 self._calls.ended(call, 0, str(fault))
-                tries = self._again(tries, str(fault), None)
+                waited += self._again(tries, waited, str(fault), None, connected=False)
+                tries += 1
                 continue
             except Lost as fault:
                 self._lost(call, most, str(fault), b"")
@@ -153,7 +169,8 @@ class ChatLabeler:
                 continue
             if reply.status in (429, 503):
                 self._calls.ended(call, 0, f"HTTP {reply.status}", reply.payload)
-                tries = self._again(tries, f"HTTP {reply.status}", reply.retry_after)
+                waited += self._again(tries, waited, f"HTTP {reply.status}", reply.retry_after)
+                tries += 1
             elif reply.status == 200:
                 try:
                     counted = tokens_of(completion(reply.payload))
@@ -363,16 +380,26 @@ class ChatLabeler:
         if stop:
             self._stop(f"{IN_A_ROW} calls in a row gave no answer, the last one {why}")
 
-    def _again(self, tries: int, why: str, after: float | None) -> int:
-        """Wait before a call is repeated, or stop; the number of calls so far."""
-        pause = FIRST_PAUSE * 2**tries if after is None else after
-        if tries + 1 >= TRIES:
-            self._stop(f"it was asked {TRIES} times, the last time with {why}")
-        elif pause > PATIENCE:
-            self._stop(f"it asks to be tried again in {pause:.0f} s ({why})")
+    def _again(
+        self, tries: int, waited: float, why: str, after: float | None, *, connected: bool = True
+    ) -> float:
+        """Wait before a call is repeated, or stop; the seconds waited.
+
+        Pauses double, and are as long as the server asks `after` at least.
+        """
+        least = after or 0.0
+        spent = waited >= PATIENCE if connected else tries + 1 >= TRIES
+        if least > PATIENCE:
+            self._stop(f"it asks to be tried again in {least:.0f} s ({why})")
+        elif spent or waited + least > PATIENCE:
+            self._stop(
+                f"it was asked {tries + 1} times in {waited:.0f} s, the last time with {why}"
+            )
         else:
+            pause = max(least, min(FIRST_PAUSE * 2**tries, PATIENCE - waited))
             self._halt.wait(pause)
-        return tries + 1
+            return float(pause)
+        return 0.0
 
     def _stop(self, why: str) -> None:
         """Make no more calls in this session."""

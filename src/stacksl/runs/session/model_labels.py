@@ -5,10 +5,11 @@ or in this process.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,30 +18,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import SharedBlock
+from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.calls import Calls
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
 from stacksl.labelers.chat.labeler import ChatLabeler
 from stacksl.labelers.chat.prompts import DEFAULT, LISTED, Shot, encoded, template_of
 from stacksl.labelers.chat.questions import Questions, Rates
-from stacksl.labelers.function import FunctionLabeler
-from stacksl.labelers.protocol import Labeler, Request
-from stacksl.lm import LanguageModel, ModelChoices
-from stacksl.lm.loading import source_of
-from stacksl.lm.reading import read_config
+from stacksl.labelers.protocol import Pending, Request
+from stacksl.ledger.purchases import Answer, Purchase
+from stacksl.lm import LanguageModel, ModelChoices, PromptFormat
+from stacksl.lm.loading import open_base
+from stacksl.models.metrics import wilson
 from stacksl.report.wording import MICRO, money
 from stacksl.runs.items.corpus import Role
 from stacksl.runs.loop.game import Examples
 from stacksl.runs.settings.budget import micro_units
 from stacksl.runs.settings.conflicts import LOCAL, OPENAI
 from stacksl.runs.settings.fields import Settings
+from stacksl.runs.settings.language import choices_of
 from stacksl.runs.settings.resolve import Resolved
 from stacksl.runs.spec import RunSpec
-from stacksl.types import Item
+from stacksl.types import Item, copied
 
 TEMPLATE = "label_template_text"  # in the run's settings
 CONSENT = "label_consent"
 LOADED = "label_model"
+CHECKED = "label_verdict"  # of its scoring path
+LEAST_KNOWN, MOST_KNOWN = 30, 100  # owned labels by which a model that answers is judged
 NO_AUDIT = (
     "the labels are a model's: no audit by people measures them or what is learnt from them; --test"
     " FILE with people's answers would"
@@ -220,30 +225,68 @@ def expect_local(settings: Settings) -> None:
     Raises:
         SettingsError, MissingExtra: it is not, or it cannot be loaded.
     """
-    name = settings.labeler.partition(":")[2]
-    read_config(name, source_of(name))
+    choices = _local_choices(settings, settings.labeler.partition(":")[2])
+    base = open_base(choices.model, device=choices.device, dtype=choices.dtype)
+    copied(PromptFormat, choices, chat=base.tokenizer if choices.chat else None)
 
 
-def local_labeler(spec: RunSpec) -> Labeler:
+def _local_choices(settings: Settings, name: str, verdict: str = "") -> ModelChoices:
+    """How the language model `name` answers: by the settings `lm`, unless another is adapted."""
+    if settings.adapts:
+        return ModelChoices(name, verdict=verdict)
+    choices = choices_of(settings, {})
+    return replace(choices, model=name, normalisation="token_mean", verdict=verdict)
+
+
+class LocalLabeler:
     """The labeler of a run whose labels come from a language model in this process.
 
-    The option with the highest mean log-likelihood of its tokens is the answer. The model is
-    loaded at the first question, from the folder or name recorded by the run.
+    The option with the highest mean log-likelihood of its tokens is the answer; open questions are
+    scored together. The model is loaded at the first one, from the folder or name recorded by the
+    run.
     """
-    name = spec.settings.labeler.partition(":")[2]
-    spec.note({LOADED: str(Path(name).resolve()) if Path(name).is_dir() else name})
-    made: list[LanguageModel] = []
 
-    def answer(request: Request) -> int:
-        if not made:
-            made.append(LanguageModel(ModelChoices(model=spec.folder.resolved()[LOADED])))
-        item = Item(request.item, request.prompt, request.candidates)
-        return int(np.argmax(made[0].scores([item])["token_mean"][0]))
+    repeatable = False
 
-    answer.__name__ = spec.settings.labeler
-    labeler = FunctionLabeler(answer)
-    labeler.warnings += [NO_AUDIT] * (spec.test is None)
-    return labeler
+    def __init__(self, spec: RunSpec) -> None:
+        self.name, self._spec = spec.settings.labeler, spec
+        self.warnings, self._why = [NO_AUDIT] * (spec.test is None), ""
+        self._open: dict[tuple[str, int, int], Request] = {}
+        name = self.name.partition(":")[2]
+        spec.note({LOADED: str(Path(name).resolve()) if Path(name).is_dir() else name})
+
+    @cached_property
+    def _model(self) -> LanguageModel:
+        recorded = self._spec.folder.resolved()
+        verdict = str(recorded.get(CHECKED, ""))
+        return LanguageModel(_local_choices(self._spec.settings, recorded[LOADED], verdict))
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        """Note the requests; `answers` scores them."""
+        self._open |= {(r.item, r.slot, r.token): r for r in requests}
+
+    def answers(self) -> list[Answer]:
+        """The model's answers to the open requests."""
+        if not self._open:
+            return []
+        if CHECKED not in self._spec.folder.resolved() and (known := known_answers(self._spec)):
+            self._why = judged(self._spec, [each.index for each in self._answers_to(known)]) or ""
+        if self._why:
+            return []
+        given = self._answers_to(list(self._open.values()))
+        self._open.clear()
+        return given
+
+    def _answers_to(self, requests: Sequence[Request]) -> list[Answer]:
+        items = [Item(each.item, each.prompt, each.candidates) for each in requests]
+        scores = self._model.scores(items)["token_mean"]
+        self._spec.note({CHECKED: self._model.worker.verdict})
+        pairs = zip(requests, scores, strict=True)
+        return [each.answer(int(np.argmax(own)), self.name, each.price) for each, own in pairs]
+
+    def pending(self) -> list[Pending]:
+        """The requests without an answer, where the model is of no use; else none."""
+        return [Pending(self.name, len(self._open), self._why)] if self._why else []
 
 
 def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
@@ -266,9 +309,42 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     key = os.environ.get(KEY)
     endpoint = Endpoint(str(settings.server.url), key, settings.server.timeout)
     calls = Calls(spec.folder.database, key)
-    labeler = ChatLabeler(endpoint, asked, calls, settings.server.concurrency, near)
+    known = () if settings.server.input_price is not None else known_answers(spec)
+    labeler = ChatLabeler(
+        endpoint, asked, calls, settings.server.concurrency, near, known, partial(judged, spec)
+    )
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
+
+
+def known_answers(spec: RunSpec) -> list[Request]:
+    """Questions about owned items, which a model answers before others; few show nothing."""
+    items, seed = {item.id: item for item in spec.dataset.items}, spec.settings.seed
+    names = [name for name in spec.sources.owned if name not in spec.sources.erased]
+    if spec.dataset.classes is None or len(names) < LEAST_KNOWN:
+        return []
+    shown = range(len(spec.dataset.classes))
+    order = generator(seed, "known").permutation(len(names))
+    asked = [Purchase(names[place], 0, 0, 0, "owned", 0) for place in order[:MOST_KNOWN]]
+    return [Request.of(each, items[each.item], tuple(shown)) for each in asked]
+
+
+def judged(spec: RunSpec, said: Sequence[int | None]) -> str | None:
+    """Why a model's answers to `known_answers` speak against it; None where they do not.
+
+    It is no use where one class named for every item would be right more often.
+    """
+    owned = spec.sources.owned
+    right = sum(owned[r.item] == own for r, own in zip(known_answers(spec), said, strict=True))
+    most = wilson(right, len(said))[1]
+    largest = max(Counter(owned.values()).values()) / len(owned)
+    if most >= largest:
+        return None
+    return (
+        f"it agrees with {right} of {len(said)} labels that you own, in all with {most:.0%} at"
+        f" most, and {largest:.0%} of them are of one class: `resume` goes on all the same, or"
+        " start a new run with another model, template or names of classes"
+    )
 
 
 def _bytes(text: str) -> int:

@@ -51,12 +51,12 @@ from stacksl.runs.session.assignment import (
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.language import language_model
 from stacksl.runs.session.model_labels import (
+    LocalLabeler,
     Near,
     asks_local,
     asks_model,
     chat_labeler,
     expect_local,
-    local_labeler,
 )
 from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.fields import Settings
@@ -277,7 +277,7 @@ def labeler_of(spec: RunSpec, ledger: Ledger, examples: Examples, features: Feat
         names = partial(class_names, spec, features)
         return chat_labeler(spec, Near(examples, spec.settings.server.shots, names))
     if asks_local(spec.settings):
-        return local_labeler(spec)
+        return LocalLabeler(spec)
     return make_labeler(
         spec.settings.labeler,
         answers=spec.sources.revealed,

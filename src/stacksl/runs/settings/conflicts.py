@@ -13,6 +13,11 @@ from stacksl.runs.settings.fields import Settings
 
 OPENAI = "openai"  # the labeler that is a model on a server
 LOCAL = "hf"  # the labeler that is a language model in this process
+_OF_LOCAL = (
+    "template chat system chat_arguments answer_format device dtype max_len_prompt max_len_choice"
+    " scoring batch_tokens"
+)
+OF_LOCAL = {f"lm.{name}" for name in _OF_LOCAL.split()}  # how such a model is asked and read
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -66,7 +71,8 @@ def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
 def _without_owner(settings: Settings, explicit: set[str]) -> list[str]:
     """A sentence for each group that was given without what it belongs to."""
     people = settings.labeler == "file" or (settings.column and "labeler" not in explicit)
-    server = settings.labeler.partition(":")[0] == OPENAI
+    kind = settings.labeler.partition(":")[0]
+    server = kind == OPENAI
     updates = settings.adapts or settings.scorer.name == "sgd"
     owners = {
         "annotators": (people, "people who answer by file", "--labeler file"),
@@ -79,6 +85,8 @@ def _without_owner(settings: Settings, explicit: set[str]) -> list[str]:
     found = []
     for group, (there, owner, remedy) in owners.items():
         names = sorted(name for name in explicit if name.partition(".")[0] == group)
+        if kind == LOCAL:
+            names = [name for name in names if name not in OF_LOCAL]
         if names and not there:
             found.append(_belong(names, owner, f"give {remedy}, or "))
     return found
