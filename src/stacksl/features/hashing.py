@@ -68,8 +68,9 @@ class HashingEncoder:
 
     def fit(self, texts: Sequence[str]) -> None:
         """Learn idf and the projection from the distinct ones among `texts`."""
-        chosen = _thin(texts)
-        counts = _stack([_counts(chosen[i : i + _CHUNK]) for i in range(0, len(chosen), _CHUNK)])
+        chosen = thinned(texts)
+        starts = range(0, len(chosen), _CHUNK)
+        counts = _stack([gram_counts(chosen[i : i + _CHUNK]) for i in starts])
         found = np.bincount(counts.indices, minlength=counts.shape[1])
         grams = np.flatnonzero(found >= min(2, len(chosen)))
         by_frequency = np.lexsort((grams, -found[grams]))
@@ -93,7 +94,7 @@ class HashingEncoder:
         vectors = np.zeros((len(texts), self._dim), np.float32)
         for start in range(0, len(texts), _CHUNK):
             chunk = texts[start : start + _CHUNK]
-            weights = self._weigh(_counts(chunk)[:, self._grams])
+            weights = self._weigh(gram_counts(chunk)[:, self._grams])
             used, weights.indices = np.unique(weights.indices, return_inverse=True)
             weights.resize(len(chunk), len(used))
             basis = self._basis[used].astype(np.float64)  # all of it would take longer than a text
@@ -127,7 +128,7 @@ class HashingEncoder:
         return x
 
 
-def _thin(texts: Sequence[str]) -> list[str]:
+def thinned(texts: Sequence[str]) -> list[str]:
     """The distinct texts in the order of their hashes, at most 2^15 of them."""
     keyed = sorted(
         (hashlib.sha256(text.encode()).digest(), text) for text in map(readable, set(texts))
@@ -135,7 +136,7 @@ def _thin(texts: Sequence[str]) -> list[str]:
     return [text for _, text in keyed[:_MOST_TEXTS]]
 
 
-def _counts(texts: Sequence[str]) -> Any:
+def gram_counts(texts: Sequence[str]) -> Any:
     """Counts (n, 2 x buckets) of word n-grams, then of character n-grams, as CSR float64."""
     import scipy.sparse as sp
     from sklearn.feature_extraction.text import HashingVectorizer
@@ -147,6 +148,8 @@ def _counts(texts: Sequence[str]) -> Any:
         return vectorizer.transform(clean)
 
     clean = [unicodedata.normalize("NFKC", readable(text)) for text in texts]
+    if not clean:
+        return sp.csr_matrix((0, 2 * _BUCKETS))
     words = count(ngram_range=(1, 2), token_pattern=r"(?u)\b\w+\b")
     characters = count(analyzer="char_wb", ngram_range=(3, 5))
     return sp.hstack([words, characters], format="csr")

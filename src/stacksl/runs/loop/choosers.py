@@ -5,9 +5,10 @@ cover of the items seen (`covering`). In a pool a batch of `coverage`, the defau
 classes, covers the items in doubt (`core.heads.coverage`), from the first one on. Under a gate a
 pool is ranked by its statistic alone, never by its threshold: of the head refitted on the labels so
 far, with widths from the online state, or of a language model's own scores; labels that choose how
-these are made are drawn before. Such a batch is spread over the pool (`batch_selection`), and the
-first batch of a linear model follows the order of the items, unless class names give a head before
-the first label. A pool posts purchases alone: the ledger has no row of an item that was not asked.
+these are made are drawn before. Such a batch is spread over the pool (`batch_selection`; under a
+language model, `near_duplicates`), and the first batch of a linear model follows the order of the
+items, unless class names give a head before the first label. A pool posts purchases alone: the
+ledger has no row of an item that was not asked.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.game import DRAWN, Game
 from stacksl.runs.loop.head_fitting import Doubt
+from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.loop.linear_trainer import (
     LinearTrainer,
     draw_keys,
@@ -133,12 +135,23 @@ class Pool:
             keys = draw_keys(self._seed, len(game.corpus.ids))
             unbought = [unbought[place] for place in np.argsort(keys[unbought])]
         if at_random or (head is None and not self._coverage):
-            return _picked(game, unbought[:count], DRAWN if at_random else "order")
+            reason = DRAWN if at_random else "order"
+            return _picked(game, _different(game, unbought, count), reason)
         drawn = _drawn(game, self._seed, unbought, count)
         unbought, count = _without(unbought, drawn), count - len(drawn)
         pick = _covering if self._coverage else _ranked
         ranked = pick(game, unbought, count) if count else []
         return [*ranked, *_picked(game, drawn, DRAWN)]
+
+
+def _different(game: Game, rows: list[int], count: int) -> list[int]:
+    """The first `count` of `rows`; under a language model none nearly the same as another bought.
+
+    Its features are less an item's mean, so that they compare no items: the texts are compared.
+    """
+    if not isinstance(game.trainer, LanguageTrainer):
+        return rows[:count]
+    return game.trainer.near_duplicates.without(rows, game.examples.taken, count)
 
 
 def _without(rows: list[int], taken: Sequence[int]) -> list[int]:
@@ -210,8 +223,8 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     if isinstance(game.trainer, LinearTrainer):
         classes = None if predicted is None else predicted[best].tolist()
         picked = spread_out(rows, count, game.examples.block, classes)
-    else:  # features of a language model are less an item's mean: they compare no items
-        picked = rows[:count]
+    else:
+        picked = _different(game, rows, count)
     records = _picked(game, picked, "rank")
     cut = float(statistics[best[count]]) if count < len(best) else -math.inf
     cut = min([cut, *(record.statistic for record in records)])

@@ -39,6 +39,7 @@ from stacksl.runs.loop.language_examples import (
     scale_of,
     training_examples,
 )
+from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.runs.loop.progress import Progress, Report, throttled
 from stacksl.runs.loop.trainer import BEGINS, BESIDE, Beside, at_once
 from stacksl.runs.session.build_learner import prime
@@ -66,6 +67,7 @@ class LanguageTrainer:
         beside: computes adapters and features on the way.
         attended: whether answers can be entered meanwhile.
         adapters: those of the refits, on disk.
+        near_duplicates: compares the items of a pool.
         epoch: how often the features were renewed.
         refits: how often the adapter was refitted, and `trained_on` how many labels the last time.
     """
@@ -95,6 +97,8 @@ class LanguageTrainer:
         self._order = tuple(examples.corpus.order)  # of the rounds; rows of added items follow
         ids, parts = tuple(examples.corpus.ids), spec.sources.features
         self._epochs = Epochs(spec.folder.features, ids, parts, block)
+        classes = spec.dataset.classes is not None
+        self.near_duplicates = NearDuplicates(examples.corpus.items, classes=classes)
         self._throttled = throttled(report)
         self._begun: Examples | None = None  # as they were when a refit was begun
 
