@@ -140,6 +140,17 @@ def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[
     }
 
 
+def own_choices(model: Any, tokenizer: Any, form: PromptFormat) -> list[int]:
+    """What pmi behind the run's own premise chooses."""
+    import torch
+
+    rows = Tokenizing(tokenizer).items([form.render(item) for item in ITEMS])
+    lone = Tokenizing(tokenizer).items([form.render_alone(item) for item in ITEMS])
+    with torch.no_grad():
+        sums, alone = (Likelihood(model).sums(each) for each in (rows, lone))
+    return [int(np.argmax(row)) for row in normalised(sums, rows, "pmi", alone=alone)]
+
+
 def harness(task: Task, arguments: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """lm-eval's samples by task."""
     lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed")
@@ -180,7 +191,7 @@ def case(
         own = tf.AutoTokenizer.from_pretrained(folder)
         model = tf.AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
         if "chat" not in request.param:
-            return model, own, PromptFormat(), {"pretrained": str(folder)}
+            return model, own, PromptFormat(pmi_context="last_line"), {"pretrained": str(folder)}
         own.chat_template = CHAT  # it writes no <s>, which this tokenizer would add
         given = {"pretrained": str(folder), "add_bos_token": False}
         return model, own, PromptFormat(chat=own), given
@@ -223,7 +234,7 @@ def test_lm_eval_chooses_what_we_choose_item_by_item(
 ) -> None:
     pytest.importorskip("lm_eval", reason="lm-eval is not installed")
     model, own, form, arguments = case
-    task = written(tmp_path, own, form)
+    task = written(tmp_path, own, form, normalisation="pmi")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     moved = Task(elsewhere / "moved", task.names, task.items, task.unanswered, task.cuts)
@@ -232,7 +243,16 @@ def test_lm_eval_chooses_what_we_choose_item_by_item(
 
     ours = scores_of(model, own, form)
     samples = harness(moved, arguments)
-    first, second = (samples[name] for name in task.names)
+    first, second = (samples[name] for name in task.names[:2])
+    if form.pmi_context == "last_line":
+        expected = own_choices(model, own, form)
+        found = [sample["acc_pmi"] for sample in samples[task.names[2]]]
+        space: dict[str, Any] = {}
+        exec(METRICS, space)
+        right = [choice == ANSWERS[item.id] for choice, item in zip(expected, ITEMS, strict=True)]
+        assert space["pmi_accuracy"](found) == np.mean(right)
+        assert 0 < np.mean(right) < 1
+        assert expected != [int(np.argmax(ours)) for ours in scores_of(model, own, form)["pmi"]]
     for n, item in enumerate(ITEMS):
         gold, size = ANSWERS[item.id], len(item.candidates)
         sums, alone = np.split(_sums(first[n]), 2)

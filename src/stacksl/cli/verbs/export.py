@@ -137,6 +137,7 @@ def _task(
         about.form(tokenizer),
         tokenizer,
         about.limits,
+        about.normalisation,
     )
     warn([*dataset.warnings, *_left_out(written, len(dataset.rejected))])
     arguments = model_arguments(about, opened.folder.model.absolute())

@@ -66,7 +66,8 @@ class About:
     @property
     def base(self) -> str:
         """What to load the base by: `name` where it is one of ours, which moves with us."""
-        return self.name if self.name == "sample" else self.source
+        commit = f"@{self.revision}" if self.revision else ""
+        return self.name if self.name == "sample" else self.source + commit
 
     @property
     def shown_name(self) -> str:
@@ -212,11 +213,16 @@ def _evaluating(about: About, tasks: Sequence[str], merged: bool) -> list[str]:
     if tasks and not merged:
         line = command(model_arguments(about, "."), tasks, "lm_eval")
         lines += ["In this folder:", "", "```sh", line, "```", ""]
+    own = {"sum": "acc", "char_mean": "acc_norm", "pmi": "acc_pmi", "token_mean": "acc_token_mean"}
+    if about.pmi_context == "empty":
+        own["pmi"] = "acc_mutual_info"
     return [
         *lines,
+        f"The run's own score is `{own[about.normalisation]}`.",
         "`stacksl export RUN --task FILE OUT` writes any file of items with answers as a task and",
         "prints the command. `acc` is the score `sum`, `acc_norm` is `char_mean`,"
-        " `acc_mutual_info` is `pmi`,",
+        " `acc_mutual_info` is `pmi` behind",
+        "no premise (behind another one it is `acc_pmi`),",
         "and `acc_token_mean` comes with the task. In float32 the predictions are the same item by",
         "item where no limit cut an item.",
     ]

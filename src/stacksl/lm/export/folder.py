@@ -60,6 +60,7 @@ def write_model(
             test.answers,
             about.form(tokenizer),
             tokenizer,
+            normalisation=about.normalisation,
         ).names
     try:
         _name_base(folder / "adapter_config.json", about)

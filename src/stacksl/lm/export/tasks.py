@@ -5,6 +5,10 @@ Two tasks over the same items. `stacksl_NAME` has lm-eval's own metrics: `acc` i
 through a function in `metrics.py`, since lm-eval counts no tokens: they are counted here, by the
 model's own tokenizer, and kept in `items.jsonl`. That file is found beside `metrics.py`, so the
 folder may be moved, and lm-eval started anywhere.
+
+lm-eval's `acc_mutual_info` has an empty premise. Where the run's own score is `pmi` behind another
+one, a third task, `stacksl_NAME_pmi`, has each item twice, behind its prompt and behind its
+premise, and `acc_pmi` is the accuracy by what the answers gain.
 """
 
 from __future__ import annotations
@@ -29,12 +33,33 @@ import json
 from pathlib import Path
 
 
-def items(**settings):
+def items(name="items.jsonl", **settings):
     """The items beside this file, wherever lm-eval was started."""
     import datasets
 
-    lines = Path(__file__).with_name("items.jsonl").read_text(encoding="utf-8").split("\\n")
+    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").split("\\n")
     return {"test": datasets.Dataset.from_list([json.loads(line) for line in lines if line])}
+
+
+def pmi_items(**settings):
+    """The items, and after each one its options behind the premise alone."""
+    return items("pmi.jsonl")
+
+
+def pmi(doc, results):
+    """What `pmi_accuracy` needs of an item or of its premise."""
+    return {"acc_pmi": (doc["id"], doc["premise"], [total for total, _ in results], doc["answer"])}
+
+
+def pmi_accuracy(found):
+    """The share of items whose answer gains most over the premise."""
+    alone = {name: sums for name, premise, sums, _ in found if premise}
+    right = []
+    for name, premise, sums, answer in found:
+        if not premise:
+            gains = [a - b for a, b in zip(sums, alone[name], strict=True)]
+            right.append(gains.index(max(gains)) == answer)
+    return sum(right) / len(right)
 
 
 def token_mean(doc, results):
@@ -47,7 +72,7 @@ def token_mean(doc, results):
 _TASK = """\
 # {count} items with answers, written by stacksl {version}; items.jsonl and metrics.py belong to it
 task: {name}
-custom_dataset: !function metrics.items
+custom_dataset: !function metrics.{source}
 test_split: test
 output_type: multiple_choice
 doc_to_text: prompt
@@ -60,7 +85,7 @@ num_fewshot: 0
 """
 _METRIC = """\
   - metric: {name}
-    aggregation: mean
+    aggregation: {aggregation}
     higher_is_better: true
 """
 _OWN = ("acc", "acc_norm", "acc_mutual_info")
@@ -78,7 +103,7 @@ class Task:
     """
 
     folder: Path
-    names: tuple[str, str]
+    names: tuple[str, ...]
     items: int
     unanswered: int
     cuts: Cuts
@@ -92,8 +117,9 @@ def write_task(
     form: PromptFormat,
     tokenizer: Any,
     limits: Limits | None = None,
+    normalisation: str = "token_mean",
 ) -> Task:
-    """Write the task NAME of `items` into `folder`: two YAML files, `items.jsonl`, `metrics.py`.
+    """Write the task NAME of `items` into `folder`: YAML files, `items.jsonl`, `metrics.py`.
 
     Prompts are rendered here, chat form included, so lm-eval needs no template of its own.
 
@@ -103,6 +129,7 @@ def write_task(
         items, form, tokenizer: what to ask, and how the run does.
         answers: item id to the index of its gold candidate.
         limits: the run's, only to count what they cut.
+        normalisation: of the run's own score.
 
     Raises:
         DataError: no item has an answer, or two options of an item are alike.
@@ -124,6 +151,16 @@ def write_task(
         f"{names[0]}.yaml": _yaml(names[0], rows, prompts[0], _OWN),
         f"{names[1]}.yaml": _yaml(names[1], rows, prompts[0], ("acc_token_mean",)),
     }
+    if normalisation == "pmi" and form.pmi_context != "empty":
+        names = (*names, f"{label}_pmi")
+        lone = list(_rows([form.render_alone(item) for item in asked], answers, tokenizer))
+        both = [
+            {**row, "premise": premise}
+            for pair in zip(rows, lone, strict=True)
+            for row, premise in zip(pair, (False, True), strict=True)
+        ]
+        texts["pmi.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in both)
+        texts[f"{names[2]}.yaml"] = _yaml(names[2], rows, prompts[0], ("acc_pmi",))
     _write(folder, texts)
     cuts = Cuts.of(Tokenizing(tokenizer, limits).items(prompts))
     return Task(folder, names, len(rows), len(items) - len(asked), cuts)
@@ -162,11 +199,16 @@ def _rows(
 
 
 def _yaml(name: str, rows: Sequence[object], prompt: Prompt, metrics: Sequence[str]) -> str:
-    first = prompt.continuations[0]
-    listed = "metric_list:\n" + "".join(_METRIC.format(name=each) for each in metrics)
+    first, source, aggregation = prompt.continuations[0], "items", "mean"
+    if metrics == ("acc_pmi",):
+        source, aggregation = "pmi_items", "!function metrics.pmi_accuracy"
+    listed = "".join(_METRIC.format(name=each, aggregation=aggregation) for each in metrics)
+    listed = f"metric_list:\n{listed}"
     if metrics != _OWN:
-        listed = "process_results: !function metrics.token_mean\n" + listed
+        own = metrics[0].removeprefix("acc_")
+        listed = f"process_results: !function metrics.{own}\n{listed}"
     return _TASK.format(
+        source=source,
         count=len(rows),
         version=__version__,
         name=name,
