@@ -322,6 +322,18 @@ def test_a_hub_name_comes_from_the_cache_with_its_commit(
     found = opened("someone/something")
     assert (found.source, found.revision, found.licence) == ("someone/something", commit, "mit")
     assert found.fingerprint == opened(folder).fingerprint
+    other = commit.replace("0", "f")  # an older one, with another configuration
+    shutil.copytree(folder, repo / "snapshots" / other)
+    (repo / "refs" / "v1.0").write_text(other)
+    config = repo / "snapshots" / other / "config.json"
+    config.write_text(config.read_text().replace('"rms_norm_eps": 1e-06', '"rms_norm_eps": 1e-05'))
+    for wanted in ("v1.0", other):
+        old = opened(f"someone/something@{wanted}")
+        assert (old.source, old.revision) == ("someone/something", other)
+        assert old.config.rms_norm_eps == 1e-5
+        assert old.fingerprint != found.fingerprint
+    with pytest.raises(SettingsError, match="someone/something@v2' is neither a folder nor"):
+        opened("someone/something@v2")
 
 
 def test_the_sample_itself() -> None:

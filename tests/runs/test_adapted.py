@@ -52,7 +52,8 @@ def test_predictions_have_a_choice_and_its_probability(place: Path, corpus: Corp
     rows = [*Run.open(place / "run").predict(corpus[0])]
     policies = AdaptedModel.load(place / "run" / "model").policies(corpus[0])
     for row, item, policy in zip(rows, corpus[0], policies, strict=True):
-        assert [*row] == ["id", "choice", "index", "probability"]
+        assert [*row] == ["id", "choice", "index", "probability", "probabilities"]
+        assert row["probabilities"] == pytest.approx(policy.tolist(), abs=1e-6)
         assert (row["id"], row["choice"]) == (item.id, item.candidates[row["index"]])
         assert row["index"] == int(np.argmax(policy))
         assert row["probability"] == pytest.approx(policy[row["index"]], abs=1e-6)

@@ -67,7 +67,7 @@ class Base:
         tokenizer: its tokenizer; it needs no pad token, since padding here is by mask.
         name: as it was asked for.
         source: the absolute folder or the hub name that transformers was given.
-        revision: the commit on the hub, None for a folder.
+        revision: the commit on the hub, or what was asked for behind `@`; None for a folder.
         positions: tokens it reads at once, None where its configuration has no bound.
         device: `cpu`, or `cuda:` and a number.
         dtype: of `DTYPES`, but for `auto`.
@@ -112,16 +112,14 @@ class Base:
     @property
     def has_weights(self) -> bool:
         """Whether the weights are on this machine."""
-        return bool(weight_files(_folder(self.source)))
+        return bool(weight_files(_folder(self.source, self.revision)))
 
     @cached_property
     def weights(self) -> Weights:
         """The hash of the weights, and their stamp."""
-        folder = _folder(self.source)
         if not self.has_weights:
             _ = self.model  # reading it brings the files from the hub
-            folder = _folder(self.source)
-        return identify(folder, self.config, self.known)
+        return identify(_folder(self.source, self.revision), self.config, self.known)
 
     @cached_property
     def licence(self) -> str | None:
@@ -181,7 +179,8 @@ def open_base(
 
     Args:
         name: a folder with config.json, weights and tokenizer; a name on the Hugging Face hub,
-            which goes through its own cache; or `sample`, the laboratory's small model.
+            which goes through its own cache, perhaps with `@` and a revision (a commit, a tag or a
+            branch); or `sample`, the laboratory's small model.
         device: `cpu`, `cuda`, `cuda:N`, or `auto` for CUDA where there is some.
         dtype: one of `DTYPES`.
         known: what was recorded of its weights before.
@@ -195,11 +194,15 @@ def open_base(
     load_transformers()
     place = place_of(device)
     number = _dtype(torch, place, dtype)
-    source = source_of(name)
-    config = read_config(name, source)
+    source, revision = source_of(name), None
+    if not os.path.isabs(source):
+        source, _, wanted = source.partition("@")
+        revision = wanted or None
+    config = read_config(name, source, revision)
     positions = getattr(config.get_text_config(), "max_position_embeddings", None)
-    folder = None if os.path.isabs(source) else _folder(source)  # where the cache has its commit
-    revision = None if folder is None or str(folder) == source else folder.name
+    folder = None if os.path.isabs(source) else _folder(source, revision)  # in the cache
+    if folder is not None and str(folder) != source:
+        revision = folder.name  # the commit
     return Base(
         config=config,
         tokenizer=read_tokenizer(name, source, revision),
@@ -214,7 +217,7 @@ def open_base(
 
 
 def source_of(name: str) -> str:
-    """The absolute folder of a model, or its name on the hub.
+    """The absolute folder of a model, or its name on the hub, with a revision behind `@` if any.
 
     Raises:
         SettingsError: it can be neither.
@@ -226,7 +229,7 @@ def source_of(name: str) -> str:
         return os.path.abspath(folder)
     if folder.is_file():
         raise SettingsError(f"model '{name}' is a file: give the folder that holds it")
-    if not name or name[0] in "./~" or "\\" in name or name.count("/") > 1:
+    if not name or name[0] in "./~" or "\\" in name or name.partition("@")[0].count("/") > 1:
         raise SettingsError(
             f"model '{name}' is not a folder that there is: give the folder of a model, or its "
             "name on the Hugging Face hub"
@@ -285,13 +288,13 @@ def _dtype(torch: Any, place: str, dtype: str) -> str:
     return "bfloat16" if place != "cpu" and torch.cuda.is_bf16_supported() else "float32"
 
 
-def _folder(source: str) -> Path:
+def _folder(source: str, revision: str | None = None) -> Path:
     """Where the files of a model are; of a hub name without any in the cache, a path of it."""
     if os.path.isabs(source):
         return Path(source)
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(source, "config.json")
+    found = try_to_load_from_cache(source, "config.json", revision=revision)
     return Path(found).parent if isinstance(found, str) else Path(source)
 
 

@@ -35,12 +35,13 @@ def load_transformers() -> Any:
     return transformers
 
 
-def read_config(name: str, source: str) -> Any:
+def read_config(name: str, source: str, revision: str | None = None) -> Any:
     """The configuration of a causal language model.
 
     Args:
         name: as the user wrote it, for messages.
         source: an absolute folder or a name on the hub.
+        revision: on the hub; None for its main branch.
 
     Raises:
         SettingsError: there is none, it is broken, it is of another kind of model, or it needs
@@ -50,7 +51,9 @@ def read_config(name: str, source: str) -> Any:
     _check_folder(name, source)
     try:
         with quiet():
-            config = tf.AutoConfig.from_pretrained(source, trust_remote_code=False)
+            config = tf.AutoConfig.from_pretrained(
+                source, revision=revision or "main", trust_remote_code=False
+            )
     except Exception as error:  # a foreign file can make the loader raise anything
         raise _no_config(name, source, error) from error
     if getattr(config, "is_encoder_decoder", False):

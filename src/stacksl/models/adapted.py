@@ -49,7 +49,7 @@ class AdaptedModel:
     def predict(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
     ) -> Iterator[dict[str, Any]]:
-        """One row an item: `id, choice, index, probability`.
+        """One row an item: `id, choice, index, probability`, and `probabilities` of all options.
 
         Raises:
             DataError: an item has no candidates, and the model no classes.
@@ -75,6 +75,7 @@ class AdaptedModel:
                     "choice": item.candidates[index],
                     "index": index,
                     "probability": float(policy[index]),
+                    "probabilities": policy.tolist(),
                 }
 
     def evaluated(

@@ -252,7 +252,8 @@ class LanguageModel(Group):
     """A language model: how it is asked, read and trained."""
 
     model: str | None = None
-    """The causal language model to adapt: a folder, a name on the hub, or sample."""
+    """The causal language model to adapt: a folder, a name on the hub (or NAME@REVISION), or
+    sample."""
     adapt: Literal["lora"] | None = None
     """Adapt a language model through lora. With neither DATA nor a model: the sample model on its
     own questions."""
