@@ -407,7 +407,7 @@ def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
     )
     needs = estimate(worker.base.config, items, choices)
     worker.states(items[:BLOCK])  # reads the weights, checks the path, warms up
-    row = {"job": "passes", "model": case.name, "dtype": dtype, "path": worker.used["states"]}
+    row = {"job": "passes", "model": case.name, "dtype": dtype, "path": worker.likelihood.path}
     row |= {"parameters": needs.parameters, "batch_tokens": batch_tokens}
 
     def timed(what: str, count: int, tokens: int, seconds: float, planned: int) -> Row:

@@ -109,9 +109,9 @@ def test_opening_reads_no_weights(folder: Path, monkeypatch: pytest.MonkeyPatch)
     stage = Worker()
     stage.open(ModelChoices(str(folder), device="cpu"), 0, known)
     stage.reset()
-    assert (stage.moved, stage.used, stage.base.weights) == (False, {}, known)
+    assert (stage.moved, stage.verdict, stage.base.weights) == (False, "", known)
     assert not read
     assert stage.base.known is known
     stage.sums(many(1))
-    assert (len(read), stage.used) == (1, {"sums": "packed"})
+    assert (len(read), stage.likelihood.used) == (1, {"sums": "packed"})
     assert loading.identify(folder, base.config) == known

@@ -35,18 +35,6 @@ def test_the_split_is_that_of_lm_eval(tokenizer: Any, text: str, options: list[s
     assert row.options == tuple(expected)
 
 
-def test_a_token_across_the_boundary_is_noticed(tokenizer: Any) -> None:
-    """Without a space between them prompt and option can share a token."""
-    rows = Tokenizing(tokenizer).items(
-        [prompt_of("the answ", "er is the mean", "xyz"), prompt_of("a", " b")]
-    )
-    assert tokenizer("the answer is the mean")["input_ids"] != (
-        tokenizer("the answ")["input_ids"] + tokenizer("er is the mean")["input_ids"]
-    )
-    assert [row.joined for row in rows] == [True, False]
-    assert Cuts.of(rows).joined == 1
-
-
 def test_an_option_that_vanishes_in_the_prompts_last_token_is_refused(tokenizer: Any) -> None:
     assert len(tokenizer("the answer")["input_ids"]) <= len(tokenizer("the answ")["input_ids"])
     with pytest.raises(DataError, match="candidate 1 .* becomes one token with the end"):

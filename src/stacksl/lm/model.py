@@ -306,10 +306,8 @@ class LanguageModel:
         """How it was computed: what a resumed run must have alike."""
         from stacksl.lm.scoring.paths import load_torch
 
-        base, used = self.worker.base, self.worker.used
-        path = {"lm_path": str([*used.values()][-1])} if used else {}
-        if self.worker.verdict:
-            path["lm_verdict"] = self.worker.verdict
+        base, verdict = self.worker.base, self.worker.verdict
+        path = {"lm_path": verdict.partition(" ")[0], "lm_verdict": verdict} if verdict else {}
         return {
             "lm_base": self.base_fingerprint,
             WEIGHTS: base.weights.stamp,

@@ -19,7 +19,6 @@ from stacksl.lm.loading import Base, Weights, open_base
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.likelihood import Likelihood, What, within_memory
 from stacksl.lm.scoring.packing import BLOCK
-from stacksl.lm.scoring.paths import Path as ScoringPath
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.settings import ModelChoices, TrainSettings
 from stacksl.lm.training.adapters import Adapter
@@ -84,11 +83,6 @@ class Worker:
     def moved(self) -> bool:
         """Whether the adapter has left its initial weights, which score as the base does."""
         return "adapter" in vars(self) and not self.adapter.initial
-
-    @property
-    def used(self) -> dict[What, ScoringPath]:
-        """The scoring paths taken so far."""
-        return self.likelihood.used if "likelihood" in vars(self) else {}
 
     def sums(self, items: Sequence[TokenItem]) -> list[Array]:
         """Log p(option | prompt) of every option: a float64 array (k,) an item."""

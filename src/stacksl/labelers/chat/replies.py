@@ -134,7 +134,7 @@ def place_in(said: str, shown: Sequence[str], *, letters: bool, cut: bool = Fals
     alone = [place for place in lines if place is not None]
     if len(alone) == 1 and not cut:
         return alone[0]
-    return _mentioned(said, names, cut=cut, similar=True)
+    return _mentioned(said, names, cut=cut)
 
 
 def _unquoted(value: str) -> str:
@@ -221,8 +221,8 @@ def _first_letter(said: str, names: Sequence[str]) -> int | None:
     return place if (own or new or sentence) and not another else None
 
 
-def _mentioned(said: str, names: Sequence[str], *, cut: bool, similar: bool = False) -> int | None:
-    """The one option whose name a text has, or is nearest to where names may be misspelt."""
+def _mentioned(said: str, names: Sequence[str], *, cut: bool) -> int | None:
+    """The one option whose name a text has, or is nearest to, since names may be misspelt."""
     plain = _plain(said)
     known = dict(enumerate(names))
     named = [place for place, name in known.items() if name and _affirmed(plain, name)]
@@ -230,7 +230,7 @@ def _mentioned(said: str, names: Sequence[str], *, cut: bool, similar: bool = Fa
     if named:
         several = len(whole) != 1
         return None if several or (cut and _unfinished(plain, whole[0], names)) else whole[0]
-    if cut or not similar or len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
+    if cut or len(names) < 2 or any(f" {name} " in f" {plain} " for name in names):
         return None
     alike = ((SequenceMatcher(None, plain[:300], known[p], autojunk=False), -p) for p in known)
     ranked = sorted(((each.ratio(), place) for each, place in alike), reverse=True)

@@ -33,30 +33,34 @@ import json
 from pathlib import Path
 
 
-def items(name="items.jsonl", **settings):
+def items(**settings):
     """The items beside this file, wherever lm-eval was started."""
     import datasets
 
-    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").split("\\n")
+    lines = Path(__file__).with_name("items.jsonl").read_text(encoding="utf-8").split("\\n")
     return {"test": datasets.Dataset.from_list([json.loads(line) for line in lines if line])}
 
 
 def pmi_items(**settings):
-    """The items, and after each one its options behind the premise alone."""
-    return items("pmi.jsonl")
+    """Each item behind its prompt, and then behind its premise."""
+    import datasets
+
+    ways, rows = ("prompt", "premise"), items()["test"]
+    both = [{**row, "prompt": row[way], "way": way} for row in rows for way in ways]
+    return {"test": datasets.Dataset.from_list(both)}
 
 
 def pmi(doc, results):
     """What `pmi_accuracy` needs of an item or of its premise."""
-    return {"acc_pmi": (doc["id"], doc["premise"], [total for total, _ in results], doc["answer"])}
+    return {"acc_pmi": (doc["id"], doc["way"], [total for total, _ in results], doc["answer"])}
 
 
 def pmi_accuracy(found):
     """The share of items whose answer gains most over the premise."""
-    alone = {name: sums for name, premise, sums, _ in found if premise}
+    alone = {name: sums for name, way, sums, _ in found if way == "premise"}
     right = []
-    for name, premise, sums, answer in found:
-        if not premise:
+    for name, way, sums, answer in found:
+        if way == "prompt":
             gains = [a - b for a, b in zip(sums, alone[name], strict=True)]
             right.append(gains.index(max(gains)) == answer)
     return sum(right) / len(right)
@@ -142,9 +146,10 @@ def write_task(
             " file with answers"
         )
     prompts = [form.render(item) for item in asked]
-    rows = list(_rows(prompts, answers, tokenizer))
+    alone = [form.render_alone(item).text for item in asked]
+    rows = list(_rows(prompts, alone, answers, tokenizer))
     label = f"stacksl_{re.sub('[^0-9A-Za-z_]+', '_', name).strip('_') or 'items'}"
-    names = (label, f"{label}_token_mean")
+    names: tuple[str, ...] = (label, f"{label}_token_mean")
     texts = {
         "metrics.py": METRICS,
         "items.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
@@ -153,13 +158,6 @@ def write_task(
     }
     if normalisation == "pmi" and form.pmi_context != "empty":
         names = (*names, f"{label}_pmi")
-        lone = list(_rows([form.render_alone(item) for item in asked], answers, tokenizer))
-        both = [
-            {**row, "premise": premise}
-            for pair in zip(rows, lone, strict=True)
-            for row, premise in zip(pair, (False, True), strict=True)
-        ]
-        texts["pmi.jsonl"] = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in both)
         texts[f"{names[2]}.yaml"] = _yaml(names[2], rows, prompts[0], ("acc_pmi",))
     _write(folder, texts)
     cuts = Cuts.of(Tokenizing(tokenizer, limits).items(prompts))
@@ -183,15 +181,16 @@ def command(arguments: Mapping[str, str | bool], names: Sequence[str], folder: P
 
 
 def _rows(
-    prompts: Sequence[Prompt], answers: Mapping[str, int], tokenizer: Any
+    prompts: Sequence[Prompt], alone: Sequence[str], answers: Mapping[str, int], tokenizer: Any
 ) -> Iterator[dict[str, Any]]:
     """A line of `items.jsonl` an item; `tokens` are those of each option with its delimiter."""
     tokens = Tokenizing(tokenizer).items(prompts)
-    for prompt, row in zip(prompts, tokens, strict=True):
+    for prompt, premise, row in zip(prompts, alone, tokens, strict=True):
         pairs = zip(prompt.continuations, prompt.lengths, strict=True)
         yield {
             "id": prompt.id,
             "prompt": prompt.text,
+            "premise": premise,
             "choices": [text[len(text) - length :] for text, length in pairs],
             "tokens": [len(option) for option in row.options],
             "answer": answers[prompt.id],

@@ -25,8 +25,6 @@ class TokenItem:
         lengths: the characters of each candidate's text.
         cut: tokens left out at the start of the prompt.
         options_cut: how many options lost tokens at their end.
-        joined: whether encoding a continuation together with the prompt changed the prompt's own
-            tokens, so that the two do not meet where the text does.
         spans: for answer format `letter`, which tokens of `prompt` hold each candidate's own text,
             as (start, stop); one that the limits cut in part keeps its rest. None for `option`, and
             where any of them is `lost`.
@@ -40,14 +38,8 @@ class TokenItem:
     lengths: tuple[int, ...]
     cut: int = 0
     options_cut: int = 0
-    joined: bool = False
     spans: tuple[Span, ...] | None = None
     lost: bool = False
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the prompt and its longest option."""
-        return len(self.prompt) + max(map(len, self.options))
 
     def among(self, chosen: Sequence[int]) -> TokenItem:
         """The item with some of its options, in the order given."""
@@ -90,7 +82,6 @@ class Cuts:
     items: int
     prompts: int
     options: int
-    joined: int
     lost: int = 0
 
     @classmethod
@@ -100,14 +91,13 @@ class Cuts:
             len(items),
             sum(item.cut > 0 for item in items),
             sum(item.options_cut for item in items),
-            sum(item.joined for item in items),
             sum(item.lost for item in items),
         )
 
     def __str__(self) -> str:
         text = (
             f"{self.prompts} of {self.items} prompts lost their start and {self.options} options "
-            f"their end to the limits; {self.joined} items share a token across the boundary"
+            "their end to the limits"
         )
         if not self.lost:
             return text
@@ -156,7 +146,6 @@ class Tokenizing:
             opened,
             tuple(options),
             prompt.lengths,
-            joined=any(ids[: len(head)] != head for ids in joint),
             **_placed(spans, len(opened) - len(head), len(opened)),
         )
         _check(item, prompt, "")

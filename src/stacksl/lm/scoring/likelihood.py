@@ -96,7 +96,7 @@ class Likelihood:
         self._half = model.dtype in (torch.bfloat16, torch.float16)
         self._mixed = self._half and bool(trained - {model.dtype})
         self._named = path != "auto"
-        self._checked: set[tuple[Path, What]] = {("naive", "sums"), ("naive", "states")}
+        self._held: dict[Path, str] = {"naive": "states"}  # what holds; states are read with sums
         _use_sdpa(model)
         reason = unfit(model)
         if reason is not None and path == "packed":
@@ -107,7 +107,7 @@ class Likelihood:
         before, what, here = [*verdict.split(" ", 2), "", ""][:3]
         if here == self._here and before in self._left:
             del self._left[: self._left.index(before)]
-            self._held(self.path, what)
+            self._held[self.path] = what
 
     @property
     def path(self) -> Path:
@@ -117,8 +117,8 @@ class Likelihood:
     @property
     def verdict(self) -> str:
         """Which path has held, for what and with which versions; empty where none was checked."""
-        held = [what for what in ("states", "sums") if (self.path, what) in self._checked]
-        return f"{self.path} {held[0]} {self._here}" if held else ""
+        held = self._held.get(self.path)
+        return f"{self.path} {held} {self._here}" if held else ""
 
     @property
     def _here(self) -> str:
@@ -129,18 +129,12 @@ class Likelihood:
         versions = f"torch {torch.__version__} transformers {version('transformers')}"
         return f"{versions} {named} {self.model.dtype}"
 
-    def _held(self, path: Path, what: str) -> None:
-        """Note that a path holds; states are read with sums."""
-        self._checked.add((path, "sums"))
-        if what == "states":
-            self._checked.add((path, "states"))
-
     def path_for(self, items: Items) -> Path:
         """The path that is taken for a batch of items."""
-        long = self.window is not None and any(item.longest > self.window for item in items)
-        if self.path == "packed" and long:
-            return self._left[1] if len(self._left) > 1 else "padded"
-        return self.path
+        longest = max(len(item.prompt) + max(map(len, item.options)) for item in items)
+        if self.path != "packed" or self.window is None or longest <= self.window:
+            return self.path
+        return self._left[1] if len(self._left) > 1 else "padded"
 
     def sums(self, items: Sequence[TokenItem]) -> list[Tensor]:
         """Nats of every option, log p(option | prompt): a float32 tensor (k,) an item.
@@ -207,10 +201,10 @@ class Likelihood:
         return self.in_memory(work, batch[:middle]) + self.in_memory(work, batch[middle:])
 
     def _batch(self, items: Sequence[TokenItem], what: What) -> list[Read]:
-        while (self.path_for(items), what) not in self._checked:
+        while self._held.get(path := self.path_for(items)) not in (what, "states"):
             self._check(items, what)
         self.used[what] = self.path
-        return self._run(self.path_for(items), items, what)
+        return self._run(path, items, what)
 
     def _run(self, path: Path, items: Items, what: What, **more: Any) -> list[Read]:
         """What a path reads, unchecked; in half precision over weights of float32, if any."""
@@ -244,7 +238,7 @@ class Likelihood:
                 )
             fault = self._fault(path, some, what, expected)
         if fault is None:
-            self._held(path, what)
+            self._held[path] = what
             return
         if self._named:
             raise SettingsError(f"scoring path '{path}' does not hold here: {fault}; take 'auto'")

@@ -21,8 +21,8 @@ _AT_ONCE = 512
 class NearDuplicates:
     """Which items of a pool are nearly the same.
 
-    Two are where their words are equal, or the cosine of their n-grams, weighted by log(n / df), is
-    .95 or more: what all items have in common, such as instructions, counts for nothing. Options
+    Two are where their n-grams, weighted by log(n / df), have a cosine of .95 or more: equal words
+    have 1, and what all items have in common, such as instructions, counts for nothing. Options
     that an item brings of its own belong to its text.
 
     Args:
@@ -38,32 +38,25 @@ class NearDuplicates:
 
         Where too few are left, the first of the others fill up.
         """
-        picked, known, words = list[int](), self._vectors(taken), set(map(self._words, taken))
+        import scipy.sparse as sp
+
+        picked, known = list[int](), self._vectors(taken)
         for start in range(0, len(ranked), _AT_ONCE):
             part = ranked[start : start + _AT_ONCE]
-            rows = self._vectors(part)
-            far = np.ones(len(part), dtype=np.bool_)
-            if known.shape[0]:
-                far = (rows @ known.T).max(axis=1).toarray()[:, 0] < TWIN
-            own = list[int]()
-            for place in np.flatnonzero(far).tolist():
+            vectors = self._vectors(part)
+            for place, row in enumerate(part):
                 if len(picked) == count:
                     return picked
-                said = self._words(part[place])
-                if said in words or (own and (rows[own] @ rows[place].T).max() >= TWIN):
-                    continue
-                words.add(said)
-                own.append(place)
-                picked.append(part[place])
-            known = self._stacked([known, rows[own]])
+                own = vectors[place]
+                if not known.shape[0] or (known @ own.T).max() < TWIN:
+                    picked.append(row)
+                    known = sp.vstack([known, own], format="csr")
         chosen = set(picked)
         return [*picked, *islice((row for row in ranked if row not in chosen), count - len(picked))]
 
     def _text(self, item: Item) -> str:
-        return item.prompt if self._classes else "\n".join([item.prompt, *sorted(item.candidates)])
-
-    def _words(self, row: int) -> str:
-        return " ".join(re.findall(r"\w+", self._text(self._items[row]).casefold()))
+        texts = [item.prompt] if self._classes else [item.prompt, *sorted(item.candidates)]
+        return " ".join(re.findall(r"\w+", " ".join(texts)))
 
     @cached_property
     def _weights(self) -> NDArray[np.float64]:
@@ -80,11 +73,5 @@ class NearDuplicates:
         counts = gram_counts([self._text(self._items[row]) for row in rows])
         counts.data = (1.0 + np.log(counts.data)) * self._weights[counts.indices]
         lengths = np.sqrt(np.asarray(counts.multiply(counts).sum(axis=1)).ravel())
-        of_entry = np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(counts.indptr))
-        counts.data /= of_entry
+        counts.data /= np.repeat(np.where(lengths > 0, lengths, 1.0), np.diff(counts.indptr))
         return counts
-
-    def _stacked(self, parts: list[Any]) -> Any:
-        import scipy.sparse as sp
-
-        return sp.vstack(parts, format="csr")

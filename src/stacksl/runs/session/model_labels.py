@@ -319,14 +319,15 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
 
 def known_answers(spec: RunSpec) -> list[Request]:
     """Questions about owned items, which a model answers before others; few show nothing."""
-    items, seed = {item.id: item for item in spec.dataset.items}, spec.settings.seed
-    names = [name for name in spec.sources.owned if name not in spec.sources.erased]
-    if spec.dataset.classes is None or len(names) < LEAST_KNOWN:
+    owned, erased, classes = spec.sources.owned, spec.sources.erased, spec.dataset.classes
+    rows = enumerate(spec.dataset.items)
+    items = [item for row, item in rows if item.id in owned and row not in erased]
+    if classes is None or len(items) < LEAST_KNOWN:
         return []
-    shown = range(len(spec.dataset.classes))
-    order = generator(seed, "known").permutation(len(names))
-    asked = [Purchase(names[place], 0, 0, 0, "owned", 0) for place in order[:MOST_KNOWN]]
-    return [Request.of(each, items[each.item], tuple(shown)) for each in asked]
+    order = generator(spec.settings.seed, "known").permutation(len(items))
+    asked = [items[place] for place in order[:MOST_KNOWN]]
+    shown = tuple(range(len(classes)))
+    return [Request.of(Purchase(each.id, 0, 0, 0, "owned", 0), each, shown) for each in asked]
 
 
 def judged(spec: RunSpec, said: Sequence[int | None]) -> str | None:

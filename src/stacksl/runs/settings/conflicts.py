@@ -13,11 +13,10 @@ from stacksl.runs.settings.fields import Settings
 
 OPENAI = "openai"  # the labeler that is a model on a server
 LOCAL = "hf"  # the labeler that is a language model in this process
-_OF_LOCAL = (
+_OF_LOCAL = (  # how such a model is asked and read
     "template chat system chat_arguments answer_format device dtype max_len_prompt max_len_choice"
     " scoring batch_tokens"
 )
-OF_LOCAL = {f"lm.{name}" for name in _OF_LOCAL.split()}  # how such a model is asked and read
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -86,7 +85,7 @@ def _without_owner(settings: Settings, explicit: set[str]) -> list[str]:
     for group, (there, owner, remedy) in owners.items():
         names = sorted(name for name in explicit if name.partition(".")[0] == group)
         if kind == LOCAL:
-            names = [name for name in names if name not in OF_LOCAL]
+            names = [name for name in names if name.partition("lm.")[2] not in _OF_LOCAL.split()]
         if names and not there:
             found.append(_belong(names, owner, f"give {remedy}, or "))
     return found
