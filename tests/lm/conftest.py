@@ -47,6 +47,14 @@ def random_model(kind: str, **changes: Any) -> Any:
         "gemma2": lambda: tf.Gemma2ForCausalLM(
             tf.Gemma2Config(**{**SHAPE, "head_dim": 8} | changes)
         ),
+        "gemma3": lambda: tf.Gemma3ForConditionalGeneration(
+            tf.Gemma3Config(
+                text_config={**SHAPE, "head_dim": 8},
+                vision_config={"hidden_size": 16, "intermediate_size": 16, "image_size": 28,
+                               "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 14},
+                mm_tokens_per_image=4, image_token_index=90,
+            )
+        ),
         "gpt_oss": lambda: tf.GptOssForCausalLM(
             tf.GptOssConfig(**{**SHAPE, "head_dim": 8, "num_local_experts": 4} | changes)
         ),

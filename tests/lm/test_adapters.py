@@ -10,6 +10,7 @@ import pytest
 
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.lm import Likelihood, TokenItem
+from stacksl.lm.loading import Base
 from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
 
@@ -17,6 +18,13 @@ from .adapter_cases import SMALL, same, scores, train
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
+
+
+def attached_to(model: Any, **lora: Any) -> Adapter:
+    """An adapter on a model that has no folder."""
+    base = Base(model.config, None, "tiny", "tiny", None, 256, "cpu", "float32")
+    base.model = model
+    return Adapter(base, LoraSettings(rank=4, **lora), seed=1)
 
 
 def test_an_adapter_begins_as_the_base_to_the_bit(open_model: Any, items: list[TokenItem]) -> None:
@@ -76,6 +84,21 @@ def test_every_linear_layer_but_the_output_is_adapted(
     names = adapter.state()
     assert len(names) == 2 * layers
     assert not any(head in name for name in names)
+
+
+@pytest.mark.parametrize(("asked", "count"), [(None, 14), (("q_proj",), 2)])
+def test_of_a_model_that_sees_the_language_part_is_adapted(
+    make_model: Any, items: list[TokenItem], asked: tuple[str, ...] | None, count: int
+) -> None:
+    model = make_model("gemma3")
+    assert any("vision" in name and name.endswith("q_proj") for name, _ in model.named_modules())
+    adapter = attached_to(model, targets=asked)
+    names = [name for name in adapter.state() if "lora_A" in name]
+    assert len(names) == count
+    assert all("language_model" in name for name in names)
+    before = scores(adapter.model, items)
+    train(adapter, items)
+    assert (scores(adapter.model, items) - before).abs().max() > 0.1
 
 
 def test_the_adapter_is_float32_beside_a_bfloat16_base(

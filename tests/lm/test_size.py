@@ -144,7 +144,7 @@ def test_a_mixture_of_experts_has_a_size(dtype: str) -> None:
 
 def test_a_path_that_does_not_fit() -> None:
     with pytest.raises(SettingsError, match="'packed' does not fit"):
-        estimate(config("mistral", sliding_window=16), rows(2), choices(scoring="packed"))
+        estimate(tf.MambaConfig(), rows(2), choices(scoring="packed"))
 
 
 @pytest.fixture(scope="module")

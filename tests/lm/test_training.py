@@ -37,6 +37,26 @@ def test_the_loss_falls(objective, adapter, items):
     assert last.clipped == 0.0
 
 
+def test_a_step_reads_no_number_of_a_device_by_itself(monkeypatch, adapter, items):
+    """Losses, KL and the gradient's length come to the host together, behind the last gradient."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Reads(TorchDispatchMode):
+        def __torch_dispatch__(self, call, types, args=(), kwargs=None):
+            if call is torch.ops.aten._local_scalar_dense.default:
+                waits.append(call)
+            return call(*args, **(kwargs or {}))
+
+    settings = replace(FAST, clip="scale", clip_level=0.5, epochs=1, batch_size=3)
+    examples, waits = made(adapter, items, settings, skips={3}), []
+    likelihood = Likelihood(adapter.model)
+    recorded(monkeypatch)  # the optimiser's own numbers are on the host
+    train(adapter, likelihood, examples, settings, seed=0, key=1)  # checks the path
+    with Reads():
+        trained = train(adapter, likelihood, examples, settings, seed=0, key=1)
+    assert (trained.steps, waits) == (2, [])
+
+
 @pytest.mark.parametrize("normalisation", ["token_mean", "sum", "char_mean", "pmi"])
 def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, items, normalisation):
     """The naive path, and gradients over scores from `core.losses`, carried back by autograd."""
