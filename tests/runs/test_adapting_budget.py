@@ -180,9 +180,9 @@ def test_what_came_in_an_epoch_is_erased_from_it(left: Left, tmp_path: Path) -> 
     (held,) = (made.path / "features").glob("epoch-*/more-1")
     ids = [f"n-q{n}" for n in range(12)]
     block = load_block(held, None, ids)
-    assert block.take([5]).phi.any()  # type: ignore[union-attr]
+    assert block.take([5]).base.any()  # type: ignore[union-attr]
     name = forget(made.path, "n-q5").name
     ids[5] = name
-    assert not load_block(held, None, ids).take([5]).phi.any()  # type: ignore[union-attr]
+    assert not load_block(held, None, ids).take([5]).base.any()  # type: ignore[union-attr]
     make_it(made)
     assert made.status()["state"] == "finished"

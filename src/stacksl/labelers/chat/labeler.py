@@ -57,8 +57,8 @@ class ChatLabeler:
         calls: the record of all calls.
         at_once: how many calls are made at a time.
         nearby: examples and nearest classes.
-        known: questions whose answers the run has, asked before others in its first session.
-        judge: why the answers to them speak against going on, if they do.
+        check: asks what it likes before a run's first label; why its answers speak against going
+            on, if they do.
     """
 
     repeatable = False
@@ -70,8 +70,7 @@ class ChatLabeler:
         calls: Calls,
         at_once: int,
         nearby: Nearby,
-        known: Sequence[Request] = (),
-        judge: Callable[[Sequence[int | None]], str | None] = lambda _: None,
+        check: Callable[[Callable[[Sequence[Request]], list[Answer]]], str | None] | None = None,
     ) -> None:
         self.name = f"openai:{questions.model}"
         self.warnings: list[str] = []
@@ -83,7 +82,7 @@ class ChatLabeler:
         self._why = ""
         self._in_a_row, self._unnamed = 0, 0
         self._first: list[tuple[int, int] | None] | None = None if calls.answered else []
-        self._known, self._judge = () if calls.answered else tuple(known), judge
+        self._check = None if calls.answered else check
         if calls.thinks and questions.limit is None:
             self._questions = replace(questions, limit=THOUGHT)
         self._unsupported: set[Way] = set()
@@ -100,12 +99,10 @@ class ChatLabeler:
         """
         if self._halt.is_set() or not self._open:
             return []
-        if self._known:
-            found = self._answers_to(self._known)
-            if len(found) == len(self._known) and (why := self._judge([a.index for a in found])):
-                self._stop(why)
-            self._known = ()
-            return self.answers()
+        check, self._check = self._check, None
+        if check is not None and (why := check(self._answers_to)):
+            self._stop(why)
+            return []
         found = self._answers_to(list(self._open.values()))
         by_key = {(answer.item, answer.slot, answer.token): answer for answer in found}
         given = [by_key[key] for key in self._open if key in by_key]

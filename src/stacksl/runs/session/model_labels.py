@@ -269,8 +269,8 @@ class LocalLabeler:
         """The model's answers to the open requests."""
         if not self._open:
             return []
-        if CHECKED not in self._spec.folder.resolved() and (known := known_answers(self._spec)):
-            self._why = judged(self._spec, [each.index for each in self._answers_to(known)]) or ""
+        if CHECKED not in self._spec.folder.resolved():
+            self._why = disagreement(self._spec, self._answers_to) or ""
         if self._why:
             return []
         given = self._answers_to(list(self._open.values()))
@@ -309,37 +309,35 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     key = os.environ.get(KEY)
     endpoint = Endpoint(str(settings.server.url), key, settings.server.timeout)
     calls = Calls(spec.folder.database, key)
-    known = () if settings.server.input_price is not None else known_answers(spec)
-    labeler = ChatLabeler(
-        endpoint, asked, calls, settings.server.concurrency, near, known, partial(judged, spec)
-    )
+    check = None if settings.server.input_price is not None else partial(disagreement, spec)
+    labeler = ChatLabeler(endpoint, asked, calls, settings.server.concurrency, near, check)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 
 
-def known_answers(spec: RunSpec) -> list[Request]:
-    """Questions about owned items, which a model answers before others; few show nothing."""
+def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]) -> str | None:
+    """Why a model's answers about owned items speak against it; None where they do not.
+
+    It is of no use where one class named for every item would be right more often. Few items show
+    nothing.
+
+    Args:
+        spec: the run.
+        ask: gives the model's answers, as far as there are any.
+    """
     owned, erased, classes = spec.sources.owned, spec.sources.erased, spec.dataset.classes
     rows = enumerate(spec.dataset.items)
     items = [item for row, item in rows if item.id in owned and row not in erased]
     if classes is None or len(items) < LEAST_KNOWN:
-        return []
-    order = generator(spec.settings.seed, "known").permutation(len(items))
-    asked = [items[place] for place in order[:MOST_KNOWN]]
+        return None
+    order = generator(spec.settings.seed, "known").permutation(len(items))[:MOST_KNOWN]
     shown = tuple(range(len(classes)))
-    return [Request.of(Purchase(each.id, 0, 0, 0, "owned", 0), each, shown) for each in asked]
-
-
-def judged(spec: RunSpec, said: Sequence[int | None]) -> str | None:
-    """Why a model's answers to `known_answers` speak against it; None where they do not.
-
-    It is no use where one class named for every item would be right more often.
-    """
-    owned = spec.sources.owned
-    right = sum(owned[r.item] == own for r, own in zip(known_answers(spec), said, strict=True))
+    bought = [(Purchase(items[n].id, 0, 0, 0, "owned", 0), items[n]) for n in order]
+    said = ask([Request.of(purchase, item, shown) for purchase, item in bought])
+    right = sum(owned[each.item] == each.index for each in said)
     most = wilson(right, len(said))[1]
     largest = max(Counter(owned.values()).values()) / len(owned)
-    if most >= largest:
+    if len(said) < len(order) or most >= largest:
         return None
     return (
         f"it agrees with {right} of {len(said)} labels that you own, in all with {most:.0%} at"

@@ -20,6 +20,7 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         SettingsError: a template or a value that there is not.
     """
     own, text = settings.lm, recorded.get("lm_template")
+    by_scores = settings.mode == "pool" and settings.gate.name in ("margin", "random")
     return copied(
         ModelChoices,
         own,
@@ -33,7 +34,7 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         lora=_lora(own),
         threads=recorded.get("lm_threads"),
         verdict=str(recorded.get("lm_verdict", "")),
-        state_dim=own.state_dim if _reads_states(settings) else 0,
+        state_dim=0 if by_scores else own.state_dim,
         training=copied(
             TrainSettings,
             own,
@@ -42,11 +43,6 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
             temperature=TrainSettings().temperature,
         ),
     )
-
-
-def _reads_states(settings: Settings) -> bool:
-    """Whether a run reads states of options: a pool by margin goes by the model's scores alone."""
-    return settings.mode == "stream" or settings.gate.name not in ("margin", "random")
 
 
 def chat_arguments(text: str | None) -> dict[str, Any]:
