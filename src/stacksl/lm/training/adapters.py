@@ -171,7 +171,7 @@ class Adapter:
             )
         with load_torch().no_grad():
             for name, parameter in self._moving.items():
-                parameter.copy_(state[name])
+                parameter.copy_(state[name], non_blocking=True)
 
     def parameters(self) -> list[Any]:
         """The trainable parameters, always in the same order."""
