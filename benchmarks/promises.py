@@ -38,11 +38,11 @@ from stacksl.core.heads.logistic import folds_of
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.models.promise import (
-    GUESSED,
     LOOKS,
     MODEL,
     PEOPLE,
-    WEIGHT,
+    WORTH,
+    Doubled,
     Look,
     allowed_wrong,
     calibrated_wrong,
@@ -62,18 +62,23 @@ ERRORS = (0.0, 0.05)
 SHARES = (0.93, 0.95, 0.97)
 ARMS = ("product", "margin", "random")
 STEP = 100  # labels between two looks at whether an audit is worth it
-MOST = 0.7  # of the rows
+MOST = 0.85  # of the rows
 LARGEST = 4_000  # rows of a table
 
 Rows = NDArray[np.int64]
 
 
 class Stage(NamedTuple):
-    """A model: the labels before it, its answers, and how many of the rest it expects wrong."""
+    """A model: the labels before it, its answers, and what its expectation is calibrated by.
+
+    `held` are its probabilities of held-out answers, whether these were right, and how many rows
+    each represents; `rest` its probabilities of its answers to the other rows.
+    """
 
     labels: int
     predicted: Rows
-    expected: float
+    held: NDArray[Any]
+    rest: NDArray[Any]
 
 
 def products(pool: Pool, people: Rows, most: int) -> Iterator[tuple[Stage, list[int]]]:
@@ -89,8 +94,8 @@ def products(pool: Pool, people: Rows, most: int) -> Iterator[tuple[Stage, list[
         policies = np.asarray(head.probabilities(pool.block))
         free = np.ones(n, dtype=bool)
         free[rows] = False
-        expected = calibrated_wrong(*held, policies.max(axis=1)[free])
-        yield Stage(len(bought), policies.argmax(axis=1), expected), bought
+        rest = policies.max(axis=1)[free]
+        yield Stage(len(bought), policies.argmax(axis=1), np.stack(held), rest), bought
         best = np.partition(policies, -2, axis=1)
         doubt = 1 - (best[:, -1] - best[:, -2])
         more = most_covering(kernel, doubt[members], free[members], STEP).items
@@ -116,8 +121,9 @@ def regressions(pool: Pool, people: Rows, most: int, arm: str) -> Iterator[tuple
             right[held] = model.classes_[policies.argmax(axis=1)] == people[rows[held]]
         model = LogisticRegression(C=10.0, max_iter=300).fit(h[rows], people[rows])
         policies = model.predict_proba(h)
-        expected = calibrated_wrong(sure, right, np.ones(len(rows)), policies.max(axis=1)[free])
-        yield Stage(len(bought), model.classes_[policies.argmax(axis=1)], expected), bought
+        held = np.stack([sure, right, np.ones(len(rows))])
+        predicted, rest = model.classes_[policies.argmax(axis=1)], policies.max(axis=1)[free]
+        yield Stage(len(bought), predicted, held, rest), bought
         best = np.partition(policies, -2, axis=1)[free]
         near = free[np.argsort(best[:, -1] - best[:, -2], kind="stable")[:STEP]].tolist()
         bought = order[: len(bought) + STEP] if arm == "random" else [*bought, *near]
@@ -142,7 +148,8 @@ def played(source: str, error: float, seed: int, arm: str, data: Path, folder: P
         wrong = int((stage.predicted != pool.gold)[rest].sum())
         print(
             f"{source} {error} {seed} {arm} {stage.labels} of {len(pool.gold)}: {wrong} wrong,"
-            f" {stage.expected:.1f} expected, {time.process_time() - start:.0f} s",
+            f" {expectation(stage.held, stage.rest, error, Doubled())[0]:.1f} expected,"
+            f" {time.process_time() - start:.0f} s",
             flush=True,
         )
         if wrong < 0.002 * len(rest):
@@ -151,11 +158,19 @@ def played(source: str, error: float, seed: int, arm: str, data: Path, folder: P
         file,
         labels=np.array([each.labels for each in stages]),
         predicted=np.array([each.predicted for each in stages], dtype=np.int16),
-        expected=np.array([each.expected for each in stages]),
+        held=np.concatenate([each.held for each in stages], axis=1).astype(np.float32),
+        rest=np.concatenate([each.rest for each in stages]).astype(np.float32),
         bought=np.array(bought),
         gold=pool.gold,
         people=people,
     )
+
+
+def expectation(held: Any, rest: Any, error: float, doubled: Doubled) -> tuple[float, float]:
+    """How many of the rest are expected to be wrong, and people's rate of errors."""
+    sure, right, weight = held.astype(np.float64)
+    known = doubled if error else None
+    return calibrated_wrong(sure, right, weight, rest.astype(np.float64), known)
 
 
 class Delivered(NamedTuple):
@@ -189,15 +204,30 @@ def further(answers: Rows) -> tuple[Rows, int]:
     return said, taken
 
 
+def expected_at(models: Mapping[str, NDArray[Any]], error: float) -> Any:
+    """A function of stage and doubled answers: `expectation` there."""
+    n, labels = len(models["gold"]), models["labels"]
+    starts = np.concatenate([[0], np.cumsum(labels)])
+    others = np.concatenate([[0], np.cumsum(n - labels)])
+
+    @lru_cache(maxsize=100_000)
+    def expected(place: int, doubled: Doubled) -> tuple[float, float]:
+        held = models["held"][:, starts[place] : starts[place + 1]]
+        rest = models["rest"][others[place] : others[place + 1]]
+        return expectation(held, rest, error, doubled)
+
+    return expected
+
+
 def delivered(
-    models: Mapping[str, NDArray[Any]], error: float, share: float, rng: Any
+    models: Mapping[str, NDArray[Any]], expected_of: Any, error: float, share: float, rng: Any
 ) -> Delivered:
     """A run played to its promise."""
     gold, first, bought = models["gold"], models["people"][0], models["bought"]
     n, classes = len(gold), int(gold.max()) + 1
     allowed = allowed_wrong(share, n)
     stages: list[Known] = []
-    spent, looked, factor, errors = 0, 0, 1.0, GUESSED if error else None
+    spent, looked, factor, doubled = 0, 0, 1.0, Doubled()
 
     def answers(rows: Rows, before: Rows | None = None) -> Rows:
         wrong = rng.random((MOST_ANSWERS, len(rows))) < error
@@ -205,8 +235,12 @@ def delivered(
         return given if before is None else np.concatenate([before[None], given[1:]])
 
     for place, labels in enumerate(models["labels"].tolist()):
-        stages.append(Known(labels, round(float(models["expected"][place]), 1)))
-        known = (labels, n - labels, allowed, round(factor, 2), errors and round(errors, 3))
+        wrong_rows, errors = expected_of(place, doubled)
+        stages.append(Known(labels, round(wrong_rows, 1), round(errors, 3)))
+        rate = max(stages[-1].errors, round(doubled.rate, 3)) if error else None
+        known = (labels, n - labels, allowed, round(factor, 2), rate)
+        if error and WORTH * stages[-1].errors * labels > allowed:
+            break
         look = look_of(tuple(stages[-4:]), *known) if len(stages) > 2 else None
         if look is None:
             continue
@@ -218,17 +252,19 @@ def delivered(
         given, model = answers(rows), models["predicted"][place][rows]
         said, wrong, of_people, divided = given[0], int((given[0] != model).sum()), 0, 0
         spent += look.audit
-        if errors is not None:
+        if error:
             settled, more = further(given)
             wrong = int((settled != model).sum())
             said = np.where(settled < 0, said, settled)
             asked = rng.choice(own, look.sample, replace=False)
-            of_sample, yet = further(answers(asked, first[asked]))
+            given_again = answers(asked, first[asked])
+            of_sample, yet = further(given_again)
             different = int((of_sample != first[asked]).sum())
             table[asked] = np.where(of_sample < 0, first[asked], of_sample)
             of_people = bound(different, look.sample, labels, PEOPLE)
             divided = int((settled < 0).sum() + (of_sample < 0).sum())
-            errors = (different + GUESSED * WEIGHT) / (look.sample + WEIGHT)
+            differ = 5 * round(int((given_again[1] != given_again[0]).sum()) / 5)  # calibrated once
+            doubled = Doubled(doubled.wrong + differ, doubled.answers + 2 * look.sample)
             spent += more + yet
         table[rows] = said
         if bound(wrong, look.audit, n - labels, MODEL) + of_people + divided <= allowed:
@@ -246,9 +282,10 @@ def drawn(folder: Path, draws: int) -> Iterator[dict[str, Any]]:
         source, error, seed, arm = file.stem.rsplit("-", 3)
         with np.load(file) as kept:
             models = {name: kept[name] for name in kept.files}
+        expected_of = expected_at(models, float(error))
         for share in SHARES:
             rng = generator(int(seed), f"promises {file.stem} {share}")
-            ends = [delivered(models, float(error), share, rng) for _ in range(draws)]
+            ends = [delivered(models, expected_of, float(error), share, rng) for _ in range(draws)]
             promised = [each for each in ends if each.broken is not None]
             yield {
                 **{"set": source, "rows": len(models["gold"]), "errors": float(error)},

@@ -95,6 +95,11 @@ def wrong(row: Row) -> str:
     return CLASSES[(CLASSES.index(gold(row["prompt"])) + 1) % len(CLASSES)]
 
 
+def erring(share: float) -> Callable[[Row], str]:
+    """Colleagues who are wrong in a share of answers, whatever the order of their rows."""
+    return lambda row: wrong(row) if random.Random(row["key"]).random() < share else truth(row)
+
+
 def fill(path: str | Path, say: Say = truth, *, keys: Iterable[str] | None = None) -> Path:
     """Fill in a sheet, or the rows of it that have these keys."""
     wanted = None if keys is None else set(keys)

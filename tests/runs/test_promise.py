@@ -9,7 +9,6 @@ import random
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from stacksl.labelers.protocol import Request
 from stacksl.models.promise import (
     LOOKS,
     MODEL,
+    Doubled,
     Stage,
     allowed_wrong,
     audit_size,
@@ -39,10 +39,10 @@ from stacksl.runs.settings.budget import stop_rule
 
 from .conftest import CLASSES, class_items, pair_items
 from .people_cases import (
-    Row,
     answer_all,
     begin,
     bought,
+    erring,
     expect_sound,
     facts_of,
     killed_at,
@@ -51,7 +51,6 @@ from .people_cases import (
     texts_of,
     truth,
     write_rows,
-    wrong,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -64,11 +63,6 @@ PEOPLE: dict[str, Any] = {
     "class_names": True,
     "stop_when": "right=85%",
 }
-
-
-def erring(share: float) -> Callable[[Row], str]:
-    """Colleagues who are wrong in a share of answers, whatever the order of their rows."""
-    return lambda row: wrong(row) if random.Random(row["key"]).random() < share else truth(row)
 
 
 def looks(made: Run) -> list[dict[str, Any]]:
@@ -142,8 +136,27 @@ def test_held_out_labels_say_how_many_rows_are_wrong() -> None:
     said = truth**0.5  # too sure
     right = (rng.random(6_000) < truth).astype(float)
     labels = np.where(rng.random(6_000) < 0.05, 1 - right, right)
-    found = calibrated_wrong(said[:3_000], labels[:3_000], np.ones(3_000), said[3_000:])
+    found, _ = calibrated_wrong(said[:3_000], labels[:3_000], np.ones(3_000), said[3_000:])
     assert found == pytest.approx((1 - right[3_000:]).sum(), rel=0.25)
+
+
+@pytest.mark.parametrize("errors", [0.05, 0.1])
+def test_peoples_errors_are_not_the_models(errors: float) -> None:
+    """The model learnt wrong labels, is never surer than 1 − ε, and its held-out ones are wrong."""
+    rng = np.random.default_rng(1)
+    truth = 1 - rng.exponential(0.05, 2_000).clip(0, 0.5)
+    right = (rng.random(2_000) < truth).astype(float)
+    labels = np.where(rng.random(2_000) < errors, 1 - right, right)
+    given = ((1 - errors) * truth[:500], labels[:500], np.ones(500), (1 - errors) * truth[500:])
+    wrong = (1 - right[500:]).sum()
+    blind, _ = calibrated_wrong(*given)
+    guessed, rate = calibrated_wrong(*given, Doubled())
+    found, known = calibrated_wrong(*given, Doubled(400 * errors, 400))
+    assert blind > 1.5 * wrong
+    assert abs(found - wrong) < abs(guessed - wrong) < abs(blind - wrong)
+    assert found == pytest.approx(wrong, rel=0.35)
+    assert known == pytest.approx(errors, abs=0.02)
+    assert 0.01 < rate < 2 * errors
 
 
 def test_a_look_waits_while_labels_remove_more_errors_than_they_cost() -> None:
@@ -171,6 +184,9 @@ def test_the_rule_is_read_in_percent_and_as_a_share() -> None:
 def test_a_dry_run_names_the_audit_and_its_price() -> None:
     said = expected_look(0.97, 5_000, 1_500, 2_500_000)
     assert "(4,250 here) are right: 139 rows for $347.50 if none of them is wrong" in said
+    twice = expected_look(0.97, 5_000, 1_500, 2_500_000, 2)
+    assert "139 rows for $695.00 if none" in twice
+    assert "two answers to each audited row" in twice
     poor = expected_look(0.97, 5_000, 200)
     assert poor.endswith("half of this budget could show 95.8% at most")
     n = audit_size(31, 4_250, 127)
@@ -360,6 +376,24 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path) -> None:
     assert max(pairs.values()) == 1, "nobody is asked a row twice"
     assert "as the one who answered would say" not in made.status()["stopped"]
     assert made.status()["spent"] <= 380
+    expect_sound(made)
+
+
+def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path: Path) -> None:
+    given = {**PEOPLE, "annotators": "anna,ben,carl", "stop_when": "right=97%", "price": "2"}
+    given |= {"sheets.overlap": 60}
+    made = begin(tmp_path, **given)
+    play(made, erring(0.3))
+    said, status = made.status()["stopped"], made.status()
+    assert said.startswith("97.0% is not reachable with one answer a row: people err in about ")
+    rows = len({row["item"] for row in bought(made)})
+    assert f"cost {rows} more labels for ${2 * rows:,.2f}" in said
+    assert "12 of all may be wrong" in said
+    assert not looks(made)
+    assert not bought(made, purpose="audit")
+    assert status["left"] > 0
+    made.change(stop_when="right=60%")
+    assert made.status()["state"] == "waiting", "a lower share may be promised"
     expect_sound(made)
 
 

@@ -25,12 +25,12 @@ from .people_cases import (
     answer_all,
     begin,
     bought,
+    erring,
     expect_sound,
     facts_of,
     killed_at,
     play,
     truth,
-    wrong,
 )
 
 ITEMS, ANSWERS = class_items(300)
@@ -65,11 +65,6 @@ def looks(made: Run) -> list[tuple[int, int, bool]]:
     with made.ledger as ledger:
         rows = list(ledger.rows(only=("looked",)))
     return [(row.number or 0, row.payload["labels"], row.payload["reached"]) for row in rows]
-
-
-def erring(share: float) -> Callable[[Row], str]:
-    """Colleagues who are wrong in a share of answers, whatever the order of their rows."""
-    return lambda row: wrong(row) if random.Random(row["key"]).random() < share else truth(row)
 
 
 # Answers of the file --------------------------------------------------------------------------

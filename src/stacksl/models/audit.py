@@ -133,7 +133,8 @@ def expected_width(size: int, budget: int, what: str = "accuracy") -> str:
     '80 of the 800 labels are kept for an audit'
     """
     if size:
-        half = [100 * _half(round(share * size), size) for share in (0.5, 0.9)]
+        ends = (wilson(round(share * size), size) for share in (0.5, 0.9))
+        half = [50 * (high - low) for low, high in ends]
         return (
             f"{size:,} of the {budget:,} labels are kept for an audit: it will tell the {what} on"
             f" new items to within {half[0]:.0f} points where it is near 50%, and within"
@@ -144,11 +145,6 @@ def expected_width(size: int, budget: int, what: str = "accuracy") -> str:
         f"no labels are kept for an audit{why}: the accuracy on new items will not be known;"
         " --audit N or --test FILE would tell it"
     )
-
-
-def _half(correct: int, n: int) -> float:
-    low, high = wilson(correct, n)
-    return (high - low) / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)

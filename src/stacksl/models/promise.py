@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +30,9 @@ WORTH = 0.8
 CHANCE = 0.8  # that an audit of the size chosen is good enough
 FEWEST = 30  # rows of an audit
 SAMPLES = (30, 60, 100, 150, 200, 300, 400, 600, 800, 1_200)  # rows of people that are asked again
-GUESSED = 0.03  # people's rate of errors, before it is known; it counts as `WEIGHT` answers
-WEIGHT = 33
+GUESSED, WEIGHT = 0.03, 33  # people's rate of errors before it is known, and in how many answers
 BEFORE, AHEAD = 3, (1, 2, 3, 4, 6, 8, 12, 16, 20)  # stages that a forecast is from, and is for
+SUREST = 0.995  # that an answer of a model is taken to be, if it learnt labels of people who err
 PULL = 0.5  # of the slope of a calibration towards 1, in squared units of labels' log-likelihood
 
 
@@ -63,11 +64,13 @@ def audit_size(expected: float, rows: int, allowed: int) -> int | None:
         rows: M; those drawn are people's afterwards, so that no wrong row is left among them.
         allowed: how many wrong rows may be left.
     """
-    from scipy.stats import hypergeom
-
     bad = round(expected)
-    if bad > WORTH * allowed:
-        return None
+    return None if bad > WORTH * allowed else _good_size(bad, rows, allowed)
+
+
+@lru_cache(maxsize=10_000)
+def _good_size(bad: int, rows: int, allowed: int) -> int | None:
+    from scipy.stats import hypergeom
 
     def good(n: int) -> bool:
         wrong = np.arange(min(n, bad) + 1)
@@ -79,22 +82,28 @@ def audit_size(expected: float, rows: int, allowed: int) -> int | None:
     return sizes[found] if found < len(sizes) else None
 
 
-def expected_look(share: float, rows: int, labels: int, price: int | None = None) -> str:
+def expected_look(
+    share: float, rows: int, labels: int, price: int | None = None, answers: int = 1
+) -> str:
     """The sentence before a run: how large an audit of the model's part shows the `share`.
 
     The model's part is taken to be the `rows` but half of the `labels` that can be paid, at a
-    `price` in micro-units, with no error, a quarter and half of those allowed.
+    `price` in micro-units, with no error, a quarter and half of those allowed. Each audited row
+    takes so many `answers`.
     """
-    part, most = max(1, rows - labels // 2), max(1, labels // 2)
-    allowed, least = allowed_wrong(share, part), _fewest(part, allowed_wrong(share, part))
+    part, most = max(1, rows - labels // 2), max(1, labels // 2 // answers)
+    allowed, level = allowed_wrong(share, part), MODEL / LOOKS
+    least = 1 + bisect_left(
+        range(1, part + 1), True, key=lambda n: shows(0, n, part, allowed, level)
+    )
 
     def so_many(n: int) -> str:
-        return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price)}"
+        return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price * answers)}"
 
     wanted = (
         f"audits are drawn on the way, each to show that {100 * share:.4g}% of the model's rows"
     )
-    if least is None or least > most:
+    if least > most:
         shown = 1 - left_wrong(0, min(most, part), part, MODEL) / part
         return f"{wanted} are right: half of this budget could show {100 * shown:.1f}% at most"
     found = ((errors, audit_size(allowed / errors, part, allowed)) for errors in (4, 2))
@@ -102,14 +111,9 @@ def expected_look(share: float, rows: int, labels: int, price: int | None = None
     return (
         f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong; in 4 of 5"
         f" cases it takes {' and '.join(sizes)} in all"
+        + ", two answers to each audited row; rows of people are asked again, too"
+        * (answers > 1)
     )
-
-
-def _fewest(rows: int, allowed: int) -> int | None:
-    """The fewest rows that show it with no error among them; None if all of them would not do."""
-    sizes = range(1, rows + 1)
-    found = bisect_left(sizes, True, key=lambda n: left_wrong(0, n, rows, MODEL) <= allowed)
-    return sizes[found] if found < len(sizes) else None
 
 
 def left_wrong(wrong: int, n: int, rows: int, level: float) -> int:
@@ -117,35 +121,69 @@ def left_wrong(wrong: int, n: int, rows: int, level: float) -> int:
     return most_wrong(wrong, n, rows, level / LOOKS) - wrong
 
 
-def calibrated_wrong(sure: Array, right: Array, weight: Array, rest: Array) -> float:
-    """How many of the model's rows are wrong, from held-out labels of rows that were bought.
+def shows(wrong: int, n: int, rows: int, allowed: int, level: float) -> bool:
+    """Whether `most_wrong` leaves `allowed` wrong rows at most among those that were not drawn."""
+    from scipy.stats import hypergeom
 
-    P(right) = (1 − ε)·σ(a + b·logit(sure)) is fitted to these, where ε is the share of labels that
-    are wrong themselves and does not count.
+    bad = allowed + wrong + 1
+    return bad > rows - n + wrong or bool(hypergeom.cdf(wrong, rows, bad, n) <= level)
+
+
+class Doubled(NamedTuple):
+    """Answers of people whose row a second person answered, too: how many are wrong, of all."""
+
+    wrong: float = 0.0
+    answers: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """People's rate of errors, with those that are guessed."""
+        return (self.wrong + GUESSED * WEIGHT) / (self.answers + WEIGHT)
+
+
+def calibrated_wrong(
+    sure: Array, right: Array, weight: Array, rest: Array, doubled: Doubled | None = None
+) -> tuple[float, float]:
+    """How many of the model's rows are wrong, and people's rate of errors, from held-out labels.
+
+    P(right) = (1 − ε)·σ(a + b·logit(sure)) is fitted to labels of rows that were bought. ε is the
+    share of labels that are wrong themselves, which does not count. Where several people answer,
+    the answers that are `doubled` speak for ε beside those that are guessed, and a model that
+    learnt such labels is at most 1 − ε sure of one: what it says is sure/(1 − ε).
 
     Args:
         sure: the probability of the model's answer to held-out rows, (n,).
         right: whether it was their label.
         weight: how many rows each represents.
         rest: the probability of the model's answer to its own rows, (M,).
+        doubled: what is known of people's errors; None where the answers are the truth.
     """
     from scipy.optimize import minimize
     from scipy.special import expit, logit
 
-    def margins(values: Array) -> Array:
-        return np.asarray(logit(np.clip(values, 1e-4, 1 - 1e-4)))
+    def margins(values: Array, e: float) -> Array:
+        if doubled is None:
+            return np.asarray(logit(np.clip(values, 1e-4, 1 - 1e-4)))
+        return np.asarray(logit(np.clip(values / (1 - e), 1e-4, SUREST)))
 
-    x, share = margins(sure), weight * len(weight) / weight.sum()
+    def unlikely(e: float) -> float:
+        if doubled is None:
+            return e / 0.02
+        known, rate = doubled.answers + WEIGHT, doubled.rate
+        return float(-known * (rate * np.log(e) + (1 - rate) * np.log(1 - e)))
+
+    share = weight * len(weight) / weight.sum()
 
     def loss(given: Array) -> float:
         a, b, e = given
-        likely = np.clip((1 - e) * expit(a + b * x), 1e-9, 1 - 1e-9)
+        likely = np.clip((1 - e) * expit(a + b * margins(sure, e)), 1e-9, 1 - 1e-9)
         fit = share @ (right * np.log(likely) + (1 - right) * np.log(1 - likely))
-        return float(-fit + PULL * (b - 1) ** 2 + a * a / 50 + e / 0.02)
+        return float(-fit + PULL * (b - 1) ** 2 + a * a / 50 + unlikely(e))
 
-    bounds = ((None, None), (0.1, 5.0), (0.0, 0.3))
-    a, b, _ = minimize(loss, [0.0, 1.0, 0.01], method="L-BFGS-B", bounds=bounds).x
-    return float((1 - expit(a + b * margins(rest))).sum())
+    start, least = (0.01, 0.0) if doubled is None else (min(0.3, doubled.rate), 1e-4)
+    bounds = ((None, None), (0.1, 5.0), (least, 0.3))
+    a, b, e = minimize(loss, [0.0, 1.0, start], method="L-BFGS-B", bounds=bounds).x
+    return float((1 - expit(a + b * margins(rest, e))).sum()), float(e)
 
 
 class Look(NamedTuple):
@@ -188,10 +226,17 @@ def planned(
 
 
 class Stage(NamedTuple):
-    """A model on the way: the labels it learnt, and how many of the other rows it expects wrong."""
+    """A model on the way.
+
+    Attributes:
+        labels: those that it learnt.
+        expected: how many of the other rows it expects to be wrong.
+        errors: people's rate of errors, as it is estimated.
+    """
 
     labels: int
     expected: float
+    errors: float = 0.0
 
 
 def step_of(rows: int) -> int:
@@ -236,7 +281,7 @@ def look_now(
     """
     if len(stages) < 3 or not rows:
         return None
-    (first, before), (labels, now) = stages[max(0, len(stages) - 1 - BEFORE)], stages[-1]
+    (first, before, _), (labels, now, _) = stages[max(0, len(stages) - 1 - BEFORE)], stages[-1]
     step = step_of(people + rows)
     fall = min(0.9, max(0.5, (now / max(before, 1e-9)) ** (step / (labels - first))))
     look = planned(factor * now, people, rows, allowed, errors)

@@ -85,6 +85,7 @@ def expected_audit(plan: Plan) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
     from stacksl.models.promise import expected_look
+    from stacksl.runs.finish.promising import doubted
     from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
     from stacksl.runs.settings.budget import promised_share
 
@@ -92,7 +93,8 @@ def expected_audit(plan: Plan) -> str:
         return NO_AUDIT
     if (share := promised_share(plan.settings.stop_when)) is not None:
         price = None if plan.money is None else plan.spec.budget.price
-        return expected_look(share, len(plan.dataset.items), plan.labels, price)
+        answers = 2 if doubted(plan.settings) else 1
+        return expected_look(share, len(plan.dataset.items), plan.labels, price, answers)
     agreement = plan.settings.labeler == "file" and not plan.spec.further
     what = "agreement with the annotator" if agreement else "accuracy"
     return expected_width(plan.spec.audit, plan.labels, what)

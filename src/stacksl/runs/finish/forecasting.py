@@ -24,7 +24,12 @@ from stacksl.models.metrics import wilson, z_of_look
 from stacksl.models.promise import Look
 from stacksl.runs.finish.answers import before_label
 from stacksl.runs.finish.looks import look_due
-from stacksl.runs.finish.promising import expect_promise, looked_enough, next_look
+from stacksl.runs.finish.promising import (
+    expect_promise,
+    looked_enough,
+    next_look,
+    unreachable,
+)
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
@@ -78,6 +83,7 @@ class Forecaster:
     stopped: str = ""
     look: Look | None = None
     _seen: int = -1
+    _beyond: bool = False
 
     def level(self, labels: int) -> Normal | None:
         """The logit of the accuracy at the first `labels`; None where nothing can be estimated."""
@@ -125,9 +131,9 @@ class Forecaster:
         stages = len(linear_trainer(self.game).stages)
         enough = looked_enough(self.spec, self.game.ledger)
         if stages != self._seen:
-            self._seen = stages
-            self.look = None if enough else next_look(self.spec, self.game)
-        return enough or self.look is not None
+            self._seen, self._beyond = stages, unreachable(self.spec, self.game)
+            self.look = None if enough or self._beyond else next_look(self.spec, self.game)
+        return enough or self._beyond or self.look is not None
 
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.

@@ -25,22 +25,21 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import Setting
 from stacksl.models.audit import Audit
 from stacksl.models.promise import (
-    GUESSED,
     LOOKS,
     MODEL,
     PEOPLE,
-    WEIGHT,
+    WORTH,
     Look,
     allowed_wrong,
     left_wrong,
     look_now,
 )
 from stacksl.models.second_look import MOST, Verdict, settled
-from stacksl.report.wording import count, percent, plural
+from stacksl.report.wording import count, money, percent, plural
 from stacksl.runs.items.roles import give_roles, next_terms
 from stacksl.runs.loop.game import Game
-from stacksl.runs.loop.linear_trainer import linear_trainer
-from stacksl.runs.session.assignment import FILE, annotators_of, without_rows
+from stacksl.runs.loop.linear_trainer import doubled_of, linear_trainer
+from stacksl.runs.session.assignment import FILE, annotators_of, free_people
 from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
@@ -145,7 +144,7 @@ def looks(ledger: LedgerReader) -> list[Mapping[str, Any]]:
 
 
 def looked_enough(spec: RunSpec, ledger: LedgerReader) -> bool:
-    """Whether nothing more is bought: the share is promised, a look is open, or none is left."""
+    """Whether no look is drawn: the share is promised, a look is open, or none is left."""
     if promised_share(spec.settings.stop_when) is None:
         return False
     drawn = last_drawn(ledger)
@@ -158,16 +157,30 @@ def next_look(spec: RunSpec, game: Game) -> Look | None:
     before, stages = looks(game.ledger), linear_trainer(game).stages
     if not stages or (before and stages[-1].labels <= before[-1]["labels"]):
         return None  # a model that was looked at
-    factor, errors = 1.0, GUESSED if doubted(spec.settings) else None
+    factor = 1.0
     for each in before:
         expected = factor * each["expected"] * each["audit"] / max(1, each["rows"])
         factor *= min(4.0, max(1.0, (each["wrong"] + 1) / (expected + 1)))
-        if errors is not None:
-            errors = (each["differ"] + GUESSED * WEIGHT) / (each["sample"] + WEIGHT)
-    table, left = Table.of(spec, game), game.ledger.accounts.left
-    left = left * 9 // 10 if errors is not None else left  # the rest is for third answers
+    table, left, errors = Table.of(spec, game), game.ledger.accounts.left, None
+    if doubted(spec.settings):
+        rate = max(stages[-1].errors, doubled_of(game.ledger).rate)
+        errors = of_people(spec, game, rate) / max(1, table.people)
+        left = left * 9 // 10  # the rest is for third answers
     allowed = table.allowed - table.dropped - table.unlabelled
     return look_now(stages, table.people, table.model, allowed, left, factor, errors)
+
+
+def of_people(spec: RunSpec, game: Game, rate: float) -> float:
+    """How many rows of people with one answer are wrong at a `rate` of errors."""
+    return rate * sum(len(given) == 1 for given in _answers(spec, game.ledger).values())
+
+
+def unreachable(spec: RunSpec, game: Game) -> bool:
+    """Whether people err so often that the promise takes two answers a row: nothing is bought."""
+    stages = linear_trainer(game).stages
+    if not stages or not doubted(spec.settings):
+        return False
+    return WORTH * of_people(spec, game, stages[-1].errors) > Table.of(spec, game).allowed
 
 
 def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
@@ -210,14 +223,10 @@ def _answers(spec: RunSpec, ledger: LedgerReader) -> Answers:
 def unsettled(spec: RunSpec, game: Game) -> list[str]:
     """The sampled items to ask one more person of, as long as the budget pays for it."""
     ledger = game.ledger
-    here = set(annotators_of(spec.settings.annotators)) - without_rows(spec.folder, ledger)
-    handed = ledger.private.handed()
-    due = []
-    for item, given in _answers(spec, ledger).items():
-        if 1 < len(given) < MOST and settled(given) is None:
-            had = {row.annotator for row in handed if row.item == item}
-            due += [item] if here - had else []
-    return due[: ledger.accounts.left]
+    answers = _answers(spec, ledger).items()
+    due = [i for i, given in answers if 1 < len(given) < MOST and settled(given) is None]
+    free, _ = free_people(spec, ledger, due)
+    return [item for item in due if free[item]][: ledger.accounts.left]
 
 
 def judged(
@@ -279,15 +288,35 @@ def promise_of(spec: RunSpec, game: Game) -> str:
             " nothing is promised of people's."
         )
     if not game.ledger.accounts.reached:
+        if unreachable(spec, game):
+            return _beyond(spec, game, share, table)
         return _refusal(share, found, table)
     last = found[-1]
     by = f"{count(table.people)} by people and {count(table.rows - table.people)} by the model"
     meant = "" if doubted(spec.settings) else " Right means: as the one who answered would say."
+    if aside := len(spec.sources.aside - spec.sources.erased):
+        meant += f" {plural(aside, 'row')} with the text of an example of a class are not counted."
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
         f" {count(last['audit'])} rows of the model drawn at random {count(last['wrong'])} were"
         f" wrong, so at most {count(last['left'])} of all are. Such a promise holds in 95 of 100"
         f" runs.{meant}"
+    )
+
+
+def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
+    errors = linear_trainer(game).stages[-1].errors
+    price = spec.budget.price if spec.budget.money is not None else 0
+    cost = f"{count(table.people)} more labels" + f" for {money(table.people * price)}" * bool(
+        price
+    )
+    return (
+        f"{percent(share)} is not reachable with one answer a row: people err in about"
+        f" {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
+        f" {plural(table.people, 'row')} that they labelled, and {count(table.allowed)} of all may"
+        f" be wrong. Two answers a row cost {cost}: start a run with --overlap"
+        f" {table.people}. Nothing more was bought. A lower share may be promised:"
+        " `stacksl change RUN --stop-when right=R`."
     )
 
 

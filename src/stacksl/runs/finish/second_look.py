@@ -5,7 +5,6 @@ A further answer is one more slot of its item in the ledger, and a row of a shee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import silent
-from stacksl.runs.session.assignment import FILE, annotators_of, without_rows
+from stacksl.runs.session.assignment import free_people
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import FACTS, SECRET, anchors
 
@@ -88,7 +87,7 @@ def look_again(
     then = noted["said"] if noted.get("audit") == audit.number else list(predicted.values())
     judged = dict(zip(ids, then, strict=True))
     rows = split(shuffled, judged, answers, kept, every=every)
-    free, awaited = _free(spec, ledger, ids)
+    free, awaited = free_people(spec, ledger, ids)
     free |= {item: 0 for item in begun if any(state.dropped for _, state in slots[item])}
     left = min(spec.terms.further - accounts.further, accounts.left)
     left = 0 if accounts.reached else left  # what a look has found stands
@@ -107,25 +106,3 @@ def look_again(
     if not look and too_wide(second):
         audit = replace(audit, answers=first, now=first_now)
     return due, replace(audit, second=second, second_now=later)
-
-
-def _free(spec: RunSpec, ledger: Ledger, items: Sequence[str]) -> tuple[dict[str, int], set[str]]:
-    """How many people may still be asked each item, and the items that wait for an answer.
-
-    Whoever is here and never had an item may. A lease that nobody may have ends.
-    """
-    handed, settings = ledger.private.handed(), spec.settings
-    out = {(row.item, row.slot, row.token) for row in handed}
-    had = {(row.item, row.annotator) for row in handed}
-    here = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
-    here -= without_rows(spec.folder, ledger)
-    free = {item: sum((item, name) not in had for name in here) for item in items}
-    awaited = set()
-    for lease in (each for each in ledger.second_looks() if each.item in free):
-        if (lease.item, lease.slot, lease.token) not in out:  # somebody is to have it
-            if not free[lease.item]:
-                ledger.release(lease, "expired")
-                continue
-            free[lease.item] -= 1
-        awaited.add(lease.item)
-    return free, awaited

@@ -20,8 +20,9 @@ from stacksl.data.values import normal
 from stacksl.errors import LedgerError
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.queries import LedgerReader
 from stacksl.models.confusion import Confusion, confusion_of
-from stacksl.models.promise import Stage, calibrated_wrong, step_of
+from stacksl.models.promise import Doubled, Stage, calibrated_wrong, step_of
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.covering import EVERY, SHARE, Covering
 from stacksl.runs.loop.game import Examples, Game
@@ -48,7 +49,7 @@ Bought = Sequence[tuple[int, int, int]]
 
 PREFIX, DOUBT = "head.", "doubt."
 COUNT = "refits"
-STAGES = "refits.stages"  # a row each: labels, rows expected wrong
+STAGES = "refits.stages"  # a row each: labels, rows expected wrong, people's rate of errors
 MIXTURE = "refits.mixture"  # a row each: number of the kind, weight, temperature, log-loss, C
 ON_THE_WAY = 1e-4  # tolerance of refits that only rank
 
@@ -80,6 +81,7 @@ class LinearTrainer:
         attended: whether answers can be entered meanwhile.
         by_final: whether a pool is ranked by a model made as the final one is, anew after
             `step_of` labels: a promise on the table rests on its doubt.
+        erring: whether the labels are of people who err, by whom a promise on the table counts.
         stages: those models, in order.
     """
 
@@ -105,6 +107,7 @@ class LinearTrainer:
     beside: Beside = at_once
     attended: bool = False
     by_final: bool = False
+    erring: bool = False
     stages: list[Stage] = field(default_factory=list)
     _source: Source | None = None
     draws: ClassVar[int] = 0
@@ -260,7 +263,7 @@ class LinearTrainer:
         """The counts, the mixture of the last model and the arrays of the head, to be saved."""
         head = {} if self.head is None else self.head.state()
         mixture = [(KINDS.index(kind), *numbers) for kind, *numbers in self.mixture]
-        stages = np.array(self.stages, dtype=np.float64).reshape(-1, 2)
+        stages = np.array(self.stages, dtype=np.float64).reshape(-1, 3)
         return {
             **({STAGES: stages} if self.by_final else {}),
             COUNT: np.array([self.count, self.labels, self.final, self.relabelled]),
@@ -273,7 +276,7 @@ class LinearTrainer:
         """Restore what `state` returned."""
         self.count, self.labels, final, self.relabelled = map(int, arrays[COUNT])
         self.final = bool(final)
-        self.stages = [Stage(int(n), wrong) for n, wrong in arrays.get(STAGES, np.zeros((0, 2)))]
+        self.stages = [Stage(int(n), *rest) for n, *rest in arrays.get(STAGES, np.zeros((0, 3)))]
         table = arrays[MIXTURE].tolist()
         self.mixture = tuple(Component(KINDS[int(kind)], *rest) for kind, *rest in table)
         mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
@@ -292,9 +295,9 @@ class LinearTrainer:
         source, (rows, gold) = self._whole(), _split(examples.bought)
         mixture, held = held_out_answers(source, rows, gold)
         head = make_final(source, rows, gold, mixture)[0]
-        self.stages.append(
-            Stage(known, calibrated_wrong(*held, surest(head, examples.block, rest)))
-        )
+        sure = surest(head, examples.block, rest)
+        doubled = doubled_of(self.ledger) if self.erring else None
+        self.stages.append(Stage(known, *calibrated_wrong(*held, sure, doubled)))
         return head
 
     def _on_the_way(self) -> Head | None:
@@ -387,6 +390,12 @@ class LinearTrainer:
 def draw_keys(seed: int, count: int) -> Array:
     """The random order of items: the rows with the smallest keys, (count,), are drawn first."""
     return generator(seed, "pool/random").random(count)
+
+
+def doubled_of(ledger: LedgerReader) -> Doubled:
+    """Answers to train on whose row has a second one: of two that differ one is wrong."""
+    pairs = [(one.word, other.word) for one, other in ledger.agreement() if other.slot == 1]
+    return Doubled(sum(one != other for one, other in pairs), 2 * len(pairs))
 
 
 def linear_trainer(game: Game) -> LinearTrainer:

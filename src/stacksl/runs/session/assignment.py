@@ -343,6 +343,30 @@ def away_from(folder: RunFolder) -> frozenset[str]:
     return frozenset(annotators_of(said)) - {""}
 
 
+def free_people(
+    spec: RunSpec, ledger: Ledger, items: Sequence[str]
+) -> tuple[dict[str, int], set[str]]:
+    """How many people may still be asked each item, and the items that wait for an answer.
+
+    Whoever is here and never had an item may. A lease that nobody may have ends.
+    """
+    handed, settings = ledger.private.handed(), spec.settings
+    out = {(row.item, row.slot, row.token) for row in handed}
+    had = {(row.item, row.annotator) for row in handed}
+    here = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
+    here -= without_rows(spec.folder, ledger)
+    free = {item: sum((item, name) not in had for name in here) for item in items}
+    awaited = set()
+    for lease in (each for each in ledger.second_looks() if each.item in free):
+        if (lease.item, lease.slot, lease.token) not in out:  # somebody is to have it
+            if not free[lease.item]:
+                ledger.release(lease, "expired")
+                continue
+            free[lease.item] -= 1
+        awaited.add(lease.item)
+    return free, awaited
+
+
 def without_rows(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
     """The annotators who get no new rows: those away or set aside."""
     return away_from(folder) | ledger.set_aside

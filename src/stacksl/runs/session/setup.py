@@ -30,6 +30,7 @@ from stacksl.ledger.store.arrays import Saved
 from stacksl.ledger.store.settings import Setting
 from stacksl.lm import LanguageModel
 from stacksl.runs.finish.looks import LOOKS
+from stacksl.runs.finish.promising import doubted
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
@@ -124,6 +125,7 @@ def trainer_of(
         model_labels=None if column else said,
         column=said if column else None,
         by_final=promised_share(settings.stop_when) is not None and names is not None,
+        erring=doubted(settings),
     )
 
 
