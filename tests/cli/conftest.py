@@ -60,6 +60,10 @@ class FakeApi:
         module.__dict__.update(prepare=self.prepare, Run=self, list_runs=self.list_runs)
         return module
 
+    @property
+    def folder(self) -> SimpleNamespace:
+        return SimpleNamespace(resolved=lambda: {"labeler": "oracle", "files": {"mine.xlsx": ""}})
+
     def prepare(self, data: Any, **options: Any) -> SimpleNamespace:
         self.asked.append(("prepare", {"data": data, **options}))
         settings = options["settings"].settings
@@ -94,7 +98,7 @@ class FakeApi:
                 progress(step)
         if self.fail is not None:
             raise self.fail
-        return SimpleNamespace(path=self.out, status=self.status)
+        return SimpleNamespace(path=self.out, status=self.status, folder=self.folder)
 
     def open(self, path: Path) -> Any:
         self.asked.append(("open", path))
@@ -103,7 +107,7 @@ class FakeApi:
             status=self.status,
             resume=self.start,
             report=lambda: self.out / "report.html",
-            folder=SimpleNamespace(resolved=lambda: {"labeler": "oracle"}),
+            folder=self.folder,
             forecast=lambda: NO_FORECAST,
         )
 

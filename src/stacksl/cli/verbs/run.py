@@ -255,7 +255,7 @@ def shown_run(run: Run, status: dict[str, Any] | None = None) -> str:
     """
     result = run_facts(run, status)
     if result["state"] == "finished":
-        return _shown(run.path, result)
+        return _shown(run, result)
     return _waiting(run, result) if result["state"] == "waiting" else _unfinished(result)
 
 
@@ -311,8 +311,10 @@ def notices(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _shown(folder: Path, result: dict[str, Any]) -> str:
-    path, audit = word(folder), result["spent"] - result["asked"]
+def _shown(run: Run, result: dict[str, Any]) -> str:
+    from stacksl.data import TABLES
+
+    path, audit = word(run.path), result["spent"] - result["asked"]
     stream = result["mode"] == "stream"  # the questions of a pool are counted as labels already
     lines = facts(
         [
@@ -333,7 +335,10 @@ def _shown(folder: Path, result: dict[str, Any]) -> str:
             ("Model", result["model"]),
         ]
     )
-    return f"{lines}\n\nNext:\n  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
+    first = next(iter(run.folder.resolved().get("files", {})), "")
+    kind = Path(first).suffix.lower()[1:]
+    table = f"  stacksl export {path} --table labelled.{kind}\n" if kind in TABLES else ""
+    return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
 
 def labels_so_far(result: Mapping[str, Any]) -> str:
