@@ -113,7 +113,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         "rows = ({'id': i} for i in range(10**6));"
         "read = lambda data, given: S(rejected=());"
         "from pathlib import Path; folder = S(database=Path('none'));"
-        "run = S(read=read, predict=lambda data, progress: rows, folder=folder);"
+        "run = S(read=read, predict=lambda data, progress, right: rows, folder=folder);"
         "m.Run = S(open=lambda p: run);"
         "sys.modules['stacksl.api'] = m; from stacksl.cli import main; main()"
     )

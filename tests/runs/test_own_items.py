@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from stacksl.models.own_items import class_totals, fewest, labelled_share, lower_bound
+from stacksl.models.own_items import (
+    class_totals,
+    fewest,
+    labelled_share,
+    lower_bound,
+    table_choices,
+)
 
 TRIALS = 200
 SIZES = [200, *(pytest.param(n, marks=pytest.mark.slow) for n in (30, 100, 600))]
@@ -78,3 +84,28 @@ def test_nothing_measured_is_nothing_corrected():
     nothing = np.zeros(0, dtype=np.int64)
     row = class_totals(np.array([1]), np.array([1, 0]), nothing, nothing, "ab")[1]
     assert (row.human, row.predicted, row.total, row.low) == (1, 1, None, None)
+
+
+def test_all_lines_of_the_table_of_choices_hold_at_once():
+    """A table of 2,000 rows: 150 audited, the rest the model's unless people answer them."""
+    rng, broken, told = np.random.default_rng(3), 0, 0
+    for _ in range(TRIALS):
+        sure = rng.beta(4.0, 1.0, 2000)
+        right = rng.random(2000) < 0.5 + 0.5 * sure**2
+        audit, rest = np.split(rng.permutation(2000), [150])
+        found = table_choices(sure[audit], right[audit], sure[rest], 2000)
+        by_model = [np.sort(sure[rest])[people:] for _, people in found]
+        wrong = [(~right[rest][sure[rest] >= s[0]]).sum() if len(s) else 0 for s in by_model]
+        broken += any(n > 2000 * (1 - each) for n, (each, _) in zip(wrong, found, strict=True))
+        told += found[0][1] < len(rest)
+        assert found == tuple(sorted(found, key=lambda each: each[1]))
+    assert broken <= binom.ppf(0.999, TRIALS, 0.05)
+    assert told > TRIALS / 2
+
+
+def test_people_answer_what_no_audit_can_vouch_for():
+    nothing = np.zeros(0)
+    found = table_choices(nothing, nothing.astype(bool), np.linspace(0.5, 1, 100), 1000)
+    assert [people for _, people in found] == [0, 34, 54, 74, 94]  # 100, 70, 50, ... may be wrong
+    sure = np.ones(200)
+    assert table_choices(sure, sure.astype(bool), np.ones(100), 300)[3] == (0.97, 0)

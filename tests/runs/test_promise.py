@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from stacksl.api import Run, prepare, run
 from stacksl.api.exporting import write_own
+from stacksl.api.labelling import TO_PERSON, label_file
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.models.promise import (
@@ -35,7 +36,7 @@ from stacksl.models.promise import (
     most_wrong,
     planned,
 )
-from stacksl.runs.settings.budget import stop_rule
+from stacksl.runs.settings.budget import right_share, stop_rule
 
 from .conftest import CLASSES, class_items, pair_items
 from .people_cases import (
@@ -329,6 +330,37 @@ def test_a_run_stops_buying_once_no_look_is_left(
         assert made.status()["left"] > 0
     assert "cannot be promised" in made.status()["stopped"]
     expect_sound(made)
+
+
+def test_new_rows_are_labelled_where_the_audit_shows_it(tmp_path: Path) -> None:
+    known = {item.id: ANSWERS[item.id] for item in ITEMS[:400]}
+    made = run(ITEMS[:400], known, out=tmp_path / "run", budget=250, audit=120, mode="pool", seed=1)
+    own = facts_of(made).own
+    assert own is not None
+    least = next(each.threshold for each in own.shares if each.wanted == 0.9)
+    assert least is not None
+    path = tmp_path / "new.csv"
+    path.write_text("".join(["prompt\n", *(f"{item.prompt}\n" for item in ITEMS[400:])]))
+    rows = list(made.predict(str(path), right=0.87))
+    by_model = [row["probability"] >= least for row in rows]
+    assert sum(by_model) > 0
+    assert [row["source"] == "model" for row in rows] == by_model
+    assert [row["choice"] is not None for row in rows] == by_model
+    table = label_file(made, path, made.read(str(path)), None, 0.9).rows
+    assert [row["source"] for row in table] == [row["source"] for row in rows]
+    assert all((row["label"] is None) == (row["source"] == TO_PERSON) for row in table)
+    assert all((row["label"] is None) == (row["confidence"] is None) for row in table)
+    with pytest.raises(SettingsError, match="at most 99%.* got '99.5%'"):
+        right_share("99.5%")
+    promised = run(ITEMS, ANSWERS, out=tmp_path / "promised", **PLAN)
+    with pytest.raises(RunError, match="which are not like new ones"):
+        promised.predict(str(path), right=0.9)
+    assert [right for right, _ in own.choices] == [0.9, 0.93, 0.95, 0.97, 0.99]
+    people = [people for _, people in own.choices]
+    assert people == sorted(people)
+    assert people[-1] <= own.rest
+    page = (made.path / "report.html").read_text(encoding="utf-8")
+    assert f"people answer {people[-1]} more rows, the model labels {own.rest - people[-1]}" in page
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

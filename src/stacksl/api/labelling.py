@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BUYING = ("labeler", "time", "price", "purpose", "set_aside")
 COLUMNS = ("item", "key", "text", "label", "said", *BUYING)
 ADDED = ("label", "confidence", "source")
+TO_PERSON = "to a person"  # the source of a row that the model may not label
 Progress = Callable[[int, int], None] | None
 Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, and its item
 
@@ -43,15 +44,23 @@ class Labelled:
     left_out: int = 0
 
 
-def label_file(run: Run, path: str | Path, dataset: Dataset, progress: Progress) -> Labelled:
+def label_file(
+    run: Run,
+    path: str | Path,
+    dataset: Dataset,
+    progress: Progress,
+    right: float | str | None = None,
+) -> Labelled:
     """The rows of the file `path`, read as `dataset`, each with what the run's model says of it.
 
     To its columns are added `label`, `confidence` (the label's probability), `source` (`model`),
     and `abstain` where the model says that; names that the file has get the prefix `predicted_`.
-    A row that was set aside has none of them.
+    A row that was set aside has none of them, and no label one that is left to a person; for
+    `right` see `Run.predict`.
     """
     columns, rows = rows_of(path, dataset)
-    return _labelled(columns, rows, by_model(run, [i for _, i in rows if i is not None], progress))
+    items = [item for _, item in rows if item is not None]
+    return _labelled(columns, rows, by_model(run, items, progress, right))
 
 
 def label_own(run: Run, progress: Progress) -> Labelled:
@@ -248,17 +257,62 @@ def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
     }
 
 
-def by_model(run: Run, items: Sequence[Item], progress: Progress) -> dict[str, dict[str, Any]]:
+def by_model(
+    run: Run, items: Sequence[Item], progress: Progress, right: float | str | None = None
+) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
     said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
-    return {row["id"]: said_of(row) for row in said}
+    rows = said if right is None else left_to_people(said, threshold_of(run, right))
+    return {row["id"]: said_of(row) for row in rows}
+
+
+def threshold_of(run: Run, right: float | str) -> float:
+    """The probability from which the model's labels are `right`, as the report says of its audit.
+
+    Raises:
+        SettingsError: `right` is no share of at most 99%.
+        RunError: nothing shows it.
+    """
+    from stacksl.models.own_items import fewest
+    from stacksl.runs.settings.budget import promised_share, right_share
+    from stacksl.runs.storage.folder import shown_facts
+
+    wanted, facts = right_share(str(right)), shown_facts(run.folder)
+    if facts is None or facts.own is None:
+        raise RunError(
+            f"expected a finished run of a linear model to label rows so well, got {run.path}:"
+            " leave --right out"
+        )
+    if promised_share(run.folder.resolved().get("stop_when")) is not None:
+        raise RunError(
+            f"the audit of {run.path} was drawn from the rows that its model labels, which are not"
+            " like new ones: give --right to a run whose audit came first"
+        )
+    found = [s.threshold for s in facts.own.shares if s.wanted >= wanted and s.threshold]
+    if not found:
+        raise RunError(
+            f"nothing shows that this model labels {100 * wanted:g}% rightly: no threshold passed"
+            f" on {facts.own.measured} measured items, and it takes {fewest(wanted)} at least:"
+            " give a lower --right, or a run with a larger audit"
+        )
+    return found[0]
+
+
+def left_to_people(rows: Iterable[dict[str, Any]], least: float) -> Iterator[dict[str, Any]]:
+    """Rows of predictions, without a choice where the probability is below the `least`."""
+    for row in rows:
+        if row["probability"] >= least:
+            yield {**row, "source": "model"}
+        else:
+            yield {**row, "choice": None, "index": None, "source": TO_PERSON}
 
 
 def said_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """What the model says of an item, by the names of columns, of a row of its predictions."""
     abstain = {"abstain": row["abstain"]} if "abstain" in row else {}
-    own = {"label": row["choice"], "confidence": round(row["probability"], 6), "source": "model"}
-    return own | abstain
+    said, sure = row["choice"], round(row["probability"], 6)
+    own = {"label": said, "confidence": None if said is None else sure}
+    return own | {"source": row.get("source", "model")} | abstain
 
 
 def _labelled(

@@ -164,7 +164,12 @@ class Run:
         return forecast_of_run(self.folder)
 
     def predict(
-        self, data: Any, progress: Callable[[int, int], None] | None = None, *, features: Any = None
+        self,
+        data: Any,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        features: Any = None,
+        right: float | str | None = None,
     ) -> Any:
         """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`.
 
@@ -176,17 +181,22 @@ class Run:
             data: a path, a data frame, a series, a data set, or a list of texts or of items.
             progress: called with (done, total).
             features: (n, d), of a run whose features were given as an array.
+            right: the share of labels that are to be right. Rows have a `source` then, `model` or
+                `to a person`; the latter have no label. It holds in 95 of 100 runs for rows from
+                the source of the run's own.
         """
+        from stacksl.api.labelling import joined, left_to_people, said_of, threshold_of
+
         folder = self.folder
+        least = None if right is None else threshold_of(self, right)
         reading = _reading(folder)
         dataset = _read(folder, reading, data)
         items = dataset.items
-        rows = _model_of(folder, reading, items, features).predict(items, progress)
+        said = _model_of(folder, reading, items, features).predict(items, progress)
+        rows = said if least is None else left_to_people(said, least)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
         if not hasattr(frame, "assign"):
             return rows
-        from stacksl.api.labelling import joined, said_of
-
         return joined(frame, dataset, {row["id"]: said_of(row) for row in rows}, "predicted_")
 
     def read(

@@ -1,7 +1,8 @@
 """What a model's answers to a run's own items are worth, judged by items drawn at random.
 
-Two estimates: the share of items that can be labelled at a wanted accuracy (`labelled_share`), and
-how many items each class has (`class_totals`). Both are pure functions on arrays.
+The share of items that can be labelled at a wanted accuracy (`labelled_share`), how many people
+would still have to answer for a share of right rows (`table_choices`), and how many items each
+class has (`class_totals`). All are pure functions on arrays.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.models.metrics import wilson
+from stacksl.models.promise import allowed_wrong, shows
 from stacksl.report.quality import ClassTotal, LabelledShare
 
 SURE = 0.95  # of every bound
+CHOICES = (0.9, 0.93, 0.95, 0.97, 0.99)  # shares of right rows of a table
 STEPS = 20  # thresholds of a sequence at most
 FEW = 5  # measured items of a class below which its count is not corrected
 CAUTION = 2.0  # standard errors by which classes are to differ more than by chance
@@ -72,6 +75,33 @@ def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -
         reached = float(np.mean(own >= threshold))
         found = LabelledShare(wanted, needed, reached, threshold, count, correct)
     return found
+
+
+def table_choices(
+    confidence: Array, right: NDArray[np.bool_], own: Array, rows: int
+) -> tuple[tuple[float, int], ...]:
+    """How many of the `own` items people would still answer for each share of right `rows`.
+
+    With a probability of 95 % all lines hold at once, for each has a fifth of the level. Thresholds
+    are tested from strict to loose as in `labelled_share`; the wrong rows above one are bounded as
+    those of a promise, since the measured items are a part of the table.
+
+    Args:
+        confidence, right, own: as in `labelled_share`; the measured items are of the table.
+        rows: of the whole table, people's among them.
+    """
+    found, level = [], (1 - SURE) / len(CHOICES)
+    for wanted in CHOICES:
+        people, allowed = len(own), allowed_wrong(wanted, rows)
+        for share in np.linspace(0.0, 1.0, STEPS + 1)[1:]:
+            threshold = float(np.quantile(own, 1 - share, method="lower"))
+            labelled, above = int((own >= threshold).sum()), confidence >= threshold
+            n, wrong = int(above.sum()), int((above & ~right).sum())
+            if not shows(wrong, n, labelled + n, allowed, level):
+                break
+            people = len(own) - labelled
+        found.append((wanted, people))
+    return tuple(found)
 
 
 def class_totals(

@@ -263,6 +263,8 @@ class OwnItems:
         source: what they are of, `audit` or `test`; empty where there are none.
         shares: at each accuracy wanted.
         totals: of the classes; empty where items bring their own options.
+        choices: for a share of right rows of the table, people's counted as right, how many rows
+            people would still answer; all hold at once. Empty without an audit.
     """
 
     rest: int
@@ -270,6 +272,7 @@ class OwnItems:
     source: str
     shares: tuple[LabelledShare, ...] = ()
     totals: tuple[ClassTotal, ...] = ()
+    choices: tuple[tuple[float, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)

@@ -435,6 +435,15 @@ def share_words(share: LabelledShare, own: OwnItems) -> str:
     )
 
 
+def choice_words(people: int, facts: Facts) -> str:
+    """What people would still answer for a share of right rows, and its price."""
+    assert facts.own is not None
+    price = facts.budget.price
+    cost = f" for {money(people * price)}" if price else ""
+    said = f"people answer {plural(people, 'more row')}{cost * bool(people)}"
+    return f"{said}, the model labels {count(facts.own.rest - people)}"
+
+
 def gain_words(gain: Gain) -> str:
     """What more labels would add, or why it cannot be estimated."""
     if gain.value is None or gain.low is None or gain.high is None:

@@ -74,6 +74,16 @@ def _shown(result: dict[str, Any]) -> str:
     )
 
 
+Right = Annotated[
+    str | None,
+    typer.Option(
+        metavar="R",
+        help="Label only rows that the model labels so well, such as 95%; leave the others blank,"
+        " with the source `to a person`.",
+    ),
+]
+
+
 @options.takes(*options.READING)
 def predict(
     context: typer.Context,
@@ -82,6 +92,7 @@ def predict(
         str, typer.Argument(metavar="FILE", help="A file of items; - for stdin, plain lines too.")
     ],
     out: PredictOut = None,
+    right: Right = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -91,6 +102,9 @@ def predict(
     With --out the rows of the file, all its columns, and `label`, `confidence` and `source`
     (model). Without it one JSON object a line, with the bounds of the online state. Answers in
     the file are not needed and not used; columns and format are those of the run unless given.
+
+    With --right 95% only rows above the report's threshold for that share get a label. It holds
+    for rows from the source of the run's own.
     """
     from stacksl.data import kind_of_table
 
@@ -99,27 +113,34 @@ def predict(
     opened = options.open_run(run)
     with _named(file) as path:
         dataset = with_header(context, lambda: opened.read(path, given=options.reading(context)))
-        _predict(opened, path, dataset, out, json, quiet)
+        _predict(opened, path, dataset, out, right, json, quiet)
 
 
 def _predict(
-    opened: Run, path: str, dataset: Dataset, out: str | None, json: bool, quiet: bool
+    opened: Run,
+    path: str,
+    dataset: Dataset,
+    out: str | None,
+    right: str | None,
+    json: bool,
+    quiet: bool,
 ) -> None:
     warn(f"row {row['row']} has no prediction: {row['reason']}" for row in rejected(dataset))
     with live(quiet=quiet) as show:
         if out is None:
-            for row in opened.predict(dataset, progress=encoding(show)):
+            for row in opened.predict(dataset, progress=encoding(show), right=right):
                 print(as_json(row))
             return
         from stacksl.api.labelling import label_file
 
-        table = label_file(opened, path, dataset, encoding(show))
+        table = label_file(opened, path, dataset, encoding(show), right)
     kind = dataset.format.partition(":")[0].replace("lines", "csv")
     _put_out(table, out, kind, {"run": opened.path, "rejected": rejected(dataset)}, json)
 
 
 def _put_out(table: Labelled, out: str, kind: str, about: dict[str, Any], json: bool) -> None:
     """Write a table to stdout (`-`), where it is of the kind `kind`, or to a file."""
+    from stacksl.api.labelling import TO_PERSON
     from stacksl.data import TABLES, write_table
 
     if out == "-":
@@ -128,9 +149,10 @@ def _put_out(table: Labelled, out: str, kind: str, about: dict[str, Any], json: 
         sys.stdout.buffer.write(payload)
         return
     write_table(out, table.columns, table.rows)
-    n = len(table.rows)
+    n, blank = len(table.rows), sum(TO_PERSON in row.values() for row in table.rows)
     result = {**about, "file": out, "n": n, "columns": table.columns}
-    print(as_json(result) if json else f"{plural(n, 'row')} with labels in {out}")
+    left = f", {count(blank)} of them blank, {TO_PERSON}" * bool(blank)
+    print(as_json(result) if json else f"{plural(n, 'row')} with labels in {out}{left}")
 
 
 @contextmanager

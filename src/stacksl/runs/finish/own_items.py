@@ -17,7 +17,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
-from stacksl.models.own_items import class_totals, labelled_share
+from stacksl.models.own_items import class_totals, labelled_share, table_choices
 from stacksl.report.facts import Contested
 from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnItems
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
@@ -25,7 +25,7 @@ from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
 from stacksl.runs.spec import RunSpec
 
-WANTED = (0.9, 0.95)  # accuracies
+WANTED = (0.8, 0.9, 0.95, 0.97, 0.99)  # accuracies
 MORE = 100  # labels
 CHUNK = 4096  # items whose probabilities are held at a time
 LISTED = 8  # disagreements, and items that the model is least sure of
@@ -103,14 +103,19 @@ def own_items(game: Game, tested: Tested, rest: Rest) -> OwnItems:
     right = gold == predicted
     source = "" if judged is None else "audit" if tested.audited is not None else "test"
     totals: tuple[ClassTotal, ...] = ()
+    choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        totals = class_totals(_human(game), rest.said, gold, predicted, classes)
+        totals = class_totals(human := _human(game), rest.said, gold, predicted, classes)
+        if source == "audit" and len(rest.rows):
+            rows = len(human) + len(rest.rows)
+            choices = table_choices(confidence, right, rest.sure, rows)
     return OwnItems(
         rest=len(rest.rows),
         measured=len(gold),
         source=source,
         shares=tuple(labelled_share(confidence, right, rest.sure, wanted) for wanted in WANTED),
         totals=totals,
+        choices=choices,
     )
 
 

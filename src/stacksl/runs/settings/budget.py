@@ -143,6 +143,18 @@ def _share(text: str) -> float:
     return float(number[:-1]) / 100 if number.endswith("%") else float(number)
 
 
+def right_share(text: str) -> float:
+    """The share of right labels that `text` means, such as 95% or 0.95.
+
+    Raises:
+        SettingsError: it is no share.
+    """
+    with suppress(ValueError):
+        if 0 < (share := _share(text)) <= 0.99:
+            return share
+    raise SettingsError(f"expected a share of at most 99% such as --right 95%, got '{text}'")
+
+
 def accuracy_mark(text: str | None) -> float | None:
     """The accuracy that is to be shown before a run stops; None for a rule of another kind."""
     kind, value, _ = stop_rule(text)
