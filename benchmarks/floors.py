@@ -21,6 +21,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +136,18 @@ class Difference:
     high: float
 
 
+@lru_cache(maxsize=1)
+def drawn_again(seeds: int, rows: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The weights of rows and of seeds in each draw, the same in every cell of a case."""
+    rng = generator(0, "floors/bootstrap")
+    weights = rng.multinomial(rows, np.full(rows, 1 / rows), DRAWS) / rows
+    return weights, rng.multinomial(seeds, np.full(seeds, 1 / seeds), DRAWS) / seeds
+
+
 def difference(ours: Right, other: Right) -> Difference:
     """Of models by seed, (seeds, rows); seeds and test rows are drawn again, both paired."""
-    rng, each = generator(0, "floors/bootstrap"), ours.astype(np.float64) - other
-    seeds, rows = each.shape
-    weights = rng.multinomial(rows, np.full(rows, 1 / rows), DRAWS) / rows
-    drawn = rng.multinomial(seeds, np.full(seeds, 1 / seeds), DRAWS) / seeds
+    each = ours.astype(np.float64) - other
+    weights, drawn = drawn_again(*each.shape)
     means = np.einsum("ds,sd->d", drawn, each @ weights.T)
     low, high = np.quantile(means, (0.05, 0.95))
     return Difference(float(each.mean()), float(low), float(high))
