@@ -63,7 +63,7 @@ def test_the_switch_needs_its_ridge() -> None:
 
 @pytest.mark.parametrize("counts", ["learnt", "rounds"])
 @pytest.mark.parametrize("reading", ["else", "literal"])
-@pytest.mark.parametrize("ridge", [0.003, 0.05, 2.0])
+@pytest.mark.parametrize("ridge", [0.003, 2.0])
 def test_when_the_papers_gate_is_first_and_when_it_never_asks(
     ridge: float, reading: str, counts: str
 ) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -51,28 +49,9 @@ def waiting(begun: Path, tmp_path: Path, stacksl: Shell, monkeypatch: pytest.Mon
 
 def begin(folder: Path, stacksl: Shell) -> None:
     words = ["run", write_pool(folder, 40), "--classes", write_classes(folder)]
-    words += [
-        "--labeler",
-        "file",
-        "--sheets",
-        "csv",
-        "--annotators",
-        "anna,ben",
-        "--price",
-        "anna=3,ben=2",
-    ]
-    words += [
-        "--budget",
-        "14",
-        "--open-questions",
-        "6",
-        "--audit",
-        "4",
-        "--overlap",
-        "2",
-        "--mode",
-        "pool",
-    ]
+    words += ["--labeler", "file", "--sheets", "csv", "--annotators", "anna,ben"]
+    words += ["--price", "anna=3,ben=2", "--budget", "14", "--open-questions", "6"]
+    words += ["--audit", "4", "--overlap", "2", "--mode", "pool"]
     said = stacksl(*words, "--no-class-names", "--yes", "--out", "run", "--json")
     assert said.code == 0, said.err
     told = json.loads(said.out)
@@ -83,20 +62,6 @@ def begin(folder: Path, stacksl: Shell) -> None:
     assert "4 of the 14 labels are kept for an audit" in said.err
     assert "text: text · id: id\n" in said.err
     assert len(said.err.splitlines()) <= 10
-
-
-def test_answers_of_several_processes_wait_for_each_other(waiting: Run) -> None:
-    file = fill(sheets(waiting)[0])
-    words = [sys.executable, "-m", "stacksl", "answer", str(waiting.path), "--json", "--quiet"]
-    calls = [
-        subprocess.Popen([*words, str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(2)
-    ]
-    told = [call.communicate() for call in calls]
-    assert [call.returncode for call in calls] == [0, 0], told
-    results = [json.loads(out) for out, _ in told]
-    assert sum(each["accepted"].get("label", 0) for each in results) == 3
-    assert sum(each["repeated"] for each in results) == 3
 
 
 def test_a_run_that_is_held_is_refused_after_the_wait(waiting: Run, stacksl: Shell) -> None:

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import pytest
 
-from stacksl.core import First, Margin, ScorerSettings, radius
+from stacksl.core import Contested, First, Margin, ScorerSettings, radius
 from stacksl.core.scorers import gradient
 from stacksl.errors import FeatureError, SettingsError
 from stacksl_lab.baselines.registry import make_gate
@@ -199,6 +199,35 @@ def test_a_follower_shows_the_best_scored_and_their_best_is_the_label(engine) ->
     )
     slope = np.full(3, 1 / 3) - (np.arange(3) == rewards[0, :3].argmax())
     np.testing.assert_allclose(told.theta, -0.1 * slope @ phi[0, :3], atol=1e-12)
+
+
+def test_widths_hold_where_candidates_repeat() -> None:
+    """Against V summed and factored anew: what breaks an inverse kept in float32."""
+    phi = np.repeat(pairs(8, 1, 5, 20), 3000, axis=0)
+    rewards = np.random.default_rng(8).normal(size=(3000, 5))
+    played = run_stream(
+        "ridge", phi, rewards=rewards, gate=First(), budget=3000, engine="fused",
+        settings=ScorerSettings(ridge=1e-3, action="ucb"),
+    )  # fmt: skip
+    chosen = phi[np.arange(len(phi)), played.choices]
+    lower = np.linalg.cholesky(1e-3 * np.eye(20) + chosen.T @ chosen)
+    truth = np.linalg.norm(np.linalg.solve(lower, phi[0].T), axis=0)
+    widths = np.sqrt(np.einsum("ij,jk,ik->i", phi[0], played.gram_inv, phi[0]))
+    np.testing.assert_allclose(widths, truth, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("candidates", "dim"), [(3, 640), (512, 70)])
+def test_many_dimensions_and_many_candidates_are_as_in_the_loop(candidates: int, dim: int) -> None:
+    phi = pairs(4, 6, candidates, dim)
+    rewards = np.random.default_rng([4, 1]).normal(size=(6, candidates))
+    options: dict[str, Any] = {"gate": Contested(), "budget": 4, "rewards": rewards}
+    loop = run_stream("ridge", phi, **options, engine="loop")
+    played = run_stream("ridge", phi, **options)
+    assert played.engine == "fused"
+    np.testing.assert_array_equal(played.choices, loop.choices)
+    np.testing.assert_array_equal(played.asked, loop.asked)
+    for name in ("statistics", "gate_scores", "scores", "reaches", "theta", "gram_inv"):
+        np.testing.assert_allclose(getattr(played, name), getattr(loop, name), atol=1e-10)
 
 
 def test_without_an_engine_the_loop_plays() -> None:

@@ -425,6 +425,20 @@ def long(tmp_path: Path) -> Kind:
     return Kind("long", data, test, {"budget": 12}, tmp_path / "undisturbed" / "run")
 
 
+def test_answers_of_several_processes_wait_for_each_other(worker, asked, tmp_path) -> None:
+    made = Run(shutil.copytree(asked[True].path, tmp_path / "run"))
+    sheet = made.path / asked[True].given[0]
+    words = ["answer", str(made.path), str(sheet), "--json", "--quiet"]
+    calls = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        calls.append(worker.apart(words, tmp_path / name))
+    assert [call.wait(120) for call in calls] == [0, 0], [call.told() for call in calls]
+    told = [json.loads(Path(call.stdout).read_text(encoding="utf-8")) for call in calls]
+    assert sum(each["accepted"].get("label", 0) for each in told) == 4
+    assert sum(each["repeated"] for each in told) == 4
+
+
 def test_ctrl_c_stops_and_resume_finishes_and_two_never_share_a_run(long, tmp_path, capfd) -> None:
     out = tmp_path / "run"
     words = (

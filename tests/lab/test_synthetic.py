@@ -14,15 +14,15 @@ from stacksl_lab.synthetic.streams import KINDS, Feedback, Kind, make_stream
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("feedback", ["scalar", "softmax"])
 def test_features_have_norm_1_and_values_are_their_scores(kind: Kind, feedback: Feedback) -> None:
-    source = make_stream(kind, feedback, 3, rounds=400)
+    source = make_stream(kind, feedback, 3, rounds=200)
     assert np.linalg.norm(source.features, axis=-1) == pytest.approx(1.0)
-    late = slice(200, None) if kind == "concept" else slice(None)
+    late = slice(100, None) if kind == "concept" else slice(None)
     assert source.values[late] == pytest.approx(source.features[late] @ source.truth)
     assert source.test_values == pytest.approx(source.test_features @ source.truth)
     shown = 20 if feedback == "scalar" else 5
     assert source.present == shown
     pool = shown if kind != "follower" else (60 if feedback == "scalar" else 20)
-    assert source.features.shape == (400, pool, 20)
+    assert source.features.shape == (200, pool, 20)
     assert (source.rewards is None) == (feedback == "softmax")
 
 

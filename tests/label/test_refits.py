@@ -237,7 +237,7 @@ def test_a_refit_that_fails_ends_the_page_in_a_sentence(
         assert time.monotonic() < until
         for browser, key, _prompt in left(people)[:1]:
             browser.post(browser.given(key, position=0))
-        time.sleep(0.02)
+        time.sleep(0.1)
     assert page.player.view.state == "failed"
     monkeypatch.undo()
     page.run.resume()
