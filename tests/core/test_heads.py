@@ -1,16 +1,25 @@
-"""The final model against scikit-learn, and its way to disk and back."""
+"""Final heads: fits, neighbours, mixtures, abstention."""
+
+from __future__ import annotations
 
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV
 
-from stacksl.core.blocks import PairBlock, SharedBlock
+from stacksl.core.blocks import Array, PairBlock, SharedBlock
 from stacksl.core.heads import logistic as refits
+from stacksl.core.heads import spreading
+from stacksl.core.heads.abstaining import FEWEST, auroc, best_threshold, stands_for
+from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength, together
+from stacksl.core.heads.mixing import FLOOR, mixture_weights, tempered
+from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer, restore_head
 from stacksl.errors import FeatureError
 
@@ -157,3 +166,257 @@ def test_heads_refuse_what_is_not_theirs():
         restore_head({"kind": np.array([7])})
     with pytest.raises(FeatureError, match="kind"):
         restore_head({})
+
+
+# Labels over a graph of neighbours, held against scikit-learn's, and soft examples in a refit ---
+
+
+def _clouds(count, classes=3, dim=8, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=count)
+    h = 2.0 * np.eye(dim)[labels] + rng.normal(size=(count, dim)) * 0.6
+    return (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32), labels
+
+
+def _similarity_by_hand(h, count):
+    """The definition, node by node: mean of both directions, exp(−(d / median)²), D^−½ W D^−½."""
+    distance = 1.0 - h.astype(np.float64) @ h.astype(np.float64).T
+    np.fill_diagonal(distance, np.inf)
+    near = np.argsort(distance, axis=1)[:, :count]
+    median = np.median(np.take_along_axis(distance, near, axis=1))
+    weights = np.zeros_like(distance)
+    for node, others in enumerate(near):
+        weights[node, others] = np.exp(-((distance[node, others] / median) ** 2))
+    weights = (weights + weights.T) / 2
+    scale = 1 / np.sqrt(weights.sum(axis=1))
+    return scale[:, None] * weights * scale
+
+
+def test_the_graph_is_its_definition():
+    h, _ = _clouds(60)
+    graph = neighbour_graph(h[:57], h[57:], neighbours=5)
+    assert (graph.items, graph.names) == (57, 3)
+    np.testing.assert_allclose(graph.similarity.toarray(), _similarity_by_hand(h, 5), atol=1e-5)
+
+
+def test_spread_labels_are_the_iteration_to_the_step(monkeypatch):
+    h, labels = _clouds(40)
+    graph = neighbour_graph(h, neighbours=4)
+    rows = np.array([0, 5, 9])
+    seeds = np.zeros((40, 3))
+    seeds[rows, labels[rows]] = 1.0
+    found = seeds
+    for _ in range(spreading.STEPS):
+        found = 0.9 * graph.similarity.toarray().astype(np.float64) @ found + 0.1 * seeds
+    found /= np.maximum(found.sum(axis=1, keepdims=True), 1e-30)
+    np.testing.assert_allclose(spread(graph, rows, labels[rows], 3), found, atol=2e-5)
+    monkeypatch.setattr(spreading, "_COLUMNS", 2)  # classes in two blocks: the same numbers
+    wanted = np.array([7, 30])
+    some = spread(graph, rows, labels[rows], 3, wanted)
+    np.testing.assert_allclose(some, found[wanted], atol=2e-5)
+
+
+def test_a_name_is_a_weaker_seed_than_a_label():
+    h = np.array([[1, 0], [0.98, 0.2], [0.98, -0.2]], dtype=np.float32)
+    names = np.array([[0.9, 0.45], [0.9, -0.45]], dtype=np.float32)
+    names /= np.linalg.norm(names, axis=1, keepdims=True)
+    graph = neighbour_graph(h, names, neighbours=4)
+    none = np.zeros(0, dtype=np.int64)
+    from_names = spread(graph, none, none, 2)
+    assert from_names[0] == pytest.approx([0.5, 0.5], abs=1e-3)
+    assert from_names[1, 0] > 0.5 > from_names[2, 0]
+    bought = spread(graph, np.array([0]), np.array([1]), 2)
+    assert (bought[:, 1] > from_names[:, 1]).all()
+    assert bought[0, 1] > 0.5
+
+
+def test_rows_without_a_direction_and_tiny_graphs_are_left_alone():
+    h = np.zeros((4, 3), dtype=np.float32)
+    h[1], h[2] = [1, 0, 0], [0.9, 0.1, 0]
+    found = spread(neighbour_graph(h), np.array([1]), np.array([0]), 2)
+    np.testing.assert_array_equal(found[[0, 3]], 0.0)
+    assert found[2, 0] == pytest.approx(1.0)
+    for count in (0, 1):
+        lone = neighbour_graph(h[1 : 1 + count])
+        assert spread(lone, np.arange(count), np.zeros(count, np.int64), 2).shape == (count, 2)
+
+
+def test_equal_rows_find_each_other_and_never_themselves():
+    h = np.repeat(np.eye(3, dtype=np.float32), 5, axis=0)
+    graph = neighbour_graph(h, neighbours=2)
+    dense = graph.similarity.toarray()
+    assert np.diag(dense).max() == 0.0
+    assert np.isfinite(dense).all()
+    assert (np.count_nonzero(dense, axis=1) >= 2).all()
+    assert isinstance(graph, Graph)
+
+
+# Soft examples in a refit --------------------------------------------------------------------
+
+
+def test_a_refit_with_soft_examples_is_weighted_logistic_regression():
+    h, labels = _clouds(90)
+    rng = np.random.default_rng(4)
+    targets = rng.dirichlet(np.ones(3), size=50).astype(np.float32)
+    weight = rng.uniform(0.05, 1.0, size=50).astype(np.float32)
+    soft = Soft(h[40:], targets, weight)
+    head = _heads(3, 8).refit(SharedBlock(h[:40], 3), labels[:40], fit=Fit(soft=soft))
+    # scikit-learn has no soft targets: each example once a class, weighted by its target
+    rows = np.concatenate([h[:40], *[h[40:]] * 3]).astype(np.float64)
+    gold = np.concatenate([labels[:40], *[np.full(50, c) for c in range(3)]])
+    weights = np.concatenate([np.ones(40), *[(targets[:, c] * weight) for c in range(3)]])
+    theirs = LogisticRegression(C=20.0, tol=1e-10, max_iter=10_000).fit(rows, gold, weights)
+    ours = head.probabilities(SharedBlock(h, 3))
+    np.testing.assert_allclose(ours, theirs.predict_proba(h.astype(float)), atol=2e-3)
+
+
+def test_names_alone_make_a_head_and_an_unnamed_class_keeps_the_online_score():
+    names = np.eye(4, 6, dtype=np.float32)
+    targets = np.eye(4, dtype=np.float32)
+    targets[3] = 0.0  # says nothing of its class
+    scorer = _heads(4, 6)
+    scorer.theta = np.random.default_rng(1).normal(size=(4, 6))
+    none = np.zeros(0, dtype=np.int64)
+    fit = Fit(soft=Soft(names, targets, np.ones(4)))
+    head = scorer.refit(SharedBlock(np.zeros((0, 6)), 4), none, fit=fit)
+    policy = head.probabilities(SharedBlock(names[:3], 4))
+    assert policy[:, :3].argmax(axis=1).tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(head.coefficients[3], scorer.theta[3])
+
+
+def test_soft_examples_join():
+    part = Soft(np.ones((2, 3)), np.ones((2, 4)), np.ones(2))
+    both = together(part, part)
+    assert (both.h.shape, both.targets.shape, both.weight.shape) == ((4, 3), (4, 4), (4,))
+    assert both.classes == 4
+
+
+# Temperatures and weights of a mixture, on made-up held-out labels ------------------------------
+
+
+def _labels(logits, rng):
+    policies = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return np.array([rng.choice(len(each), p=each) for each in policies])
+
+
+def test_a_temperature_is_found_again() -> None:
+    rng = np.random.default_rng(0)
+    logits = 2 * rng.normal(size=(4000, 5))
+    gold, even = _labels(logits, rng), np.ones(4000)
+    assert tempered(logits, gold, even)[0] == pytest.approx(1.0, abs=0.15)
+    assert 3.0 < tempered(4 * logits, gold, even)[0] < 4.2, "drawn to 1"
+
+
+def test_a_class_that_a_model_rules_out_costs_no_more_than_the_floor() -> None:
+    logits = np.array([[0.0, -1e9], [0.0, -1e9]])
+    _, right = tempered(logits, np.array([0, 1]), np.ones(2))
+    np.testing.assert_allclose(right, [1 - FLOOR / 2, FLOOR / 2])
+
+
+def test_labels_count_by_their_weight() -> None:
+    logits = np.array([[9.0, 0.0], [9.0, 0.0]])
+    gold = np.array([0, 1])
+    sure, _ = tempered(logits, gold, np.array([99.0, 1.0]))
+    unsure, _ = tempered(logits, gold, np.array([1.0, 1.0]))
+    assert unsure > 1.5 * sure
+    right = np.array([[0.9, 0.1], [0.1, 0.9]])
+    first = mixture_weights(right, np.array([3.0, 1.0]), np.ones(2))
+    assert first[0] > first[1]
+    np.testing.assert_allclose(first, mixture_weights(right, np.array([30.0, 10.0]), np.ones(2)))
+
+
+def test_the_better_model_takes_the_weight_with_the_labels() -> None:
+    right = np.column_stack([np.full(200, 0.9), np.full(200, 0.3), np.full(200, 0.3)])
+    few, many = (mixture_weights(right[:n], np.ones(n), np.ones(3)) for n in (3, 200))
+    assert 1 / 3 < few[0] < many[0]
+    assert many[0] > 0.95
+    assert many.sum() == pytest.approx(1.0)
+
+
+def test_models_that_are_right_elsewhere_share_the_weight() -> None:
+    right = np.where(np.arange(100)[:, None] % 2 == np.arange(2), 0.9, 0.1)
+    np.testing.assert_allclose(
+        mixture_weights(right, np.ones(100), np.ones(2)), [0.5, 0.5], atol=1e-9
+    )
+
+
+def test_where_no_held_out_label_can_be_judged_the_default_strength_is_kept() -> None:
+    """Every class has one label, so that no fold has seen what it is judged on."""
+    rng = np.random.default_rng(1)
+    found = choose_strength(rng.normal(size=(60, 8)), np.arange(60), 3)
+    assert found.value == DEFAULT
+    assert found.tried == (0.0,) * len(CHOICES)
+
+
+# The threshold for abstaining: against a search by hand, its area against scikit-learn's --------
+
+
+SHARES = st.lists(st.integers(0, 12).map(lambda n: n / 12), min_size=FEWEST, max_size=40)
+
+
+def balanced(labelled: Array, none: Array, cut: float) -> float:
+    return float(((labelled >= cut).mean() + (none < cut).mean()) / 2)
+
+
+@given(SHARES, SHARES)
+def test_the_area_is_that_of_scikit_learn(labelled: list[float], none: list[float]) -> None:
+    from sklearn.metrics import roc_auc_score
+
+    truth = [1] * len(labelled) + [0] * len(none)
+    expected = roc_auc_score(truth, labelled + none)
+    assert auroc(np.array(labelled), np.array(none)) == pytest.approx(expected, abs=1e-12)
+
+
+@given(SHARES, SHARES)
+def test_no_other_cut_keeps_and_leaves_out_more(labelled: list[float], none: list[float]) -> None:
+    kept, left = np.array(labelled), np.array(none)
+    found = best_threshold(kept, left)
+    cuts = np.arange(-1, 27) / 24  # below, between, at and above all values there are
+    if found is None:
+        assert auroc(kept, left) < 0.85  # 10 of either must be this far apart to be told so
+        return
+    assert found.balanced_accuracy == pytest.approx(balanced(kept, left, found.value))
+    assert found.balanced_accuracy >= max(balanced(kept, left, cut) for cut in cuts) - 1e-12
+    assert (found.labels, found.none) == (len(labelled), len(none))
+
+
+def test_of_equal_cuts_the_lowest_is_taken() -> None:
+    labelled = np.array([0.3, 0.7] * 10)  # cuts at 0.25 and 0.6 lose a half of one kind each
+    none = np.array([0.2, 0.5] * 10)
+    found = best_threshold(labelled, none)
+    assert found is not None
+    assert found.value == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("labels", "none"), [(FEWEST - 1, 50), (50, FEWEST - 1), (0, 0)])
+def test_a_few_items_make_no_threshold(labels: int, none: int) -> None:
+    assert best_threshold(np.full(labels, 0.9), np.full(none, 0.1)) is None
+
+
+def test_there_is_none_where_the_probability_says_nothing() -> None:
+    rng = np.random.default_rng(0)
+    draws = [best_threshold(rng.random(30), rng.random(30)) for _ in range(200)]
+    found = sum(each is not None for each in draws)
+    assert found / 200 < 0.06  # two standard errors on one side: 2.3 % of pure chance
+    assert best_threshold(np.full(20, 0.5), np.full(20, 0.5)) is None
+
+
+@given(SHARES, SHARES)
+def test_a_weight_is_as_many_items(labelled: list[float], none: list[float]) -> None:
+    kept, left = np.array(labelled), np.array(none)
+    weights = np.arange(len(kept)) % 3 + 1.0
+    again = np.repeat(kept, weights.astype(int))
+    assert auroc(kept, left, weights) == pytest.approx(auroc(again, left))
+    found, twin = best_threshold(kept, left, weights), best_threshold(again, left)
+    if found is not None and twin is not None:
+        assert found.balanced_accuracy == pytest.approx(twin.balanced_accuracy)
+
+
+@given(SHARES, SHARES, SHARES)
+def test_what_the_bought_stand_for_is_all_there_is(
+    labelled: list[float], none: list[float], rest: list[float]
+) -> None:
+    weights = stands_for(np.array(labelled), np.array(none), np.array(rest), 2.5)
+    total = len(labelled) + len(none) + 2.5 * len(rest)
+    assert sum(each.sum() for each in weights) <= total + 1e-9
+    assert min(each.min() for each in weights) >= 1.0

@@ -1,8 +1,13 @@
-"""The tables of the pages hold what the code resolves to."""
+"""What pages and docstrings show is what the code says: tables, options, examples."""
 
 from __future__ import annotations
 
 import dataclasses
+import doctest
+import importlib.util
+from importlib import import_module
+
+import pytest
 
 from stacksl.lm.prompt.format import TEMPLATES, template
 from stacksl.lm.size import Size
@@ -13,7 +18,7 @@ from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.language.paper import FIXED
 from stacksl_lab.study.rows import KEYS
 
-from .pages_cases import PAGES, rows_under, spans
+from .pages_cases import PAGES, ROOT, rows_under, spans
 
 
 def shown(value: object) -> str:
@@ -89,3 +94,39 @@ def test_the_recipes_are_the_presets() -> None:
         [name, preset["gate.kappa"], preset["update.kl_weight"], preset["update.learning_rate"]]
         for name, preset in named.items()
     ]
+
+
+# The options on docs/cli.md are those of the command line ---------------------------------------
+
+
+def test_the_options_are_those_of_the_command_line() -> None:
+    spec = importlib.util.spec_from_file_location("cli_page", ROOT / "scripts" / "cli_page.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = PAGES["docs/cli.md"]
+    assert "| `--budget B` |" in page
+    assert script.refreshed(page) == page, "run python scripts/cli_page.py"
+
+
+# The examples in the docstrings of both packages give what they say -----------------------------
+
+
+MODULES = sorted(
+    ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+    for source in (ROOT / "src", ROOT / "lab" / "src")
+    for path in source.rglob("*.py")
+    if ">>> " in path.read_text(encoding="utf-8")
+)
+
+
+def test_the_examples_were_found() -> None:
+    assert len(MODULES) > 40
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_examples_of_a_module_hold(name: str) -> None:
+    found = doctest.testmod(import_module(name))
+    assert found.attempted
+    assert not found.failed, "the output above says which"

@@ -1,21 +1,30 @@
-"""How a study of the laboratory is measured: each number once, kept, the same in any order."""
+"""A bench: what it measures and keeps, by which program, and cells on a grid."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stacksl.errors import RunError
+from stacksl.errors import RunError, SettingsError
+from stacksl.runs.settings.resolve import flattened, resolve
+from stacksl_lab.language.asking import cell_of
+from stacksl_lab.language.cells import Result, Setting, names_in_run
+from stacksl_lab.language.paper import NUMBERS
+from stacksl_lab.language.studies import LanguageBench
+from stacksl_lab.language.tasks import Setup
 from stacksl_lab.streams.trial import StreamStudy, Trial
-from stacksl_lab.studies import LABORATORY
-from stacksl_lab.study.bench import Bench, OnProgress, Pace
+from stacksl_lab.studies import LABORATORY, LANGUAGE, listing, study_named
+from stacksl_lab.study.bench import ROOTS, Bench, OnProgress, Pace, program_files, program_hash
 from stacksl_lab.study.records import record
-from stacksl_lab.study.rows import KEYS, Row
+from stacksl_lab.study.rows import KEYS, Row, half_width, pooled, row_from
 from stacksl_lab.study.store import Numbers, Store
 from stacksl_lab.study.study import Line
 
@@ -214,3 +223,245 @@ def test_the_page_of_studies_names_their_seeds() -> None:
     page = (Path(__file__).parents[2] / "docs" / "studies" / "README.md").read_text("utf-8")
     said = dict(re.findall(r"^\| \[([\w-]+)\]\(.*\| (\d+) \|$", page, flags=re.MULTILINE))
     assert said == {name: str(study.seeds) for name, study in LABORATORY.items()}
+
+
+# What of the program the laboratory's numbers depend on: all that makes them, and no more -------
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The text of both packages, to be edited."""
+    for root, part in ((ROOTS[0], "stacksl/core"), (ROOTS[1], "stacksl_lab")):
+        shutil.copytree(
+            root / part,
+            tmp_path / part,
+            ignore=lambda _, names: [n for n in names if "." in n and not n.endswith(".py")],
+        )
+    return tmp_path
+
+
+def fresh(*roots: Path) -> str:
+    program_hash.cache_clear()
+    return program_hash(roots=roots)
+
+
+def test_a_copy_of_the_same_text_has_the_same_hash(copy: Path) -> None:
+    assert fresh(copy) == fresh(*ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("file", "counts"),
+    [
+        ("stacksl_lab/engines/loop.py", True),
+        ("stacksl/core/scorers/ridge.py", True),
+        ("stacksl_lab/engines/another.py", True),
+        ("stacksl_lab/synthetic/streams.py", True),
+        ("stacksl_lab/streams/trial.py", True),
+        ("stacksl_lab/study/store.py", True),
+        ("stacksl_lab/streams/coverage.py", True),
+        ("stacksl_lab/statistics/estimates.py", True),
+        ("stacksl_lab/figures/rates.py", False),
+        ("stacksl_lab/study/workers.py", False),
+        ("stacksl_lab/language/objectives.py", False),
+    ],
+)
+def test_an_edit_measures_anew_what_it_may_change(copy: Path, file: str, counts: bool) -> None:
+    before = fresh(copy)
+    with (copy / file).open("a", encoding="utf-8") as text:
+        text.write("\n# edited\n")
+    assert (fresh(copy) != before) == counts
+
+
+@pytest.mark.parametrize("name", list(LABORATORY))
+def test_what_plays_is_hashed(name: str) -> None:
+    module = sys.modules[LABORATORY[name].measure.__module__]
+    assert Path(str(module.__file__)) in program_files().values()
+
+
+# From a grid to rows: each cell once, k cut, rows that coincide marked, the schema held ---------
+
+
+def by_row(rows: list[Row], metric: str = "accuracy") -> dict[str, Row]:
+    return {row.row: row for row in rows if row.metric == metric}
+
+
+@pytest.mark.parametrize("study", list(LANGUAGE))
+def test_rows_keep_the_one_schema(study: str, bench: LanguageBench) -> None:
+    found = LANGUAGE[study].reproduce(bench, [0, 1])
+    for row in found:
+        line = json.loads(json.dumps(row.to_json()))
+        assert tuple(line) == KEYS
+        assert row_from(line) == row
+        assert row.study == study
+        assert row.seeds in (1, 2)
+    assert {row.row for row in found} == {s.row for s in LANGUAGE[study].grid(bench.setup)}
+
+
+def test_a_row_with_another_key_is_refused() -> None:
+    with pytest.raises(Exception, match="extra"):
+        row_from({**Row("s", "r", "m", 1.0).to_json(), "extra": 1})
+
+
+def test_k_is_cut_and_the_same_run_is_played_once(bench: LanguageBench, stage: Any) -> None:
+    found = by_row(LANGUAGE["hard-negatives"].reproduce(bench, [0]))
+    gates = [(s["gate"], s["k"]) for _, _, s, _ in stage.played]
+    assert sorted(k for gate, k in gates if gate == "llf") == [1, 2, 3]
+    four = found["k = 4"]
+    assert four.settings["k"] == 3
+    assert four.value == found["k = 3"].value
+    assert "the same run as 'k = 3': computed once" in four.settings["marks"]
+    assert any("k is cut to 3" in mark for mark in four.settings["marks"])
+    assert not any("k is cut" in mark for mark in found["k = 3"].settings["marks"])
+
+
+def test_llf_equal_to_first_is_played_once(bench: LanguageBench, stage: Any) -> None:
+    found = by_row(LANGUAGE["medqa"].reproduce(bench, [0]))
+    assert "first" not in [s["gate"] for *_, s, _ in stage.played]
+    assert found["first"].value == found["LLF-StackSL"].value
+    assert any("computed once" in mark for mark in found["first"].settings["marks"])
+
+
+def test_a_stopped_bench_goes_on(bench: LanguageBench, stage: Any, tmp_path: Path) -> None:
+    def stop(pace: Pace) -> None:
+        if pace.done == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        LANGUAGE["kl"].reproduce(bench, [0], stop)
+    kept = len(stage.played) + len(stage.examined)
+    assert kept == 5
+    again = replace(bench, store=Store(bench.store.path))
+    rows = LANGUAGE["kl"].reproduce(again, [0])
+    undisturbed = replace(bench, store=Store())
+    calls = len(stage.played) + len(stage.examined)
+    assert rows == LANGUAGE["kl"].reproduce(undisturbed, [0])
+    assert calls == len(stage.played) + len(stage.examined) - calls, "nothing is measured twice"
+
+
+def test_a_result_is_kept_as_numbers(tmp_path: Path) -> None:
+    result = Result(0.5, 0.4, 10, 5, 10, 1.0, True, mean_loss=1.5)
+    Store(tmp_path / "cells.jsonl").put({"a": result.found(), "b": "a reason"})
+    again = Store(tmp_path / "cells.jsonl")
+    kept = again.get("a")
+    assert kept is not None
+    assert Result.of(kept) == result
+    assert again.get("b") is None, "the reason may be gone next time"
+
+
+def test_a_fault_is_not_measured_and_not_kept(bench: LanguageBench, stage: Any) -> None:
+    stage.fail = SettingsError("no such thing")
+    found = by_row(LANGUAGE["kl"].reproduce(bench, [0]))
+    assert found["λ_KL = 0.7"].value is None
+    assert "not measured: no such thing" in found["λ_KL = 0.7"].settings["marks"]
+    assert found["λ_KL = 0.7"].paper == 0.3166
+    assert found["Base, 0-shot"].value == 0.3
+    stage.fail = None
+    again = replace(bench, store=Store(bench.store.path))
+    assert by_row(LANGUAGE["kl"].reproduce(again, [0]))["λ_KL = 0.7"].value is not None
+
+
+def test_an_absent_model_is_not_looked_for(bench: LanguageBench, stage: Any) -> None:
+    gone = replace(bench, setup=replace(bench.setup, absent="the weights are not here"))
+    for study in LANGUAGE.values():
+        rows = study.reproduce(gone, [0, 1])
+        assert all(row.value is None for row in rows)
+        assert any(row.paper is not None for row in rows)
+    assert not stage.played
+    assert not stage.examined
+
+
+def test_numbers_of_the_paper_stand_beside_its_model_alone(bench: LanguageBench) -> None:
+    other = replace(bench, setup=replace(bench.setup, papers=False))
+    assert all(row.paper is None for row in LANGUAGE["objectives"].reproduce(other, [0, 1]))
+    mine = by_row(LANGUAGE["objectives"].reproduce(bench, [0, 1]), "accuracy_sd")
+    assert mine["SFT"].paper == 0.0023
+    assert mine["SFT"].value == pytest.approx(0.001 / 2**0.5), "seeds 0 and 1 differ by 0.001"
+
+
+def test_errors_of_a_mean() -> None:
+    """s of (0, 0.1, 0.2) is 0.1; the 97.5 % quantile of t with 2 degrees is 4.303."""
+    value, se = pooled([0.0, 0.1, 0.2])
+    assert value == pytest.approx(0.1)
+    assert se == pytest.approx(0.1 / 3**0.5)
+    row = Row("s", "r", "accuracy", value, se, 3)
+    assert half_width(row) == pytest.approx(4.302652729911275 * 0.1 / 3**0.5)
+    assert pooled([0.5], 100) == (0.5, 0.05), "sqrt(0.25 / 100)"
+    assert pooled([0.5]) == (0.5, None)
+
+
+# Each study asks for the paper's whole grid, with the paper's constants -------------------------
+
+
+def rows(study: str, setup: Setup) -> dict[str, Setting]:
+    found = LANGUAGE[study].grid(setup)
+    assert len({each.row for each in found}) == len(found), "a row's name is its own"
+    return {each.row: each for each in found}
+
+
+def test_there_are_the_seven_tables() -> None:
+    assert list(LANGUAGE) == [
+        "label-efficiency", "kl", "hard-negatives", "objectives", "medqa", "mmlu", "clipping-lm",
+    ]  # fmt: skip
+    assert set(NUMBERS) == set(LANGUAGE)
+    assert all(study.claim in listing()[name] for name, study in LANGUAGE.items())
+    with pytest.raises(Exception, match="did you mean 'medqa'"):
+        study_named("medaq")
+
+
+@pytest.mark.parametrize("study", list(LANGUAGE))
+def test_every_row_of_the_paper_is_in_the_grid(study: str, setup: Setup) -> None:
+    found = rows(study, setup)
+    assert set(NUMBERS[study]) <= set(found)
+    for row, numbers in NUMBERS[study].items():
+        assert found[row].paper == numbers
+        assert set(numbers) <= set(LANGUAGE[study].metrics)
+
+
+def test_the_constants_are_the_papers(setup: Setup) -> None:
+    kl, k = rows("kl", setup), rows("hard-negatives", setup)
+    mine = [each for each in kl.values() if each.settings.get("gate") == "llf"]
+    assert [each.settings["kl_weight"] for each in mine] == [0.3, 0.5, 0.7, 0.9]
+    assert {(each.settings["k"], each.items, each.budget_fraction) for each in mine} == {
+        (4, 1000, 0.5)
+    }
+    mine = [each for each in k.values() if each.settings.get("gate") == "llf"]
+    assert [each.settings["k"] for each in mine] == [1, 2, 3, 4]
+    assert {(e.settings["kl_weight"], e.items, e.budget_fraction) for e in mine} == {
+        (0.7, 1000, 0.5)
+    }
+    budgets = {
+        e.budget_fraction for e in rows("label-efficiency", setup).values() if e.shots is None
+    }
+    assert budgets == {1.0, 0.5, 0.25, 0.1}
+    for study in ("medqa", "mmlu"):
+        gated = [e for e in rows(study, setup).values() if e.settings.get("gate") == "llf"]
+        assert gated
+        assert {each.budget_fraction for each in gated} == {0.5}
+    for setting in rows("clipping-lm", setup).values():
+        if setting.settings.get("clip", "none") != "none":
+            assert setting.settings["clip_level"] == 5.0
+
+
+@pytest.mark.parametrize("study", list(LANGUAGE))
+def test_a_run_takes_the_settings(study: str, bench: LanguageBench) -> None:
+    """Every cell resolves: no unknown name, no conflict."""
+    for setting in LANGUAGE[study].grid(bench.setup):
+        if setting.shots is None:
+            cell = cell_of(replace(setting, chosen=False), 0, bench)
+            asked: dict[str, Any] = {**cell.settings, "model": "m", "seed": 0, "budget": "5"}
+            made = resolve(names_in_run(asked))
+            assert made.settings.adapts
+            given = flattened(names_in_run(cell.settings))
+            assert all(made.origin[name] == "flag" for name in given)
+
+
+@pytest.mark.parametrize("study", list(LANGUAGE))
+def test_the_cost_is_what_is_played(study: str, bench: LanguageBench, stage: Any) -> None:
+    """With four options, and an `llf` that buys what `first` buys."""
+    LANGUAGE[study].reproduce(bench, [0])
+    runs = re.match(r"(\d+) runs", LANGUAGE[study].cost)
+    assert runs is not None
+    assert int(runs[1]) == len(stage.played)
+    chosen = [each for each in stage.played if each[1].name == "MedQA-train"]
+    said = re.search(r"(\d+) of them,? (?:on MedQA, )?to choose", LANGUAGE[study].cost)
+    assert len(chosen) == (int(said[1]) if said else 0)

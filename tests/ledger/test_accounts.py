@@ -1,15 +1,18 @@
-"""What the sums of a chain refuse, whoever wrote the row."""
+"""What rows come to: accounts, receipts, and look-ups."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from stacksl.errors import LedgerCorrupt
+from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.events import Entry
+from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 
 
 def entry(event: str, *, price: object = None, **payload: object) -> Entry:
@@ -144,3 +147,97 @@ def test_what_fails_half_way_is_taken_back_whole(book) -> None:
         5,
         {item: 1},
     )
+
+
+# Of a large pool a ledger reads the items that its rows name, and those it is asked for ---------
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Ledger:
+    records = [ItemRecord(f"i{n}", f"text {n}", 2 + n % 3) for n in range(40)]
+    ledger = Ledger.create(tmp_path / "run.db", run="r", budget=9, items=records)
+    ledger.reserve(["i7", "i8"])
+    ledger.forget("i8")
+    ledger.close()
+    return Ledger.open(tmp_path / "run.db")
+
+
+def known(ledger: Ledger) -> int:
+    return len(ledger.items.surrogates)
+
+
+def test_a_ledger_reads_the_items_that_its_rows_name(large: Ledger) -> None:
+    assert known(large) == 0
+    assert [purchase.item for purchase in large.open_purchases()] == ["i7"]
+    assert known(large) == 2, "of 40, those of its rows"
+    large.verify()
+    assert not any(large.seen(f"i{number}") for number in range(40))
+    assert known(large) == 2
+    large.reserve(["i3", "i4"])
+    assert known(large) == 4
+
+
+def test_what_is_not_there_is_looked_for_and_refused(large: Ledger) -> None:
+    assert "i8" not in large.items, "it was forgotten"
+    grave = next(row.item for row in large.rows() if row.erased)
+    assert str(grave) in large.items
+    with pytest.raises(LedgerError, match="has 40 items, 'x' is not among them"):
+        large.label_of("x")
+    assert large.items.largest == 4
+
+
+# A receipt tells of each answer what became of it, and what is to be learnt ---------------------
+
+
+FIRST = Answer("q0", 0, 1, 2, "me")
+
+
+def outcomes(receipts):
+    return [receipt.outcome for receipt in receipts]
+
+
+def test_receipts_come_in_the_order_of_the_answers(book, decision):
+    ledger = book(budget=9)
+    ledger.post([decision(1), decision(2)])
+    ledger.reserve(["q7"])
+    given = [
+        Answer("q1", 0, 1, 0, "me"),
+        FIRST,
+        FIRST,
+        replace(FIRST, index=1),
+        replace(FIRST, note="sure"),
+        Answer("q7", 0, 1, 3, "me"),
+    ]
+    receipts = ledger.take(given)
+    assert [receipt.answer for receipt in receipts] == given
+    assert outcomes(receipts) == [
+        "accepted", "accepted", "repeated", "disputed", "repeated", "accepted",
+    ]  # fmt: skip
+    assert [receipt.lesson is None for receipt in receipts] == [False, False, *[True] * 4]
+    assert ledger.take([]) == []
+
+
+def test_items_with_a_second_slot_are_counted_once(book, decision, path):
+    ledger = book(budget=9)
+    ledger.post([decision(1), decision(2)], {"q0": 3, "q1": 2})
+    assert ledger.accounts.doubled == 2
+    lease = next(p for p in ledger.open_purchases() if p.slot == 1)
+    ledger.release(lease, "refused")
+    ledger.lease(lease.item, slot=1)
+    assert ledger.accounts.doubled == 2
+    ledger.close()
+    with Ledger.open(path, readonly=True) as again:
+        assert again.accounts.doubled == 2
+
+
+def test_rows_that_were_handed_out_are_found_by_their_keys(book, decision):
+    ledger = book(budget=9)
+    ledger.post([decision(1), decision(2), decision(3)])
+    rows = [Handed(f"k{9 - n}", f"q{n}", 0, 1, "Ann", 1, (0, 1, 2, 3)) for n in range(3)]
+    ledger.hand_out(rows)
+    assert ledger.private.handed() == rows
+    assert ledger.private.handed(["k7", "k9", "k1", "k9"]) == [rows[0], rows[2]]
+    assert ledger.private.handed([f"k{n}" for n in range(2_000)]) == rows
+    assert ledger.private.handed([]) == []
+    with pytest.raises(LedgerError, match="'k8' was handed out before"):
+        ledger.hand_out([replace(rows[1], key="k8")])

@@ -115,7 +115,7 @@ def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> Non
 
 
 def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, annotators="anna,ben", audit=4, count=60)
+    waiting = begin(tmp_path, annotators="anna,ben", audit=4, count=110)
     answer_all(waiting)
     waiting.people(away="ben")
     waiting.people(back="ben")
@@ -138,16 +138,16 @@ def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: P
         ("corrected", 1, ""),
     ]
     page, card = ((done.path / name).read_text() for name in ("report.html", "README.md"))
-    told = "The audit says nothing of 20 of 80 rows and 1 of 4 classes that were added after it"
+    told = "The audit says nothing of 20 of 130 rows and 1 of 4 classes that were added after it"
     assert told in page
     assert told in card
-    assert "20 of 80 rows and 1 class that were added" in shown_run(done)
+    assert "20 of 130 rows and 1 class that were added" in shown_run(done)
     assert "with an audit of all rows that are left" in page
     done.report(text=False)
     assert not re.search("anna|ben|carl", (done.path / "no-text" / "README.md").read_text())
     done.change(items=write_pool(tmp_path, 5, seed=8, first=600), later=True)
     status = done.status()["audit"]
-    assert (status["rows"], status["rows_after"], status["classes_after"]) == (85, 25, 1)
+    assert (status["rows"], status["rows_after"], status["classes_after"]) == (135, 25, 1)
     offered = re.search(r"stacksl change run --budget (\d+)", page)
     assert offered
     done.change(budget=offered[1], later=True)

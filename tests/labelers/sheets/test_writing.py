@@ -1,17 +1,24 @@
-"""The files that go out: as a spreadsheet expects, whole, private, never over somebody's work."""
+"""Sheets as they are written: keys, cells, files."""
 
 from __future__ import annotations
 
+import csv
+import io
 import os
+import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stacksl.data import Classes
 from stacksl.errors import DataError
-from stacksl.labelers.sheets.cells import is_too_long, plain
+from stacksl.labelers.sheets.cells import LIMIT, guarded, is_too_long, plain, shortened, visible
+from stacksl.labelers.sheets.keys import _DIGITS, _LETTERS, clean_key, is_key, new_key
 from stacksl.labelers.sheets.rows import Asked
 from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
 
@@ -116,3 +123,149 @@ def test_the_howto_says_what_is_read(tmp_path: Path) -> None:
     path = write_howto(tmp_path, {})
     path.write_text("an older one", encoding="utf-8")
     assert write_howto(tmp_path, {}).read_bytes().decode("utf-8-sig").replace("\r\n", "\n") == HOWTO
+
+
+# A key survives spreadsheets and hands: no value, no look-alikes, each slip found ---------------
+
+
+keys = st.builds(
+    lambda number, seed: new_key(number, np.random.default_rng(seed)),
+    st.integers(0, 10**6),
+    st.integers(0, 2**32),
+)
+
+
+@given(keys)
+def test_a_key_is_no_value_of_a_spreadsheet(key: str) -> None:
+    assert re.fullmatch(r"([a-z][2-9]){2,8}-[a-z]", key)
+    with pytest.raises(ValueError):
+        float(key)
+    assert guarded(key) == key  # neither formula nor number, date or truth value
+    assert not set(key) & set("0o1il5s2z8b6g9e") - set(_DIGITS)
+
+
+@given(keys, st.data())
+def test_one_wrong_sign_is_found(key: str, data: st.DataObject) -> None:
+    place = data.draw(st.sampled_from([n for n, sign in enumerate(key) if sign != "-"]))
+    alphabet = _DIGITS if key[place].isdigit() else _LETTERS
+    other = data.draw(st.sampled_from([sign for sign in alphabet if sign != key[place]]))
+    assert is_key(key)
+    assert not is_key(key[:place] + other + key[place + 1 :])
+
+
+@given(keys, st.data())
+def test_two_signs_exchanged_are_found(key: str, data: st.DataObject) -> None:
+    places = st.sampled_from(range(len(key)))
+    one, two = sorted((data.draw(places), data.draw(places)))
+    signs = list(key)
+    signs[one], signs[two] = signs[two], signs[one]
+    assert is_key("".join(signs)) == ("".join(signs) == key)
+
+
+def test_keys_of_a_run_differ_and_grow() -> None:
+    rng = np.random.default_rng(3)
+    taken: set[str] = set()
+    for number in range(20_000):
+        key = new_key(number, rng, taken)
+        assert key not in taken
+        taken.add(key)
+    assert {len(key) for key in taken} == {6, 8}
+    assert len(new_key(10**6, rng)) == 10
+
+
+@pytest.mark.parametrize("cell", [" {} ", "{}\n", "\u00a0{}"])
+def test_a_key_is_read_through_capitals_dashes_and_spaces(cell: str) -> None:
+    key = new_key(0, np.random.default_rng(1))
+    assert clean_key(cell.format(key.upper().replace("-", "–"))) == key
+    assert not is_key(cell.format(key))
+
+
+# Cells are shown as they stand, run nothing, and come back as the text they were made of --------
+
+
+SIGNS = tuple("=+-@＝＋－＠")
+texts = st.text() | st.text(alphabet="=+-@'\t\r\n \u00a0\ufeff;,\"1a|")
+
+
+@given(texts)
+def test_a_guard_is_undone_exactly(text: str) -> None:
+    assert plain(guarded(text)) == text
+
+
+@given(texts)
+def test_no_cell_begins_a_formula(text: str) -> None:
+    cell = guarded(text)
+    assert not cell.startswith(("\t", "\r"))
+    assert not cell.lstrip("\ufeff \u00a0\n").startswith(SIGNS)
+
+
+@given(st.lists(texts, min_size=1, max_size=4), st.sampled_from(",;\t"))
+def test_no_cell_begins_a_formula_under_another_separator(cells: list[str], separator: str) -> None:
+    """Torn at every separator and line break, as a program does that expects another."""
+    stream = io.StringIO(newline="")
+    csv.writer(stream).writerow(["k", *(guarded(visible(text)) for text in cells)])
+    for line in stream.getvalue().splitlines():
+        for piece in line.split(separator):
+            assert not piece.lstrip('\ufeff "').startswith(SIGNS), piece
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=1+1",
+        "+1",
+        "-1",
+        "@SUM(A1)",
+        " =1",
+        "\ufeff=1",
+        "\t=1",
+        "\tx",
+        "\rx",
+        "＝1",
+        "'=1",
+        "007",
+        "1e5",
+        "3-4",
+        "03.04.",
+        "4 March",
+        "Mar-04",
+        "12:30",
+        "50 %",
+        "TRUE",
+        "wahr",
+    ],
+)
+def test_what_a_spreadsheet_would_run_or_rewrite_has_an_apostrophe(text: str) -> None:
+    assert guarded(text).startswith("'")
+    assert plain(guarded(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["a=b", "Room 12", "it's", "'quoted'", "x - y", "maybe", "1st of 3"]
+)
+def test_other_texts_stay_as_they_are(text: str) -> None:
+    assert guarded(text) == plain(text) == text
+
+
+def test_control_characters_become_visible() -> None:
+    assert visible("a\0b\x1bc\x7f\x85\ud800") == "a␀b␛c␡\ufffd\ufffd"
+    assert visible("a\r\nb\rc\td") == "a\nb\nc\td"
+
+
+@given(st.text().map(visible))
+def test_visible_text_is_utf8_and_stays(text: str) -> None:
+    text.encode()
+    assert visible(text) == text
+    assert not any(ord(c) < 32 and c not in "\t\n" for c in text)
+
+
+@pytest.mark.parametrize(
+    ("cell", "long"),
+    [("x" * LIMIT, False), ("x" * (LIMIT + 1), True), ("😀" * 16_384, True), ("\n" * 254, True)],
+)
+def test_a_cell_too_long_for_excel_is_cut_within_its_limits(cell: str, long: bool) -> None:
+    assert is_too_long(cell) == long
+    cut = shortened(cell, "[goes on]")
+    assert cut.endswith("\n[goes on]")
+    assert not is_too_long(cut)
+    assert cell.startswith(cut.removesuffix("\n[goes on]"))
