@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ os.environ["STACKSL_FEATURES"] = "hashing"  # of runs over files: encoders take 
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 
 import pytest  # noqa: E402
+import threadpoolctl  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 from .foretold import foretell  # noqa: E402
@@ -144,6 +146,20 @@ def _commands_once() -> Iterator[None]:
     """The command line is called in this process a few thousand times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("typer.main.get_command", remember_commands())
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread_already() -> Iterator[None]:
+    """BLAS has one thread from the start; a session looks anew for what to limit, for 5 ms."""
+    limits = threadpoolctl.threadpool_limits
+
+    def limit(*given: Any) -> Any:
+        return nullcontext() if given == (1, "blas") else limits(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ["OMP_NUM_THREADS"] == os.environ["OPENBLAS_NUM_THREADS"] == "1":
+            patch.setattr(threadpoolctl, "threadpool_limits", limit)
         yield
 
 

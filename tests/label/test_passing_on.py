@@ -304,7 +304,7 @@ def test_the_page_goes_on_after_an_operation_that_fails(opened: Opened) -> None:
     for closes in (False, True):
         with pytest.raises(RunError, match="the disk is full"):
             page.player.do(full, closes=closes).result(120)
-        with pytest.raises(RunError, match=r"unexpected ValueError in test_given_up\.py"):
+        with pytest.raises(RunError, match=r"unexpected ValueError in test_passing_on\.py"):
             page.player.do(broken, closes=closes).result(120)
     assert page.browser("anna").rows()
 
