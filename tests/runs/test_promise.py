@@ -471,8 +471,10 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     for _ in range(3):
         with killed_at(monkeypatch, name, when):
             play(cut, erring(0.03))
-        expect_sound(cut)
-        cut.resume()
+        with cut.ledger as ledger:
+            ledger.verify()  # it is played again at the end, with all rows
+        if cut.resume().status()["state"] == "finished":
+            break
     play(cut, erring(0.03))
     expect_sound(cut)
     assert _end(cut) == end
