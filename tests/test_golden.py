@@ -81,6 +81,7 @@ def test_what_is_expected_is_shown_and_not_counted(
     assert "equal head" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_tree_equals_itself_and_no_field_is_left_out(
     golden: ModuleType, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -303,7 +303,7 @@ def test_the_mixtures_set_keeps_its_promise_whoever_chooses_the_items() -> None:
     A gate that looks at the answers stops buying where the set has lost θ*, and goes on elsewhere:
     the worst that a choice of items can do.
     """
-    rng, runs, lost = np.random.default_rng(0), 200, 0
+    rng, runs, lost = np.random.default_rng(0), 80, 0
     for _ in range(runs):
         truth = rng.normal(size=2)
         bought: list[tuple[PairFeatures, int]] = []

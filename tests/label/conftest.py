@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -148,8 +149,22 @@ def visit(context_of: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
     assert complaints == []
 
 
+@pytest.fixture(scope="package")
+def waiting_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """Copies a run that waits for its first answers; of equal settings one is made."""
+    made: dict[str, Run] = {}
+
+    def copied(folder: Path, **settings: Any) -> Run:
+        name = repr(sorted(settings.items()))
+        if name not in made:
+            made[name] = begin(tmp_path_factory.mktemp("waiting"), **settings)
+        return Run(shutil.copytree(made[name].path, folder / "run"))
+
+    return copied
+
+
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Opened]:
+def opened(tmp_path: Path, waiting_runs: Callable[..., Run]) -> Iterator[Opened]:
     """Makes a run of `settings`, or takes the one given, and opens its page."""
     players: list[Player] = []
 
@@ -157,7 +172,7 @@ def opened(tmp_path: Path) -> Iterator[Opened]:
         run: Run | None = None, clock: Any = time.time, idle: float = 0.0, **settings: Any
     ) -> Page:
         settings = {"annotators": "anna,ben", "audit": 4, **settings}
-        run = run or begin(tmp_path, **settings)
+        run = run or waiting_runs(tmp_path, **settings)
         player = Player(run.folder, idle)
         players.append(player)
         access = Access(clock)

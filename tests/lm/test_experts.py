@@ -22,6 +22,7 @@ SHAPE: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_on_a_mixture_of_experts(tmp_path: Path) -> None:
     folder = tiny_model(tmp_path / "base")  # for its tokenizer
     with torch.random.fork_rng():

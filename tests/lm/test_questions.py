@@ -53,6 +53,7 @@ def gold(side: Dataset, item: Item) -> str:
     return item.candidates[side.answers[item.id]].removesuffix("(")
 
 
+@pytest.mark.slow
 def test_the_set_is_as_large_as_promised(sets: Sets) -> None:
     to_label, test = sets
     assert len(to_label.items) >= 2000
@@ -67,6 +68,7 @@ def test_the_set_is_as_large_as_promised(sets: Sets) -> None:
             assert all(re.fullmatch(r"[A-Za-z]\w*\(", text) for text in item.candidates)
 
 
+@pytest.mark.slow
 def test_the_versions_are_stated(sets: Sets) -> None:
     versions = made_from()
     assert list(versions) == ["numpy", "scipy", "scikit-learn"]
@@ -75,12 +77,14 @@ def test_the_versions_are_stated(sets: Sets) -> None:
     assert [side.name for side in sets] == [f"docstrings-{stated}", f"docstrings-{stated}-test"]
 
 
+@pytest.mark.slow
 def test_a_name_a_sentence_and_an_id_come_once_over_both_sides(sets: Sets) -> None:
     pairs = [(gold(side, item), asked(item)[0], item.id) for side in sets for item in side.items]
     for values in zip(*pairs, strict=True):
         assert len(set(values)) == len(pairs)
 
 
+@pytest.mark.slow
 def test_wrong_names_are_answers_of_the_same_library_kind_and_side(sets: Sets) -> None:
     for side in sets:
         kinds = {gold(side, item): (item.id[16:], asked(item)[1]) for item in side.items}
@@ -93,6 +97,7 @@ def test_wrong_names_are_answers_of_the_same_library_kind_and_side(sets: Sets) -
         assert len(right) > 0.99 * 4 * len(side.items)
 
 
+@pytest.mark.slow
 def test_no_candidate_is_in_its_sentence(items: list[Item]) -> None:
     for item in items:
         sentence = re.sub(r"[\W_]", "", asked(item)[0].lower())
