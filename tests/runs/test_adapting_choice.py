@@ -1,4 +1,4 @@
-"""`--normalisation auto` in a pool: the labels bought first choose how scores are made."""
+"""`--normalisation auto`: labels bought first, or owned, choose how scores are made."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from stacksl.api import Run, prepare, run
 from stacksl.core.blocks import PairBlock
-from stacksl.errors import LabelerError
+from stacksl.errors import LabelerError, SettingsError
 from stacksl.features.store import load_block
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.events import Row
@@ -276,3 +276,20 @@ def test_people_get_the_rest_once_they_have_answered_the_first(model: Path, tmp_
     answer(4)
     assert made.status()["state"] == "finished"
     assert made.replay()["labels"] == 10
+
+
+def test_owned_labels_choose_before_the_first_round(model: Path, tmp_path: Path) -> None:
+    corpus = questions(25, seed=3)
+    owned = written(tmp_path / "owned.jsonl", corpus)
+    made = begun(model, tmp_path, owned=str(owned), budget=4)
+    recorded, losses = made.folder.resolved(), losses_by(model, corpus)
+    way = recorded["lm_normalisation"], recorded["lm_pmi_context"]
+    assert losses[way] == pytest.approx(min(losses.values()), abs=1e-5)
+    assert made.status()["state"] == "finished"
+    assert made.replay()["labels"] == 4 + 25
+
+
+def test_a_stream_without_labels_refuses_it(model: Path) -> None:
+    given = {"model": str(model), "adapt": "lora", "normalisation": "auto"}
+    with pytest.raises(SettingsError, match="got a stream: give --mode pool, --owned FILE"):
+        run(*questions(6), lm=given, budget=2)
