@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacksl_lab.statistics import intervals
 from stacksl_lab.streams.rates import (
     FULL,
     NORMS,
@@ -39,12 +38,6 @@ from stacksl_lab.synthetic.lower_bounds import (
     proved_bound,
 )
 from stacksl_lab.synthetic.playing import play, regrets
-
-
-@pytest.fixture(autouse=True)
-def _few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Standard errors are not looked at here."""
-    monkeypatch.setattr(intervals, "DRAWS", 50)
 
 
 def test_the_lower_bound_instance() -> None:

@@ -11,6 +11,7 @@ bought, E R(T) ≥ `LOWER_BLIND` · σd√T for every learner (Theorem C.2).
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -89,6 +90,7 @@ def theorem_a(labels: int, rounds: int, dim: int = 20) -> float:
     return proved_bound(labels, rounds + labels / 4, dim, NOISE * dim / math.sqrt(labels))
 
 
+@cache
 def blind_regret(labels: int, rounds: int, dim: int, gate: str) -> float:
     """Mean regret on `pairs` of ridge where answers do not choose the labels; `gate` is their law.
 
