@@ -425,7 +425,7 @@ def long(tmp_path: Path) -> Kind:
     return Kind("long", data, test, {"budget": 12}, tmp_path / "undisturbed" / "run")
 
 
-def test_answers_of_several_processes_wait_for_each_other(worker, asked, tmp_path) -> None:
+def test_answers_of_two_processes_are_taken_once(worker, asked, tmp_path) -> None:
     made = Run(shutil.copytree(asked[True].path, tmp_path / "run"))
     sheet = made.path / asked[True].given[0]
     words = ["answer", str(made.path), str(sheet), "--json", "--quiet"]
