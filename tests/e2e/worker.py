@@ -9,6 +9,7 @@ child dies by SIGKILL: nothing of the package gets to clean up. One reply a line
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -188,6 +189,8 @@ def main() -> None:
     for name in sys.argv[2:]:
         importlib.import_module(name)
     warm(fault.parent / "warm")
+    gc.collect()
+    gc.freeze()  # else each child copies the pages of all objects when it looks for garbage
     print("ready", flush=True)
     for line in sys.stdin:
         order = json.loads(line)
