@@ -225,7 +225,7 @@ def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: P
     expect_same(out, kind)
     mine, reference = Run.open(out), Run.open(kind.reference)
     assert [*mine.predict(kind.test)] == [*reference.predict(kind.test)]
-    assert facts(out)["rounds"] == facts(kind.reference)["rounds"]
+    assert facts(out)["budget"]["rounds"] == facts(kind.reference)["budget"]["rounds"]
     with mine.ledger as ledger:
         ledger.verify()
     assert mine.replay()["labels"] == budget_of(kind)
