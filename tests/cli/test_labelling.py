@@ -159,5 +159,5 @@ def test_bought_labels_for_other_programs(stacksl, folder) -> None:
 def test_the_status_shows_what_was_measured(stacksl, folder) -> None:
     for words in (("status", "runs/first"), ("ls",)):
         said = stacksl(*words).out
-        assert "95 % interval" in said
+        assert "95% interval" in said
         assert "before" not in said.partition("\n\n")[0]  # then the forecast

@@ -65,13 +65,13 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
     assert sorted(row[0].split()[-1] for row in rows) == sorted(bought)
     assert len(said) == 12
     for shown, prompt, why, before, answers, now in rows:
-        assert re.match(rf"({'|'.join(CLASSES_SHOWN)}) \d+ %", now)
+        assert re.match(rf"({'|'.join(CLASSES_SHOWN)}) \d+%", now)
         item = shown.split()[-1]
         assert ("audit" in why) == (item in audit)
         assert gold(prompt) in answers
         assert bool(before) == (item not in audit)
         if before:
-            assert f"{100 * certificates[item].probability:.0f} %" in before
+            assert f"{100 * certificates[item].probability:.0f}%" in before
         for name in {who for i, who, _ in said if i == item}:
             assert str(name) in answers
     assert sum("anna" in row[4] and "ben" in row[4] for row in rows) >= 1, "two answered it"

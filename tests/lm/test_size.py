@@ -184,7 +184,7 @@ def refused(folder: str, free: float, **changes: Any) -> str:
 def test_a_run_that_fits_is_let_through(folder: str, size: Size) -> None:
     items = questions(8)[0]
     expect_fit(choices(model=folder), items, DUE, int(size.memory / 0.9) + 1)
-    assert "more than 90 % of the" in refused(folder, size.memory / 0.9 - 1)
+    assert "more than 90% of the" in refused(folder, size.memory / 0.9 - 1)
 
 
 def test_a_refusal_says_what_to_change(folder: str, size: Size) -> None:
@@ -240,4 +240,4 @@ def test_memory_of_a_gpu_is_its_own(folder: str, monkeypatch: pytest.MonkeyPatch
     assert said("cuda:0") == []
     (sentence,) = said("cuda:1")
     assert sentence.startswith("on cuda:1 this run needs about ")
-    assert "more than 90 % of the 0.1 MB that are free" in sentence
+    assert "more than 90% of the 0.1 MB that are free" in sentence

@@ -128,7 +128,7 @@ def test_labels_are_drawn_for_the_comparison_and_the_report_says_how_often_it_is
     assert len(asked) == 40
     assert [each.reason for each in asked].count("drawn") == DRAWN_FIRST
     said = facts_of(run)["refit"]["sentence"]
-    assert "the model's label was people's in an estimated 98 %" in said
+    assert "the model's label was people's in an estimated 98%" in said
     assert run.replay()["labels"] == 40
 
 

@@ -157,7 +157,7 @@ class Run:
             `labels` learnt so far, `rests_on` (a sentence), `expected` (a row each: `labels`,
             `more` to buy, `cost` of these in money, `accuracy`, `low`, `high`), `now` (the accuracy
             now), None where unknown, and `reason` where nothing can be estimated. Intervals are of
-            90 %.
+            90%.
         """
         from stacksl.api.forecasting import forecast_of_run
 

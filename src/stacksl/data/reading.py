@@ -68,7 +68,7 @@ def read(
         The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.
 
     Raises:
-        DataError: the file cannot be read, its columns are not there, more than 5 % (and more
+        DataError: the file cannot be read, its columns are not there, more than 5% (and more
             than two) of its rows are unusable, or none is left.
         SettingsError: an unknown format or column role.
         MissingExtra: `hf:NAME` without the extra `hub`.
@@ -143,7 +143,7 @@ def _expect_enough(dataset: Dataset, what: str) -> None:
     [(commonest, _)] = kinds.most_common(1)
     worst = next(r for r in dataset.rejected if r.kind == commonest)
     counts = ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common())
-    left = "none is left" if not dataset.items else "more than 5 % are too many"
+    left = "none is left" if not dataset.items else "more than 5% are too many"
     way = "; save the file as UTF-8" if worst.reason.endswith("not UTF-8") else ""
     sentence = (
         f"{bad} of {total} rows in {what} cannot be used ({left}): {counts}; "

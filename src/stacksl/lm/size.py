@@ -286,7 +286,7 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
     The bytes are those `free` before any weight was read.
 
     Raises:
-        SettingsError, DataError, MissingExtra: as `forecast`; the run needs more than 90 % of the
+        SettingsError, DataError, MissingExtra: as `forecast`; the run needs more than 90% of the
             free memory of the CPU; or the base is to be quantised, and cannot be.
     """
     size, _, base = _planned(choices, items, due)
@@ -296,7 +296,7 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
     if size.memory <= SHARE * free:
         return
     sentence = (
-        f"this run needs about {_gigabytes(size.memory)} of memory, more than 90 % of the"
+        f"this run needs about {_gigabytes(size.memory)} of memory, more than 90% of the"
         f" {_gigabytes(free)} that are free: {_advice(size, SHARE * free)}"
     )
     if base.device == "cpu":

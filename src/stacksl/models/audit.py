@@ -211,7 +211,7 @@ class Audited:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %, from the worst case's low end to the best's high; at a look a lower bound alone."""
+        """95%, from the worst case's low end to the best's high; at a look a lower bound alone."""
         if self.second is not None and self.measures == "accuracy":
             low, high = self.second.accuracy[1:]
         elif self.powered is not None:
@@ -230,7 +230,7 @@ class Audited:
 def powered(
     right: Array, known: NDArray[np.bool_], powers: Powers, z: float = Z
 ) -> tuple[float, float, float]:
-    """A prediction-powered accuracy with its interval, by default one of 95 %.
+    """A prediction-powered accuracy with its interval, by default one of 95%.
 
     It is of the `known` rows; `right` is 0 of the others, which the low end counts as wrong and the
     high end as right.

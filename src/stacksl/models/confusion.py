@@ -68,7 +68,7 @@ class Confusion:
 def confusion_of(said: Rows, truth: Rows, classes: int) -> Confusion:
     """The confusion of a labeler that `said` one thing of n items where people said the `truth`.
 
-    Both are (n,) classes below `classes`, of items drawn at random. The intervals hold 95 % of a
+    Both are (n,) classes below `classes`, of items drawn at random. The intervals hold 95% of a
     Jeffreys posterior over all items, and of the beta posterior of each class.
     """
     right = said == truth
@@ -86,7 +86,7 @@ def confusion_of(said: Rows, truth: Rows, classes: int) -> Confusion:
 
 
 def _interval(right: Array, wrong: Array) -> tuple[Array, Array, Array]:
-    """The mean of a beta distribution, and the ends of its middle 95 %."""
+    """The mean of a beta distribution, and the ends of its middle 95%."""
     from scipy.special import betaincinv  # scipy.stats takes long to import
 
     tail = (1.0 - LEVEL) / 2

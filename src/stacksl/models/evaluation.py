@@ -59,7 +59,7 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % Wilson interval of the accuracy."""
+        """The 95% Wilson interval of the accuracy."""
         return wilson(self.correct, self.n)
 
     @property

@@ -1,4 +1,4 @@
-"""How accurate a model is now and will be after more labels, with 90 % intervals.
+"""How accurate a model is now and will be after more labels, with 90% intervals.
 
 All functions are pure: arrays in, an `Estimate` out.
 Levels are logits of accuracies, and accuracy grows with labels by a power law of its odds: the
@@ -30,12 +30,12 @@ from stacksl.core.blocks import Array
 FEWEST = 20  # labels from which they say something
 _USUAL = 4  # sources that a prior of a deviation counts as
 _FIRST_SD, _SHIFT_SD, _SLOPE_SD = 1.0, 0.5, 0.2  # these priors, in logits
-_Z = 1.6448536269514722  # of the normal distribution: intervals hold 90 %
+_Z = 1.6448536269514722  # of the normal distribution: intervals hold 90%
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 90 % interval."""
+    """A number with its 90% interval."""
 
     value: float
     low: float
@@ -233,7 +233,7 @@ def ahead(known: Growth, level: Normal, labels: int, wanted: int, options: int) 
 def gain(known: Growth, level: Normal, labels: int, more: int, options: int) -> Estimate:
     """What `more` labels add to the accuracy at `labels` of them, as a share.
 
-    The interval is the 90 % range over the uncertainty of level and growth.
+    The interval is the 90% range over the uncertainty of level and growth.
     """
     rise, sd = _rise(known, labels, labels + more, options)
     grid = np.linspace(-_Z, _Z, 9)

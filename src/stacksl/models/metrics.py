@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from stacksl.report.quality import Agreement
 
-Z = 1.959963984540054  # of a 95 % interval
+Z = 1.959963984540054  # of a 95% interval
 
 
 def z_of_look(look: int) -> float:
-    """The z of the lower bound at look number `look` of many; that of a 95 % interval without one.
+    """The z of the lower bound at look number `look` of many; that of a 95% interval without one.
 
     Look j has the one-sided level .05·6/(π²j²). These add up to .05, so in 95 of 100 runs every
     bound holds, however many looks there are.
@@ -28,7 +28,7 @@ def z_of_look(look: int) -> float:
 
 
 def wilson(correct: float, n: float, z: float = Z) -> tuple[float, float]:
-    """The Wilson score interval of a share `correct`/`n`, 95 % by default.
+    """The Wilson score interval of a share `correct`/`n`, 95% by default.
 
     The numbers need not be whole: `n` may be an effective number of items.
 

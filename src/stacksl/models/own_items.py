@@ -35,7 +35,7 @@ def fewest(wanted: float) -> int:
 
 
 def lower_bound(correct: int, n: int) -> float:
-    """The exact one-sided 95 % lower bound of a share (Clopper and Pearson 1934).
+    """The exact one-sided 95% lower bound of a share (Clopper and Pearson 1934).
 
     >>> round(lower_bound(59, 59), 3), lower_bound(0, 5)
     (0.95, 0.0)
@@ -49,7 +49,7 @@ def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -
     """The share of `own` items whose labels by the model reach the accuracy `wanted`.
 
     The thresholds are quantiles of `own`, fixed before a measured item is looked at, and are tested
-    from strict to loose until one fails; the last that passes is reported. With probability 95 %
+    from strict to loose until one fails; the last that passes is reported. With probability 95%
     the accuracy above it, on items from the source of the measured ones, is at least `wanted`: no
     correction for several tests is needed where each is only done after all before it passed
     (fixed-sequence testing, Maurer et al. 1995; for thresholds Angelopoulos et al. 2021). The
@@ -82,7 +82,7 @@ def table_choices(
 ) -> tuple[tuple[float, int], ...]:
     """How many of the `own` items people would still answer for each share of right `rows`.
 
-    With a probability of 95 % all lines hold at once, for each has a fifth of the level. Thresholds
+    With a probability of 95% all lines hold at once, for each has a fifth of the level. Thresholds
     are tested from strict to loose as in `labelled_share`; the wrong rows above one are bounded as
     those of a promise, since the measured items are a part of the table.
 

@@ -7,7 +7,7 @@ errors are bounded in the same way from rows that are asked of a second person. 
 where both together are at most (1 − right)·N.
 
 At most three models are looked at, each by rows drawn anew, at `MODEL`/3 and `PEOPLE`/3: a promise
-is broken in at most 5 % of runs. What decides when to look reads no audit, so that it is not part
+is broken in at most 5% of runs. What decides when to look reads no audit, so that it is not part
 of this. Source: exact hypergeometric limits, Buonaccorsi (1987); Vishwakarma et al., Promises and
 pitfalls of threshold-based auto-labeling (2023); Angelopoulos et al., Learn then test (2021).
 """

@@ -41,7 +41,7 @@ WIDEST = 0.5  # an interval of the accuracy above which agreement is told in its
 
 
 def reserved(audit: int, labels: int) -> int:
-    """Labels kept for further answers: .4 a row of the audit, at most 15 % of the budget.
+    """Labels kept for further answers: .4 a row of the audit, at most 15% of the budget.
 
     >>> reserved(50, 300), reserved(37, 150), reserved(100, 200)
     (20, 15, 30)

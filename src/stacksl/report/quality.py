@@ -27,7 +27,7 @@ class TestResult:
 
     Attributes:
         n: rows of the file; an unusable one counts as wrong.
-        low, high: the 95 % Wilson interval of the accuracy.
+        low, high: the 95% Wilson interval of the accuracy.
         macro_f1: the mean F1 over classes, or over the positions of the gold option where items
             bring their own options.
         chance: the accuracy of guessing uniformly; None if unknown.
@@ -56,7 +56,7 @@ class SecondLook:
         differing: the others that have a clear answer; two people said what the model says in
             `model_right`, and what the first person said in `first_right`.
         accuracy, errors: the model's accuracy and people's errors, estimated from these, with the
-            ends of their 95 % intervals.
+            ends of their 95% intervals.
     """
 
     n: int
@@ -80,7 +80,7 @@ class AuditResult:
         none_of_these: items whose answer is none of the candidates; they count as wrong.
         unknown: items answered as ambiguous or broken, or not at all.
         accuracy: correct / (n − unknown); None where nothing is known.
-        low, high: the 95 % Wilson interval; where something is unknown, from the low end of `worst`
+        low, high: the 95% Wilson interval; where something is unknown, from the low end of `worst`
             to the high end of `best`.
         worst, best: the accuracy if all unknown ones were wrong, or right.
         passed_over: the share of the source's items that it could not be drawn from, since they
@@ -135,7 +135,7 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class CurvePoint:
-    """Accuracy of the model refitted on the first `labels` labels, with its 95 % interval."""
+    """Accuracy of the model refitted on the first `labels` labels, with its 95% interval."""
 
     labels: int
     accuracy: float
@@ -151,7 +151,7 @@ class ClassRow:
         bought: labels learnt that name it.
         test_n: items of the test file, or of the audit, whose answer it is; None without either.
         precision, recall: on those; None where there is nothing to divide by.
-        low, high: the 95 % Wilson interval of the recall.
+        low, high: the 95% Wilson interval of the recall.
     """
 
     name: str
@@ -241,7 +241,7 @@ class ClassTotal:
     Attributes:
         human: items that an annotator gave it.
         predicted: items without an answer that the model gave it.
-        total, low, high: the corrected number of all items, and its 95 % interval; None where
+        total, low, high: the corrected number of all items, and its 95% interval; None where
             nothing was measured.
     """
 
@@ -277,7 +277,7 @@ class OwnItems:
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class Gain:
-    """What `more` labels are estimated to add to the accuracy, as a share, with a 90 % interval.
+    """What `more` labels are estimated to add to the accuracy, as a share, with a 90% interval.
 
     `value` is None where it cannot be estimated, and `reason` says why.
     """

@@ -110,7 +110,7 @@ def money(micro: int) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 1) -> str:
-    """A 95 % interval in words.
+    """A 95% interval in words.
 
     >>> interval(0.8649, 0.8881)
     '86.5% to 88.8%'

@@ -147,7 +147,7 @@ def shown_forecast(found: dict[str, Any]) -> str:
     """The accuracy to expect from more labels: a table, and what it rests on."""
     lines = []
     if found["expected"]:
-        header = ["Labels", "To buy", "Accuracy", "90 % interval"]
+        header = ["Labels", "To buy", "Accuracy", "90% interval"]
         priced = found["expected"][0]["cost"] is not None
         rows = [
             [count(row["labels"]), count(row["more"]), share(row["accuracy"]), _between(row)]

@@ -62,7 +62,7 @@ def _shown(result: dict[str, Any]) -> str:
     unusable = result["rejected"]
     return facts(
         [
-            ("Accuracy", f"{share(result['accuracy'])} (95 % interval {low:.3f} to {high:.3f})"),
+            ("Accuracy", f"{share(result['accuracy'])} (95% interval {low:.3f} to {high:.3f})"),
             ("Macro F1", share(result["macro_f1"])),
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),

@@ -44,7 +44,7 @@ class GradientScorer:
     π_ref as `reference` says: the starting policy (θ = 0), its moving average
     θ_ref ← α·θ_ref + (1 − α)·θ after every step, or the policy at the step's beginning. With
     `inner_steps` above 1 that many steps are taken on the same objective, with π_ref fixed. The
-    clip level is `clip_level`, or `clip_multiple` times the median, or the 95 % quantile, of the
+    clip level is `clip_level`, or `clip_multiple` times the median, or the 95% quantile, of the
     last 200 losses (no clipping before 20).
 
     V: `labelled` adds φ(z, x̂) of the choice when a label is learnt; `all`, as printed, adds it on

@@ -43,7 +43,7 @@ class ScorerSettings:
             the beginning of the step (whose gradient there is zero: D3); `sgd` alone.
         ema_decay: α of θ_ref ← α·θ_ref + (1 − α)·θ; `sgd` with `ema` alone.
         clip: how a loss above the level is clipped (D10); `sgd` alone.
-        clip_level: ρ in nats; None is the 95 % quantile of the last losses; `sgd` alone.
+        clip_level: ρ in nats; None is the 95% quantile of the last losses; `sgd` alone.
         clip_multiple: ρ as a multiple of the median of the last losses instead; `sgd` alone.
         inner_steps: gradient steps on the same objective in one round, 2 or more being the
             proximal reading of the trust region (D3); `sgd` alone.

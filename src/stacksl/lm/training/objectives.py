@@ -120,7 +120,7 @@ def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
 class ClipWindow:
     """The losses that the clip level ρ is made from: the last 200 of the labels trained on.
 
-    ρ is `level`, or their 95 % quantile, which is infinite before 20 of them, so that nothing is
+    ρ is `level`, or their 95% quantile, which is infinite before 20 of them, so that nothing is
     clipped.
 
     Args:

@@ -205,7 +205,7 @@ def _model_labels(trainer: LinearTrainer) -> str:
     rate, low, high = (f"{100 * each:.0f}" for each in found.accuracy)
     compared = (
         f" On {found.count} items drawn at random the model's label was people's in an estimated"
-        f" {rate} % (95 % interval {low} to {high})"
+        f" {rate}% (95% interval {low} to {high})"
     )
     if not found.tells:
         return f"{compared}, which may be chance: its labels took no part."
