@@ -42,8 +42,8 @@ def test_runs_of_a_study_score_the_base_once(
         assert np.array_equal(block.phi, plain.phi)
         assert np.array_equal(block.base, plain.base)
         assert all(map(np.array_equal, again, scores))
-        assert other.facts()["lm_path"] == "packed"
         other.refit(bought(other), 1, None)
+        assert other.facts()["lm_path"] == "packed", "known once something was scored"
         assert not np.array_equal(other.transform(ITEMS).base, plain.base)
         assert len(list((tmp_path / "base").iterdir())) == kept
         other.reset()

@@ -10,8 +10,11 @@ from typing import Any
 
 from stacksl.runs.settings.fields import GROUPS
 from stacksl.runs.settings.resolve import RENAMED, known_settings, named
+from stacksl_lab.baselines.registry import BASELINES
 from stacksl_lab.study.store import Found
 from stacksl_lab.study.study import Line
+
+PLUGIN = {"plugins": "stacksl_lab.baselines.plugin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,10 @@ def name_in_study(name: str) -> str:
 
 
 def names_in_run(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a study by their names in a run."""
+    """The settings of a study by their names in a run, which takes a gate of ours as a plugin."""
     whole = {*known_settings(), *GROUPS}
-    return {name if name in whole else named(name)[0]: each for name, each in settings.items()}
+    names = {name if name in whole else named(name)[0]: each for name, each in settings.items()}
+    return names | PLUGIN if settings.get("gate") in BASELINES else names
 
 
 @dataclass(frozen=True, slots=True)

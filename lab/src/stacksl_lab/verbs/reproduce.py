@@ -239,7 +239,6 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
         StackslError: it failed.
     """
     from stacksl.api import Run, prepare
-    from stacksl_lab.baselines.registry import BASELINES
     from stacksl_lab.language.cells import names_in_run
     from stacksl_lab.language.paper import STREAMED
 
@@ -249,8 +248,6 @@ def play(train: Dataset, test: Dataset, settings: Mapping[str, Any], folder: Pat
     else:
         shutil.rmtree(folder, ignore_errors=True)  # begun, but no run yet
         known = names_in_run({**STREAMED, **settings})
-        if known.get("gate") in BASELINES:
-            known["plugins"] = "stacksl_lab.baselines.plugin"
         run = prepare(train, test=test, out=folder, settings=known).start()
     if run.status()["state"] == "stopped":
         raise KeyboardInterrupt  # the run took it and put itself away
