@@ -223,9 +223,9 @@ def people(play: Play) -> None:
 
 
 def audit(play: Play) -> None:
-    """An audit by a noisy labeler, whose labels then join the final model."""
+    """An audit by the file's answers, which then join the final model."""
     train, _ = files()
-    play.run(train, "--budget", 24, "--open-questions", 8, "--audit", 8, "--labeler", "noisy:0.1")
+    play.run(train, "--budget", 24, "--open-questions", 8, "--audit", 8)
     play.call_either(("change", "run", "--train-on-audit"), ("refit", "run", "--with-audit"))
 
 
