@@ -204,5 +204,19 @@ def test_an_erasure_that_was_cut_off_is_completed_and_damage_is_not_hidden(
 
     rows = folder / "rows.npy"
     rows.write_bytes(rows.read_bytes()[:-1] + b"\1")
+    erase(folder, 0, ids)
+    after = np.load(rows)
+    assert not after[0].any(), "damage elsewhere keeps nobody from erasing"
+    assert after[-1].tobytes()[-1:] == b"\1"
     with pytest.raises(FeatureError, match="does not match its hash"):
-        erase(folder, 0, ids)
+        load_block(folder)
+    with pytest.raises(FeatureError, match="expected a row below"):
+        erase(folder, 7, ids)
+
+
+def test_with_damaged_offsets_an_erasure_overwrites_every_row(tmp_path: Path) -> None:
+    save_block(tmp_path, BLOCKS["pairs"], "the map")
+    offsets = tmp_path / "offsets.npy"
+    offsets.write_bytes(offsets.read_bytes()[:-1] + b"\1")
+    erase(tmp_path, 0, [])
+    assert not np.load(tmp_path / "rows.npy").any()

@@ -86,14 +86,23 @@ def test_nothing_measured_is_nothing_corrected():
     assert (row.human, row.predicted, row.total, row.low) == (1, 1, None, None)
 
 
-def test_all_lines_of_the_table_of_choices_hold_at_once():
-    """A table of 2,000 rows: 150 audited, the rest the model's unless people answer them."""
+@pytest.mark.parametrize("easy", [False, True])
+def test_all_lines_of_the_table_of_choices_hold_at_once(easy: bool):
+    """A table of 2,000 rows: 150 audited, some bought, the rest the model's unless people answer.
+
+    The worst is that `easy` rows were bought: then the rows that are left are harder than those
+    that were audited, however sure the model is of them.
+    """
     rng, broken, told = np.random.default_rng(3), 0, 0
     for _ in range(TRIALS):
         sure = rng.beta(4.0, 1.0, 2000)
         right = rng.random(2000) < 0.5 + 0.5 * sure**2
-        audit, rest = np.split(rng.permutation(2000), [150])
-        found = table_choices(sure[audit], right[audit], sure[rest], 2000)
+        if easy:
+            right |= np.arange(2000) < 1000
+        audit, others = np.split(rng.permutation(2000), [150])
+        kept = (others >= 1000) if easy else (sure[others] > 0.5)
+        bought, rest = others[~kept], others[kept]
+        found = table_choices(sure[audit], right[audit], sure[rest], sure[bought], 2000)
         by_model = [np.sort(sure[rest])[people:] for _, people in found]
         wrong = [(~right[rest][sure[rest] >= s[0]]).sum() if len(s) else 0 for s in by_model]
         broken += any(n > 2000 * (1 - each) for n, (each, _) in zip(wrong, found, strict=True))
@@ -105,7 +114,7 @@ def test_all_lines_of_the_table_of_choices_hold_at_once():
 
 def test_people_answer_what_no_audit_can_vouch_for():
     nothing = np.zeros(0)
-    found = table_choices(nothing, nothing.astype(bool), np.linspace(0.5, 1, 100), 1000)
+    found = table_choices(nothing, nothing.astype(bool), np.linspace(0.5, 1, 100), nothing, 1000)
     assert [people for _, people in found] == [0, 34, 54, 74, 94]  # 100, 70, 50, ... may be wrong
     sure = np.ones(200)
-    assert table_choices(sure, sure.astype(bool), np.ones(100), 300)[3] == (0.97, 0)
+    assert table_choices(sure, sure.astype(bool), np.ones(100), nothing, 300)[3] == (0.97, 0)

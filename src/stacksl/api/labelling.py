@@ -288,12 +288,20 @@ def threshold_of(run: Run, right: float | str) -> float:
             f"the audit of {run.path} was drawn from the rows that its model labels, which are not"
             " like new ones: give --right to a run whose audit came first"
         )
-    found = [s.threshold for s in facts.own.shares if s.wanted >= wanted and s.threshold]
+    if facts.audit is not None and facts.audit.trained_on:
+        raise RunError(
+            f"the model of {run.path} has learnt the audit as well, so no threshold was measured on"
+            " it: leave --right out"
+        )
+    tested = [share for share in facts.own.shares if share.wanted >= wanted]
+    found = [share.threshold for share in tested if share.threshold]
     if not found:
         raise RunError(
-            f"nothing shows that this model labels {100 * wanted:g}% rightly: no threshold passed"
-            f" on {facts.own.measured} measured items, and it takes {fewest(wanted)} at least:"
-            " give a lower --right, or a run with a larger audit"
+            f"nothing shows that this model labels {100 * tested[0].wanted:g}% rightly: no"
+            f" threshold passed on {facts.own.measured} measured items, and it takes"
+            f" {fewest(tested[0].wanted)} at least. Tested are"
+            f" {', '.join(f'{100 * share.wanted:g}%' for share in facts.own.shares)}: give a lower"
+            " one with --right, or a run with a larger audit"
         )
     return found[0]
 

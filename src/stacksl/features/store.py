@@ -27,6 +27,7 @@ from stacksl.files.atomic import make_private, write_atomic
 
 DIGEST = 16  # bytes of BLAKE2b
 _AT_ONCE = 4096  # rows written or hashed
+_DAMAGED = "damaged"  # in place of the hash of an array: no hash is equal
 ABOUT = "features.json"
 REMEDY = "restore the folder from a copy, or start a new run"
 
@@ -117,30 +118,35 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     """Overwrite the features of item number `row` with zeros; `ids` are all ids from now on.
 
     The bytes are overwritten in place. An array has no hash meanwhile, so that calling it again
-    after a crash completes it.
+    after a crash completes it. One that was damaged before is still told as damaged afterwards;
+    where that is the offsets, nobody knows which bytes are the item's, and all are overwritten.
 
     Raises:
-        FeatureError: a file is missing or damaged.
+        FeatureError: a file is missing, or there is no such row.
     """
     about = {**_about(folder), "order": _order(ids)}
-    arrays, own = about["arrays"], (row, row + 1)
+    arrays, own = about["arrays"], slice(row, row + 1)
+    if not 0 <= row < about["items"]:
+        raise FeatureError(f"expected a row below {about['items']} in {folder}, got {row}")
     pairs = own
     if "offsets" in arrays:
-        first, last = map(int, _checked(folder, about, "offsets")[row : row + 2])
-        pairs = first, last
+        offsets = _load(folder, about, "offsets")
+        intact = _digest(offsets) == arrays["offsets"]["digest"]
+        pairs = slice(*map(int, offsets[row : row + 2])) if intact else slice(None)
     # which answers are near, in `index`, tells of the prompt
     rows = {"rows": own if "index" in arrays else pairs, "index": pairs, "base": pairs}
     erased = [name for name in rows if name in arrays]
     for name in erased:
-        if arrays[name]["digest"] is not None:  # else a crash left it without
-            _checked(folder, about, name)
-        arrays[name]["digest"] = None
+        if arrays[name]["digest"]:  # else a crash left it without, or it was damaged before
+            intact = _digest(_load(folder, about, name)) == arrays[name]["digest"]
+            arrays[name]["digest"] = None if intact else _DAMAGED
     write_atomic(folder / ABOUT, formats.to_json(about))
     for name in erased:
         array = _load(folder, about, name, mode="r+")
-        array[slice(*rows[name])] = 0
+        array[rows[name]] = 0
         array.flush()
-        arrays[name]["digest"] = _digest(array)
+        if arrays[name]["digest"] is None:
+            arrays[name]["digest"] = _digest(array)
     write_atomic(folder / ABOUT, formats.to_json(about))
 
 

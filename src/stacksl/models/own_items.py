@@ -78,16 +78,19 @@ def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -
 
 
 def table_choices(
-    confidence: Array, right: NDArray[np.bool_], own: Array, rows: int
+    confidence: Array, right: NDArray[np.bool_], own: Array, bought: Array, rows: int
 ) -> tuple[tuple[float, int], ...]:
     """How many of the `own` items people would still answer for each share of right `rows`.
 
     With a probability of 95% all lines hold at once, for each has a fifth of the level. Thresholds
     are tested from strict to loose as in `labelled_share`; the wrong rows above one are bounded as
-    those of a promise, since the measured items are a part of the table.
+    those of a promise, since the measured items are a part of the table. They were drawn before
+    others were bought by choice, so that the bound is of all rows above a threshold, the bought
+    ones among them.
 
     Args:
         confidence, right, own: as in `labelled_share`; the measured items are of the table.
+        bought: the probability of the model's choice for the items that were bought by choice.
         rows: of the whole table, people's among them.
     """
     found, level = [], (1 - SURE) / len(CHOICES)
@@ -97,7 +100,8 @@ def table_choices(
             threshold = float(np.quantile(own, 1 - share, method="lower"))
             labelled, above = int((own >= threshold).sum()), confidence >= threshold
             n, wrong = int(above.sum()), int((above & ~right).sum())
-            if not shows(wrong, n, labelled + n, allowed, level):
+            every = labelled + n + int((bought >= threshold).sum())
+            if not shows(wrong, n, every, allowed, level):
                 break
             people = len(own) - labelled
         found.append((wanted, people))

@@ -42,12 +42,14 @@ class Rest:
         rows: (n,) in the data.
         said: (n,) the most probable candidate; sure: (n,) its probability.
         lead: (n,) by how much that exceeds the probability of the next candidate; ∞ without one.
+        bought: the probability of the most probable candidate of each item that was bought.
     """
 
     rows: NDArray[np.int64]
     said: NDArray[np.int64]
     sure: Array
     lead: Array
+    bought: Array
 
 
 def rest_of(game: Game, policies: Policies) -> Rest:
@@ -65,7 +67,9 @@ def rest_of(game: Game, policies: Policies) -> Rest:
         part = slice(at, at + len(found))
         said[part] = np.argmax(table, axis=1)
         second[part], sure[part] = np.partition(table, -2, axis=1)[:, -2:].T
-    return Rest(rows, said, sure, sure - second)
+    learnt = [row for row, _, _ in game.examples.bought]
+    bought = np.array([np.max(policy) for policy in policies(learnt)]) if learnt else np.zeros(0)
+    return Rest(rows, said, sure, sure - second, bought)
 
 
 def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:
@@ -108,7 +112,7 @@ def own_items(game: Game, tested: Tested, rest: Rest) -> OwnItems:
         totals = class_totals(human := _human(game), rest.said, gold, predicted, classes)
         if source == "audit" and len(rest.rows):
             rows = len(human) + len(rest.rows)
-            choices = table_choices(confidence, right, rest.sure, rows)
+            choices = table_choices(confidence, right, rest.sure, rest.bought, rows)
     return OwnItems(
         rest=len(rest.rows),
         measured=len(gold),

@@ -311,8 +311,8 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
         price
     )
     return (
-        f"{percent(share)} is not reachable with one answer a row: people err in about"
-        f" {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
+        f"{percent(share)} is probably not reachable with one answer a row: people seem to err in"
+        f" about {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
         f" {plural(table.people, 'row')} that they labelled, and {count(table.allowed)} of all may"
         f" be wrong. Two answers a row cost {cost}: start a run with --overlap"
         f" {table.people}. Nothing more was bought. A lower share may be promised:"
