@@ -13,6 +13,7 @@ import pytest
 import stacksl
 from stacksl.cli.entry import call
 from stacksl.lm import TEMPLATES, LanguageModel, ModelChoices
+from stacksl.runs.session import model_labels
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Item
 from stacksl_lab.sample import FOLDER as SAMPLE
@@ -88,7 +89,10 @@ def test_it_answers_as_its_settings_say_and_many_at_once(
     assert "packed sums" in RunFolder(run.path).resolved()["label_verdict"]
 
 
-def test_owned_labels_stop_a_model_that_is_worse_than_their_largest_class(tmp_path: Path) -> None:
+def test_owned_labels_stop_a_model_that_is_worse_than_their_largest_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first session was cut off before the verdict."""
     pytest.importorskip("torch")
     texts = [f"Return {WORDS[n % 4]}, number {n}." for n in range(40)]
     items = [Item(f"q{n}", text, tuple(WORDS)) for n, text in enumerate(texts)]
@@ -99,7 +103,17 @@ def test_owned_labels_stop_a_model_that_is_worse_than_their_largest_class(tmp_pa
     rows = "".join(f'"{text}",{WORDS[other]}\n' for text in texts[:30])
     owned.write_text(f"text,label\n{rows}")
     given: dict[str, Any] = {"classes": WORDS, "budget": 4, "owned": str(owned)}
-    run = stacksl.run(texts[30:], labeler=f"hf:{SAMPLE}", out=tmp_path / "run", **given)
+    stop, answers_to = KeyboardInterrupt, model_labels.LocalLabeler._answers_to
+
+    def cut_off(labeler: model_labels.LocalLabeler, requests: Any) -> Any:
+        answers_to(labeler, requests)
+        raise stop
+
+    monkeypatch.setattr(model_labels.LocalLabeler, "_answers_to", cut_off)
+    with pytest.raises(stop):  # after the model answered
+        stacksl.run(texts[30:], labeler=f"hf:{SAMPLE}", out=tmp_path / "run", **given)
+    monkeypatch.undo()
+    run = stacksl.Run.open(tmp_path / "run").resume()
     assert run.status()["state"] == "waiting"
     assert "0 of 30 labels that you own" in run.status()["sheets"][0]["why"]
     assert {row["purpose"] for row in run.labels().rows} == {"owned"}

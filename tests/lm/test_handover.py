@@ -228,6 +228,12 @@ def test_the_card_of_a_hub_model() -> None:
     assert card == card_text(TOY, FACTS)
 
 
+def test_the_card_names_a_revision_once() -> None:
+    card = card_text(replace(TOY, name="Org/Base-1B@0123abc"), FACTS)
+    assert card == card_text(TOY, FACTS)
+    assert "`Org/Base-1B`, revision `0123abc`" in card
+
+
 def test_labels_of_an_audit_are_bought_labels() -> None:
     budget = replace(FACTS.budget, asked=150, answered=150, audit=40, left=10)
     card = card_text(TOY, replace(FACTS, budget=budget, test=None))

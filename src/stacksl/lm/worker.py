@@ -76,8 +76,8 @@ class Worker:
     @property
     def verdict(self) -> str:
         """Which scoring path holds, as far as any was checked."""
-        made = self.likelihood.verdict if "likelihood" in vars(self) else ""
-        return made or self._choices.verdict
+        made = "likelihood" in vars(self)
+        return self.likelihood.verdict if made else self._choices.verdict
 
     @property
     def moved(self) -> bool:

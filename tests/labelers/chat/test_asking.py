@@ -61,7 +61,17 @@ def test_nothing_is_sent_without_consent(
         said = capsys.readouterr().err
         for part in ("prompts and options", "'m'", server.url, "6 of 24", "--allow-send"):
             assert part in said
+        assert "you own" not in said
         assert not (tmp_path / "run").exists()
+        owned = tmp_path / "owned.csv"
+        rows = [f"owned {n} of red,red\n" for n in range(40)]
+        owned.write_text("text,label\n" + "".join(rows))
+        assert call(command(tmp_path, server.url, "--owned", str(owned))) == 2
+        said = capsys.readouterr().err
+        assert "and of up to 40 items whose labels you own, to check the model" in said
+        prices = ("--set", "server.input_price=1", "--set", "server.output_price=1")
+        assert call(command(tmp_path, server.url, "--owned", str(owned), *prices)) == 2
+        assert "you own" not in capsys.readouterr().err
         assert call(command(tmp_path, server.url, "--dry-run", "--json")) == 0
         shown = json.loads(capsys.readouterr().out)["request"]
         assert shown["url"] == f"{server.url}/chat/completions"

@@ -153,19 +153,30 @@ def test_limits_are_waited_for_a_minute_in_growing_pauses(
     assert why in capsys.readouterr().out
 
 
+def wrong(handler: Handler, body: dict[str, Any], number: int) -> None:
+    """Answer with a class whose name is not in the text."""
+    said = letter_of(body, "red" if wanted_of(body) == "green" else "green")
+    handler.send(200, completion(f'{{"answer": "{said}"}}'))
+
+
+def nonsense(handler: Handler, body: dict[str, Any], number: int) -> None:
+    handler.send(200, completion('{"answer": "none of them"}'))
+
+
+def free_and_owned(folder: Path) -> dict[str, Any]:
+    """The settings of a run without prices, with 40 owned labels."""
+    owned = folder / "owned.csv"
+    names = ["green"] * 20 + ["red"] * 10 + ["blue"] * 10
+    rows = [f"owned {n} of {name} and z{n},{name}\n" for n, name in enumerate(names)]
+    owned.write_text("text,label\n" + "".join(rows))
+    return {"server.input_price": None, "server.output_price": None, "owned": str(owned)}
+
+
 def test_a_model_worse_than_the_largest_owned_class_is_left_alone(tmp_path: Path) -> None:
     """Judged by the owned labels before any is bought; `resume` goes on, and a good model is not
     stopped."""
 
-    def wrong(handler: Handler, body: dict[str, Any], number: int) -> None:
-        said = letter_of(body, "red" if wanted_of(body) == "green" else "green")
-        handler.send(200, completion(f'{{"answer": "{said}"}}'))
-
-    owned = tmp_path / "owned.csv"
-    names = ["green"] * 20 + ["red"] * 10 + ["blue"] * 10
-    rows = [f"owned {n} of {name} and z{n},{name}\n" for n, name in enumerate(names)]
-    owned.write_text("text,label\n" + "".join(rows))
-    free = {"server.input_price": None, "server.output_price": None, "owned": str(owned)}
+    free = free_and_owned(tmp_path)
     for behave, asked, state in ((wrong, 40, "waiting"), (right, 46, "finished")):
         with serving(behave) as server:
             run = begin(server, tmp_path / state, **free)
@@ -176,6 +187,28 @@ def test_a_model_worse_than_the_largest_owned_class_is_left_alone(tmp_path: Path
                 assert "0 of 40 labels that you own, in all with 9% at most, and 50%" in why
                 assert run.resume().status()["state"] == "finished"
                 assert len(server.bodies) == 46
+
+
+@pytest.mark.parametrize("said", [wrong, nonsense])
+def test_a_check_by_owned_labels_that_was_cut_off_is_made_before_any_label_is_bought(
+    said: Behaviour, tmp_path: Path
+) -> None:
+    def limited(handler: Handler, body: dict[str, Any], number: int) -> None:
+        (said if number <= 10 else status(429))(handler, body, number)
+
+    with serving(limited) as server:
+        free = free_and_owned(tmp_path) | {"server.concurrency": 1}
+        run = begin(server, tmp_path / "run", **free)
+        assert run.status()["state"] == "waiting"
+        server.behave, before = said, len(server.bodies)
+        assert run.resume().status()["state"] == "waiting"
+        assert "0 of 40 labels that you own" in run.status()["sheets"][0]["why"]
+        asked = [body["messages"][0]["content"] for body in server.bodies]
+        assert all("owned " in each for each in asked)
+        if said is wrong:
+            assert len(asked) - before == 30, "the ten answers are kept"
+        server.behave = right
+        assert run.resume().status()["state"] == "finished"
 
 
 def test_no_prompt_lets_a_model_s_label_pass_for_a_person_s(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ class ChatLabeler:
         calls: the record of all calls.
         at_once: how many calls are made at a time.
         nearby: examples and nearest classes.
-        check: asks what it likes before a run's first label; why its answers speak against going
-            on, if they do.
+        check: asks what it likes before the session's first label; why its answers speak against
+            going on, if they do. None where it came to its end before.
     """
 
     repeatable = False
@@ -82,7 +82,8 @@ class ChatLabeler:
         self._why = ""
         self._in_a_row, self._unnamed = 0, 0
         self._first: list[tuple[int, int] | None] | None = None if calls.answered else []
-        self._check = None if calls.answered else check
+        self._check = check
+        self._repeats = check is not None and calls.answered  # a check that was cut off
         if calls.thinks and questions.limit is None:
             self._questions = replace(questions, limit=THOUGHT)
         self._unsupported: set[Way] = set()
@@ -100,9 +101,13 @@ class ChatLabeler:
         if self._halt.is_set() or not self._open:
             return []
         check, self._check = self._check, None
-        if check is not None and (why := check(self._answers_to)):
-            self._stop(why)
-            return []
+        if check is not None:
+            if why := check(self._answers_to):
+                self._stop(why)
+            if self._halt.is_set():
+                return []
+            if self._repeats:
+                self._repeats, self._unnamed = False, 0
         found = self._answers_to(list(self._open.values()))
         by_key = {(answer.item, answer.slot, answer.token): answer for answer in found}
         given = [by_key[key] for key in self._open if key in by_key]
@@ -311,9 +316,12 @@ class ChatLabeler:
             )
 
     def _unnamed_again(self, why: str) -> None:
-        """Count an item without an option; several in a row stop the buying, and `why`."""
+        """Count an item without an option; several in a row stop the buying, and `why`.
+
+        In a check that is repeated they do not, or its answers of before would stop every session.
+        """
         self._unnamed += 1
-        if self._unnamed == UNNAMED:
+        if self._unnamed == UNNAMED and not self._repeats:
             self._stop(
                 f"{why}: read the answers with `stacksl ledger requests`; start a new run with"
                 " another server.label_template or model, or `resume`"

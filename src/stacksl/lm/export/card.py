@@ -71,8 +71,12 @@ class About:
 
     @property
     def shown_name(self) -> str:
-        """What readers call the base: a folder by its own name, since hubs know no path."""
-        return Path(self.source).name if Path(self.source).is_absolute() else self.name
+        """What readers call the base: a folder by its own name, since hubs know no path.
+
+        A hub's name is without the revision, which is a field of its own.
+        """
+        source = Path(self.source)
+        return source.name if source.is_absolute() else self.name.partition("@")[0]
 
     @property
     def weights(self) -> Weights:

@@ -43,14 +43,18 @@ class NearDuplicates:
         picked, known = list[int](), self._vectors(taken)
         for start in range(0, len(ranked), _AT_ONCE):
             part = ranked[start : start + _AT_ONCE]
-            vectors = self._vectors(part)
-            for place, row in enumerate(part):
+            vectors, new = self._vectors(part), list[int]()
+            twins = np.zeros(len(part), bool)
+            if known.shape[0]:
+                twins = (vectors @ known.T).max(axis=1).toarray().ravel() >= TWIN
+            alike = (vectors @ vectors.T).toarray() >= TWIN
+            for place in np.flatnonzero(~twins).tolist():
                 if len(picked) == count:
                     return picked
-                own = vectors[place]
-                if not known.shape[0] or (known @ own.T).max() < TWIN:
-                    picked.append(row)
-                    known = sp.vstack([known, own], format="csr")
+                if not alike[place, new].any():
+                    picked.append(part[place])
+                    new.append(place)
+            known = sp.vstack([known, vectors[new]], format="csr")
         chosen = set(picked)
         return [*picked, *islice((row for row in ranked if row not in chosen), count - len(picked))]
 

@@ -45,6 +45,7 @@ TEMPLATE = "label_template_text"  # in the run's settings
 CONSENT = "label_consent"
 LOADED = "label_model"
 CHECKED = "label_verdict"  # of its scoring path
+JUDGED = "label_judged"  # by how many owned labels, once that came to its end
 LEAST_KNOWN, MOST_KNOWN = 30, 100  # owned labels by which a model that answers is judged
 NO_AUDIT = (
     "the labels are a model's: no audit by people measures them or what is learnt from them; --test"
@@ -163,7 +164,10 @@ def consent_needed(spec: RunSpec) -> str | None:
     if spec.settings.server.allow_send and spec.resolved.origin.get("server.allow_send") == "flag":
         return None
     count = len(spec.dataset.items) - len(spec.sources.aside)
-    return f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
+    sent = f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
+    if spec.settings.server.input_price is None and (own := len(_judging(spec))):
+        sent += f" and of up to {own} items whose labels you own, to check the model"
+    return sent
 
 
 def with_consent(spec: RunSpec) -> RunSpec:
@@ -269,7 +273,7 @@ class LocalLabeler:
         """The model's answers to the open requests."""
         if not self._open:
             return []
-        if CHECKED not in self._spec.folder.resolved():
+        if JUDGED not in self._spec.folder.resolved():
             self._why = disagreement(self._spec, self._answers_to) or ""
         if self._why:
             return []
@@ -309,7 +313,8 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     key = os.environ.get(KEY)
     endpoint = Endpoint(str(settings.server.url), key, settings.server.timeout)
     calls = Calls(spec.folder.database, key)
-    check = None if settings.server.input_price is not None else partial(disagreement, spec)
+    unjudged = settings.server.input_price is None and JUDGED not in recorded
+    check = partial(disagreement, spec) if unjudged else None
     labeler = ChatLabeler(endpoint, asked, calls, settings.server.concurrency, near, check)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
@@ -319,31 +324,43 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
     """Why a model's answers about owned items speak against it; None where they do not.
 
     It is of no use where one class named for every item would be right more often. Few items show
-    nothing.
+    nothing. That all were answered is noted in the run; where some were not, the next session asks
+    again.
 
     Args:
         spec: the run.
         ask: gives the model's answers, as far as there are any.
     """
-    owned, erased, classes = spec.sources.owned, spec.sources.erased, spec.dataset.classes
-    rows = enumerate(spec.dataset.items)
-    items = [item for row, item in rows if item.id in owned and row not in erased]
-    if classes is None or len(items) < LEAST_KNOWN:
+    owned, items = spec.sources.owned, _judging(spec)
+    bought = [(Purchase(item.id, 0, 0, 0, "owned", 0), item) for item in items]
+    shown = tuple(range(len(spec.dataset.classes or ())))
+    said = ask([Request.of(purchase, item, shown) for purchase, item in bought]) if items else []
+    if len(said) < len(items):
         return None
-    order = generator(spec.settings.seed, "known").permutation(len(items))[:MOST_KNOWN]
-    shown = tuple(range(len(classes)))
-    bought = [(Purchase(items[n].id, 0, 0, 0, "owned", 0), items[n]) for n in order]
-    said = ask([Request.of(purchase, item, shown) for purchase, item in bought])
+    spec.note({JUDGED: len(said)})
+    if not said:
+        return None
     right = sum(owned[each.item] == each.index for each in said)
     most = wilson(right, len(said))[1]
     largest = max(Counter(owned.values()).values()) / len(owned)
-    if len(said) < len(order) or most >= largest:
+    if most >= largest:
         return None
     return (
         f"it agrees with {right} of {len(said)} labels that you own, in all with {most:.0%} at"
         f" most, and {largest:.0%} of them are of one class: `resume` goes on all the same, or"
         " start a new run with another model, template or names of classes"
     )
+
+
+def _judging(spec: RunSpec) -> list[Item]:
+    """The owned items by which a model is judged, drawn; none where they are too few."""
+    owned, erased = spec.sources.owned, spec.sources.erased
+    rows = enumerate(spec.dataset.items)
+    items = [item for row, item in rows if item.id in owned and row not in erased]
+    if spec.dataset.classes is None or len(items) < LEAST_KNOWN:
+        return []
+    drawn = generator(spec.settings.seed, "known").permutation(len(items))[:MOST_KNOWN]
+    return [items[n] for n in drawn]
 
 
 def _bytes(text: str) -> int:
