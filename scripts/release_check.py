@@ -102,7 +102,8 @@ def main() -> None:
         print(f"ok      built: {core.name}, {core.stat().st_size:,} bytes, {lab.name}", flush=True)
         first: Path | None = None
         for version in PYTHONS:
-            if (python := shutil.which(f"python{version}")) is None:
+            python = shutil.which(f"python{version}")
+            if python is None or subprocess.run([python, "-V"], capture_output=True).returncode:
                 left_out.append(f"Python {version}, which is not on this machine")
                 continue
             inside = environment(space / version, python)
