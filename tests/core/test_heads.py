@@ -61,6 +61,17 @@ def test_class_head_is_logistic_regression(strength, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-5])
+@pytest.mark.parametrize("count", [5, 200])
+def test_a_fit_ends_where_the_gradient_is_within_its_tolerance(count, tolerance):
+    h, labels = _classes(count)
+    problem = refits._Classes(h.astype(np.float64), labels, 4)
+    theta = refits._minimise(problem, DEFAULT, tolerance)
+    pull = problem.penalised * theta / (DEFAULT * count)
+    largest = np.abs(problem.loss(theta)[1] / count + pull).max()
+    assert tolerance / 1e3 < largest <= tolerance
+
+
 def test_default_strength_is_20_below_sixty_labels(monkeypatch):
     def never(*_):
         raise AssertionError("chose C with too few labels")

@@ -30,6 +30,7 @@ _FOLDS = 3
 _FINAL = 1e-6  # of the mean loss per label: the largest entry of its gradient
 _TRIAL = 1e-5  # the same while C is chosen: only the order of the losses matters there
 _STEPS = 10_000
+_SURER = 0.1  # of that curvature: of 0.03, 0.1 and 0.3 it took the fewest steps on three sets
 
 Rows: TypeAlias = NDArray[np.int64]
 
@@ -191,24 +192,47 @@ def _path_losses(train: _Classes | _Choices, held: _Classes | _Choices) -> Array
 def _minimise(
     problem: _Classes | _Choices, strength: float, tolerance: float, start: Array | None = None
 ) -> Array:
-    """The θ that minimises C·loss + ½‖θ‖² for C = `strength`, from `start` or from zeros."""
+    """The θ that minimises C·loss + ½‖θ‖² for C = `strength`, from `start` or from zeros.
+
+    L-BFGS moves in coordinates u, θ = u·B, in which the loss is about as curved in one direction as
+    in another: it takes half as many steps where a class has many examples.
+    """
     from scipy.optimize import minimize
 
     decay = problem.penalised / (strength * problem.size)
+    basis = problem.basis(decay)
+    largest = np.inf  # entry of the gradient at the θ that was looked at last
 
-    def objective(theta: Array) -> tuple[float, Array]:
+    def times(values: Array, matrix: Array) -> Array:
+        return (values.reshape(len(values) // len(matrix), -1) @ matrix).ravel()
+
+    def objective(moved: Array) -> tuple[float, Array]:
+        nonlocal largest
+        theta = moved if basis is None else times(moved, basis)
         value, gradient = problem.loss(theta)
         pull = decay * theta
-        return value / problem.size + 0.5 * float(pull @ theta), gradient / problem.size + pull
+        gradient = gradient / problem.size + pull
+        largest = float(np.abs(gradient).max())
+        value = value / problem.size + 0.5 * float(pull @ theta)
+        return value, gradient if basis is None else times(gradient, basis.T)
 
+    def end_where_flat(_: Array) -> None:
+        if largest <= tolerance:
+            raise StopIteration
+
+    begin = problem.start if start is None else start
+    if basis is not None:
+        begin = times(begin, np.asarray(np.linalg.inv(basis), dtype=np.float64))
     found = minimize(
         objective,
-        problem.start if start is None else start,
+        begin,
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "gtol": tolerance, "ftol": 1e-13},
+        callback=end_where_flat,
+        options={"maxiter": _STEPS, "maxfun": 2 * _STEPS, "gtol": 0.0, "ftol": 1e-13},
     )
-    return np.asarray(found.x, dtype=np.float64)
+    theta = found.x if basis is None else times(found.x, basis)
+    return np.asarray(theta, dtype=np.float64)
 
 
 class _Classes:
@@ -228,6 +252,21 @@ class _Classes:
         penalised[:, -1] = 0.0
         self.penalised: Array = penalised.ravel()  # 1 where ½θ² is charged, 0 where not
         self.shape = shape
+
+    def basis(self, decay: Array) -> Array | None:
+        """B = L⁻¹, (d + 1, d + 1), L·Lᵀ the mean curvature of a class; None with few examples.
+
+        The curvature is that of classes of equal probability, reduced as a fitted model is surer.
+        """
+        every = self.rows if self.soft is None else self.soft.rows
+        if len(every) < self.shape[1]:
+            return None  # its products would take longer than those of the loss
+        curved = _second_moment(self.rows, np.ones(len(self.rows)))
+        if self.soft is not None:
+            curved = curved + _second_moment(self.soft.rows, self.soft.mass)
+        curved *= _SURER / (self.size * self.shape[0])
+        curved[np.diag_indices_from(curved)] += decay[: self.shape[1]]
+        return np.linalg.inv(np.linalg.cholesky(curved))
 
     def loss(self, theta: Array) -> tuple[float, Array]:
         """Σ −log π(gold), and its gradient, flattened as `theta`."""
@@ -250,6 +289,16 @@ class _Classes:
         return value, gradient.ravel()
 
 
+def _second_moment(rows: NDArray[Any], weight: NDArray[Any]) -> Array:
+    """Σ weight·x·xᵀ of the `rows`, (n, d), with a last entry of 1: (d + 1, d + 1)."""
+    weighted = rows * weight.astype(rows.dtype)[:, None]
+    out = np.empty((rows.shape[1] + 1, rows.shape[1] + 1))
+    out[:-1, :-1] = weighted.T @ rows
+    out[-1, :-1] = out[:-1, -1] = weighted.sum(axis=0, dtype=np.float64)
+    out[-1, -1] = weight.sum(dtype=np.float64)
+    return out
+
+
 class _Choices:
     """Conditional logit: parameters (d,), shared by the candidates of all items.
 
@@ -267,6 +316,9 @@ class _Choices:
         self.gold = self.starts + gold
         self.start: Array = np.zeros(self.rows.shape[1])
         self.penalised: Array = np.ones(1)
+
+    def basis(self, decay: Array) -> None:
+        """The parameters are fitted as they are."""
 
     def loss(self, theta: Array) -> tuple[float, Array]:
         """Σ −log π(gold), and its (d,) gradient."""
