@@ -53,10 +53,10 @@ def sgd(rate: float, **settings: Any) -> dict[str, Any]:
 
 
 CLIPS = {
-    "scale, 95 % quantile": {"clip": "scale"},
+    "scale, 95% quantile": {"clip": "scale"},
     "scale, ρ = 5": {"clip": "scale", "clip_level": 5.0},
     "literal, ρ = 5": {"clip": "literal", "clip_level": 5.0},
-    "literal, 95 % quantile": {"clip": "literal"},
+    "literal, 95% quantile": {"clip": "literal"},
     "none": {"clip": "none"},
 }
 
@@ -119,7 +119,7 @@ STUDIES: dict[str, list[Cell]] = {
     ],
     "learning rate": [
         Cell(
-            f"η = {rate}, {int(100 * share)} % of the labels",
+            f"η = {rate}, {int(100 * share)}% of the labels",
             "labels",
             "sgd",
             labels=share,
@@ -129,8 +129,8 @@ STUDIES: dict[str, list[Cell]] = {
         for rate in (0.1, 0.03, 0.3, 1.0)
     ],
     "action": [
-        Cell("labels, 10 %: greedy", "labels"),
-        Cell("labels, 10 %: UCB", "labels", settings={"action": "ucb"}),
+        Cell("labels, 10%: greedy", "labels"),
+        Cell("labels, 10%: UCB", "labels", settings={"action": "ucb"}),
     ],
     "action, all labels": [
         Cell("labels, all: greedy", "labels", labels=1.0),
@@ -173,7 +173,7 @@ STUDIES: dict[str, list[Cell]] = {
     ],
     "track": [
         Cell(
-            f"{track}, {int(100 * share)} %",
+            f"{track}, {int(100 * share)}%",
             "rewards",
             "ridge",
             labels=share,

@@ -71,12 +71,12 @@ def play(
 
 
 CASES = (
-    ("2, right on 80 %", [0.8, 0.8], 64, True),
-    ("2, right on 80 %", [0.8, 0.8], 8, True),
-    ("3, right on 80 %", [0.8, 0.8, 0.8], 64, True),
-    ("2, right on 65 and 90 %", [0.65, 0.9], 64, True),
-    ("2, right on 80 %", [0.8, 0.8], 64, False),
-    ("3, right on 80 %", [0.8, 0.8, 0.8], 64, False),
+    ("2, right on 80%", [0.8, 0.8], 64, True),
+    ("2, right on 80%", [0.8, 0.8], 8, True),
+    ("3, right on 80%", [0.8, 0.8, 0.8], 64, True),
+    ("2, right on 65 and 90%", [0.65, 0.9], 64, True),
+    ("2, right on 80%", [0.8, 0.8], 64, False),
+    ("3, right on 80%", [0.8, 0.8, 0.8], 64, False),
 )
 
 

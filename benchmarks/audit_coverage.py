@@ -1,9 +1,9 @@
 """Does the audit's interval hold? How often it covers the accuracy that it is meant to tell.
 
 For each seed a uniform block of a third of the pool, at most 3,000 items, is kept from a run of
-`stacksl run`, which buys labels of the rest: 10 % of its items, less an audit of the default size.
+`stacksl run`, which buys labels of the rest: 10% of its items, less an audit of the default size.
 Then 2,000 audits of that size are drawn from the block as a run draws its own, and each gives a
-95 % Wilson interval; `covered` is the share of them that hold the final model's accuracy on the
+95% Wilson interval; `covered` is the share of them that hold the final model's accuracy on the
 whole block. `exact` is the same share over all possible audits: the probability under the
 hypergeometric distribution. The block is finite and audits are drawn from it without
 replacement, which makes intervals for new items a little wide here; `binomial` is the exact
@@ -16,7 +16,7 @@ With `--people` it asks the same where people err, of the audit with its second 
 plain one, which takes the first answers as right. The final models of runs with 300 labels answer
 a block that was kept from them. Each redraw draws an audit from the block with replacement, and its
 answers: a person errs independently of the others, at a rate that is the same for all rows or three
-or five times as high where the model errs, and there half or 70 % of the errors are the model's
+or five times as high where the model errs, and there half or 70% of the errors are the model's
 answer; of divided rows, 60 of 100 people give the right answer and the others one and the same
 wrong one, which is the model's where that errs. The second look is asked by the functions of the
 product, within the labels that a run keeps for it. `over` is the share of redraws whose low end
@@ -200,15 +200,15 @@ def table(rows: list[dict[str, Any]]) -> str:
 PEOPLE_SETS = ("banking77", "snips", "stackoverflow_titles")
 ERRORS = (
     ("no errors", {"rate": 0.0}),
-    ("2 %", {"rate": 0.02}),
-    ("5 %", {"rate": 0.05}),
-    ("10 %", {"rate": 0.1}),
-    ("5 %, 3x, half", {"rate": 0.05, "times": 3, "along": 0.5}),
-    ("5 %, 5x, 70 %", {"rate": 0.05, "times": 5, "along": 0.7}),
-    ("10 %, 3x, half", {"rate": 0.1, "times": 3, "along": 0.5}),
-    ("10 %, 5x, 70 %", {"rate": 0.1, "times": 5, "along": 0.7}),
-    ("5 % divided", {"rate": 0.0, "divided": 0.05}),
-    ("10 % divided", {"rate": 0.0, "divided": 0.1}),
+    ("2%", {"rate": 0.02}),
+    ("5%", {"rate": 0.05}),
+    ("10%", {"rate": 0.1}),
+    ("5%, 3x, half", {"rate": 0.05, "times": 3, "along": 0.5}),
+    ("5%, 5x, 70%", {"rate": 0.05, "times": 5, "along": 0.7}),
+    ("10%, 3x, half", {"rate": 0.1, "times": 3, "along": 0.5}),
+    ("10%, 5x, 70%", {"rate": 0.1, "times": 5, "along": 0.7}),
+    ("5% divided", {"rate": 0.0, "divided": 0.05}),
+    ("10% divided", {"rate": 0.0, "divided": 0.1}),
 )
 """How people err: the mean rate, how many `times` as often where the model errs, the share of these
 errors `along` its answer, and the share of `divided` rows."""
@@ -374,15 +374,15 @@ def _mean(rows: list[dict[str, Any]], name: str) -> float:
 
 
 def people_goals(rows: list[dict[str, Any]]) -> list[str]:
-    """A sentence for each goal of cells with errors of 5 % at most."""
-    few = [row for row in rows if "10 %" not in row["errors"]]
+    """A sentence for each goal of cells with errors of 5% at most."""
+    few = [row for row in rows if "10%" not in row["errors"]]
     over = [row for row in few if row["over"] > _most(_bar(row["errors"]), row["redraws"])]
     mean = float(np.mean([row["over"] for row in few]))
     below = [row for row in few if row["holds"] < row["perfect"] - 0.02]
     flatters = [row for row in below if row["over"] > row["perfect_over"] + 0.02]
     return [
         f"{len(over)} of {len(few)} cells have the low end above the truth more often than wanted",
-        f"{100 * mean:.1f} % of redraws have it, over all {len(few)} cells",
+        f"{100 * mean:.1f}% of redraws have it, over all {len(few)} cells",
         f"{len(below)} of {len(few)} cells cover more than two points less than perfect answers,"
         f" {len(flatters)} of them by overstating",
     ]

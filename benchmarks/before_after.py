@@ -99,7 +99,7 @@ def record(name: str) -> Any:
 
 
 def shown(values: list[float]) -> str:
-    """Mean and half-width of its 95 % interval over seeds, where these differ."""
+    """Mean and half-width of its 95% interval over seeds, where these differ."""
     if not values:
         return "not measured"
     mean, half = interval(values)

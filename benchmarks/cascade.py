@@ -1,6 +1,6 @@
 """People and a cheap model on one pool: what does a dollar buy, alone and one after the other?
 
-Banking77 with frozen sentence features. People are right on 95 % (else any other class, evenly) at
+Banking77 with frozen sentence features. People are right on 95% (else any other class, evenly) at
 $1. The model costs $0.002 a label and is a real classifier, fixed beforehand: `words`, a logistic
 regression on word counts of 1,703 held-out training rows (0.77 right on 300 others); or
 `sentences`, the learner's own encoder on 230 of them (0.78), whose errors the learner shares. A
@@ -196,7 +196,7 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The results as Markdown: mean and half-width of a 95 % interval, and paired differences."""
+    """The results as Markdown: mean and half-width of a 95% interval, and paired differences."""
     lines = [
         "| model | money | people | model | two runs | minus people | minus model |",
         "|---|---|---|---|---|---|---|",

@@ -1,6 +1,6 @@
 """Labels that a table has already: does the interval hold, and which rows to ask people about?
 
-The labels are those of a weak classifier, at 70, 85 and 95 % right: a logistic regression on word
+The labels are those of a weak classifier, at 70, 85 and 95% right: a logistic regression on word
 counts of ten test rows of each class, with noise, whose true class is raised until as many rows are
 right. So it errs along its own confusions, and on the rows that are hard for it. Rows are training
 rows, 5,000 at most, with frozen all-MiniLM-L6-v2.
@@ -11,7 +11,7 @@ that; by cleanlab's ranking (`find_label_issues` by self-confidence, then the ot
 on these probabilities; by chance. Each is the mean over seeds.
 
 The interval of the audit is drawn anew 1,000 times: Wilson's, and the product's, which also rests
-on the held-out probabilities of all other rows; with right answers, and with people who err on 5 %
+on the held-out probabilities of all other rows; with right answers, and with people who err on 5%
 and a second look by three of them. `over` is the share of redraws whose low end is above the truth.
 
     pip install cleanlab

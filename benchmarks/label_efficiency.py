@@ -177,7 +177,7 @@ def _measure(cell: Cell) -> dict[str, Any]:
 
 
 def cells(seeds: int, quick: bool) -> list[Cell]:
-    """What is measured: seven gates on three streams at 10 %, the default and random at 25 %, all.
+    """What is measured: seven gates on three streams at 10%, the default and random at 25%, all.
 
     With all labels every gate buys the same, so one pass serves.
     """
@@ -191,7 +191,7 @@ def cells(seeds: int, quick: bool) -> list[Cell]:
 
 
 def interval(values: list[float]) -> tuple[float, float]:
-    """Mean and half-width of its 95 % t-interval over seeds."""
+    """Mean and half-width of its 95% t-interval over seeds."""
     from scipy.stats import t
 
     n = len(values)
@@ -226,7 +226,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def figure(rows: list[dict[str, Any]], stem: Path) -> None:
-    """The picture beside the table: the gates at 10 % on the three streams, with intervals."""
+    """The picture beside the table: the gates at 10% on the three streams, with intervals."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -268,7 +268,7 @@ def figure(rows: list[dict[str, Any]], stem: Path) -> None:
         axis.spines[["top", "right", "left"]].set_visible(False)
         axis.tick_params(axis="y", length=0)
         axis.margins(x=0.15)
-    axes[1].set_xlabel("test accuracy with 10 % of the labels (mean and 95 % interval over seeds)")
+    axes[1].set_xlabel("test accuracy with 10% of the labels (mean and 95% interval over seeds)")
     picture.tight_layout()
     for suffix in (".svg", ".png"):
         picture.savefig(
@@ -287,7 +287,7 @@ def main() -> None:
     parser.add_argument("--features", default="sentences:minilm")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--quick", action="store_true", help="10 % of the labels only")
+    parser.add_argument("--quick", action="store_true", help="10% of the labels only")
     parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
     parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
     parser.add_argument("--figure", type=Path, help="draw FIGURE.svg and FIGURE.png")

@@ -98,7 +98,7 @@ def measure(
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The results as Markdown: mean ± half-width of a 95 % interval over seeds.
+    """The results as Markdown: mean ± half-width of a 95% interval over seeds.
 
     Gains of coverage are over labels bought otherwise, with the same kind of final model, seed by
     seed.

@@ -27,7 +27,7 @@ def table(kept: Row) -> str:
 
 
 def tested(cells: dict[Key, Cell], items: int, base: float) -> list[str]:
-    """What labels bought, with 95 % intervals over seeds, and the goal."""
+    """What labels bought, with 95% intervals over seeds, and the goal."""
     test = {key[1:]: of_quarter(0, own) for key, own in cells.items() if key[0] == "{}"}
     n = next(iter(test[0.1, "margin"].values()))["n"]
     lines = [
@@ -47,7 +47,7 @@ def tested(cells: dict[Key, Cell], items: int, base: float) -> list[str]:
         lines.append(f"| {budget:.0%} ({labels}) | {gate} | {len(found)} | {accuracy} | {more} |")
     ours, random = test[0.1, "margin"], test[0.25, "random"]
     goal = (
-        f"10 % by margin less 25 % at random: {difference(ours, random)} over seeds,"
+        f"10% by margin less 25% at random: {difference(ours, random)} over seeds,"
         f" ± {of_questions(ours, random):.3f} over questions."
     )
     return [*lines, "", goal]
@@ -77,14 +77,14 @@ def tried(cells: dict[Key, Cell], base: float) -> list[str]:
 
 
 def selections(cells: dict[Key, Cell]) -> list[str]:
-    """What chose 10 % of three quarters, with 95 % intervals over the questions of the fourth."""
+    """What chose 10% of three quarters, with 95% intervals over the questions of the fourth."""
     own = {
         gate: {at: row for at, row in found.items() if at[0] and at[1] >= SELECTIONS}
         for (settings, budget, gate), found in cells.items()
         if (settings, budget) == ("{}", 0.1)
     }
     lines = [
-        "One batch of 10 % of three quarters of these questions, judged on the fourth, in each"
+        "One batch of 10% of three quarters of these questions, judged on the fourth, in each"
         " quarter the mean of two or three seeds:",
         "",
         "| bought by | quarters 1 to 4 | over `margin` | over `random` |",
@@ -107,7 +107,7 @@ def of_quarter(quarter: int, own: Cell) -> Cell:
 
 
 def interval(values: Any) -> tuple[float, float]:
-    """Mean and half-width of its 95 % t-interval over seeds."""
+    """Mean and half-width of its 95% t-interval over seeds."""
     from scipy.stats import t
 
     n = len(values)
@@ -122,12 +122,12 @@ def difference(one: Cell, other: Cell) -> str:
 
 
 def over(found: Cell, plain: Cell) -> str:
-    """The mean difference over seeds that both have, with its 95 % interval over questions."""
+    """The mean difference over seeds that both have, with its 95% interval over questions."""
     return shown(float(gap(found, plain).mean()), of_questions(found, plain), sign=True)
 
 
 def of_questions(one: Cell, other: Cell) -> float:
-    """Half the 95 % interval of the same difference over the drawing of the questions."""
+    """Half the 95% interval of the same difference over the drawing of the questions."""
     found = gap(one, other)
     return float(1.96 * found.std(ddof=1) / len(found) ** 0.5)
 

@@ -138,13 +138,13 @@ def table(found: dict[str, Any]) -> str:
         how = ("accuracy", "likelihood")
         means = [f"{np.mean([row['accuracy'][each] for row in rows]):.3f}" for each in how]
         counts = [Counter(row["chosen"][each] for row in rows)[best] for each in how]
-        share = ", ".join(f"{count / len(rows):.0%}".replace("%", " %") for count in counts)
+        share = ", ".join(f"{count / len(rows):.0%}" for count in counts)
         lines.append(f"| {n} | {', '.join(means)} | {share} |")
     return "\n".join([*lines, *trained(found.get("trained", []))])
 
 
 def trained(rows: list[dict[str, Any]]) -> list[str]:
-    """What the runs of `--train` come to, with 95 % intervals of the difference."""
+    """What the runs of `--train` come to, with 95% intervals of the difference."""
     cells: dict[Any, dict[Any, Any]] = {}
     for row in rows:
         key = (-row["quarter"], row["budget"], row["way"])

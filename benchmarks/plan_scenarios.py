@@ -3,7 +3,7 @@
 Runs of `stacksl run` on parts of public sets, with frozen features, are measured at several numbers
 of labels on rows that were held out. No test file is read but those of MMLU, which has no other
 rows to speak of. `--json` keeps one row a run;
-`--from` fits the forecast without one source after the other and counts how often its 90 %
+`--from` fits the forecast without one source after the other and counts how often its 90%
 intervals hold on that source; `--write` writes the table that the package ships. `--gains` plays
 20 runs, reads in their reports what 100 more labels would bring, and buys these.
 

@@ -2,7 +2,7 @@
 
 Every cell plays the real `Learner` on an array stream whose oracle answers at once, over seeds
 that no other table of the project uses. A number is a mean over seeds with the half-width of its
-95 % t-interval; a study's first row is what the others are compared with, paired by seed.
+95% t-interval; a study's first row is what the others are compared with, paired by seed.
 
     python benchmarks/preset_differences.py --json benchmarks/results/preset_differences.json
     python benchmarks/preset_differences.py --from benchmarks/results/preset_differences.json
@@ -179,7 +179,7 @@ def right(scores: list[np.ndarray], world: World) -> float:
 
 
 def rows_of(study: str, cells: list[Cell], seeds: list[int]) -> list[dict[str, Any]]:
-    """One row a metric: the mean, the half-width of its 95 % interval, and each seed's value."""
+    """One row a metric: the mean, the half-width of its 95% interval, and each seed's value."""
     found = []
     for cell in cells:
         measured = [measure(cell, seed) for seed in seeds]
@@ -200,7 +200,7 @@ def describe(cell: Cell) -> dict[str, Any]:
 
 
 def interval(values: list[float]) -> tuple[float, float | None]:
-    """The mean and the half-width of its 95 % t-interval; None for a single value."""
+    """The mean and the half-width of its 95% t-interval; None for a single value."""
     from scipy.stats import t
 
     n = len(values)

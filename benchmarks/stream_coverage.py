@@ -7,7 +7,7 @@ Each cell is played by the loop of a run, with its chooser, trainer and final mo
 
 Training rows are split as in `stream_or_pool.py`. Test files are not read. Seeds 1000 to 1002 chose
 the constants. On seeds 1010 to 1019, the default, coverage gains over `margin` in points, at 75,
-150 and 300 labels and at 10 %: Banking77 3.9 ± 2.9, 3.5 ± 1.1, 3.6 ± 1.0, 1.0 ± 0.5, *rare*
+150 and 300 labels and at 10%: Banking77 3.9 ± 2.9, 3.5 ± 1.1, 3.6 ± 1.0, 1.0 ± 0.5, *rare*
 1.3 ± 1.4, 1.9 ± 2.1, 1.4 ± 1.6, 1.7 ± 1.5; the sample by hashing 4.8 ± 2.3, 2.5 ± 1.9, 1.7 ± 3.0,
 1.9 ± 3.7, by sentences 1.1 ± 3.5, -0.6 ± 1.3, 0.4 ± 2.4, 0.8 ± 4.0. Over `random`: Banking77
 3.6 ± 3.2, 4.8 ± 1.8, 7.1 ± 2.2, 3.6 ± 0.3, *rare* 1.7 ± 2.2, 2.8 ± 1.8, 5.5 ± 1.8, 6.5 ± 2.5.
@@ -57,7 +57,7 @@ def accuracy(world: World, names: np.ndarray, rule: str, labels: int, seed: int)
 
 
 def main() -> None:
-    """Print the means, and the gains of coverage in points with 95 % t-intervals, by seed."""
+    """Print the means, and the gains of coverage in points with 95% t-intervals, by seed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="the folder that holds banking77")
     parser.add_argument("--seeds", default=",".join(map(str, range(1010, 1020))))

@@ -1,6 +1,6 @@
 """Whether a file is better played as a stream or as a pool, by the rule in `docs/decisions.md`.
 
-Both are judged on a split of training rows, by the final models that 2, 5 and 10 % of the labels
+Both are judged on a split of training rows, by the final models that 2, 5 and 10% of the labels
 make, with class names and neighbours and without. A pool at a smaller budget is the beginning of
 the same pool at a larger one; a stream paces itself by its budget and is played for each.
 
@@ -124,7 +124,7 @@ def run(data: Path, only: str | None) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Means over seeds as Markdown, a line a set, with names and graph and without."""
-    columns = [f"{100 * share:g} % {mode}" for share in SHARES for mode in ("stream", "pool")]
+    columns = [f"{100 * share:g}% {mode}" for share in SHARES for mode in ("stream", "pool")]
     lines = [f"| set | names and graph | {' | '.join(columns)} | stream | pool |"]
     lines.append("|---" * (len(columns) + 4) + "|")
     for name, features in SETS:

@@ -408,7 +408,7 @@ def test_there_is_none_where_the_probability_says_nothing() -> None:
     rng = np.random.default_rng(0)
     draws = [best_threshold(rng.random(30), rng.random(30)) for _ in range(200)]
     found = sum(each is not None for each in draws)
-    assert found / 200 < 0.06  # two standard errors on one side: 2.3 % of pure chance
+    assert found / 200 < 0.06  # two standard errors on one side: 2.3% of pure chance
     assert best_threshold(np.full(20, 0.5), np.full(20, 0.5)) is None
 
 

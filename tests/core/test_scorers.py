@@ -111,7 +111,7 @@ def test_quantile_clip_leaves_the_first_labels_alone_then_clips_a_few() -> None:
         scorer.step(pair_inputs(rng), ALL, 0, Label(int(rng.integers(4))))
         if turn == 19:
             assert scorer.clipped == 0
-    assert 5 <= scorer.clipped <= 60  # about 5 % of 380
+    assert 5 <= scorer.clipped <= 60  # about 5% of 380
     assert scorer._level() == pytest.approx(np.quantile(scorer._losses, 0.95), rel=0.02)
 
 

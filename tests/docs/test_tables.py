@@ -43,7 +43,7 @@ def test_the_table_of_presets_is_what_they_resolve_to() -> None:
                 value = default_scorer(2)
                 assert f"`{default_scorer(None)}` for pairs" in cell
             if name == "update.clip_level" and value is None:
-                assert cell == "95 % quantile"
+                assert cell == "95% quantile"
                 continue
             assert cell.startswith(f"`{shown(value)}`"), f"{name}: {cell}, resolved {value}"
     assert resolve({"aim": "regret"}).settings.gate.name in table["gate.name"][0]

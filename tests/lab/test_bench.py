@@ -379,7 +379,7 @@ def test_numbers_of_the_paper_stand_beside_its_model_alone(bench: LanguageBench)
 
 
 def test_errors_of_a_mean() -> None:
-    """s of (0, 0.1, 0.2) is 0.1; the 97.5 % quantile of t with 2 degrees is 4.303."""
+    """s of (0, 0.1, 0.2) is 0.1; the 97.5% quantile of t with 2 degrees is 4.303."""
     value, se = pooled([0.0, 0.1, 0.2])
     assert value == pytest.approx(0.1)
     assert se == pytest.approx(0.1 / 3**0.5)

@@ -17,7 +17,7 @@ def test_a_number_stands_with_its_interval(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(headline, "CLAIMS", (claim,))
     rows = [Row("toy", "a, b / c", "height", 1.234, 0.1, 5), Row("toy", "a", "height", 0.5)]
     line = headline.headline({"toy": rows}).splitlines()[-1]
-    # t(4) at 97.5 % is 2.776.
+    # t(4) at 97.5% is 2.776.
     assert line == "| it rises | by 1.23 ± 0.28, from 0.5000 ([toy](toy.md)) | yes |"
 
 

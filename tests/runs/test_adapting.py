@@ -34,7 +34,7 @@ from .lm_cases import (
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
-SHARES = (1, 2, 3, 6, 12)  # of 12 labels: 5, 10, 25, 50 and 100 %, rounded up
+SHARES = (1, 2, 3, 6, 12)  # of 12 labels: 5, 10, 25, 50 and 100%, rounded up
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_the_page_shows_the_record_of_people_who_err(benchmark: Any) -> None:
 
 @pytest.mark.parametrize("crew", [2, 3])
 def test_the_low_end_is_seldom_above_the_truth(benchmark: Any, crew: int) -> None:
-    """Of 400 redraws 16 would be 4 %: 29 have a chance of one in a thousand then."""
+    """Of 400 redraws 16 would be 4%: 29 have a chance of one in a thousand then."""
     rng = np.random.default_rng(0)
     gold = rng.integers(20, size=2000)
     said = np.where(rng.random(2000) < 0.85, gold, (gold + 1) % 20)
@@ -115,14 +115,14 @@ def test_the_page_shows_the_record_of_stops(stopping: Any) -> None:
     assert len(rows) == 2 * len(stopping.SIZES) * sum(map(len, stopping.PATHS.values()))
     for row in rows:
         assert row["runs"] == 1000
-        assert row["false"] <= 50, "the goal: 5 % of false decisions"
+        assert row["false"] <= 50, "the goal: 5% of false decisions"
         if (row["path"], row["final"]) == ("rises", 0.94):
             assert 0 <= sum(row["decided"]) <= 200
 
 
 @pytest.mark.parametrize("people", [False, True])
 def test_a_model_just_below_the_mark_is_seldom_let_through(stopping: Any, people: bool) -> None:
-    """Of 150 runs 7.5 would be 5 %: 17 have a chance of one in a thousand then."""
+    """Of 150 runs 7.5 would be 5%: 17 have a chance of one in a thousand then."""
     found = stopping.cell([0.899] * 4, 60, people=people, runs=150, seed=1)
     assert sum(found["decided"]) == found["false"] < 17
     sure = stopping.cell([0.8, 0.999], 100, people=people, runs=20, seed=1)

@@ -64,7 +64,7 @@ class Claim:
 
     Attributes:
         claim: what the paper says.
-        measured: our sentence; {study|row|metric} is replaced by a record's number with its 95 %
+        measured: our sentence; {study|row|metric} is replaced by a record's number with its 95%
             interval, the row's own where it has one, {study|row|metric|2} by two decimals of it.
         verdict: what to make of it.
         study: whose page says more.
@@ -78,7 +78,7 @@ class Claim:
 
 CLAIMS: Sequence[Claim] = (
     Claim(
-        "With 10 % of the labels LLF has nearly the regret of full information",
+        "With 10% of the labels LLF has nearly the regret of full information",
         "{regret|LLF, β = 0.1|regret_per_round|5} a round, full {regret|Full|regret_per_round|5};"
         " the first labels, unseen: {regret|first, β = 0.1|regret_per_round|5}",
         "the number holds; at ridge 1 LLF *is* `first`",

@@ -65,7 +65,7 @@ def test_the_kept_pilot_compared_the_grid() -> None:
 
 
 def test_tuned_entries_are_those_that_the_pilot_found_much_better() -> None:
-    """A gate has one iff some setting is at least 5 % below that it stands at, and it is the best.
+    """A gate has one iff some setting is at least 5% below that it stands at, and it is the best.
 
     Those that a gate stands at are its entries that the pilot compared too.
     """

@@ -82,7 +82,7 @@ def test_the_proved_bounds_by_hand() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("gate", ["first", "random"])
 def test_the_expected_regret_of_blind_gates_is_what_they_have(gate: str) -> None:
-    """400 streams: 3 standard errors are some 6 and 4 %, and the two gates differ by 60 %."""
+    """400 streams: 3 standard errors are some 6 and 4%, and the two gates differ by 60%."""
     budget, rounds = 80, 800
     totals = []
     for seed in range(400):
@@ -101,7 +101,7 @@ def test_the_expected_regret_by_hand() -> None:
 
 @pytest.mark.slow
 def test_regret_stays_above_the_bound_for_labels_chosen_blindly() -> None:
-    """300 streams: the mean is above by 27 %, which is 9 of its standard errors."""
+    """300 streams: the mean is above by 27%, which is 9 of its standard errors."""
     budget, rounds = 80, 400
     totals = []
     for seed in range(300):

@@ -62,7 +62,7 @@ def test_the_table_has_a_line_a_row_and_the_figures_draw(rows: dict[tuple[str, s
 
 
 def test_the_bootstrap_gives_a_means_own_error() -> None:
-    """For one mean the standard error is s / √n; 2000 draws know it to 1 / √4000 = 1.6 %."""
+    """For one mean the standard error is s / √n; 2000 draws know it to 1 / √4000 = 1.6%."""
     values = np.random.default_rng(5).exponential(size=(1, 40))
     value, error = bootstrapped(lambda means: means[..., 0], values)
     assert value == pytest.approx(values.mean())

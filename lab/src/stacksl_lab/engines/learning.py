@@ -342,7 +342,7 @@ def _anchor(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
 
 @inlined
 def _clip_level(plan: Plan, memory: Memory) -> float:
-    """ρ: as given, or a multiple of the median, or the 95 % quantile, of the last losses."""
+    """ρ: as given, or a multiple of the median, or the 95% quantile, of the last losses."""
     if not math.isnan(plan.clip_level):
         return plan.clip_level
     seen = min(memory.counts[LEARNT], WINDOW)

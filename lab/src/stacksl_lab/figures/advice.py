@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 RULE = (
     "An effect is measured so that it is above 0 where the sentence is right. The verdict is"
-    " *holds* where all of its 95 % interval is above 0, *the reverse* where all of it is below,"
+    " *holds* where all of its 95% interval is above 0, *the reverse* where all of it is below,"
     " and *no effect seen* else. It is *does not* where a share of something that is there or not"
     " is 0 under every seed, or a distance all of it too large. Of that many sentences, each at"
-    " 95 %, one or two may be misjudged by chance."
+    " 95%, one or two may be misjudged by chance."
 )
 
 
@@ -114,7 +114,7 @@ def _mean(row: Row) -> float:
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """The sweeps, a panel each, with 95 % intervals; sentences on one sweep share it."""
+    """The sweeps, a panel each, with 95% intervals; sentences on one sweep share it."""
     from stacksl_lab.figures.style import canvas, styled
 
     panels: dict[tuple[str, ...], Row] = {}
@@ -129,7 +129,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
             _panel(ax, effect, _sweep(effect, rows))
         for ax in list(axes.flat)[len(panels) :]:
             ax.set_visible(False)
-        drawn.suptitle("Means over seeds with 95 % intervals", fontsize=9)
+        drawn.suptitle("Means over seeds with 95% intervals", fontsize=9)
     return {"advice": drawn}
 
 

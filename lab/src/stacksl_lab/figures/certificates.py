@@ -67,7 +67,7 @@ def _by_norm(row: Row) -> tuple[str, str]:
 
 
 def _share(row: Row) -> str:
-    """The share of all runs of all seeds, with its exact 95 % interval."""
+    """The share of all runs of all seeds, with its exact 95% interval."""
     runs = row.seeds * int(row.settings["runs"])
     return between(row, clopper_pearson(round((row.value or 0.0) * runs), runs), ".3f")
 

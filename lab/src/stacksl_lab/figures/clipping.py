@@ -62,7 +62,7 @@ def _verdict(rows: Sequence[Row]) -> str:
         head = HEADS[metric.removesuffix("_change")]
         said.append(f"- {head}: clipping {counts}, no effect seen in {signs.count(0)} of "
                     f"{len(signs)} settings.")  # fmt: skip
-    rule = "An effect is seen where the 95 % interval of the change, paired by seed, leaves out 0."
+    rule = "An effect is seen where the 95% interval of the change, paired by seed, leaves out 0."
     return "\n".join([rule, "", *said])
 
 
@@ -93,7 +93,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
             head = HEADS[metric]
             ax.set_xlabel(f"{head} (nats)" if "loss" in head else head)
         names = axes[0, 0].get_legend_handles_labels()
-        title = "2 % of the labels wrong; means with 95 % intervals over seeds"
+        title = "2% of the labels wrong; means with 95% intervals over seeds"
         drawn.legend(*names, loc="outside upper center", ncols=2, title=title)
     return {"clipping": drawn}
 

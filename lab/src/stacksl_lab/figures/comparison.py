@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """`compare`: the mean accuracy of each strategy over its budgets, with 95 % intervals."""
+    """`compare`: the mean accuracy of each strategy over its budgets, with 95% intervals."""
     shown = [row for row in rows if row.metric == "accuracy"]
     models = list(dict.fromkeys(str(row.settings["model"]) for row in shown))
     names = list(dict.fromkeys(row.row for row in shown if row.row != "all labels"))

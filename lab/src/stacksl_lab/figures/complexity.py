@@ -22,7 +22,7 @@ def layout(rows: Sequence[Row]) -> str:
     """Slopes beside the paper's and ours, then what was measured."""
     slopes = [row for row in rows if "slope" in row.metric]
     where = slopes[0].settings["machine"]
-    each = ", the median of three runs each, with 95 % intervals; measured on"
+    each = ", the median of three runs each, with 95% intervals; measured on"
     below = means(rows[0], f"{each} {where}.")
     return "\n\n".join([_slopes(slopes), _measured(rows), below])
 

@@ -19,7 +19,7 @@ PROMISES = {
     "certified_rounds": "the certificate of every single round",
 }
 RULE = (
-    "Against 1 − δ = 0.95, by the exact 95 % interval of the share: a promise holds where all of"
+    "Against 1 − δ = 0.95, by the exact 95% interval of the share: a promise holds where all of"
     " the interval is at least that, fails where all of it is below, and is open else."
 )
 
@@ -78,8 +78,8 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
     from stacksl_lab.figures.style import canvas, dots, ends_of, styled
 
     families = list(dict.fromkeys(_family(row) for row in rows))
-    always = "runs in which θ* is always in the set\n(exact 95 % interval; dotted: 1 − δ)"
-    ratio = "certificate / regret\n(mean, 95 % interval; dotted: 1)"
+    always = "runs in which θ* is always in the set\n(exact 95% interval; dotted: 1 − δ)"
+    ratio = "certificate / regret\n(mean, 95% interval; dotted: 1)"
     with styled():
         drawn, axes = canvas(1, 2, width=8.6, height=1.4 + 0.34 * len(families))
         left, right = axes[0]

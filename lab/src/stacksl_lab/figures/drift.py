@@ -37,7 +37,7 @@ def _alarmed(rows: Sequence[Row]) -> str:
         if row.metric == "runs_with_a_false_alarm"
     ]
     title = "Runs in which θ\\* never moves: those with an alarm, of how many"
-    return table(["", "with an alarm", "share (95 % interval)", "alarms a run"], lines, title)
+    return table(["", "with an alarm", "share (95% interval)", "alarms a run"], lines, title)
 
 
 def _count(row: Row) -> str:
@@ -99,7 +99,7 @@ def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
             ax.axvline(1.0, color="#444444", lw=0.8)
             log_ratio(ax)
             ax.set_title(f"{feedback}, budget {budget:g}")
-        figure.supxlabel("regret a round with a reset / without (95 % interval over seeds)",
+        figure.supxlabel("regret a round with a reset / without (95% interval over seeds)",
                          fontsize=9)  # fmt: skip
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncol=len(labels), fontsize=8)

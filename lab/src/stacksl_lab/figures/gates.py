@@ -163,7 +163,7 @@ def _shaded(ax: Axes, over: Array) -> None:
 
 
 def _summary(rows: Sequence[Row]) -> Figure:
-    """Geometric means and worst ratios with their 95 % bootstrap intervals."""
+    """Geometric means and worst ratios with their 95% bootstrap intervals."""
     from stacksl_lab.figures.style import canvas, dots, log_ratio, styled
 
     names = _ranked(rows)
@@ -173,7 +173,7 @@ def _summary(rows: Sequence[Row]) -> Figure:
         figure, axes = canvas(1, 2, 8.4, 1.2 + 0.24 * len(names))
         for ax, start, title in zip(axes[0], STARTS.values(), TITLES.values(), strict=True):
             series = {
-                f"{said}, 95 % interval": [row for row in mine if row.metric == f"{start}{kind}"]
+                f"{said}, 95% interval": [row for row in mine if row.metric == f"{start}{kind}"]
                 for kind, said in kinds.items()
             }
             dots(

@@ -21,7 +21,7 @@ FEEDBACKS: Mapping[str, str] = {"scalar": "rewards", "softmax": "labels"}
 def layout(rows: Sequence[Row], shown: Sequence[str]) -> str:
     """The map of the gate, what it is compared with, and the cells of the entries `shown`."""
     unit = "κ is c in units of the spread at θ = 0, which every item of a warm-up has."
-    below = means(rows[0], f", 95 % intervals. {unit}")
+    below = means(rows[0], f", 95% intervals. {unit}")
     mapped = _mapped(rows)
     parts = [*_map_tables(mapped), _entries_table(mapped, shown), *_cell_tables(rows, shown)]
     return "\n\n".join([*parts, f"Means of {below}"])

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_REGRET = "regret (mean, 95 % interval)"
+_REGRET = "regret (mean, 95% interval)"
 
 
 def layout(rows: Sequence[Row]) -> str:
     """Slopes; regret on the lower-bound instance by gate; regret where every label is bought."""
     bought = [_bought_table(rows, kind) for kind in ("cube", "iid")]
     parts = [_slopes(rows), _pairs_table(rows), _corners_table(rows), *bought]
-    below = means(rows[0], ", a stream each, with 95 % intervals.")
+    below = means(rows[0], ", a stream each, with 95% intervals.")
     return "\n\n".join([*parts, f"Means of {below}"])
 
 

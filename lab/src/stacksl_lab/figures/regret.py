@@ -26,7 +26,7 @@ def layout(rows: Sequence[Row]) -> str:
         named.setdefault(row.row.partition(" / ")[0], {})[row.metric] = row
     shown = table(["", *_HEADS], [_cells(name, mine) for name, mine in named.items()])
     first = next(iter(next(iter(named.values())).values()))
-    below = means(first, " with 95 % intervals. Δ₁ is the spread of the first round.")
+    below = means(first, " with 95% intervals. Δ₁ is the spread of the first round.")
     return f"{shown}\n\nMeans of {below}"
 
 
@@ -59,7 +59,7 @@ def _rows(rows: Sequence[Row]) -> Figure:
         printed = [(row.paper, place) for place, row in enumerate(rows) if row.paper is not None]
         for paper, place in printed:
             ax.plot(paper, place, "x", color=COLOURS[1], ms=6, mew=1.6)
-        ax.set_xlabel("regret a round (mean, 95 % interval over seeds; × the paper)")
+        ax.set_xlabel("regret a round (mean, 95% interval over seeds; × the paper)")
         ax.set_xscale("log")
     return figure
 
@@ -83,7 +83,7 @@ def _switch(rows: Sequence[Row]) -> Figure:
         above.set_ylabel("regret a round")
         above.legend(loc="upper left")
         below.set_ylabel("labels / rounds")
-        below.set_xlabel("c in units of the first spread Δ₁ (β = 0.1; mean, 95 % interval)")
+        below.set_xlabel("c in units of the first spread Δ₁ (β = 0.1; mean, 95% interval)")
         for ax in (above, below):
             ax.axvline(1.0, color="#555555", lw=0.8, ls=":")
     return figure

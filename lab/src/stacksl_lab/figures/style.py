@@ -60,7 +60,7 @@ def canvas(
 
 
 def ends_of(row: Row) -> tuple[float, float]:
-    """The ends of a row's 95 % interval; its value where it has none."""
+    """The ends of a row's 95% interval; its value where it has none."""
     value, half = row.value or 0.0, half_width(row) or 0.0
     return value - half, value + half
 

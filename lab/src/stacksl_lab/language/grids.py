@@ -128,7 +128,7 @@ def efficiency(
 LABEL_EFFICIENCY = LanguageStudy(
     name="label-efficiency",
     title="Label efficiency",
-    claim="LLF-StackSL keeps about 94 % of the accuracy of all labels with 10 % of them",
+    claim="LLF-StackSL keeps about 94% of the accuracy of all labels with 10% of them",
     cost="23 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("accuracy", "macro_f1", "used_fraction", "percent_of_full", "gain", "gain_kept"),
     grid=efficiency_grid,

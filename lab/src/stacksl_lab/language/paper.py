@@ -107,8 +107,8 @@ CANNOT: Mapping[str, tuple[str, ...]] = {
         "0.5918, 0.5826 and 0.5721 are no share of 1,273 test questions (753 right are 0.5915, 754"
         " are 0.5923), so they are means of several runs, whose number and spread are not given;"
         " 0.5585 is 711 of 1,273.",
-        "The last column is not the ratio of the one before: 0.5721 / 0.5918 is 96.67 %, printed"
-        " 96.68, and 0.5585 / 0.5918 is 94.37 %, printed 94.38.",
+        "The last column is not the ratio of the one before: 0.5721 / 0.5918 is 96.67%, printed"
+        " 96.68, and 0.5585 / 0.5918 is 94.37%, printed 94.38.",
         "Full StackSL is 0.5918 here, 0.5962 in the table of objectives (one of that table's"
         " standard deviations higher), and 0.3810 in the table of MedQA: another protocol, which"
         " neither table names.",

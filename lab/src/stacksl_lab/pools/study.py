@@ -144,7 +144,7 @@ def recommended(gains: Mapping[str, Sequence[float]]) -> str:
     """The strategy with the largest mean gain over `random` whose interval is above zero.
 
     `gains` are paired differences of accuracy, one a seed. Intervals are t-intervals that hold
-    together for all strategies with 95 % (Bonferroni), since the best of several is picked.
+    together for all strategies with 95% (Bonferroni), since the best of several is picked.
     `random` where none is above zero, and where one seed, or equal differences, give no interval.
 
     >>> recommended({"a": [0.02, 0.03, 0.02], "b": [0.05, -0.04, 0.06]})

@@ -69,7 +69,7 @@ def clopper_pearson(hits: int, runs: int, level: float = 0.95) -> tuple[float, f
     """The Clopper-Pearson interval of a share, `hits` of `runs` ≥ 1 independent runs.
 
     Its ends p are those at which that many hits, or more (fewer), have a probability of
-    (1 − level)/2; 0 and 1 where there is no hit and no miss. A one-sided bound of 95 % is an end of
+    (1 − level)/2; 0 and 1 where there is no hit and no miss. A one-sided bound of 95% is an end of
     the interval at `level` 0.9.
 
     Source: Clopper and Pearson (1934), Biometrika 26.
@@ -91,7 +91,7 @@ def interval_of(row: Row) -> tuple[float, float]:
 
 
 def held(row: Row, promised: float) -> str:
-    """What a share says of a promised probability, by its exact 95 % interval.
+    """What a share says of a promised probability, by its exact 95% interval.
 
     `holds` where all of it is at least `promised`, `fails` where all of it is below, else `open`.
     """

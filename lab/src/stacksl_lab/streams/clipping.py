@@ -30,8 +30,8 @@ CLIPS: Mapping[str, Mapping[str, Any]] = {
     "no ρ": {"clip": "none"},
     "ρ = 5, gradient 0 above it": {"clip": "literal", "clip_level": 5.0},
     "ρ = 5, gradient scaled": {"clip": "scale", "clip_level": 5.0},
-    "ρ = 95 % quantile, gradient 0": {"clip": "literal"},
-    "ρ = 95 % quantile, scaled": {"clip": "scale"},
+    "ρ = 95% quantile, gradient 0": {"clip": "literal"},
+    "ρ = 95% quantile, scaled": {"clip": "scale"},
     "ρ = 3 medians, gradient 0": {"clip": "literal", "clip_multiple": 3.0},
     "ρ = 3 medians, scaled": {"clip": "scale", "clip_multiple": 3.0},
 }

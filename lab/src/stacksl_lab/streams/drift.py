@@ -146,7 +146,7 @@ def _found(samples: Samples) -> Iterator[Row]:
 
 
 def _share(case: Case, metric: str, counts: Sequence[float]) -> Row:
-    """The share of runs that count any alarm, its exact 95 % interval, and all alarms."""
+    """The share of runs that count any alarm, its exact 95% interval, and all alarms."""
     wrong, runs = sum(count > 0 for count in counts), len(counts)
     ends = [round(end, 4) for end in clopper_pearson(wrong, runs)]
     settings = {"runs": runs, "alarms": sum(counts), "interval": ends, "marks": []}

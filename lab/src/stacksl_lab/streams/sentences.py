@@ -156,7 +156,7 @@ def shift_of_best(small: Sequence[str], large: Sequence[str]) -> Effects:
 
 
 def between(rows: Sequence[str]) -> Effects:
-    """The share of the rows in which between 5 and 95 % of the budget are asked for, by seed."""
+    """The share of the rows in which between 5 and 95% of the budget are asked for, by seed."""
 
     def found(samples: Samples) -> Sequence[float]:
         asked = np.array([samples[row]["demand"] for row in rows])
@@ -166,7 +166,7 @@ def between(rows: Sequence[str]) -> Effects:
 
 
 def near_budget(row: str) -> Effects:
-    """By how much |labels asked for / B − 1| on the stream itself is within 5 %, by seed.
+    """By how much |labels asked for / B − 1| on the stream itself is within 5%, by seed.
 
     What is asked for is counted up to 2 B, so that too many labels are seen as too few are.
     """

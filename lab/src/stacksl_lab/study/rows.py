@@ -94,7 +94,7 @@ def pooled(values: Sequence[float], items: int | None = None) -> tuple[float, fl
 
 
 def half_width(row: Row) -> float | None:
-    """The half-width of the 95 % interval: t(n - 1) x se over n >= 2 seeds, 1.96 x se for one."""
+    """The half-width of the 95% interval: t(n - 1) x se over n >= 2 seeds, 1.96 x se for one."""
     if row.se is None:
         return None
     if row.seeds < 2:

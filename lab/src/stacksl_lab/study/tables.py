@@ -64,7 +64,7 @@ def pivot(
 
 
 def estimate(row: Row | None, digits: str, half: str | None = None, times: float = 1.0) -> str:
-    """A value with the half-width of its 95 % interval; "" where there is none.
+    """A value with the half-width of its 95% interval; "" where there is none.
 
     >>> estimate(Row("s", "r", "m", 0.5), ".2f")
     '0.50'
@@ -77,7 +77,7 @@ def estimate(row: Row | None, digits: str, half: str | None = None, times: float
 
 
 def between(row: Row, interval: tuple[float, float] | None = None, digits: str = ".2f") -> str:
-    """A value with the ends of its 95 % interval, the row's own unless another is given."""
+    """A value with the ends of its 95% interval, the row's own unless another is given."""
     low, high = interval or row.settings["interval"]
     return f"{row.value or 0.0:{digits}} [{low:{digits}}, {high:{digits}}]"
 
@@ -140,7 +140,7 @@ def _count(value: object) -> str:
 
 
 def _shown(row: Row | None, rows: Sequence[Row]) -> str:
-    """A number with the half-width of its 95 % interval."""
+    """A number with the half-width of its 95% interval."""
     if row is None:
         return ""
     if row.value is None:

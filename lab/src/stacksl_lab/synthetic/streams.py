@@ -24,7 +24,7 @@ Kind = Literal["iid", "follower", "near-tie", "rare", "shift-2", "shift-4", "con
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """`iid`; `follower`: of three to four times as many candidates the best under the present θ are
 shown; `near-tie`: in half of the rounds the scores of all candidates are within some .05; `rare`:
-3 % of the rounds have ten dimensions that no other round has; `shift-2`, `shift-4`: each half
+3% of the rounds have ten dimensions that no other round has; `shift-2`, `shift-4`: each half
 (quarter) of the rounds has dimensions of its own; `concept`: a new θ* from the second half on."""
 
 TESTS = 2000
@@ -184,7 +184,7 @@ def heavy_stream(
 ) -> SyntheticStream:
     """T rounds whose rows have length min(1, 0.1·u^(−1/1.5)), u uniform, and θ* ~ 8·N(0, I).
 
-    Most scores are then near each other, a loss near log K, and some 3 % of rounds have rows of
+    Most scores are then near each other, a loss near log K, and some 3% of rounds have rows of
     length 1, scores that are 8 apart, and losses as large where the label is a surprise. Labels
     follow the softmax of the scores; in a `share` of the rounds, drawn independently, the label is
     the candidate of the lowest score instead, as of a mistaken or adversarial labeler.

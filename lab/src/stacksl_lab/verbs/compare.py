@@ -37,7 +37,7 @@ Seeds = Annotated[
 PoolSize = Annotated[
     int | None,
     typer.Option(
-        "--pool", metavar="N", min=2, help="Rows that each seed draws to choose from (80 %)."
+        "--pool", metavar="N", min=2, help="Rows that each seed draws to choose from (80%)."
     ),
 ]
 

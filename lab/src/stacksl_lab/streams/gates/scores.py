@@ -29,7 +29,7 @@ class Score:
         entry: the entry's name.
         geometric_mean, worst: of its ratios.
         errors: the bootstrap's standard deviations of the two.
-        intervals: their 95 % bootstrap intervals (percentiles).
+        intervals: their 95% bootstrap intervals (percentiles).
         cell: where it is worst.
         cells, seeds: how many of each.
     """
