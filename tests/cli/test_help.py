@@ -62,10 +62,12 @@ def test_an_example_parses(verb: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_help_of_a_verb_shows_its_examples_and_its_json(verb: str, capfd) -> None:
+def test_the_help_of_a_verb_shows_its_examples_and_its_json(verb: str, capfd, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     name, *words = verb.split()
     assert call([*words, "--help"], name, PROGRAMS[name].__name__) == 0
     said = capfd.readouterr().out
+    assert len(said.splitlines()) <= 60, "a screen of 100 columns shows it"
     assert "--json" in said
     assert "--debug" in said
     shown = " ".join(said.split()) + " "

@@ -23,9 +23,9 @@ from stacksl.cli.verbs import (
 )
 
 _ABOUT = (
-    "Adapt a model with a fixed label budget.\n\nDecides round by round which labels are worth "
-    "buying, never buys more than the budget, and returns a trained model with a report of what "
-    "every label bought."
+    "Adapt a model with a fixed label budget.\n\nstacksl decides which labels are worth buying, "
+    "never exceeds the budget, and gives you a trained model, a table with a label in every row, "
+    "and a report."
 )
 
 app = typer.Typer(

@@ -8,36 +8,18 @@ _TEXT = """\
 No classes yet: what is in the file, as a workbook to edit?
     stacksl topics texts.csv
 
-The built-in sample, a tenth of its labels:
-    stacksl run
 Your file, 500 labels, tested on another file:
     stacksl run train.csv --budget 500 --test test.csv
-What is in the file, what would it cost and bring? Nothing is bought or written:
-    stacksl run train.csv --test test.csv --budget 10% --price 2.50 --dry-run
-What would a language model need in memory, disk and time?
-    stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --dry-run
-Spend at most 40 dollars, without being asked:
-    stacksl run train.csv --budget '$40' --price 0.05 --yes
-Without the sentence encoder, as for text that is not English:
-    stacksl run train.csv --features hashing
-Adapt a language model (pip install 'stacksl[lm]'); without a file, the sample model:
-    stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25
-No labels yet: two colleagues answer in spreadsheets:
+What is in the file, and what would a run cost and gain? Nothing is bought or written:
+    stacksl run train.csv --budget 10% --price 2.50 --dry-run
+No labels yet, and two colleagues answer in spreadsheets:
     stacksl run texts.csv --classes classes.txt --budget 800 --labeler file --annotators anna,ben
-The same, with the topics that you edited as classes:
-    stacksl run texts.csv --classes topics.xlsx --budget 800 --labeler file
-Questions as they come, the next thousand of them:
-    stacksl run - --rounds 1000 --classes classes.txt --labeler file < questions.jsonl
-Rank the answers of a bank, of which each question names one by id or text:
-    stacksl run faq.csv --bank answers.csv --features sentences:minilm --budget 400
-The paper's Algorithm 2:
-    stacksl run train.jsonl --preset paper
-An earlier run again, with another seed:
-    stacksl run --config runs/first --seed 1
+A language model (pip install 'stacksl[lm]'):
+    stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25
 
-Take what a colleague filled in:
+Read the sheet that a colleague filled in:
     stacksl answer runs/first sheets/0001.xlsx
-Of several, with the result as JSON:
+Read several sheets, with the result as JSON:
     stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json
 
 A page for the annotators of a run:
@@ -47,29 +29,21 @@ The same, and open it:
 
 A hundred labels were not enough; what would 200 cost?
     stacksl change runs/first --budget 200 --dry-run
-New questions, and labels held elsewhere:
+Add new questions, and labels that you already have:
     stacksl change runs/first --items more.csv --owned old.csv
-Two colleagues miss a class:
+Add a class that your colleagues miss:
     stacksl change runs/first --add-class "Lost card" --description "it cannot be found"
-Ask once more where none of the old classes fitted:
-    stacksl change runs/first --reopen
-A third colleague:
-    stacksl change runs/first --add-annotator carl=2.50
-Ben is ill; his rows go to the others, and the next ones, too:
+Ben is ill, and the others get his open rows and the next ones:
     stacksl change runs/first --away ben
-Ben is back:
-    stacksl change runs/first --back ben
-Two rows nobody can answer; buy others:
+Nobody can answer two rows, so buy others:
     stacksl change runs/first --key k7f3-q --key m2pw-d --drop
-Train on the audit's labels after its result was shown:
-    stacksl change runs/first --train-on-audit
 
 A patient withdrew consent:
     stacksl forget runs/first --id q4711
 For a record of what was erased:
     stacksl forget runs/first --id q4711 --json
 
-Go on where a run stopped:
+Continue a run where it stopped:
     stacksl resume runs/first
 The same, with the end result as JSON:
     stacksl resume runs/first --json --quiet
@@ -78,14 +52,14 @@ A refit ran out of memory; the labels are kept:
 
 Accuracy on a file with answers:
     stacksl evaluate runs/first test.csv
-A CSV whose columns have other names:
+Accuracy on a CSV file whose columns have other names:
     stacksl evaluate runs/first t.csv --prompt-column q --label-column a --json
 
-One JSON object a line, on stdout:
+Print one JSON object per line:
     stacksl predict runs/first new.csv
-The file's rows with a label each, for a spreadsheet:
+Write the file's rows with a label in each row, for a spreadsheet:
     stacksl predict runs/first new.csv --out new-labelled.xlsx
-From and to other programs:
+Read from and write to other programs:
     stacksl predict runs/first - --out -
 
 The run's own table with a label in each row, by people or the model:
@@ -111,11 +85,11 @@ One to forward, without texts:
 The path as JSON:
     stacksl report runs/first --json
 
-The runs below ./runs:
+The runs in ./runs:
     stacksl ls
 The runs of another folder:
     stacksl ls runs --folder ~/experiments
-The gates there are:
+All gates:
     stacksl ls gates
 
 Where the database of a run is:
@@ -130,7 +104,7 @@ For a script (exit code 2 where it was):
 Against a head that was kept elsewhere:
     stacksl ledger verify runs/first --head 566:9f2c...
 
-One row a purchase, as CSV:
+One row per purchase, as CSV:
     stacksl ledger export runs/first
 The same as JSON lines:
     stacksl ledger export runs/first --json
@@ -165,7 +139,7 @@ EXAMPLES = by_verb(_TEXT)
 def examples(rows: Sequence[tuple[str, str]]) -> str:
     """The epilogue of a verb's help, of its examples."""
     shown = (f"[dim]{escaped(why)}[/dim]\n{escaped(words)}" for why, words in rows)
-    return "[bold]Examples[/bold]\n\n" + "\n\n".join(shown)
+    return "\n".join(("[bold]Examples[/bold]", *shown))
 
 
 def prose(doc: str | None) -> str:

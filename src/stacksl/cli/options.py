@@ -29,6 +29,7 @@ _OUTPUT = "Output"
 PANELS = (SPEND, DATA, LEARN, MODEL, _OUTPUT)
 """The groups of options, in the order of the help."""
 
+_FOR_RESEARCH = ("report_to", "preset", "config")  # of `run`: only `--help-all` shows them
 EVERYTHING = "stacksl.everything"
 """Where a context notes that every option is to be shown."""
 
@@ -58,23 +59,23 @@ FLAGS: Mapping[str, Flag] = {
     "labeler": Flag("labeler", "NAME", SPEND, True),
     "server.url": Flag("url", "URL", SPEND),
     "server.allow_send": Flag("allow-send", None, SPEND),
-    "open_questions": Flag("open-questions", "N", SPEND, True),
+    "open_questions": Flag("open-questions", "N", SPEND),
     "annotators": Flag("annotators", "A,B", SPEND, True),
     "audit": Flag("audit", "N", SPEND, True),
     "second_look": Flag("second-look", None, SPEND),
     "stop_when": Flag("stop-when", "RULE", SPEND),
-    "owned": Flag("owned", "FILE", SPEND, True),
+    "owned": Flag("owned", "FILE", SPEND),
     "model_labels": Flag("model-labels", "COLUMN_OR_FILE", SPEND),
     "sheets.overlap": Flag("overlap", "M", SPEND),
     "sheets.dir": Flag("ask-dir", "DIR", SPEND),
     "sheets.mode": Flag("ask-mode", "OCTAL", SPEND),
     "sheets.format": Flag("sheets", "FORMAT", SPEND),
     "classes": Flag("classes", "FILE", DATA, True),
-    "bank": Flag("bank", "FILE", DATA, True),
+    "bank": Flag("bank", "FILE", DATA),
     "columns.prompt": Flag("prompt-column", "NAME", DATA, True),
     "columns.label": Flag("label-column", "NAME", DATA, True),
-    "columns.id": Flag("id-column", "NAME", DATA, True),
-    "read.format": Flag("format", "NAME", DATA, True),
+    "columns.id": Flag("id-column", "NAME", DATA),
+    "read.format": Flag("format", "NAME", DATA),
     "read.worksheet": Flag("worksheet", "NAME", DATA),
     "read.header": Flag("header", None, DATA),
     "read.rounds": Flag("rounds", "N", DATA),
@@ -87,10 +88,10 @@ FLAGS: Mapping[str, Flag] = {
     "aim": Flag("aim", "AIM", LEARN),
     "gate.name": Flag("gate", "NAME", LEARN),
     "scorer.name": Flag("scorer", "NAME", LEARN),
-    "lm.model": Flag("model", "NAME_OR_DIR", MODEL, True),
-    "lm.adapt": Flag("adapt", "HOW", MODEL, True),
-    "lm.template": Flag("template", "NAME|FILE", MODEL, True),
-    "lm.chat": Flag("chat", None, MODEL, True),
+    "lm.model": Flag("model", "NAME_OR_DIR", LEARN, True),
+    "lm.adapt": Flag("adapt", "HOW", MODEL),
+    "lm.template": Flag("template", "NAME|FILE", MODEL),
+    "lm.chat": Flag("chat", None, MODEL),
     "lm.answer_format": Flag("answer-format", "NAME", MODEL),
     "lm.normalisation": Flag("normalisation", "NAME", MODEL),
     "lm.pmi_context": Flag("pmi-context", "NAME", MODEL),
@@ -128,7 +129,7 @@ class SettingsCommand(TyperCommand):
         """The command's own parameters and those of its settings, by the panel of the help."""
         everything = bool(self.names) or EVERYTHING in ctx.meta
         own: list[Any] = super().get_params(ctx)
-        for option in (each for each in own if each.name == "report_to"):
+        for option in (each for each in own if each.name in _FOR_RESEARCH):
             option.hidden = not everything
         return sorted([*_made(self.names, everything=everything), *own], key=_place)
 
@@ -264,7 +265,7 @@ DryRun = Annotated[
     typer.Option(
         "--dry-run",
         rich_help_panel=SPEND,
-        help="Print what the command would do, bring and cost, and write nothing.",
+        help="Print what the command would do, gain and cost, and write nothing.",
     ),
 ]
 Preset = Annotated[
@@ -272,7 +273,7 @@ Preset = Annotated[
     typer.Option(
         metavar="NAME",
         rich_help_panel=LEARN,
-        help="A named set of settings; `stacksl ls presets` names them.",
+        help="A named set of settings; `stacksl ls presets` lists them.",
     ),
 ]
 Config = Annotated[
@@ -280,7 +281,7 @@ Config = Annotated[
     typer.Option(
         metavar="RUN|FILE",
         rich_help_panel=LEARN,
-        help="The settings of another run, by its folder, or of a TOML file; flags go before them.",
+        help="A run's folder or a TOML file, whose settings are used; flags override them.",
     ),
 ]
 Set = Annotated[
@@ -289,13 +290,13 @@ Set = Annotated[
         "--set",
         metavar="NAME=VALUE",
         rich_help_panel=LEARN,
-        help="Any other setting, such as scorer.ridge=0.1; `stacksl ls settings` names them all.",
+        help="Any other setting, as `stacksl ls settings` lists them.",
     ),
 ]
 Test = Annotated[
     str | None,
     typer.Option(
-        metavar="FILE", rich_help_panel=DATA, help="Items with answers, to test the model on."
+        metavar="FILE", rich_help_panel=DATA, help="A file with answers, to test the model on."
     ),
 ]
 Out = Annotated[
@@ -338,6 +339,6 @@ HelpAll = Annotated[
         "--help-all",
         callback=_show_everything,
         is_eager=True,
-        help="Show every option, those for research among them, and exit.",
+        help="Show every option, also those for research, and exit.",
     ),
 ]

@@ -10,12 +10,12 @@ from stacksl_lab.verbs.compare import compare
 from stacksl_lab.verbs.reproduce import reproduce
 
 EXAMPLES = by_verb("""
-What would a strategy have bought on labels that are there?
+Compare the default strategies with random labels:
     stacksl-lab compare labelled.csv --budgets 100,200,500
-Beside those of other libraries (pip install 'stacksl[bench]'):
+Compare with strategies of other libraries (pip install 'stacksl[bench]'):
     stacksl-lab compare labelled.csv --strategies coverage,typiclust,badge --seeds 10
 
-The studies there are, each with its claim and its cost:
+List all studies with their claims and costs:
     stacksl-lab reproduce
 Does it work here? A few items of the sample:
     stacksl-lab reproduce kl --quick

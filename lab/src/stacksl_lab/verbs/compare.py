@@ -1,4 +1,4 @@
-"""`stacksl-lab compare`: what strategies would have bought on a labelled file, beside random."""
+"""`stacksl-lab compare`: strategies on a labelled file, compared with random labels."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ Strategies = Annotated[
     typer.Option(
         "--strategies",
         metavar="A,B",
-        help="What to compare with random (margin, and coverage for classes); all: every one that"
-        " is installed.",
+        help="The strategies, such as coverage,margin, or all that are installed.",
     ),
 ]
 Budgets = Annotated[
@@ -58,12 +57,11 @@ def compare(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Compare strategies on a labelled file: what would their labels have been worth?
+    """Compare query strategies on a labelled file with random labels.
 
     Every strategy begins without a label, sees the same features and buys in the same batches. Its
     labels train two final models: a logistic regression, and the model of `stacksl run`. Without
-    --test a fifth of the rows, drawn by seed 0, is tested on. Gains over random are paired by seed.
-    Measurements are kept, so a command that was stopped continues where it was.
+    --test a fifth of the rows is tested on. If you stop the command, it continues where it was.
     """
     from stacksl_lab.study.bench import Bench
     from stacksl_lab.study.store import Store

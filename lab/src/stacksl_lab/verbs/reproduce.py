@@ -1,4 +1,4 @@
-"""`stacksl-lab reproduce`: a table of the paper made again, theirs beside ours."""
+"""`stacksl-lab reproduce`: a table of the paper made again, with its numbers and ours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Name = Annotated[
     str | None,
     typer.Argument(
-        metavar="STUDY", show_default=False, help="A study; without one, the list of them."
+        metavar="STUDY", show_default=False, help="A study; if absent, all studies are listed."
     ),
 ]
 Model = Annotated[
@@ -44,7 +44,9 @@ Data = Annotated[
 ]
 MedQA = Annotated[
     str | None,
-    typer.Option("--medqa", metavar="DIR", help="For mmlu: MedQA, where it is not beside DATA."),
+    typer.Option(
+        "--medqa", metavar="DIR", help="MedQA for the study mmlu, if it is not next to DATA."
+    ),
 ]
 Seeds = Annotated[
     int | None,
@@ -59,7 +61,7 @@ Jobs = Annotated[
         "--jobs",
         metavar="N",
         min=1,
-        help="Runs at a time, a process each (1; a core each for studies without a model).",
+        help="Processes (1; for studies without a model as many as cores).",
     ),
 ]
 Figures = Annotated[
@@ -72,7 +74,9 @@ Folder = Annotated[
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the folders of the runs.")]
 OnTest = Annotated[
     bool,
-    typer.Option("--paper-selection", help="Choose kl_weight and k on the test set, as they did."),
+    typer.Option(
+        "--paper-selection", help="Choose kl_weight and k on the test set, as the paper did."
+    ),
 ]
 
 
@@ -94,11 +98,11 @@ def reproduce(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Make a table of the paper again: its whole grid, its numbers beside ours.
+    """Make a table of the paper again, with its numbers and ours.
 
     Without --model and --data the sample model is measured on its own questions, in a table of
     its own. Measurements are kept, so a command that was stopped continues where it was. Numbers of
-    the paper are shown only beside its own model on its own data. Studies of synthetic streams take
+    the paper are shown only for its own model on its own data. Studies of synthetic streams take
     no model and no data. Without STUDY all studies are listed, each with its claim and its cost.
     """
     from stacksl_lab.streams.trial import StreamStudy

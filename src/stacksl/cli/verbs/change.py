@@ -33,11 +33,11 @@ Items = Annotated[
 ]
 Owned = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FILE", help="Items with labels that you hold: learnt, not paid."),
+    typer.Option(metavar="FILE", help="Labels that you already have: learned, not paid."),
 ]
 AddClass = Annotated[
     list[str] | None,
-    typer.Option(metavar="NAME", help="A class, as people are to read it; may be repeated."),
+    typer.Option(metavar="NAME", help="A new class, as people read it; may be repeated."),
 ]
 Description = Annotated[
     list[str] | None,
@@ -50,7 +50,7 @@ AddAnnotator = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME[=PRICE]",
-        help="One more person who answers by file, and gets rows assigned from now on.",
+        help="One more person, who gets rows from now on.",
     ),
 ]
 NewLabeler = Annotated[
@@ -70,15 +70,15 @@ def _who(*words: str, name: str | None = "NAME", help: str) -> Any:
 
 
 Names = list[str] | None
-Away = Annotated[Names, _who(help="Give NAME no rows until --back, and free those open.")]
-Back = Annotated[Names, _who(help="NAME gets rows again.")]
+Away = Annotated[Names, _who(help="Free the open rows of NAME, who gets no others until --back.")]
+Back = Annotated[Names, _who(help="Give NAME rows again.")]
 Free = Annotated[str | None, _who(name="[NAME]", help="Free all open rows, or those of NAME.")]
 Key = Annotated[Names, _who(name="KEY", help="Free only this row; may be repeated.")]
 Drop = Annotated[
     bool, _who("--drop", name=None, help="Buy other items instead of assigning freed rows again.")
 ]
 SetAside = Annotated[Names, _who(help="Leave the answers of NAME out of training, and refit.")]
-Keep = Annotated[Names, _who(help="The answers of NAME count, and are tested no more.")]
+Keep = Annotated[Names, _who(help="Let the answers of NAME count, and test them no more.")]
 BuyAnew = Annotated[
     bool, _who("--buy-anew", name=None, help="Buy the labels that --set-aside left out again.")
 ]
@@ -86,12 +86,12 @@ TrainOnAudit = Annotated[
     bool,
     typer.Option(
         "--train-on-audit",
-        help="Fit the final model of a finished run again, on the labels that measured it, too.",
+        help="Train on the labels that measured the model, too.",
     ),
 ]
 Later = Annotated[
     bool,
-    typer.Option("--later", help="Record the change only; `stacksl resume` continues the run."),
+    typer.Option("--later", help="Only record the change, for `stacksl resume`."),
 ]
 Id = Annotated[str, typer.Option("--id", metavar="ID", help="The item's id in the data.")]
 
@@ -126,24 +126,8 @@ def change(
 ) -> None:
     """Change a run that has begun, and continue it.
 
-    A change of the budget, items, labels, classes and annotators is checked as a whole before
-    anything is written, and recorded in one transaction. A budget is never below what is spent;
-    where the run had finished, some of the labels added are a new audit, since the result of the
-    first has been seen.
-
-    Answers of none of these whose right text names an added class are learnt as it, and cost
-    nothing. The others were given without it: with --reopen one more label of each of their items
-    is bought. Sheets that are out do not list the class, and who has one is named; its name is an
-    answer there, too.
-
-    Who answers is changed by a command of its own. Freed rows are assigned again. An answer that
-    still arrives on an old sheet counts, unless another one was given before. Rows that --drop
-    drops never come back; an audit counts those of its own as unknown. Who agrees with the
-    prediction far less than the others is named by `status`, until --set-aside or --keep. What
-    --set-aside left out is bought again only with --buy-anew, within the budget.
-
-    After --train-on-audit nothing is left to measure the model by: what the report and the card say
-    of its accuracy is that of the model before, and they say so.
+    A change is checked before anything is written, and recorded in one transaction. The options of
+    "Who answers" need a command of their own; freed rows go to other people.
     """
     opened = options.open_run(run)
     wanted: dict[str, Any] = {

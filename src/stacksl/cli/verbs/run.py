@@ -31,9 +31,8 @@ def run(
         typer.Argument(
             metavar="DATA",
             show_default=False,
-            help="A file of items with their answers (CSV, .xlsx, JSONL, Parquet, the official "
-            "files of MedQA and MMLU), or - for such rows or plain lines on standard input; without"
-            " one, the built-in sample.",
+            help="A file of items (CSV, .xlsx, JSONL, Parquet, the official files of MedQA and "
+            "MMLU), or - for standard input; the built-in sample if absent.",
         ),
     ] = None,
     test: options.Test = None,
@@ -51,13 +50,8 @@ def run(
 ) -> None:
     """Buy labels under a hard budget, train, and write a model with a report.
 
-    Reads items with their candidate answers, decides one by one which labels are worth buying,
-    never buys more than the budget, and leaves a folder with the trained model, the ledger of
-    every purchase, and a report.
-
-    With --dry-run nothing is bought or written. It prints what was understood of the file with
-    every row that cannot be used, the labels and their cost, the accuracy to expect at 100, 200,
-    500 and 1,000 labels, and for a language model the memory, disk and time that it takes.
+    The run decides which labels are worth buying, and writes a folder with the trained model, the
+    ledger of every purchase, and a report.
     """
     from stacksl.api import prepare
     from stacksl.data import columns_line
@@ -120,9 +114,9 @@ def resume(
 ) -> None:
     """Resume a run that was stopped, killed or is waiting.
 
-    It ends as the undisturbed run would have: the same purchases, the same model. A finished run
-    is left as it is, unless `change --later` has changed it. With --set a language model
-    is trained with other settings from here on, and the report says so; no label is bought twice.
+    The run ends as it would have without the interruption, with the same purchases and the same
+    model. A finished run stays as it is, unless `change --later` has changed it. With --set a
+    language model is trained with other settings from here on, and the report says so.
     """
     opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":

@@ -154,10 +154,10 @@ class LLF(Usual):
     beside it.
 
     Args:
-        gate_scale: c ≥ 0: a label is asked where the spread exceeds c/√(1 + labels asked), in score
+        gate_scale: c ≥ 0: the gate asks if the spread exceeds c/√(1 + labels asked), in score
             units; calibrated if absent.
-        reading: 'else', the text's: a wide spread asks. 'literal', Algorithm 2 as printed (its ELSE
-            is commented out): a spread ≤ ε asks; then statistic and threshold change sign.
+        reading: 'else' as in the paper's text: a wide spread asks. 'literal' as in Algorithm 2 (its
+            ELSE is commented out): a spread ≤ ε asks, and statistic and threshold change sign.
 
     Raises:
         SettingsError: c is negative or not finite, or the reading is unknown.
@@ -204,9 +204,9 @@ class Margin(Usual):
     |g − mean|, n), over the n statistics that were finite.
 
     Args:
-        pace: how far the threshold moves in a round, in score units where `adaptive` is False
-            (`ONE_HOT_PACE`); else in units of the running mean absolute deviation of the statistic.
-        adaptive: whether the pace follows the statistic's own scale.
+        pace: How far the threshold moves in a round, in score units if `adaptive` is False
+            (`ONE_HOT_PACE`), else in units of the running mean absolute deviation of the statistic.
+        adaptive: Whether the pace follows the statistic's own scale.
 
     Raises:
         SettingsError: the pace is not a positive number.

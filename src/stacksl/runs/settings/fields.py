@@ -68,14 +68,15 @@ class Read(Group):
     """How a file is read."""
 
     format: str | None = None
-    """How to read the file, where guessing from its content and name goes wrong."""
+    """The format of the file, if it is not recognised by its content and name."""
     worksheet: str | None = None
-    """The sheet of a workbook (.xlsx), where several have rows."""
+    """The sheet of a workbook (.xlsx), if several sheets have rows."""
     header: bool | None = None
-    """Whether the first row of a CSV file or a workbook has the names of the columns; found out if
+    """Whether the first row of a CSV file or a workbook has the names of the columns; guessed if
     absent."""
     rounds: int | None = Field(None, ge=1)
-    """Lines to take from standard input (DATA is -) as a stream; all of it as a file if absent."""
+    """How many lines of standard input (DATA is -) to play as a stream; if absent, all of them are
+    read as a file."""
     max_candidates: int = Field(2000, ge=2)
     """Items with more candidates are set aside (2000)."""
     strict: bool = False
@@ -90,9 +91,9 @@ class Sheets(Group):
     dir: str | None = None
     """Where sheets are written for colleagues; RUN/ask, private, if absent."""
     mode: str = Field("0600", pattern=r"^0?[67][0-7]{2}$")
-    """Permissions of sheets, such as 0640 (0600); needs --ask-dir."""
+    """The permissions of sheets, such as 0640 (0600 by default); needs --ask-dir."""
     overlap: int = Field(0, ge=0)
-    """Rows that two annotators get, to see whether they agree; each answer is paid."""
+    """How many rows two annotators get, to see whether they agree; each answer is paid."""
 
     @model_validator(mode="after")
     def _shared(self) -> Self:
@@ -114,17 +115,18 @@ class Server(Group):
     label_template: str | None = None
     """A file with {prompt} and {options}: how the model on a server is asked for a label."""
     shots: int = Field(0, ge=0, le=32)
-    """Labelled examples in a prompt to the server, owned or bought to train (0)."""
+    """How many labelled examples a prompt to the server has, owned or bought to train (0)."""
     input_price: Price | None = None
     """The price of a million tokens that the model on a server reads, such as 0.15."""
     output_price: Price | None = None
     """The price of a million tokens that the model on a server writes."""
     answer_tokens: int | None = Field(None, ge=1)
-    """Tokens of an answer of the server at most, thoughts included; by the options if absent."""
+    """The most tokens of an answer of the server, with its reasoning; set by the options if
+    absent."""
     concurrency: int = Field(4, ge=1, le=64)
-    """Requests to the server that are under way at a time (4)."""
+    """How many requests to the server are open at the same time (4)."""
     timeout: float = Field(60.0, gt=0)
-    """Seconds for a request to the server and its answer (60)."""
+    """The time limit of a request to the server, in seconds (60)."""
 
     @model_validator(mode="after")
     def _both_prices(self) -> Self:
@@ -164,10 +166,10 @@ class CalibratedGate(Gate):
     """The gate `llf`, whose constant c is calibrated."""
 
     kappa: float = Field(1.0, gt=0)
-    """The constant c of the gate llf, in medians of the spreads that calibrate it; paper: 0.5 to
-    1.5."""
+    """The constant c of the gate llf, in medians of the spreads that calibrate it; the paper has
+    0.5 to 1.5."""
     warmup: int | None = Field(None, ge=1)
-    """Items that calibrate c of the gate llf: max(1, min(500, T/20)) of T items if absent."""
+    """How many items calibrate c of the gate llf: max(1, min(500, T/20)) of T items if absent."""
 
 
 def gate_group(name: object) -> type[Gate]:
@@ -209,10 +211,9 @@ class Scorer(Group):
     name: str | None = None
     """What learns: ridge for fixed classes, newton for pairs, or sgd (`stacksl ls scorers`)."""
     ridge: float = Field(1.0, ge=1e-6)
-    """λ, which V starts from: V is λI before the first label; paper: 1e-3 to 1, and 1 is the
-    theory's floor."""
+    """λ: V is λI before the first label; the paper has 1e-3 to 1, and the theory needs 1."""
     delta: float = Field(0.05, gt=0, lt=1)
-    """δ: confidence sets hold with probability 1 − δ; paper: 0.05 or 0.1."""
+    """δ: confidence sets hold with probability 1 − δ; the paper has 0.05 or 0.1."""
     noise: float = Field(1.0, ge=0)
     """σ, the sub-Gaussian scale of the noise; 1 for labels."""
     norm_bound: float = Field(1.0, ge=0)
@@ -221,11 +222,11 @@ class Scorer(Group):
     """The rounds whose rows enter V: those with a label, or all, as the paper prints it
     (docs/paper.md, D2)."""
     radius_counts: Literal["learnt", "rounds"] = "learnt"
-    """The n of the confidence radius: labels learnt, or rounds so far, as the paper prints it
-    (docs/paper.md, D2)."""
+    """The n of the confidence radius: the number of labels learned (learnt), or of rounds so far,
+    as the paper prints it (docs/paper.md, D2)."""
     action: Literal["greedy", "ucb"] = "greedy"
-    """The candidate that is chosen: of the largest score (greedy), or of the largest upper
-    confidence bound (ucb; docs/paper.md, D6)."""
+    """The candidate that is chosen: the one with the largest score (greedy), or with the largest
+    upper confidence bound (ucb; docs/paper.md, D6)."""
 
 
 class Update(Group):
@@ -237,15 +238,15 @@ class Update(Group):
     kl_weight: float = Field(0.1, ge=0)
     """λ of the term that keeps the policy near its reference by KL."""
     kl_on_skips: bool = False
-    """Whether a skipped round of a stream makes a step by the KL term alone."""
+    """Whether a skipped round of a stream makes a step with only the KL term."""
     reference: Literal["frozen", "previous"] = "frozen"
     """What the KL term refers to: the policy at the start (frozen) or before the step (previous;
     docs/paper.md, D3)."""
     clip: Literal["scale", "literal", "none"] = "scale"
-    """How the loss of a label is clipped at ρ: its gradient is scaled, it is cut as the paper
-    prints it (literal), or not at all (docs/paper.md, D10)."""
+    """How the loss of a label is clipped at ρ: its gradient is scaled (scale), the loss is cut as
+    the paper prints it (literal), or nothing is clipped (none; docs/paper.md, D10)."""
     clip_level: float | None = Field(None, gt=0)
-    """ρ in nats, where losses are clipped; the 95% quantile of the last if absent."""
+    """ρ in nats, above which losses are clipped; the 95% quantile of the last losses if absent."""
 
 
 class LanguageModel(Group):
@@ -255,10 +256,10 @@ class LanguageModel(Group):
     """The causal language model to adapt: a folder, a name on the hub (or NAME@REVISION), or
     sample."""
     adapt: Literal["lora"] | None = None
-    """Adapt a language model through lora. With neither DATA nor a model: the sample model on its
-    own questions."""
+    """How to adapt the language model: lora. Without DATA and model, the sample model is adapted to
+    its own questions."""
     template: str | None = None
-    """How a prompt is put: answer (the prompt, then 'Answer:', the default), plain, question,
+    """The template of a prompt: answer (the prompt, then 'Answer:', the default), plain, question,
     letters, or a file with {prompt} in it."""
     chat: bool = False
     """Wrap prompts in the tokenizer's chat template."""
@@ -270,52 +271,53 @@ class LanguageModel(Group):
     system: str | None = None
     """The text of a system turn, with --chat."""
     chat_arguments: str | None = None
-    """What the chat template takes besides, such as enable_thinking=false."""
+    """Further arguments of the chat template, such as enable_thinking=false."""
     pmi_context: Literal["template", "last_line", "empty"] = "template"
-    """The premise of pmi: template (around no prompt, the default), last_line (around the prompt's
-    last line) or empty."""
+    """The premise of pmi: template (the template without the prompt, the default), last_line (with
+    the prompt's last line) or empty."""
     device: str = "auto"
-    """auto (the default), cpu, cuda or cuda:N."""
+    """The device of the model: auto (the default), cpu, cuda or cuda:N."""
     dtype: str = "auto"
-    """auto: float32, or bfloat16 on a GPU; float16, nf4 or int8."""
+    """The dtype of the weights: auto (float32, or bfloat16 on a GPU), float16, nf4 or int8."""
     temperature: float | None = Field(None, gt=0)
-    """What the model's scores are divided by; fitted if absent, first without labels."""
+    """The number that scores are divided by; fitted if absent, at first without labels."""
     max_len_prompt: int | None = Field(None, ge=1)
-    """Tokens of a prompt at most; its end is kept."""
+    """The most tokens of a prompt; a longer one loses its beginning."""
     max_len_choice: int | None = Field(None, ge=1)
-    """Tokens of an option at most."""
+    """The most tokens of an option; a longer one loses its end."""
     scoring: Literal["auto", "packed", "padded", "naive"] = "auto"
     """How the options of an item are put into forward passes; auto compares the fastest way with
     naive."""
     batch_tokens: int = Field(4096, ge=1)
-    """Tokens of one forward pass, at most (4096)."""
+    """The most tokens of one forward pass (4096)."""
     state_dim: int = Field(128, ge=1)
-    """Dimensions that are kept of the states of options, the features of a head that ranks
+    """How many dimensions of the states of options are the features of a head that ranks
     (docs/paper.md, D12)."""
     objective: Literal["sft", "ce", "ce-hard", "stacksl"] = "ce"
     """What a refit minimises: ce (the default), stacksl, ce-hard or sft; `stacksl ls objectives`
     explains them."""
     refit_at: Annotated[str, _checked(_BUDGET, "refit_shares")] = "0.05,0.1,0.25,0.5,1"
-    """Shares of the budget at which the adapter is trained again: 0.05,0.1,0.25,0.5,1; in the pool
-    of a file 1."""
+    """The shares of the budget at which the adapter is trained: 0.05,0.1,0.25,0.5,1, and 1 for the
+    pool of a file."""
     epochs: int = Field(3, ge=1)
-    """Passes of a refit over its labels (3)."""
+    """How many passes a refit makes over its labels (3)."""
     lora_rank: int = Field(16, ge=1)
     """The rank of the adapter (16)."""
     lora_alpha: float = Field(32.0, gt=0)
-    """α of LoRA; the adapter's update is scaled by α/rank."""
+    """α of LoRA: the adapter's update is scaled by α/rank."""
     lora_dropout: float = Field(0.0, ge=0, lt=1)
     """The share of the adapter's inputs that training leaves out."""
     lora_targets: str | None = None
-    """Layers that are adapted, with commas between; every linear one but the output if absent."""
+    """The layers that are adapted, separated by commas; all linear layers but the output if
+    absent."""
     batch_size: int = Field(8, ge=1)
-    """Labels in a step of the optimiser (8)."""
+    """How many labels a step of the optimiser has (8)."""
     warmup_share: float = Field(0.1, ge=0, lt=1)
     """The share of a refit's steps in which the learning rate rises to its peak."""
     weight_decay: float = Field(0.01, ge=0)
     """The weight decay of AdamW in a refit."""
     gradient_checkpointing: bool = False
-    """Drop activations in training and compute them again, which saves memory."""
+    """Drop activations in training and compute them a second time, which saves memory."""
 
 
 class Settings(Group):
@@ -323,72 +325,68 @@ class Settings(Group):
 
     # what is bought
     budget: str = "0.1"
-    """Labels to buy at most: 0.1 or 10% of the items (the default), 500, '$40' with a price, or
-    all."""
+    """The most labels to buy: 10% (the default), 0.1, 500, '$40' or all."""
     price: str | None = None
-    """What one label costs, such as 2.50; anna=3,ben=2 where people have prices of their own."""
+    """The price of a label, such as 2.50, or anna=3,ben=2."""
     labeler: str = "oracle"
-    """Who answers: oracle (the file's own answers, the default), file (people, in sheets that any
-    spreadsheet opens), openai:MODEL (a model at --url), or hf:NAME_OR_DIR (a language model on this
-    machine)."""
+    """Who answers: oracle (the file's own answers, the default), file (people, in sheets),
+    openai:MODEL (a model at --url) or hf:NAME_OR_DIR (a model on this machine)."""
     open_questions: int = Field(25, ge=1)
-    """Purchases open in all: the rows of people's sheets, or what a pool ranks at a time (25)."""
+    """How many questions are open at the same time, in people's sheets or in a batch (25)."""
     annotators: str = "anna"
-    """Who fills in sheets, with --labeler file: each gets rows of their own."""
+    """The people who fill in sheets, with --labeler file."""
     audit: int | None = Field(None, ge=0)
-    """Labels of the budget that measure the final model and never train it; by the budget if
-    absent, 0 for none."""
+    """How many of the labels only measure the final model; 0 for none."""
     second_look: bool | None = None
-    """Ask further people of the rows of the audit where people and model differ, and of some where
-    they agree, so that people's errors do not count as the model's; with two people and 150 labels
-    on by default."""
+    """Ask further people about the audited rows on which people and model differ, and about some on
+    which they agree, so that people's errors do not count as the model's; the default with two
+    people and 150 labels."""
     stop_when: str | None = None
-    """Stop when the next N labels are to gain less than G, such as gain=0.01/100; when the audit
-    shows an accuracy, such as accuracy=0.9; when so many rows of the table are right, people's and
-    the model's together, such as right=97%; or this command after a time, such as time=2h, until it
-    is resumed."""
+    """When to stop: gain=0.01/100 when the next 100 labels are expected to gain less than 0.01;
+    accuracy=0.9 when the audit shows that accuracy; right=97% when that share of the table's rows
+    is right, people's and the model's labels together; time=2h ends this command after that time,
+    until you resume the run."""
     owned: str | None = None
-    """Items with labels that you hold already: learnt first, outside the budget."""
+    """A file of labels that you already have: learned first, outside the budget."""
     model_labels: str | None = None
-    """Labels that there are already: a column of the data, which people judge and mend; or a
-    model's, in a file or bought by another run, weighed by how often people agree."""
+    """Labels that already exist: a column of the data, which people judge and correct; or a
+    model's, in a file or a run, which are weighted by how often people agree."""
     sheets: Sheets = Field(default_factory=Sheets.model_construct)
     server: Server = Field(default_factory=Server.model_construct)
 
     # what is read
     classes: str | None = None
-    """The classes, one a line, each with a description and examples if you like: for a file without
-    labels."""
+    """The classes of a file without labels, one per line, with a description and examples if you
+    like."""
     bank: str | None = None
-    """A bank of answers that all items choose from: each is given the k nearest ones (64), to be
-    ranked."""
+    """A bank of answers from which all items choose; an item ranks the 64 nearest ones."""
     columns: Columns = Field(default_factory=Columns.model_construct)
     read: Read = Field(default_factory=Read.model_construct)
 
     # what is learnt
     features: str = "hashing"
-    """sentences:minilm (the default where it is installed), hashing (the default elsewhere and for
-    the sample), or sentences:NAME_OR_DIR."""
+    """How texts become vectors: sentences:minilm (the default if it is installed), hashing, or
+    sentences:NAME_OR_DIR."""
     seed: int = Field(0, ge=0)
-    """Fixes the order and every draw: 0 if absent, and drawn where people answer."""
+    """The seed of all random choices; 0, or drawn if people answer."""
     mode: Literal["stream", "pool"] = "stream"
-    """pool (all items are ranked, the default for a file of classes or with a language model) or
-    stream (each item seen once, in an order)."""
+    """pool (all items are ranked; the default for a file with fixed classes or a language model) or
+    stream (items come one by one, and are decided at once)."""
     class_names: bool = True
-    """Let the names of classes and the unlabelled rest help the final model (the default)."""
+    """Let the names of classes and the unlabelled items help the final model (the default)."""
     aim: Literal["model", "regret"] = "model"
-    """What the labels are for: model (the final model, the default) or regret (the decisions on the
-    way)."""
+    """The aim of the labels: a good final model (model, the default) or good decisions during the
+    run (regret)."""
     order: Literal["shuffled", "file"] = "shuffled"
     """The order of a stream's items: shuffled by the seed, or as the file has them."""
     follower: str = "given"
-    """Who chooses the candidates of an item: given (all of its own), hard (those of the highest
-    scores; docs/paper.md, D13) or, of a bank, nearest."""
+    """The candidates that an item is presented with: given (all of them), hard (those with the
+    highest scores; docs/paper.md, D13) or, with a bank, nearest."""
     top_k: int | None = Field(None, ge=1)
-    """How many candidates: negatives that the follower hard shows (4), answers that nearest
-    retrieves (64)."""
+    """How many negatives the follower hard presents (4), or how many answers nearest retrieves
+    (64)."""
     refit: bool = True
-    """Fit the final model to convergence on all bought labels at the end, in place of the online
+    """Whether the final model is fitted to convergence on all bought labels, or is the online
     policy."""
     gate: Gate = Field(default_factory=Gate.model_construct)
     scorer: Scorer = Field(default_factory=Scorer.model_construct)
@@ -397,9 +395,9 @@ class Settings(Group):
 
     # the run itself
     checkpoint_every: int = Field(1000, ge=1)
-    """Rounds of a stream between two saves of the learner's arrays."""
+    """After how many rounds a stream saves the learner's arrays."""
     plugins: str | None = None
-    """Modules of your own with gates, labelers or features; commas between."""
+    """Your own modules with gates, labelers or features, separated by commas."""
 
     @property
     def adapts(self) -> bool:
