@@ -251,7 +251,7 @@ def test_setting_somebody_aside_shows_the_price_of_buying_anew(
     assert stacksl("answer", "run", *map(fill, sheets(waiting)), "--quiet").code == 0
     said = stacksl("change", "run", "--set-aside", "anna", "--quiet")
     assert said.code == 0, said.err
-    assert "left out, without another answer: 1 item; to buy them anew for $3.00" in said.out
+    assert "left out, without another answer: 1 item; to buy them again for $3.00" in said.out
     told = json.loads(stacksl("status", "run", "--json").out)
     assert [each["standing"] for each in told["people"]["annotators"]] == ["set_aside", ""]
     assert told["people"]["left_out"] > 0
@@ -270,7 +270,7 @@ def test_setting_somebody_aside_shows_the_price_of_buying_anew(
     assert (raised in said.out) == (items > left)
     assert items > left
     said = stacksl("change", "run", "--buy-anew", "--yes")
-    assert (said.code, "to buy anew, but the budget has 0 left" in said.err) == (2, True)
+    assert (said.code, "to buy again, but the budget has 0 left" in said.err) == (2, True)
 
 
 def test_who_differs_from_the_others_is_named_with_what_to_do(
@@ -280,6 +280,6 @@ def test_who_differs_from_the_others_is_named_with_what_to_do(
     monkeypatch.setattr(session, "differing", lambda *given: (found,))
     for words in (("answer", *map(fill, sheets(waiting)), "--quiet"), ("status",)):
         said = stacksl(words[0], "run", *words[1:]).out
-        assert "1 of 20 answers as predicted, where others have 9.5" in said
+        assert "1 of 20 answers as predicted, while others have 9.5" in said
         assert "--set-aside anna or --keep anna" in said
     assert json.loads(stacksl("status", "run", "--json").out)["differing"] == [asdict(found)]

@@ -103,7 +103,7 @@ def test_the_owner_enters_a_sheet(
     told = reply.json()
     assert told["state"] == "done"
     assert told["sentence"] == (
-        f"Answers in {sheet.name}: {len(rows) - 1} accepted, 1 in contradiction to an accepted one,"
+        f"Answers in {sheet.name}: {len(rows) - 1} accepted, 1 contradicting an accepted one,"
         " kept but not paid."
     )
     assert not set(rows) & set(anna.rows())

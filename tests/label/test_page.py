@@ -399,7 +399,7 @@ def test_the_owner_sets_aside_who_differs_and_keeps_them(
     page = opened()
     anna, owner = page.browser("anna"), page.browser(OWNER)
     told = owner.http.get("/rows").text
-    assert "differs from the others: 1 of 20 answers as predicted, where others have 9.5." in told
+    assert "differs from the others: 1 of 20 answers as predicted, while others have 9.5." in told
 
     def act(**body: Any) -> Any:
         headers = {"Origin": HERE, "X-CSRF-Token": owner.csrf}

@@ -64,7 +64,7 @@ def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decisi
         ({"said": "maybe"}, "one of label, none, ambiguous, broken, got another"),
         ({"index": 1}, "the index .* should be None, since it says 'none'"),
         ({"said": "label"}, "the index .* should be a whole number, got None"),
-        ({"said": "broken"}, "the right text .* belongs to said='none' alone"),
+        ({"said": "broken"}, "the right text .* belongs only to said='none'"),
         ({"text": 5}, "the text .* should be a text or None, got a int"),
         ({"note": b"x"}, "the note .* should be a text or None, got a bytes"),
     ],

@@ -162,7 +162,7 @@ def test_items_answered_with_none_are_asked_for_once_more(made: Run) -> None:
     assert len(found.again) == none - found.mapped > 0
     again = {row[0] for row in purchases(made) if row[1] == 1}
     assert again == set(found.again)
-    with pytest.raises(RunError, match="no item to ask for once more"):
+    with pytest.raises(RunError, match="no item to ask about again"):
         made.change(reopen=True)
     play(made, plainly)
     by_slot = {(r[0], r[1]): r[3] for r in purchases(made)}
@@ -255,7 +255,7 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(
             made.change(classes=name)
     with pytest.raises(SettingsError, match="needs a name"):
         made.change(classes="  ")
-    with pytest.raises(RunError, match="no item to ask for once more"):
+    with pytest.raises(RunError, match="no item to ask about again"):
         made.change(reopen=True)
     assert (made.folder.settings(), made.folder.classes()) == table
     with pytest.raises(RunError, match="bring their own options"):

@@ -115,7 +115,7 @@ def test_options_of_their_own_have_no_forecast(tmp_path: Path) -> None:
     found = run(items, answers, budget=60, out=tmp_path / "run")
     told = found.forecast()
     assert (told["now"], told["expected"]) == (None, [])
-    assert "nothing is forecast" in told["reason"]
+    assert "there is no forecast" in told["reason"]
     with pytest.raises(SettingsError, match="stop_when needs a forecast"):
         run(items, answers, budget=60, stop_when="gain=0.1/9", out=tmp_path / "other")
 

@@ -362,7 +362,7 @@ def test_new_rows_are_labelled_where_the_audit_shows_it(tmp_path: Path) -> None:
     page = (made.path / "report.html").read_text(encoding="utf-8")
     assert f"people answer {people[-1]} more rows, the model labels {own.rest - people[-1]}" in page
     made.refit_with_audit()
-    with pytest.raises(RunError, match="has learnt the audit as well"):
+    with pytest.raises(RunError, match="was trained on the audit as well"):
         made.predict(str(path), right=0.9)
 
 

@@ -374,7 +374,7 @@ def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: An
     assert entry.call([*map(str, words)]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "20 labels for $50.00 at most, to ask further people" in told
-    assert "it will tell the accuracy on" in told
+    assert "it will measure the accuracy on" in told
     assert "Mailings 8 or more, of 25 rows in all at most Cost" in told
     assert entry.call([*map(str, words), "--open-questions", "7"]) == 0
     told = " ".join(capsys.readouterr().out.split())
@@ -382,7 +382,7 @@ def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: An
     assert entry.call([*map(str, words), "--no-second-look", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["second_look"] == 0
     assert entry.call([*map(str, words), "--no-second-look"]) == 0
-    assert "it will tell the agreement with the annotator on" in capsys.readouterr().out
+    assert "it will measure the agreement with the annotator on" in capsys.readouterr().out
 
 
 def test_the_sheets_of_a_second_look_show_nothing_of_it(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_decisions_that_cannot_be(found: Run, tmp_path: Path) -> None:
     assert events(run) == before
     to_the_end(run)
     run.people(set_aside="anna")
-    with pytest.raises(RunError, match="to buy anew, but the budget has 0 left: raise it first"):
+    with pytest.raises(RunError, match="to buy again, but the budget has 0 left: raise it first"):
         run.people(buy_anew=True)
     expect_sound(run)
 

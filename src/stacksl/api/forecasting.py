@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 LABELS = (100, 200, 500, 1000)
 UNKNOWN = (
-    "nothing is forecast for language models, for items with options of their own and beside a"
-    " column of labels: no scenario of them was measured"
+    "there is no forecast for language models, for items with options of their own and for a column"
+    " of labels, since none was measured"
 )
 
 
@@ -53,7 +53,7 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
         return _forecast(0, 0, 0, None, None, reason)
     level = None if noted["level"] is None else Normal(**noted["level"])
     known = not {"model", "adapt"} & table.keys() and folder.classes() is not None
-    reason = "" if level else "too few labels are learnt yet" if known else UNKNOWN
+    reason = "" if level else "too few labels have been learned yet" if known else UNKNOWN
     price = int(table["price_micro"]) if "money_micro" in table else None
     size = noted["options"], noted["most"]
     found = _forecast(noted["labels"], *size, price, level, reason)

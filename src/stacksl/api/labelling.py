@@ -290,8 +290,8 @@ def threshold_of(run: Run, right: float | str) -> float:
         )
     if facts.audit is not None and facts.audit.trained_on:
         raise RunError(
-            f"the model of {run.path} has learnt the audit as well, so no threshold was measured on"
-            " it: leave --right out"
+            f"the model of {run.path} was trained on the audit as well, so no threshold was"
+            " measured on it: leave --right out"
         )
     tested = [share for share in facts.own.shares if share.wanted >= wanted]
     found = [share.threshold for share in tested if share.threshold]

@@ -118,7 +118,7 @@ class VectorCache:
         except (sqlite3.Error, OSError) as error:
             warnings.warn(
                 f"the cache of text vectors {self.path} cannot be used ({error}): every text is "
-                "encoded anew; deleting the file is safe, and STACKSL_NO_CACHE=1 turns it off",
+                "encoded again; deleting the file is safe, and STACKSL_NO_CACHE=1 turns it off",
                 stacklevel=2,
             )
             self.path = None

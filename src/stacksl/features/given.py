@@ -104,7 +104,7 @@ class GivenFeatures:
         """
         if state.keys() != {"scale", "columns"}:
             raise FeatureError(
-                "expected the saved state of features 'given', got that of other features: use the"
+                "expected the saved state of features 'given', got the state of others: use the"
                 " features that the model was trained with"
             )
         self._scale, self._columns = float(state["scale"][0]), int(state["columns"][0])

@@ -246,7 +246,7 @@ def _usable(folder: Path) -> Path:
     if not _complete(folder):
         raise FeatureError(
             f"features 'sentences:{folder}' expected a folder that sentence-transformers can load "
-            "and found no config.json or modules.json with weights beside it: give the folder "
+            "and found no config.json or modules.json with weights next to it: give the folder "
             "that holds them"
         )
     modules = str(_read_json(folder / "modules.json", []))

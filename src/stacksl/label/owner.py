@@ -56,7 +56,7 @@ def enter_sheet(site: Site, name: str, data: bytes) -> dict[str, Any]:
     counts = {
         "accepted": sum(found.accepted.values()),
         "given before": found.repeated,
-        "in contradiction to an accepted one, kept but not paid": found.disputed,
+        "contradicting an accepted one, kept but not paid": found.disputed,
         "too late, kept but not paid": found.late,
     }
     said = [f"{count} {word}" for word, count in counts.items() if count]

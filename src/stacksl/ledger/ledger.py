@@ -200,7 +200,7 @@ class Ledger(Journal):
             if state is None or state.stage != "released":
                 was = "was never made" if state is None else f"is {state.stage}"
                 raise LedgerError(
-                    f"only a released purchase can be leased again, that of '{item}' {was}"
+                    f"only a released purchase can be leased again, and '{item}' {was}"
                 )
             if not self.accounts.affords(self.accounts.price):
                 return None

@@ -189,7 +189,7 @@ def whole_answer(answer: Answer) -> Answer:
     text, note = (_free(getattr(answer, name), f"the {name} {who}") for name in ("text", "note"))
     if text is not None and answer.said != "none":
         raise LabelerError(
-            f"the right text {who} belongs to said='none' alone, got '{answer.said}': "
+            f"the right text {who} belongs only to said='none', got '{answer.said}': "
             "leave it out, or put it in the note"
         )
     if price < 0:

@@ -136,14 +136,14 @@ def expected_width(size: int, budget: int, what: str = "accuracy") -> str:
         ends = (wilson(round(share * size), size) for share in (0.5, 0.9))
         half = [50 * (high - low) for low, high in ends]
         return (
-            f"{size:,} of the {budget:,} labels are kept for an audit: it will tell the {what} on"
-            f" new items to within {half[0]:.0f} points where it is near 50%, and within"
+            f"{size:,} of the {budget:,} labels are kept for an audit: it will measure the {what}"
+            f" on new items to within {half[0]:.0f} points where it is near 50%, and within"
             f" {half[1]:.0f} where it is near 90% (half of a 95% interval)"
         )
     why = f" (under {SMALLEST} labels there is no audit)" if budget < SMALLEST else ""
     return (
         f"no labels are kept for an audit{why}: the accuracy on new items will not be known;"
-        " --audit N or --test FILE would tell it"
+        " --audit N or --test FILE would measure it"
     )
 
 

@@ -357,7 +357,7 @@ class Differing:
     def sentence(self) -> str:
         """The comparison in words."""
         return (
-            f"{self.agreed} of {self.rows} answers as predicted, where others have"
+            f"{self.agreed} of {self.rows} answers as predicted, while others have"
             f" {self.expected:.1f}"
         )
 

@@ -204,11 +204,11 @@ DRAWN_AT_RANDOM = (
     "them."
 )
 MEANING = (
-    " The interval speaks of new items from the same source: over many audits, 95 of 100 such "
+    " The interval is about new items from the same source: over many audits, 95 of 100 such "
     "intervals hold the accuracy there."
 )
 BOUND = (
-    " The lower bound speaks of new items from the same source. The run looked at the audit on its"
+    " The lower bound is about new items from the same source. The run looked at the audit on its"
     " way, look j at the level .05·6/(π²j²), to decide whether to stop: over many such runs, in 95"
     " of 100 the bounds of all looks hold."
 )
@@ -217,9 +217,9 @@ POWERED = (
     " them and that nobody is asked about (prediction-powered inference)."
 )
 AGREEMENT = (
-    "Nobody looked at the answers a second time: where they are wrong, the accuracy is another."
+    "Nobody looked at the answers a second time: if some of them are wrong, the accuracy differs."
 )
-SOON = "Its accuracy is told when further people have looked at some of these items."
+SOON = "Its accuracy is reported when further people have looked at some of these items."
 OPEN = (
     "The second look left so many of its rows without two people who agree that the accuracy is"
     " only known to lie between {} and {} (95% interval)."
@@ -336,7 +336,7 @@ CHANGES = {
     "pool": ("{} to choose from added", "row"),
     "owned": ("{} that you hold added", "label"),
     "corrected": ("{} corrected", "answer"),
-    "named": ("{} that named an added class learnt", "answer"),
+    "named": ("{} that named an added class, now learned", "answer"),
     "reopened": ("{} asked once more", "row"),
     "dropped": ("{} dropped", "row"),
     "erased": ("{} erased", "row"),
@@ -493,7 +493,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
 # An adapted language model ------------------------------------------------------------------------
 
 STEERED = (
-    "While labels were bought, a head on the model’s own states, learnt after every label, added "
+    "While labels were bought, a head on the model’s own states, updated after every label, added "
     "to the model’s scores; it steered the purchases and is not part of the model."
 )
 RANKED = (

@@ -168,7 +168,7 @@ def test_a_row_of_another_run_under_a_key_of_this_one_is_found(desk: Desk) -> No
     sheet = read_sheet(desk.send(table), desk.known)
     assert [r.key for r in sheet.replies] == [desk.keys[1]]
     assert [(f.row, f.column) for f in sheet.faults] == [(2, "prompt")]
-    assert "is the file of another run" in sheet.faults[0].sentence
+    assert "is the file from another run" in sheet.faults[0].sentence
     assert "river" not in sheet.faults[0].sentence
 
 

@@ -138,7 +138,7 @@ def test_a_text_too_long_for_a_cell_goes_on_in_a_file(tmp_path: Path) -> None:
     assert [file.name for file in files] == ["a.xlsx", "k2k2-h.txt"]
     cell = openpyxl.load_workbook(tmp_path / "a.xlsx")["Questions"]["B2"].value
     assert len(cell) < 32_767
-    assert cell.endswith("[... all of it is in the file k2k2-h.txt beside this sheet]")
+    assert cell.endswith("[... all of it is in the file k2k2-h.txt next to this sheet]")
 
 
 # What comes back ---------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def test_a_text_too_long_for_a_cell_goes_on_beside_the_sheet(tmp_path: Path, pro
     sheet, beside = write_sheet(tmp_path / "a.csv", [row])
     assert beside.read_text(encoding="utf-8-sig") == f"{prompt}\n\nA) the one\nB) the other\n"
     text = sheet.read_text(encoding="utf-8-sig")
-    assert "all of it is in the file k2k2-h.txt beside this sheet" in text
+    assert "all of it is in the file k2k2-h.txt next to this sheet" in text
     cell = text.split('"')[1]
     assert not is_too_long(cell)
     assert plain(cell)[:500] == prompt[:500]

@@ -33,11 +33,13 @@ def answer(
     run: options.RunFolder,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Sheets that were filled in, wholly or in part."),
+        typer.Argument(
+            metavar="FILE...", help="Sheets that people filled in, completely or in part."
+        ),
     ],
     correct: Annotated[
         bool,
-        typer.Option("--correct", help="Replace accepted answers that the sheets give otherwise."),
+        typer.Option("--correct", help="Replace accepted answers by different ones in the sheets."),
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before accepted answers are replaced.")

@@ -284,13 +284,13 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
         )
     if found.mapped or found.measured:
         audit = f", and {count(found.measured)} of the audit name it" if found.measured else ""
-        lines.append(f"{count(found.mapped)} answers named it and are learnt, for nothing{audit}")
+        lines.append(f"{count(found.mapped)} answers named it and are learned at no cost{audit}")
     if found.again and wanted["reopen"]:
-        lines.append(f"asked for once more: {_again(found)}")
+        lines.append(f"asked again: {_again(found)}")
     elif found.again and wanted["classes"]:
         lines.append(
-            f"{count(len(found.again))} items were answered with none of these before; to ask for"
-            f" them once more buys {_again(found)}: stacksl change {word(run)} --reopen"
+            f"{count(len(found.again))} items were answered with none of these before; to ask about"
+            f" them again buys {_again(found)}: stacksl change {word(run)} --reopen"
         )
     return "\n".join(lines)
 
@@ -321,7 +321,7 @@ def _shown_forgotten(result: Forgotten) -> str:
     learnt = "its label was learnt" if result.learnt else "no label of it was learnt"
     return facts(
         [
-            ("Forgotten", f"{learnt}; its place is named {result.name}"),
+            ("Forgotten", f"{learnt}; its id is now {result.name}"),
             ("Deleted", "the model and the report; `stacksl resume` makes them again without it"),
             *(("Remains", sentence) for sentence in result.remains),
         ]

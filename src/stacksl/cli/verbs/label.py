@@ -48,7 +48,7 @@ def label(
     guidelines: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A text shown beside each question; the run keeps a copy."
+            metavar="FILE", help="A text shown next to each question; the run keeps a copy."
         ),
     ] = None,
     wait: options.Wait = options.PATIENCE,

@@ -32,7 +32,7 @@ KeptHead = Annotated[
     str | None,
     typer.Option(
         metavar="ROWS:HASH",
-        help="A head of this ledger that you kept elsewhere; it must still be on the chain.",
+        help="A head that you stored elsewhere, which the chain must still have.",
     ),
 ]
 

@@ -52,7 +52,7 @@ ClassNames = Annotated[
 def status(
     run: options.RunFolder,
     settings: Annotated[
-        bool, typer.Option("--settings", help="What the run is made with, and where it came from.")
+        bool, typer.Option("--settings", help="The settings of the run, and where each came from.")
     ] = False,
     toml: Annotated[
         bool, typer.Option("--toml", help="With --settings: as a file that `run --config` takes.")
@@ -115,7 +115,7 @@ def left_out(run: Run) -> list[str]:
         return []
     price = "" if cost is None else f" for {dollars(cost)} at most"
     return [
-        f"left out, without another answer: {plural(items, 'item')}; to buy them anew{price}:"
+        f"left out, without another answer: {plural(items, 'item')}; to buy them again{price}:"
         f" stacksl change {word(run.path)} --buy-anew{raised(run, items)}"
     ]
 

@@ -181,7 +181,7 @@ def question_cells(
     whole = None
     if is_too_long(cell) or is_too_long(shown):
         whole = f"{prompt}\n\n{options}\n"
-        words = f"[... all of it is in the file {row.key}.txt beside this sheet]"
+        words = f"[... all of it is in the file {row.key}.txt next to this sheet]"
         cell, shown = (shortened(c, words) if is_too_long(c) else c for c in (cell, shown))
     return (row.key, cell, shown), whole
 

@@ -155,12 +155,12 @@ def _why_foreign(key: str, found: str, shown: Asked, owners: Mapping[str, str]) 
     owner = owners.get(found, key)
     if owner != key:
         return (
-            f"the prompt is that of the row {owner}: one column was sorted or moved without the "
+            f"the prompt belongs to the row {owner}: one column was sorted or moved without the "
             "others; sort whole rows"
         )
     if not _alike(found, _digest(shown.prompt)):
         return (
-            "the prompt is not that of this key: is the file of another run, or "
+            "the prompt does not belong to this key: is the file from another run, or "
             "was a column moved without the others?"
         )
     return None

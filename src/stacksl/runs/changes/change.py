@@ -306,12 +306,12 @@ def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
     """Check that there are items to ask again, and labels left to buy."""
     if not found.again and found.mapped == 0:
         raise RunError(
-            f"the run {spec.folder.path} has no item to ask for once more: items answered with none"
+            f"the run {spec.folder.path} has no item to ask about again: items answered with none"
             " of the classes are offered again after a class was added, each once for every class"
         )
     if len(found.again) > found.left:
         raise SettingsError(
-            f"{len(found.again)} items are to be asked for once more, but the budget has"
+            f"{len(found.again)} items are to be asked about again, but the budget has"
             f" {found.left} labels left: raise it as well with --budget, or leave --reopen out"
         )
 
@@ -372,7 +372,7 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
     if prices and settings.price is None:
         raise SettingsError(
             f"{', '.join(prices)} should have no price, since this run counts labels and not"
-            " money: give the names alone"
+            " money: give only the names"
         )
     if missing := [name for name in added if name not in prices and known.by]:
         raise SettingsError(

@@ -83,8 +83,8 @@ def _expect_left(folder: RunFolder, ledger: Ledger) -> None:
     wanted = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
     if wanted > (left := ledger.accounts.left):
         raise RunError(
-            f"{plural(wanted, 'label')} to buy anew, but the budget has {left} left: raise it first"
-            f" with `stacksl change {folder.path} --budget"
+            f"{plural(wanted, 'label')} to buy again, but the budget has {left} left: raise it"
+            f" first with `stacksl change {folder.path} --budget"
             f" {ledger.accounts.budget + wanted - left} --later`"
         )
 

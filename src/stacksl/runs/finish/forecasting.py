@@ -184,7 +184,7 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
         if data.classes is None:
             raise SettingsError(
                 "stop_when with right=R is for items that share their classes, and these bring"
-                " options of their own: give a budget alone"
+                " options of their own: give only a budget"
             )
     looks, z = kind == "accuracy", z_of_look(1)
     if looks and (settings.mode != "pool" or settings.adapts or not settings.refit or column):
@@ -210,7 +210,7 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
         )
     if kind == "gain" and known_of(settings, data) is None:
         raise SettingsError(
-            "stop_when needs a forecast, and there is one for files of classes alone: give a budget"
+            "stop_when needs a forecast, which only files with fixed classes have: give a budget"
         )
 
 

@@ -140,7 +140,7 @@ def more_labels(spec: RunSpec, game: Game) -> Gain:
     """
     known, labels = known_of(spec.settings, spec.dataset), len(game.examples.bought)
     if known is None:
-        return Gain(MORE, reason="growth was measured for models of fixed classes alone")
+        return Gain(MORE, reason="growth was measured only for models of fixed classes")
     level = Forecaster(spec, game).level(labels)
     if level is None:
         return Gain(MORE, reason=f"a forecast needs {FEWEST} labels chosen by the run")

@@ -42,8 +42,7 @@ def unknown_names(settings: Settings) -> list[str]:
     ]
     found = [
         f"unknown {kind} '{name}'{nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
-        + "; `plugins` adds others, as stacksl_lab.baselines.plugin those of the studies"
-        * (kind == "gate")
+        + "; `plugins` adds others, such as stacksl_lab.baselines.plugin" * (kind == "gate")
         for kind, name, known in named
         if name is not None and name not in known
     ]
