@@ -37,10 +37,10 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     if known is None or reason:
         return _forecast(0, options, most, None, None, reason)
     price = None if spec.budget.money is None else spec.budget.price
-    found = _forecast(0, options, most, price, known.first)
-    sets = len({each.source for each in scenarios()})
-    found["rests_on"] = f"runs on {sets} public sets, measured beforehand; no label of yours"
-    return found
+    forecast = _forecast(0, options, most, price, known.first)
+    sets = len({scenario.source for scenario in scenarios()})
+    forecast["rests_on"] = f"runs on {sets} public sets, measured beforehand; no label of yours"
+    return forecast
 
 
 def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
@@ -56,15 +56,15 @@ def forecast_of_run(folder: RunFolder) -> dict[str, Any]:
     reason = "" if level else "too few labels have been learned yet" if known else UNKNOWN
     price = int(table["price_micro"]) if "money_micro" in table else None
     size = noted["options"], noted["most"]
-    found = _forecast(noted["labels"], *size, price, level, reason)
+    forecast = _forecast(noted["labels"], *size, price, level, reason)
     right = noted["right"]
     if right is not None and level is not None:
-        found["rests_on"] = (
+        forecast["rests_on"] = (
             f"{noted['labels']:,} training labels, of which the model had {100 * right:.0f}% right"
             " before each was bought; they are harder than the rest, so this is carried over to all"
             " items by the model's own probabilities"
         )
-    return found
+    return forecast
 
 
 def _forecast(
@@ -88,13 +88,15 @@ def _forecast(
         at = labels or LABELS[0]
         for wanted in LABELS:
             if labels < wanted <= most:
-                found = ahead(known, level, at, wanted, options)
+                estimate = ahead(known, level, at, wanted, options)
                 cost = None if price is None else (wanted - labels) * price / MICRO
                 row = {"labels": wanted, "more": wanted - labels, "cost": cost}
-                rows.append({**row, "accuracy": found.value, "low": found.low, "high": found.high})
+                rows.append(
+                    {**row, "accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
+                )
         if labels:
-            found = ahead(known, level, at, at, options)
-            now = {"accuracy": found.value, "low": found.low, "high": found.high}
+            estimate = ahead(known, level, at, at, options)
+            now = {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
     return {"labels": labels, "rests_on": "", "now": now, "expected": rows, "reason": reason}
 
 
@@ -118,13 +120,13 @@ def size_of(spec: RunSpec) -> dict[str, Any] | None:
     due = sorted({*due_at(spec.settings.lm.refit_at, labels), labels})  # the end has one
     choices = choices_of(spec.settings, {})
     free = free_bytes(place_of(choices.device))
-    found = forecast(choices, spec.sources.pool.items, due, free)
+    size = forecast(choices, spec.sources.pool.items, due, free)
     return {
-        **asdict(found),
-        "scoring": {**asdict(found.scoring), "total": found.scoring.total},
-        "training": {**asdict(found.training), "total": found.training.total},
-        "disk": {**asdict(found.disk), "run": found.disk.run},
+        **asdict(size),
+        "scoring": {**asdict(size.scoring), "total": size.scoring.total},
+        "training": {**asdict(size.training), "total": size.training.total},
+        "disk": {**asdict(size.disk), "run": size.disk.run},
         "refits": len(due),
-        "memory": found.memory,
+        "memory": size.memory,
         "free": free,
     }

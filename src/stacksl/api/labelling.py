@@ -144,8 +144,8 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
         handed = ledger.private.handed()
         keys: dict[Any, str] = {(r.item, r.slot, r.annotator): r.key for r in handed}
         aside = ledger.set_aside
-    rest = [row for row in bought if row["item"] not in hidden]
-    shown = [row for row in rest if row["state"] == "answered"]
+    visible = [row for row in bought if row["item"] not in hidden]
+    shown = [row for row in visible if row["state"] == "answered"]
     people = {} if names else _numbers(spec, bought)
     return Answers(
         [
@@ -157,7 +157,7 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
             )
             for row in shown
         ],
-        len(bought) - len(rest),
+        len(bought) - len(visible),
         spec.dataset.classes,
         spec,
     )
@@ -200,7 +200,7 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
     """
     usable, stamps = spec.sources.usable, spec.folder.resolved().get("files", {})
     columns: dict[str, None] = {}
-    found: list[Sourced] = []
+    sourced: list[Sourced] = []
     for at, (path, part) in enumerate(zip(spec.files, spec.sources.parts, strict=True)):
         if part.kind == "pool" and path in stamps and not differing({path: stamps[path]}):
             layout = layout_of(spec.settings, first=not at)
@@ -209,8 +209,8 @@ def _own_rows(spec: RunSpec) -> tuple[tuple[str, ...], list[Sourced]]:
             names = ("id", "prompt")
             rows = [({"id": item.id, "prompt": item.prompt}, item) for item in part.data.items]
         columns |= dict.fromkeys(names)
-        found += [row for row in rows if row[1] is None or row[1].id in usable]
-    return tuple(columns), found
+        sourced += [row for row in rows if row[1] is None or row[1].id in usable]
+    return tuple(columns), sourced
 
 
 def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
@@ -225,7 +225,7 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
             return {"label": None, "confidence": None, "source": f"human: {said}"}
         return {"label": items[id].candidates[index], "confidence": None, "source": "human"}
 
-    found = {id: named(id, index) for id, index in spec.sources.owned.items()}
+    labels = {id: named(id, index) for id, index in spec.sources.owned.items()}
     with run.ledger as ledger:
         aside = ledger.set_aside
         answers: dict[str, list[tuple[int | None, str]]] = {}
@@ -236,11 +236,11 @@ def human_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
                 answers.setdefault(str(row["item"]), []).append(said)
         for id, given in answers.items():
             if id in items:
-                found[id] = named(id, *(settled(given) or given[0]))
+                labels[id] = named(id, *(settled(given) or given[0]))
         for id, answer in ledger.audited(now=True).items():
             if id in items:
-                found[id] = named(id, answer.index, answer.said)
-    return found
+                labels[id] = named(id, answer.index, answer.said)
+    return labels
 
 
 def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
@@ -261,8 +261,8 @@ def by_model(
     run: Run, items: Sequence[Item], progress: Progress, right: float | str | None = None
 ) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
-    said: Iterator[dict[str, Any]] = run.model.predict(items, progress)
-    rows = said if right is None else left_to_people(said, threshold_of(run, right))
+    predictions: Iterator[dict[str, Any]] = run.model.predict(items, progress)
+    rows = predictions if right is None else left_to_people(predictions, threshold_of(run, right))
     return {row["id"]: said_of(row) for row in rows}
 
 
@@ -294,8 +294,8 @@ def threshold_of(run: Run, right: float | str) -> float:
             " measured on it: leave --right out"
         )
     tested = [share for share in facts.own.shares if share.wanted >= wanted]
-    found = [share.threshold for share in tested if share.threshold]
-    if not found:
+    thresholds = [share.threshold for share in tested if share.threshold]
+    if not thresholds:
         raise RunError(
             f"nothing shows that this model labels {100 * tested[0].wanted:g}% rightly: no"
             f" threshold passed on {facts.own.measured} measured items, and it takes"
@@ -303,7 +303,7 @@ def threshold_of(run: Run, right: float | str) -> float:
             f" {', '.join(f'{100 * share.wanted:g}%' for share in facts.own.shares)}: give a lower"
             " one with --right, or a run with a larger audit"
         )
-    return found[0]
+    return thresholds[0]
 
 
 def left_to_people(rows: Iterable[dict[str, Any]], least: float) -> Iterator[dict[str, Any]]:
@@ -329,8 +329,8 @@ def _labelled(
     added = [*ADDED, *(["abstain"] if any("abstain" in each for each in said.values()) else [])]
     before = "predicted_" if {*columns} & {*added} else ""
     names = {name: before + name for name in added}
-    made = []
+    labelled_rows = []
     for values, item in rows:
-        found = {} if item is None else said[item.id]
-        made.append({**values, **{new: found.get(name) for name, new in names.items()}})
-    return Labelled((*columns, *names.values()), made)
+        label = {} if item is None else said[item.id]
+        labelled_rows.append({**values, **{new: label.get(name) for name, new in names.items()}})
+    return Labelled((*columns, *names.values()), labelled_rows)

@@ -94,13 +94,13 @@ def load_block(
             f"the run's features were made by {about['fingerprint'][:12]}, but the feature map here"
             f" is {fingerprint[:12]}: resume with the versions and weights that it began with"
         )
-    found = {name: _checked(folder, about, name) for name in about["arrays"]}
+    arrays = {name: _checked(folder, about, name) for name in about["arrays"]}
     if about["classes"] is not None:
-        return SharedBlock(found["rows"], int(about["classes"]))
-    offsets, base = np.array(found["offsets"]), found.get("base")
-    if "index" not in found:
-        return PairBlock(found["rows"], offsets, base)
-    lazy = Gathered(found["rows"], found["candidates"], found["index"], offsets)
+        return SharedBlock(arrays["rows"], int(about["classes"]))
+    offsets, base = np.array(arrays["offsets"]), arrays.get("base")
+    if "index" not in arrays:
+        return PairBlock(arrays["rows"], offsets, base)
+    lazy = Gathered(arrays["rows"], arrays["candidates"], arrays["index"], offsets)
     return PairBlock(lazy, offsets, base)
 
 
@@ -198,8 +198,8 @@ def _load(
     folder: Path, about: Mapping[str, Any], name: str, mode: Literal["r", "r+"] = "r"
 ) -> np.memmap[Any, Any]:
     """Memory-map the array `name`; a file of another length is refused, as `r+` would extend it."""
-    path, found = folder / f"{name}.npy", about["arrays"][name]
-    dtype, shape, start = np.dtype(found["dtype"]), tuple(found["shape"]), int(found["start"])
+    path, header = folder / f"{name}.npy", about["arrays"][name]
+    dtype, shape, start = np.dtype(header["dtype"]), tuple(header["shape"]), int(header["start"])
     size = start + math.prod(shape) * dtype.itemsize
     try:
         if path.stat().st_size != size:
@@ -273,10 +273,10 @@ class Epochs:
         place = self._place(epoch)
         blocks = [load_block(place, fingerprint, self.ids[: items_in(place)])]
         for name, part in self._later(epoch).items():
-            found = has_block(place / name)
+            stored = has_block(place / name)
             blocks.append(
                 load_block(place / name, fingerprint, self.ids[part])
-                if found
+                if stored
                 else self._zeros(part)
             )
         return joined(blocks)

@@ -69,8 +69,8 @@ def find_weights(name: str) -> Path:
             f"{'that is a file' if os.path.exists(name) else 'there is no such folder'}: "
             "give the folder that holds config.json"
         )
-    found = _in_hub_cache(name) or _from_hub(name)
-    return _usable(found)
+    folder = _in_hub_cache(name) or _from_hub(name)
+    return _usable(folder)
 
 
 def find_minilm() -> Path:
@@ -114,9 +114,9 @@ def _minilm_here() -> Path | None:
         return None
     from huggingface_hub import try_to_load_from_cache
 
-    kept = [try_to_load_from_cache(_MINILM_HUB, name) for name in _MINILM_READ]
-    found = [Path(file).parent for file in kept if isinstance(file, str)]
-    return found[0] if len(found) == len(kept) else None
+    cached = [try_to_load_from_cache(_MINILM_HUB, name) for name in _MINILM_READ]
+    folders = [Path(file).parent for file in cached if isinstance(file, str)]
+    return folders[0] if len(folders) == len(cached) else None
 
 
 def _missing(packages: Sequence[str]) -> list[str]:
@@ -158,11 +158,11 @@ def role_prompt(folder: Path, role: Role) -> str | None:
     settings = _read_json(folder / "config_sentence_transformers.json", {})
     declared = settings.get("prompts")
     prompts = {n: t for n, t in declared.items() if t} if isinstance(declared, dict) else {}
-    found = next((prompts[name] for name in PROMPTS.get(role, ()) if name in prompts), None)
+    prompt = next((prompts[name] for name in PROMPTS.get(role, ()) if name in prompts), None)
     theirs = {*PROMPTS["query"], *PROMPTS["document"]} & prompts.keys()
-    if found is None and theirs and role in ("query", "document"):
-        found = ""
-    return None if found == prompts.get(settings.get("default_prompt_name"), "") else found
+    if prompt is None and theirs and role in ("query", "document"):
+        prompt = ""
+    return None if prompt == prompts.get(settings.get("default_prompt_name"), "") else prompt
 
 
 def _read_json(file: Path, absent: Any) -> Any:

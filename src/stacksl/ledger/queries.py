@@ -110,20 +110,20 @@ class LedgerReader:
         count, tip = self.made_from
         return Head(count - self._store.count(EVENTS, "seq <= ? AND event = ?", count, STORED), tip)
 
-    def place(self, told: Head) -> int | None:
+    def place(self, head: Head) -> int | None:
         """The number of the row that a file tells of; None where the chain has no such row."""
-        found = self._store.select(EVENTS, ("seq",), "WHERE seq >= ? AND hash = ?", *told)
-        return next((seq for (seq,) in found), 0 if told.hash == self.terms.genesis else None)
+        rows = self._store.select(EVENTS, ("seq",), "WHERE seq >= ? AND hash = ?", *head)
+        return next((seq for (seq,) in rows), 0 if head.hash == self.terms.genesis else None)
 
     # The rows ----------------------------------------------------------------------------------
 
     def open_purchases(self) -> list[Purchase]:
         """All unanswered leases of every purpose, in the order of leasing."""
-        found = []
+        purchases = []
         for key in self.accounts.open:
             if (item := self.items.identities[key[0]].id) is not None:
-                found.append(self._purchase(key, item))
-        return found
+                purchases.append(self._purchase(key, item))
+        return purchases
 
     def _purchase(self, key: Key, item: str) -> Purchase:
         """The last lease of a purchase of an item."""
@@ -192,17 +192,17 @@ class LedgerReader:
             LedgerCorrupt: one has none.
         """
         rounds = set(rounds)
-        found = {}
+        decisions = {}
         waiting = [e for e in self.entries if e.event == "round" and e.round in rounds]
         for row in parsed([*waiting, *self._store.round_rows(rounds)]):
             if row.round is not None and (item := self.items.identities[row.surrogate].id):
-                found[row.round] = read_decision(row.round, item, row.payload)
-        for round in sorted(rounds - found.keys()):
+                decisions[row.round] = read_decision(row.round, item, row.payload)
+        for round in sorted(rounds - decisions.keys()):
             raise LedgerCorrupt(
                 f"the row of round {round} should be in the ledger, but is not: restore "
                 "the file from a copy"
             )
-        return found
+        return decisions
 
     def export(self) -> list[dict[str, object]]:
         """One row a purchase, in the order of its first lease.
@@ -212,10 +212,10 @@ class LedgerReader:
         `answer` is a candidate's index where `said` is `label`; `learnt_at` is in seconds since
         the epoch, the price in micro-units of money.
         """
-        found: list[dict[str, object]] = []
+        rows: list[dict[str, object]] = []
         for (surrogate, slot), state in self.accounts.purchases.items():
             index = state.word if isinstance(state.word, int) else None
-            found.append(
+            rows.append(
                 {
                     "item": self.items.identities[surrogate].id,
                     "slot": slot,
@@ -228,15 +228,15 @@ class LedgerReader:
                     "purpose": state.purpose,
                 }
             )
-        return found
+        return rows
 
     def bought(self, purpose: Purpose | None = None) -> list[str]:
         """The items bought for one purpose or for all, in the order of the first lease."""
         purchases = self.accounts.purchases.items()
-        found = dict.fromkeys(
+        surrogates = dict.fromkeys(
             key[0] for key, state in purchases if purpose in (None, state.purpose)
         )
-        return [str(self.items.identities[surrogate].id) for surrogate in found]
+        return [str(self.items.identities[surrogate].id) for surrogate in surrogates]
 
     def added(self, after: int) -> tuple[int, int]:
         """How many items to choose from, and how many classes, were added after row `after`."""
@@ -279,7 +279,7 @@ class LedgerReader:
         """
         answers = list(self._answers(with_texts=True))
         accepted = {(each.item, each.slot) for row, each in answers if row.event == "answered"}
-        found: dict[tuple[object, ...], Answer] = {}
+        disputes: dict[tuple[object, ...], Answer] = {}
         for row, answer in answers:
             if row.event != "late":
                 continue
@@ -287,17 +287,17 @@ class LedgerReader:
             word = answer.said if answer.index is None else answer.index
             agrees = now is not None and now.word == word
             if not (agrees and (answer.item, answer.slot) in accepted):
-                found.setdefault((answer.item, answer.slot, answer.labeler, word), answer)
-        return list(found.values())
+                disputes.setdefault((answer.item, answer.slot, answer.labeler, word), answer)
+        return list(disputes.values())
 
     def audited(self, *, now: bool = False) -> dict[str, Answer]:
         """What two people said of each item of the audit, else the first; see `audited_by_all`."""
-        found = {}
+        agreed_answers = {}
         for item, answers in self.audited_by_all(now=now).items():
             words = [answer.word for answer in answers]
             agreed = (each for at, each in enumerate(answers) if each.word in words[:at])
-            found[item] = next(agreed, answers[0])
-        return found
+            agreed_answers[item] = next(agreed, answers[0])
+        return agreed_answers
 
     def audited_by_all(self, *, now: bool = False) -> dict[str, list[Answer]]:
         """The answers to each item of the audit, by one person each, in the order of arrival.
@@ -305,7 +305,7 @@ class LedgerReader:
         As corrected before the audit was first shown, without those set aside before. With `now`
         later corrections count as well.
         """
-        found: dict[str, list[Answer]] = {}
+        answers: dict[str, list[Answer]] = {}
         for row, answer in self._answers(with_texts=True):
             state = self._state(row)
             if row.event != "answered" or row.purpose != "audit" or state is None:
@@ -313,14 +313,14 @@ class LedgerReader:
             aside = self.accounts.is_aside(state)
             word = state.measured if state.shown and not now else None if aside else state.word
             if word is not None:
-                found.setdefault(answer.item, []).append(_as(answer, word))
-        return found
+                answers.setdefault(answer.item, []).append(_as(answer, word))
+        return answers
 
     def second_looks(self) -> list[Purchase]:
         """The open leases of audited items that somebody answered whose answers count."""
-        leases = [each for each in self.open_purchases() if each.purpose == "audit"]
+        leases = [lease for lease in self.open_purchases() if lease.purpose == "audit"]
         answered = self.audited_by_all() if leases else {}
-        return [each for each in leases if each.item in answered]
+        return [lease for lease in leases if lease.item in answered]
 
     @property
     def standing(self) -> dict[str, str]:
@@ -343,8 +343,10 @@ class LedgerReader:
             if state.purpose == purpose and state.stage != "released":
                 groups.setdefault(key[0], []).append(state)
         aside = self.accounts.is_aside
-        found = [i for i, each in groups.items() if all(aside(s) and not s.shown for s in each)]
-        items = [self.items.identities[surrogate] for surrogate in found]
+        surrogates = [
+            i for i, states in groups.items() if all(aside(s) and not s.shown for s in states)
+        ]
+        items = [self.items.identities[surrogate] for surrogate in surrogates]
         return [str(item.id) for item in items if item.salt is not None]  # not erased
 
     def agreement(self) -> list[tuple[Answer, Answer]]:

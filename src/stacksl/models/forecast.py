@@ -115,8 +115,8 @@ def carried_over(sure: Array, right: Array, pool: Array) -> float:
         missed = expit(along) - right
         return float(value), np.array([missed.sum(), missed @ x]) + _PRIOR * away
 
-    found = minimize(loss, centre, jac=True, method="BFGS").x
-    return float(np.mean(expit(found[0] + found[1] * _logits(pool))))
+    fitted = minimize(loss, centre, jac=True, method="BFGS").x
+    return float(np.mean(expit(fitted[0] + fitted[1] * _logits(pool))))
 
 
 _PRIOR = np.array([0.25, 4.0])  # inverse variances: 2² of the intercept, 0.5² of the slope
@@ -124,8 +124,8 @@ _PRIOR = np.array([0.25, 4.0])  # inverse variances: 2² of the intercept, 0.5²
 
 def _logits(shares: Array) -> Array:
     held = np.clip(np.asarray(shares, dtype=np.float64), 0.001, 0.999)
-    found: Array = np.log(held / (1 - held))
-    return found
+    logits: Array = np.log(held / (1 - held))
+    return logits
 
 
 # --- what the scenarios say -------------------------------------------------------------------
@@ -200,10 +200,10 @@ def _left_out(rows: Sequence[_Observation], usual: float) -> tuple[Array, float]
     def solved(kept: NDArray[np.bool_]) -> Array:
         weight = np.array([1 / np.sum(source[kept] == name) for name in source[kept]])
         ridge = np.diag([1e-9, *([0.5] * (x.shape[1] - 1))])
-        found: Array = np.linalg.solve(
+        coefficients: Array = np.linalg.solve(
             (x[kept] * weight[:, None]).T @ x[kept] + ridge, (x[kept] * weight[:, None]).T @ y[kept]
         )
-        return found
+        return coefficients
 
     square = []
     for name in names:
@@ -219,8 +219,8 @@ def _left_out(rows: Sequence[_Observation], usual: float) -> tuple[Array, float]
 
 def from_training(known: Growth, sure: Array, right: Array, pool: Array) -> Normal:
     """The level now, from the labels bought; see `carried_over`."""
-    found = logit(carried_over(sure, right, pool)) + known.shift.mean
-    return replace(known.shift, mean=found)
+    level = logit(carried_over(sure, right, pool)) + known.shift.mean
+    return replace(known.shift, mean=level)
 
 
 def ahead(known: Growth, level: Normal, labels: int, wanted: int, options: int) -> Estimate:
@@ -239,9 +239,9 @@ def gain(known: Growth, level: Normal, labels: int, more: int, options: int) -> 
     grid = np.linspace(-_Z, _Z, 9)
     levels = level.mean + level.sd * grid[:, None]
     rises = np.maximum(rise + sd * grid[None, :], min(rise, 0.0))
-    found = 1 / (1 + np.exp(-levels - rises)) - 1 / (1 + np.exp(-levels))
+    gains = 1 / (1 + np.exp(-levels - rises)) - 1 / (1 + np.exp(-levels))
     middle = share_of(level.mean + rise) - share_of(level.mean)
-    return Estimate(middle, float(found.min()), float(found.max()))
+    return Estimate(middle, float(gains.min()), float(gains.max()))
 
 
 def _rise(known: Growth, labels: int, wanted: int, options: int) -> tuple[float, float]:
