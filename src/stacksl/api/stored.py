@@ -106,7 +106,7 @@ class Run:
     def open(cls, path: str | Path) -> Run:
         """The run at `path`.
 
-        Where the erasing of an item of it was interrupted, that is finished first.
+        If the erasing of one of its items was interrupted, it is finished first.
 
         Raises:
             RunError: there is none.
@@ -151,13 +151,12 @@ class Run:
     def forecast(self) -> dict[str, Any]:
         """The accuracy to expect at 100, 200, 500 and 1,000 training labels.
 
-        It rests on what the run noted when it last waited or ended, and never on its audit.
+        It uses the numbers that the run stored when it last waited or ended, never its audit.
 
         Returns:
-            `labels` learnt so far, `rests_on` (a sentence), `expected` (a row each: `labels`,
-            `more` to buy, `cost` of these in money, `accuracy`, `low`, `high`), `now` (the accuracy
-            now), None where unknown, and `reason` where nothing can be estimated. Intervals are of
-            90%.
+            `labels` learned so far, `rests_on` (a sentence), `expected` (rows of `labels`, `more`
+            to buy, their `cost` in money, `accuracy`, `low`, `high`), `now` (the accuracy now, None
+            if unknown), and `reason` if nothing can be estimated. Intervals hold 90%.
         """
         from stacksl.api.forecasting import forecast_of_run
 
@@ -171,19 +170,19 @@ class Run:
         features: Any = None,
         right: float | str | None = None,
     ) -> Any:
-        """One row an item: `id, choice, index, probability, online_choice, score, lower, upper`.
+        """A row per item: `id, choice, index, probability, online_choice, score, lower, upper`.
 
-        They come one by one; of a data frame or a series of pandas as that frame, on its index,
-        with the columns `label`, `confidence` and `source`. Probabilities of an item depend in
-        their last bits, some 1e-15, on the items beside it.
+        The rows are an iterator. For a data frame or a series of pandas they are that frame, with
+        the columns `label`, `confidence` and `source`. The last bits of an item's probabilities,
+        some 1e-15, depend on the other items.
 
         Args:
             data: a path, a data frame, a series, a data set, or a list of texts or of items.
             progress: called with (done, total).
-            features: (n, d), of a run whose features were given as an array.
-            right: the share of labels that are to be right. Rows have a `source` then, `model` or
-                `to a person`; the latter have no label. It holds in 95 of 100 runs for rows from
-                the source of the run's own.
+            features: (n, d), for a run whose features were given as an array.
+            right: the share of labels that should be right. Rows then have a `source`, `model` or
+                `to a person`; the latter have no label. The share holds in 95 of 100 runs, for rows
+                from the same source as the run's.
         """
         from stacksl.api.labelling import joined, left_to_people, said_of, threshold_of
 
@@ -202,11 +201,11 @@ class Run:
     def read(
         self, data: Any, answers: Any = None, given: Mapping[str, str] | None = None
     ) -> Dataset:
-        """What is in a file or in memory, read as the run's data was; loads no weights.
+        """Read a file or data in memory as the run's data was read, without loading weights.
 
         Args:
-            data: as of `predict`; `answers` as of `evaluate`.
-            given: `format`, `prompt`, `label` or `id` of a file, where these differ.
+            data: as for `predict`; `answers` as for `evaluate`.
+            given: `format`, `prompt`, `label` or `id` of a file, if they differ.
 
         Raises:
             RunError: there is no model yet.
@@ -217,12 +216,12 @@ class Run:
     def labels(self, frame: Any = None, *, names: bool = False) -> Any:
         """The answers that were bought, one row each in the order of purchase.
 
-        Of a run that was made from a data frame of pandas, or with the `frame` of its items, they
-        are that frame with the answers beside their rows, the first answer to each.
+        If the run was made from a data frame of pandas, or with the `frame` of its items, this is
+        that frame with the first answer to each row.
 
         Columns: `labelling.COLUMNS`; `label` is the name of the class or the text of the option,
-        empty where the answer is none; the time is in UTC, the price in money. People are
-        `annotator 1`, `annotator 2`, ... in the order of the run's setting, by `names` if wanted.
+        empty if the answer is none; the time is in UTC, and the price in money. People are
+        `annotator 1`, `annotator 2`, ... in the order of the run's setting, or have their `names`.
         Until the run has finished, all purchases of its audit are left out and counted.
         """
         from stacksl.api.labelling import COLUMNS, Labelled, bought_answers, joined
