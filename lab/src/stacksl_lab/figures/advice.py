@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 
 RULE = (
-    "An effect is measured so that it is above 0 where the sentence is right. The verdict is"
-    " *holds* where all of its 95% interval is above 0, *the reverse* where all of it is below,"
-    " and *no effect seen* else. It is *does not* where a share of something that is there or not"
-    " is 0 under every seed, or a distance all of it too large. Of that many sentences, each at"
-    " 95%, one or two may be misjudged by chance."
+    "An effect above 0 means that the sentence is right. The verdict is *holds* if the whole 95%"
+    " interval is above 0, *the reverse* if it is below 0, and *no effect seen* otherwise. It is"
+    " *does not* if a share is 0 under every seed, or if the whole interval of a distance is too"
+    " large. With so many sentences at 95%, chance may misjudge one or two."
 )
 
 
@@ -101,10 +100,10 @@ def _levels(rows: Sequence[Row]) -> str:
         at = estimate(found[name, "demand_uncut"], ".3f", ".2g")
         over = _mean(found[name, "demand_uncut_above"])
         said.append(
-            f"- {name.partition(':')[0]}: {level:.4g}, and {above:.4g} just above, between which"
-            f" the labels asked for fall by {jump:.1%} of B in simulation; of the stream itself the"
-            f" gate asks {at} of B at the first and {over:.3f} at the second, where"
-            " it may ask for twice B."
+            f"- {name.partition(':')[0]}: between the level {level:.4g} and the next one,"
+            f" {above:.4g}, the labels asked for fall by {jump:.1%} of B in simulation. On the"
+            f" stream itself, where it may ask for twice B, the gate asks for {at} of B at the"
+            f" first and {over:.3f} at the second."
         )
     return "\n".join(said)
 

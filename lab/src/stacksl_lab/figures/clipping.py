@@ -62,7 +62,7 @@ def _verdict(rows: Sequence[Row]) -> str:
         head = HEADS[metric.removesuffix("_change")]
         said.append(f"- {head}: clipping {counts}, no effect seen in {signs.count(0)} of "
                     f"{len(signs)} settings.")  # fmt: skip
-    rule = "An effect is seen where the 95% interval of the change, paired by seed, leaves out 0."
+    rule = "An effect is seen if the 95% interval of the change, paired by seed, excludes 0."
     return "\n".join([rule, "", *said])
 
 

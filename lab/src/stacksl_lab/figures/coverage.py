@@ -19,8 +19,8 @@ PROMISES = {
     "certified_rounds": "the certificate of every single round",
 }
 RULE = (
-    "Against 1 − δ = 0.95, by the exact 95% interval of the share: a promise holds where all of"
-    " the interval is at least that, fails where all of it is below, and is open else."
+    "The share is compared with 1 − δ = 0.95: a promise holds if its whole exact 95% interval is"
+    " at least 0.95, fails if the whole interval is below, and is open otherwise."
 )
 
 

@@ -272,7 +272,7 @@ def _methods(study: str, task: str | None, tuned: str) -> list[Setting]:
 MEDQA = LanguageStudy(
     name="medqa",
     title="MedQA",
-    claim="StackSL beats a fine-tuned ranker of options; LLF-StackSL gives some of that for half",
+    claim="StackSL beats a fine-tuned ranker of options; LLF-StackSL has part of it for half",
     cost="14 runs a seed, 6 of them to choose kl_weight and k",
     grid=medqa_grid,
     measure=accuracies,

@@ -104,9 +104,9 @@ NUMBERS: _Numbers = {
 
 CANNOT: Mapping[str, tuple[str, ...]] = {
     "label-efficiency": (
-        "0.5918, 0.5826 and 0.5721 are no share of 1,273 test questions (753 right are 0.5915, 754"
-        " are 0.5923), so they are means of several runs, whose number and spread are not given;"
-        " 0.5585 is 711 of 1,273.",
+        "No number of right answers to 1,273 test questions gives 0.5918, 0.5826 or 0.5721 (753"
+        " right are 0.5915, 754 are 0.5923), so these are means of several runs, whose number and"
+        " spread are not given; 0.5585 is 711 of 1,273.",
         "The last column is not the ratio of the one before: 0.5721 / 0.5918 is 96.67%, printed"
         " 96.68, and 0.5585 / 0.5918 is 94.37%, printed 94.38.",
         "Full StackSL is 0.5918 here, 0.5962 in the table of objectives (one of that table's"
@@ -114,10 +114,10 @@ CANNOT: Mapping[str, tuple[str, ...]] = {
         " neither table names.",
     ),
     "kl": (
-        "The best of four test accuracies, each with a standard error of 0.013, was taken for the"
-        " other tables: the largest and the smallest are 1.8 standard errors of a difference of"
-        " independent samples apart, and the choice was made on the questions it is then"
-        " reported on.",
+        "The best of four test accuracies, each with a standard error of 0.013, was used for the"
+        " other tables. The largest and the smallest differ by 1.8 standard errors of a difference"
+        " of independent samples, and the choice was made on the same questions on which it is"
+        " reported.",
     ),
     "hard-negatives": (
         "MedQA with four options has three negatives, so k = 4 and k = 3 are the same run; 0.3126"
@@ -145,8 +145,8 @@ CANNOT: Mapping[str, tuple[str, ...]] = {
     ),
     "clipping-lm": (
         "The largest loss without ρ is 23.5 in the table and 24.5 in the text.",
-        "A mean loss of 1.37 is that of a uniform guess among four (ln 4 = 1.386): clipping was"
-        " looked at where the model had learnt next to nothing.",
+        "A mean loss of 1.37 is the loss of a uniform guess among four (ln 4 = 1.386), so clipping"
+        " was examined on a model that had learned almost nothing.",
     ),
 }
 """Sentences on the cells of a study that contradict each other or what they are of (D18)."""

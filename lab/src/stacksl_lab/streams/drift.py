@@ -156,7 +156,7 @@ def _share(case: Case, metric: str, counts: Sequence[float]) -> Row:
 DRIFT = StreamStudy(
     name="drift",
     title="The guarded drift reset",
-    claim="a reset that counts well-known directions alone finds a change of θ* and nothing else",
+    claim="a reset that counts only well-known directions detects a change of θ* and nothing else",
     cost="168 lines of 20,000 rounds a seed, some 5 s of one core",
     metrics=(
         "regret_per_round",

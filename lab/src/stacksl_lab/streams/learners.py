@@ -238,7 +238,7 @@ def pilot(
 LEARNERS = StreamStudy(
     name="learners",
     title="Learners at equal labels: the first B of 20,000 rounds",
-    claim="the gradient learner's regret is that of the estimate the theorems are about",
+    claim="the gradient learner has the regret of the estimate that the theorems are about",
     cost="34 lines a seed, some 4 s of one core",
     metrics=("regret_per_round", "regret_of_all", "final_regret", "covered", "norm", "outside"),
     seeds=12,

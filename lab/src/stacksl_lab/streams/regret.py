@@ -128,7 +128,7 @@ def _derived(
 REGRET = StreamStudy(
     name="regret",
     title="Synthetic linear bandit regret against budget",
-    claim="LLF's regret is close to that of full information, random querying's ten times worse",
+    claim="LLF has nearly the regret of full information, random querying ten times as much",
     cost="50 lines of 20,000 rounds a seed, some 2 s of one core",
     metrics=("regret_per_round", "final_regret"),
     seeds=10,
