@@ -105,7 +105,7 @@ class View:
     @property
     def hours(self) -> float | None:
         """Hours to the last label at everybody's pace of late; None where nobody has one."""
-        pace = sum(each.an_hour or 0.0 for each in self.people)
+        pace = sum(person.an_hour or 0.0 for person in self.people)
         return (self.budget - self.answered) / pace if pace else None
 
 
@@ -117,7 +117,7 @@ def view_of_finished(folder: RunFolder, names: Iterable[str]) -> View:
     for name in names:
         prices = [int(str(row["price"])) for row in bought if row["labeler"] == name]
         people.append(Person(name, answered=len(prices), cost=sum(prices)))
-    answered = sum(each.answered for each in people)
+    answered = sum(person.answered for person in people)
     return View("finished", {}, tuple(people), answered, accounts.budget, accounts.money)
 
 
@@ -308,10 +308,10 @@ class OpenRun:
 
     def _note(self, receipts: Sequence[Receipt]) -> None:
         """Withdraw the rows that are answered now, whoever has them."""
-        taken = [each for each in receipts if each.outcome == "accepted"]
-        self._answered.update(each.answer.labeler for each in taken)
+        taken = [receipt for receipt in receipts if receipt.outcome == "accepted"]
+        self._answered.update(receipt.answer.labeler for receipt in taken)
         self._lessons += receipts
-        done = {(each.answer.item, each.answer.slot) for each in taken}
+        done = {(receipt.answer.item, receipt.answer.slot) for receipt in taken}
         if done:
             rows = self.labeler.rows
             self.labeler.rows = [row for row in rows if (row.item, row.slot) not in done]
@@ -345,12 +345,12 @@ class OpenRun:
 
     def _pass_on(self, rows: Collection[Handed], reason: str, note: str | None = None) -> None:
         """Lease rows anew and assign them: to nobody who had the item, if somebody else is here."""
-        found = [lease for row, lease in open_rows(self.ledger) if row in rows]
+        leases = [lease for row, lease in open_rows(self.ledger) if row in rows]
         with self.ledger.together():
-            for lease in found:
+            for lease in leases:
                 if self.ledger.release(lease, reason, note):
                     self.ledger.lease(lease.item, slot=lease.slot)
-        if found:
+        if leases:
             self.labeler.ask(self.session.requests())
             self.labeler.pending()
 
@@ -397,9 +397,9 @@ class OpenRun:
             self._attend(self, outcome)
         finally:
             thread.join()  # it may write files of the run, whose lock is held here
-        found = outcome.result()
+        result = outcome.result()
         self._learn()
-        return found
+        return result
 
     def _learn(self) -> None:
         """Learn the answers entered so far."""
@@ -471,11 +471,11 @@ class OpenRun:
 def _fulfil(outcome: Future[T], compute: Callable[[], T]) -> None:
     """Set the outcome of a computation."""
     try:
-        found = compute()
+        result = compute()
     except BaseException as fault:
         outcome.set_exception(fault)
     else:
-        outcome.set_result(found)
+        outcome.set_result(result)
 
 
 def _fits(reply: Reply, options: Sequence[str]) -> bool:

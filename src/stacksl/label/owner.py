@@ -48,22 +48,22 @@ def enter_sheet(site: Site, name: str, data: bytes) -> dict[str, Any]:
         sheet = Path(folder) / known
         sheet.write_bytes(data)
         try:
-            found = _or_refused(lambda: _done(site.player.receive([sheet])))
+            received = _or_refused(lambda: _done(site.player.receive([sheet])))
         except Refused as why:
             why.sentence = why.sentence.replace(f"{folder}/", "")
             raise
-        faults = [line.replace(f"{folder}/", "") for line in found.faults]
+        faults = [line.replace(f"{folder}/", "") for line in received.faults]
     counts = {
-        "accepted": sum(found.accepted.values()),
-        "given before": found.repeated,
-        "contradicting an accepted one, kept but not paid": found.disputed,
-        "too late, kept but not paid": found.late,
+        "accepted": sum(received.accepted.values()),
+        "given before": received.repeated,
+        "contradicting an accepted one, kept but not paid": received.disputed,
+        "too late, kept but not paid": received.late,
     }
-    said = [f"{count} {word}" for word, count in counts.items() if count]
-    said += [f"{plural(found.empty, 'row')} still empty"] if found.empty else []
+    parts = [f"{count} {word}" for word, count in counts.items() if count]
+    parts += [f"{plural(received.empty, 'row')} still empty"] if received.empty else []
     unread = f"; not readable: {'; '.join(faults[:NAMED])}" if faults else ""
     unread += f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-    return {"state": "done", "sentence": f"Answers in {known}: {', '.join(said) or 0}{unread}."}
+    return {"state": "done", "sentence": f"Answers in {known}: {', '.join(parts) or 0}{unread}."}
 
 
 def _or_refused(work: Callable[[], T]) -> T:
@@ -96,13 +96,13 @@ def _revoke(site: Site, act: Act) -> dict[str, Any]:
 
 def _budget(site: Site, act: Act) -> dict[str, Any]:
     player, wanted = site.player, Change(budget=act.value or "")
-    found = _done(player.do(lambda: preview(player.folder, wanted)))
+    change = _done(player.do(lambda: preview(player.folder, wanted)))
     if not act.agreed:
-        cost = "" if found.cost is None else f", for {money(found.cost)} more at most"
-        labels = plural(found.labels, "label")
-        return _question(f"The budget becomes {labels} in all, {found.more} more{cost}.")
-    _done(player.do(lambda: change_run(player.folder, wanted, found), closes=True))
-    return {"state": "done", "sentence": f"The budget is {plural(found.labels, 'label')} in all."}
+        cost = "" if change.cost is None else f", for {money(change.cost)} more at most"
+        labels = plural(change.labels, "label")
+        return _question(f"The budget becomes {labels} in all, {change.more} more{cost}.")
+    _done(player.do(lambda: change_run(player.folder, wanted, change), closes=True))
+    return {"state": "done", "sentence": f"The budget is {plural(change.labels, 'label')} in all."}
 
 
 def _annotator(site: Site, act: Act) -> dict[str, Any]:
@@ -127,18 +127,21 @@ def _correct(site: Site, act: Act) -> dict[str, Any]:
         sheet = Path(folder) / "correction.csv"
         with sheet.open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([("key", "answer"), (act.name or "", act.value or "")])
-        found = _done(player.do(lambda: list_corrections(player.folder, [sheet])))
-        if not found:
+        corrections = _done(player.do(lambda: list_corrections(player.folder, [sheet])))
+        if not corrections:
             raise Refused(
                 "no accepted answer of that row differs: is the key right, and the answer a sign or"
                 " the text of one of its options?",
                 422,
             )
-        said = f"{found[0].key}, {found[0].annotator}: {found[0].before} → {found[0].after}"
+        [row, *_] = corrections
+        sentence = f"{row.key}, {row.annotator}: {row.before} → {row.after}"
         if not act.agreed:
-            return _question(said)
-        _done(player.do(lambda: record_corrections(player.folder, [sheet], found), closes=True))
-    return {"state": "done", "sentence": f"Corrected: {said}"}
+            return _question(sentence)
+        _done(
+            player.do(lambda: record_corrections(player.folder, [sheet], corrections), closes=True)
+        )
+    return {"state": "done", "sentence": f"Corrected: {sentence}"}
 
 
 def _play_again(site: Site, act: Act) -> dict[str, Any]:

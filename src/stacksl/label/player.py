@@ -61,13 +61,13 @@ class _Task:
         if not self.outcome.set_running_or_notify_cancel():
             return
         try:
-            found = self.work()
+            result = self.work()
         except StackslError as fault:
             self.outcome.set_exception(fault)
         except Exception as fault:
             self.outcome.set_exception(RunError(f"unexpected {kind_and_place(fault)}"))
         else:
-            self.outcome.set_result(found)
+            self.outcome.set_result(result)
 
 
 class Player:
@@ -307,11 +307,11 @@ class Player:
     def _next(self) -> Iterator[_Said | _Task]:
         """What has arrived; waits for it, or to be stopped."""
         try:
-            found = self._queue.get(timeout=TICK)
+            task = self._queue.get(timeout=TICK)
             while True:
-                if found is not None:
-                    yield found
-                found = self._queue.get_nowait()
+                if task is not None:
+                    yield task
+                task = self._queue.get_nowait()
         except queue.Empty:
             return
 
@@ -337,8 +337,8 @@ class Player:
         """Fail what can no longer be done; a browser keeps its answers and tries again."""
         while self._put_off or not self._queue.empty():
             try:
-                each = self._put_off.popleft() if self._put_off else self._queue.get_nowait()
+                task = self._put_off.popleft() if self._put_off else self._queue.get_nowait()
             except (queue.Empty, IndexError):
                 return
-            if each is not None and each.outcome.set_running_or_notify_cancel():
-                each.outcome.set_exception(RunError("the page has closed the run"))
+            if task is not None and task.outcome.set_running_or_notify_cancel():
+                task.outcome.set_exception(RunError("the page has closed the run"))

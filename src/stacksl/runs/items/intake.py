@@ -88,8 +88,8 @@ def with_features(resolved: Resolved, *, without_data: bool) -> Resolved:
     if without_data:
         return resolved
     named = os.environ.get("STACKSL_FEATURES")
-    found = named or (f"sentences:{MINILM}" if minilm_is_here() else "hashing")
-    return resolved.with_defaults({"features": found}, "environment" if named else "installed")
+    features = named or (f"sentences:{MINILM}" if minilm_is_here() else "hashing")
+    return resolved.with_defaults({"features": features}, "environment" if named else "installed")
 
 
 def with_column(
@@ -106,19 +106,19 @@ def with_column(
     settings, name, how = resolved.settings, resolved.settings.model_labels, resolved.settings.read
     if name is None:
         return resolved, None
-    given, columns, found = given_classes(settings), named_columns(settings), None
+    given, columns, judged = given_classes(settings), named_columns(settings), None
     names = names if given is None else given.names
     layout, wanted = Layout(how.worksheet, how.header), {**columns, "label": name}
     try:
         if table is not None:
-            found = read(
+            judged = read(
                 table, format=how.format, layout=layout, columns=wanted, classes=names,
                 max_candidates=how.max_candidates, lenient=True,
             )  # fmt: skip
     except DataError as fault:
         if not Path(name).exists():
             raise DataError(str(fault).replace("--label-column", "--model-labels")) from None
-    if found is None:
+    if judged is None:
         resolved = resolved.updated({"model_labels": str(Path(name).resolve())})
         explicit = {each for each, where in resolved.origin.items() if where in ("flag", "config")}
         if mistakes := conflicts(resolved.settings, explicit):
@@ -129,11 +129,11 @@ def with_column(
             f"the column '{name}' is named as the {roles[0]} and as the labels to be judged: name"
             f" another one with --{roles[0]}-column or --model-labels"
         )
-    classes, count = found.classes or (), len(found.answers)
-    if found.unknown:
+    classes, count = judged.classes or (), len(judged.answers)
+    if judged.unknown:
         raise DataError(
-            f"{len(found.unknown)} rows have in the column '{name}' a label that is none of the"
-            f" {len(classes)} classes ({strange(found.unknown, classes)}): correct them, or name"
+            f"{len(judged.unknown)} rows have in the column '{name}' a label that is none of the"
+            f" {len(classes)} classes ({strange(judged.unknown, classes)}): correct them, or name"
             " those classes with --classes"
         )
     if not count or (names is None and not 0 < len(classes) <= max(10, count / 2)):
@@ -141,7 +141,7 @@ def with_column(
             f"the column '{name}' has {len(classes) if count else 0} different labels in {count}"
             " rows, which does not look like labels: name another column with --model-labels"
         )
-    return resolved.with_defaults({"labeler": "file"}, "model_labels"), found
+    return resolved.with_defaults({"labeler": "file"}, "model_labels"), judged
 
 
 def no_encoder(resolved: Resolved) -> tuple[str, ...]:
