@@ -116,17 +116,6 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def short_table(rows: list[dict[str, Any]]) -> str:
-    """Means alone."""
-    arms = ["`stacksl`", "margin sampling", "random labels", "labels alone"]
-    lines = _head("items", "labels", *arms)
-    for stream, budget in CELLS:
-        found = _cell(rows, stream, budget)
-        means = (f"{np.mean([*values.values()]):.3f}" for values in found)
-        lines.append(_line(stream, _share(budget), *means))
-    return "\n".join(lines)
-
-
 def _head(*cells: str) -> list[str]:
     return [_line(*cells), f"|{'---|' * len(cells)}"]
 

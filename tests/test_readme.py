@@ -40,14 +40,32 @@ def test_the_table_is_made_from_the_committed_rows() -> None:
     assert {row["seed"] for row in rows} == set(range(10))
 
 
-def test_the_readmes_table_is_made_from_the_committed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_a_pool_is_made_from_the_committed_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = json.loads((ROOT / "benchmarks/results/label_efficiency_pool.json").read_text())["rows"]
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # it reads its neighbour's streams
     benchmark = _benchmark("label_efficiency_pool")
-    _stands_on(benchmark.short_table(rows), "README.md")
     _stands_on(benchmark.table(rows), "docs/studies/gates.md")
     assert {row["seed"] for row in rows} == set(range(10))
     assert all(row["asked"] == row["labels"] for row in rows)
+
+
+def test_the_readmes_table_is_made_from_the_committed_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = json.loads((ROOT / "benchmarks/results/other_loops.json").read_text())["rows"]
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    benchmark = _benchmark("other_loops")
+    _stands_on(benchmark.short_table(rows), "README.md")
+    _stands_on(benchmark.table(rows), "docs/studies/compare.md")
+    model = [
+        f"{benchmark.by_seed(rows, case, 'random, stacksl', labels).mean():.3f}"
+        for case in benchmark.CASES
+        for labels in benchmark.BUDGETS
+        if (case.source, case.variant) == ("stackoverflow_titles", "plain")
+    ]
+    assert " / ".join(model) in (ROOT / "README.md").read_text(), "random, same model"
+    seeds = {row["seed"] for row in rows}
+    assert len(rows) == len(seeds) * len(benchmark.CASES) * len(benchmark.ARMS) * 3
 
 
 def test_the_cascades_table_is_made_from_the_committed_rows(

@@ -1,0 +1,220 @@
+"""Accuracy of `stacksl` and of the loops that one would otherwise write, on three public sets.
+
+Sets, variants and pools are those of `floors.py`: a fifth of the rows is tested on, each seed draws
+a pool of the others, and wrong answers are among those that can be bought, never in the test part.
+Everybody buys the same number of labels in the same batches, on the same frozen vectors:
+
+- `stacksl`: the default of `stacksl run --mode pool` and its final model;
+- `random, stacksl`: random labels under the same final model;
+- `loop`: margin sampling by a logistic regression whose training rows are the bought labels and
+  the names of the classes (`loop_bought`);
+- `typiclust` and `margin`: strategies of scikit-activeml with its defaults;
+- `random`: random labels.
+
+The last four train that logistic regression, with the class names as rows. Its C is the best of
+`STRENGTHS` on the test part, in each cell: more than a user could know.
+
+    python benchmarks/other_loops.py --data $STACKSL_DATA --json benchmarks/results/other_loops.json
+    python benchmarks/other_loops.py --from benchmarks/results/other_loops.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from floors import MINILM, Case, arena_of
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from stacksl.core.threads import one_thread
+from stacksl.runs.loop.head_fitting import Source, make_final
+from stacksl.version import __version__
+from stacksl_lab.pools import ours
+from stacksl_lab.pools.arena import Arena, Pool
+from stacksl_lab.pools.peers import PEERS, Peer
+from stacksl_lab.pools.strategies import COVERAGE
+
+BUDGETS = (100, 300, 1000)
+STRENGTHS = (5.0, 20.0, 100.0)  # C of the logistic regression; the loop chooses by the second
+CASES = [
+    Case(source, MINILM, variant)
+    for source in ("banking77", "stackoverflow_titles", "snips")
+    for variant in ("plain", "rare", "5% wrong")
+]
+SHOWN = {
+    "stacksl": "`stacksl`",
+    "random, stacksl": "random, same model",
+    "loop": "15-line loop",
+    "typiclust": "TypiClust",
+    "margin": "margin",
+    "random": "random",
+}
+ARMS = tuple(SHOWN)
+MARGIN = Peer("scikit-activeml", "UncertaintySampling", "clf", {"method": "margin_sampling"})
+
+Row = dict[str, Any]
+Rows = NDArray[np.int64]
+
+
+def fitted(pool: Pool, rows: Rows, strength: float) -> Any:
+    """A logistic regression on bought rows and the names of the classes."""
+    from sklearn.linear_model import LogisticRegression
+
+    x = np.concatenate([pool.block.h[rows], pool.names])
+    y = np.concatenate([pool.gold[rows], np.arange(len(pool.names))])
+    return LogisticRegression(C=strength, max_iter=300).fit(x, y)
+
+
+def loop_bought(pool: Pool, count: int) -> list[int]:
+    """The rows in which the two best classes are closest, batch by batch."""
+    chosen: list[int] = []
+    while len(chosen) < count:
+        model = fitted(pool, np.array(chosen, dtype=np.int64), STRENGTHS[1])
+        best = np.sort(model.predict_proba(pool.block.h), axis=1)
+        margin = best[:, -1] - best[:, -2]
+        margin[chosen] = np.inf
+        chosen += np.argsort(margin)[
+            : min(pool.settings.open_questions, count - len(chosen))
+        ].tolist()
+    return chosen
+
+
+def measured(case: Case, arena: Arena, seed: int) -> Iterator[Row]:
+    """A row for each arm and number of labels."""
+    pool, most = arena.pool(seed), max(BUDGETS)
+    chosen = {
+        "stacksl": ours.bought(pool, COVERAGE, most),
+        "random, stacksl": list(pool.order[:most]),
+        "loop": loop_bought(pool, most),
+        "typiclust": PEERS["typiclust"].bought(pool, most),
+        "margin": MARGIN.bought(pool, most),
+        "random": list(pool.order[:most]),
+    }
+    source = Source(pool.block, pool.names, frozenset(), seed)
+    for arm, bought in chosen.items():
+        for labels in BUDGETS:
+            rows = np.array(bought[:labels])
+            if arm.endswith("stacksl"):
+                head = make_final(source, rows, pool.gold[rows])[0]
+                accuracies = [_accuracy(np.asarray(head.probabilities(arena.test)), arena)]
+            else:
+                models = [fitted(pool, rows, strength) for strength in STRENGTHS]
+                accuracies = [_accuracy(m.predict_proba(arena.test.h), arena) for m in models]
+            yield {
+                **{"set": case.source, "variant": case.variant, "pool": arena.size},
+                **{"n_test": len(arena.test_gold), "seed": seed, "arm": arm, "labels": labels},
+                "accuracy": [round(each, 5) for each in accuracies],
+            }
+
+
+def _accuracy(probabilities: NDArray[np.float64], arena: Arena) -> float:
+    return float((np.argmax(probabilities, axis=1) == arena.test_gold).mean())
+
+
+def run(data: Path, file: Path, seeds: int) -> list[Row]:
+    """Measure what the file does not hold yet, a seed of every case before the next."""
+    rows: list[Row] = []
+    if file.exists():
+        rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    arenas: dict[Case, Arena] = {}
+    for seed in range(seeds):
+        for case in CASES:
+            if any(
+                (r["set"], r["variant"], r["seed"]) == (case.source, case.variant, seed)
+                for r in rows
+            ):
+                continue
+            arena = arenas[case] = arenas.get(case) or arena_of(case, data)
+            with one_thread():
+                rows += measured(case, arena, seed)
+            print(case.source, case.variant, "seed", seed, file=sys.stderr)
+            lines = ",\n".join(json.dumps(row) for row in rows)
+            text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
+            file.write_text(text, encoding="utf-8")
+    return rows
+
+
+def by_seed(rows: list[Row], case: Case, arm: str, labels: int) -> NDArray[np.float64]:
+    """The accuracies of an arm by seed, with the C that has the best mean."""
+    found = np.array(
+        [
+            row["accuracy"]
+            for row in sorted(rows, key=lambda row: row["seed"])
+            if (row["set"], row["variant"], row["arm"], row["labels"])
+            == (case.source, case.variant, arm, labels)
+        ]
+    )
+    return found[:, found.mean(axis=0).argmax()]
+
+
+def table(rows: list[Row]) -> str:
+    """A line for each case and number of labels with `stacksl` less the loop, and a summary."""
+    heads = [SHOWN[arm] for arm in ARMS]
+    lines = [f"| set | labels | {' | '.join(heads)} | `stacksl` minus loop |", f"|{'---|' * 9}"]
+    gains: dict[int, list[tuple[float, float, float]]] = {labels: [] for labels in BUDGETS}
+    for case in CASES:
+        for labels in BUDGETS:
+            accuracies = {arm: by_seed(rows, case, arm, labels) for arm in ARMS}
+            over = accuracies["stacksl"] - accuracies["loop"]
+            half = student.ppf(0.975, len(over) - 1) * over.std(ddof=1) / np.sqrt(len(over))
+            means = {arm: float(each.mean()) for arm, each in accuracies.items()}
+            gains[labels].append((over.mean(), half, means["stacksl"] - means["random, stacksl"]))
+            cells = [_name(case), f"{labels:,}", *(f"{mean:.3f}" for mean in means.values())]
+            lines.append(f"| {' | '.join(cells)} | {over.mean():+.3f} ± {half:.3f} |")
+    lines.append("")
+    for labels, found in gains.items():
+        over, halves, choice = np.array(found).T
+        lines.append(
+            f"- With {labels:,} labels `stacksl` has {100 * over.mean():.1f} points more than the"
+            f" loop in the mean of the {len(over)} rows. The interval is above zero in"
+            f" {np.sum(over > halves)} of them and below zero in {np.sum(over < -halves)}. The"
+            f" choice alone gains {100 * choice.mean():.1f} points over random labels under the"
+            " same model."
+        )
+    return "\n".join(lines)
+
+
+def short_table(rows: list[Row]) -> str:
+    """A line for each case: the means at all numbers of labels, the largest of each in bold."""
+    arms = [arm for arm in ARMS if arm != "random, stacksl"]
+    lines = [f"| set | {' | '.join(SHOWN[arm] for arm in arms)} |", f"|{'---|' * (1 + len(arms))}"]
+    for case in CASES:
+        means = np.array([[by_seed(rows, case, a, n).mean() for n in BUDGETS] for a in arms])
+        best = means.round(3) == means.round(3).max(axis=0)
+        cells = (
+            " / ".join(f"**{m:.3f}**" if top else f"{m:.3f}" for m, top in zip(*arm, strict=True))
+            for arm in zip(means, best, strict=True)
+        )
+        lines.append(f"| {' | '.join([_name(case), *cells])} |")
+    return "\n".join(lines)
+
+
+def _name(case: Case) -> str:
+    name = case.source.replace("_", " ")
+    return name if case.variant == "plain" else f"{name}, {case.variant}"
+
+
+def main() -> None:
+    """Measure or show; see the module's text."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="the folder of the sets")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
+    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
+    words = parser.parse_args()
+    if words.source is not None:
+        print(table(json.loads(words.source.read_text(encoding="utf-8"))["rows"]))
+    elif words.data is not None and words.json is not None:
+        print(table(run(words.data, words.json, words.seeds)))
+    else:
+        parser.error("give --data DIR and --json FILE, or --from FILE")
+
+
+if __name__ == "__main__":
+    main()
