@@ -150,7 +150,7 @@ def test_the_mixture_of_the_model_is_told_with_its_weights(made):
         assert "It is a mixture of 3 models" in words
         assert "of labels alone: weight 8.0%, held-out log-loss 1.10" in words
         assert "the unlabelled rest of the pool: weight 62.0%, held-out log-loss 0.71" in words
-        assert "which may be easier or harder than the items bought" in words  # by any gate
+        assert "new items may be easier or harder than the bought ones" in words  # by any gate
     assert mixed(Refit("A sentence.", True)) == ""
     assert mixed(Refit("A sentence.", True, mixture=(("names", 1.0, None),))) == (
         "It is made of labels and class names."

@@ -114,7 +114,7 @@ def test_every_number_of_the_run_stands_on_the_page(made):
         "87.63%",
         "4.3%",
         "C = 20 by shuffled 3-fold log-loss",
-        "On the items it asked about, which are the hard ones",
+        "Measured on the items asked about, which are the hard ones",
         "12 prompts are in the training and the test file.",
         "Interrupted in round 4,211",
         *(row.name for row in facts.classes),
@@ -157,7 +157,7 @@ def test_without_text_no_prompt_and_no_candidate_is_left(made):
 def test_a_pool_lists_items_left_and_counts_its_questions(made):
     facts = made["pooled"]()
     text = read(render(facts)).text
-    assert "nobody was asked about" in text
+    assert "Nobody was asked about these items" in text
     assert "round " not in text
     assert "records 1,000 decisions, one for each question:" in card(facts)
     none = read(render(replace(facts, contested=()))).text

@@ -167,10 +167,10 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
 def asked_note(facts: Facts) -> str:
     """How to read the accuracy on asked items, which depends on how the gate picks them."""
     if facts.method.gate in BLIND_GATES:
-        return "On the items it asked about; this gate picks them without looking at them."
+        return "Measured on the items asked about, which this gate picks without looking at them."
     return (
-        "On the items it asked about, which are the hard ones: this is below the accuracy on all"
-        " items and is no estimate of it."
+        "Measured on the items asked about, which are the hard ones, so this is below the accuracy"
+        " on all items and does not estimate it."
     )
 
 
@@ -178,13 +178,13 @@ def contested_meaning(facts: Facts) -> str:
     """What the list of contested items holds."""
     if facts.column is not None:
         return (
-            "The rows that nobody was asked about whose labels are most in doubt, with the class"
-            " that is most probable. The score is 1 minus the held-out probability of the label."
+            "These rows have the most doubtful labels of those that nobody was asked about, with"
+            " the most probable class. The score is 1 minus the held-out probability of the label."
         )
     by = "the scores that ranked the items last" if facts.language else "the final model"
     return (
-        "Of the items that nobody was asked about, those whose two best answers are closest by"
-        f" {by}. The score is minus the difference of their probabilities: 0 is a tie."
+        "Nobody was asked about these items, and their two best answers are closest by"
+        f" {by}. The score is minus the difference of their probabilities, so 0 is a tie."
     )
 
 
@@ -273,21 +273,21 @@ def notes(facts: Facts) -> list[str]:
         whole = interval((1 - share) * audit.low, (1 - share) * audit.high + share)
         found.append(
             f"This audit was drawn when {percent(share)} of the items had been bought already, and"
-            " says nothing of those. The accuracy above is that on items like those left; on all"
+            " says nothing about these. The accuracy above holds for items like the others; on all"
             f" items of the source the interval is {whole}."
         )
     if audit.shown_before:
         found.append(
             "This audit was shown before, when the model had learnt"
             f" {plural(audit.shown_at, 'label')} (now it has learnt {count(audit.learnt)}), and no"
-            " new one was drawn since. None of its answers was trained on; but whoever goes on"
-            " until an audit pleases will find it a little too high."
+            " new one was drawn since. The model was not trained on its answers. But if a run goes"
+            " on until its audit looks good, that audit is a little too high."
         )
     if audit.interval_now is not None:
         changed = "not known" if audit.accuracy_now is None else percent(audit.accuracy_now, 2)
         found.append(
             f"{plural(audit.revised, 'answer')} of the audit corrected or set aside after it was"
-            " first shown: the accuracy above is by the answers before; with them changed it is"
+            " first shown: the accuracy above uses the earlier answers; with the new ones it is"
             f" {changed} ({spread(*audit.interval_now, audit.look, 2)})."
         )
     if audit.trained_on:
@@ -382,10 +382,10 @@ def mixed(refit: Refit) -> str:
         for kind, weight, loss in refit.mixture
     )
     return (
-        f"It is a mixture of {len(refit.mixture)} models ({parts}). The weights are those under"
-        " which labels held out in three folds are most probable; each label counts as often as it"
-        " is an item's nearest one. The log-losses only compare: they are no measure on new items,"
-        " which may be easier or harder than the items bought."
+        f"It is a mixture of {len(refit.mixture)} models ({parts}). The weights make labels that"
+        " are held out in three folds most probable; a label counts as often as it is an item's"
+        " nearest one. The log-losses only compare the models: new items may be easier or harder"
+        " than the bought ones."
     )
 
 
@@ -520,12 +520,12 @@ def licence(model: LanguageModel) -> str:
     named = model.base.licence
     if named is None:
         return (
-            f"The base model {model.base.name} names no licence in its folder; find out what holds"
-            " for it, since the same holds for what is made from it."
+            f"The base model {model.base.name} names no licence in its folder: find out its"
+            " licence, which also holds for the adapted model."
         )
     return (
-        f"The licence of the base model {model.base.name} is {named}; it holds for what is made"
-        " from it, too."
+        f"The licence of the base model {model.base.name} is {named}; it also holds for the"
+        " adapted model."
     )
 
 

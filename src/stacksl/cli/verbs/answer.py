@@ -99,7 +99,7 @@ def _shown(run: Run, received: Received) -> str:
         return f"{count(n)}{more}" if n else None
 
     late = ", kept but not paid: somebody else answered the row, or nobody is asked it any more"
-    after_shown = some(received.corrected_after_shown, ", its accuracy stays by the answers before")
+    after_shown = some(received.corrected_after_shown, ", its accuracy keeps the earlier answers")
     lines = facts(
         [
             ("Accepted", ", ".join(said) or "none that is new"),

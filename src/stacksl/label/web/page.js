@@ -200,7 +200,7 @@ function later() {
 }
 
 const SAID = {
-  kept: "Another answer to this question counts: yours was kept beside it.",
+  kept: "Another answer to this question counts: yours was kept as well.",
   gone: "A question was withdrawn: your answer to it is not needed.",
   refused: "An answer did not fit its question and was not taken: please give it again.",
 };

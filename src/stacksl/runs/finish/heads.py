@@ -291,12 +291,13 @@ def words_on_threshold(
         return ""
     if found is not None:
         return (
-            f"The model abstains where its largest probability is below {found.value:.3f}."
-            f" {found.none} answers of none of these and {found.labels} labels chose that, each"
-            " judged by a model that had not seen it: the probability of a labelled item is the"
-            f" larger in {found.auroc:.0%} of their pairs, and the mean of the share of labels it"
-            f" keeps and of none-of-these it abstains on is {found.balanced_accuracy:.0%}. In both,"
-            " each bought item has the weight of all items of a similar probability."
+            f"The model abstains if its largest probability is below {found.value:.3f}. The"
+            f" threshold was chosen by {found.none} answers of none of these and {found.labels}"
+            " labels, each judged by a model that had not seen it. The labelled item has the larger"
+            f" probability in {found.auroc:.0%} of their pairs, and the mean of the share of labels"
+            " that the model keeps and of none-of-these on which it abstains is"
+            f" {found.balanced_accuracy:.0%}. Each bought item has the weight of all items with a"
+            " similar probability."
         )
     if not possible:
         return "The model never abstains: this kind of final model has no threshold for it."
