@@ -142,11 +142,10 @@ def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
 
 
 def test_bought_labels_for_other_programs(stacksl, folder) -> None:
-    said = stacksl("export", "runs/first", "--labels", "tasks.json")
+    said = stacksl("export", "runs/first", "--labels", "labels.json")
     assert said.code == 0, said.err
-    assert len(json.loads((folder / "tasks.json").read_text())) == 30
-    assert "<Choices" in (folder / "tasks.xml").read_text()
-    told = stacksl("run", "tasks.json", "--dry-run").out
+    assert len(json.loads((folder / "labels.json").read_text())) == 30
+    told = stacksl("run", "labels.json", "--dry-run").out
     assert "answers: 30 of 30" in told
     said = stacksl("export", "runs/first", "--pairs", "pairs.jsonl")
     assert said.code == 2

@@ -1,15 +1,13 @@
-"""Bought labels as files: tables, tasks of Label Studio, pairs for DPO."""
+"""Bought labels as files: tables, and pairs for DPO."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.labelling import COLUMNS, Answers, Bought, Progress, bought_answers, label_own
+from stacksl.api.labelling import COLUMNS, Bought, Progress, bought_answers, label_own
 from stacksl.data import kind_of_table, write_table
-from stacksl.data.label_studio import CONFIG, task
 from stacksl.errors import SettingsError
-from stacksl.files.atomic import replace_file
 
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
@@ -22,8 +20,7 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
 
     Args:
         run: the run.
-        path: its end says the format: `.json` is Label Studio's, with the labeling configuration in
-            an `.xml` beside it; any other a table.
+        path: its end says the format.
         names: whether people are named.
 
     Raises:
@@ -32,11 +29,7 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
     """
     kind_of_table(path)
     found = bought_answers(run, names=names)
-    if path.suffix.lower() == ".json":
-        write_table(path, (), tasks_of(found))
-        replace_file(path.with_suffix(".xml"), CONFIG.encode())
-    else:
-        write_table(path, COLUMNS, [each.row for each in found.answers])
+    write_table(path, COLUMNS, [each.row for each in found.answers])
     return found.left_out
 
 
@@ -86,21 +79,3 @@ def _pairs(bought: Bought) -> list[dict[str, Any]]:
     kept = {name: row[name] for name in PAIR[3:]}
     pair = {"prompt": item.prompt, "chosen": row["label"]}
     return [{**pair, "rejected": o, **kept} for o in item.candidates if o != row["label"]]
-
-
-def tasks_of(found: Answers) -> list[dict[str, Any]]:
-    """A task of Label Studio for each item, with its answers as annotations."""
-    by_item: dict[str, list[Bought]] = {}
-    for each in found.answers:
-        if each.item is not None:
-            by_item.setdefault(each.item.id, []).append(each)
-    made = []
-    for id, answers in by_item.items():
-        rows = [
-            {name: value for name, value in each.row.items() if name not in ("item", "text")}
-            for each in answers
-        ]
-        data = {"id": id, "prompt": answers[0].row["text"]}
-        item = answers[0].item
-        made.append(task(data, () if item is None else item.candidates, rows))
-    return made

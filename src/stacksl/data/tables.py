@@ -23,8 +23,7 @@ from stacksl.data.files import (
     open_text,
     reading,
 )
-from stacksl.data.label_studio import is_task, item_values
-from stacksl.data.values import RowFault, named
+from stacksl.data.values import named
 from stacksl.data.workbooks import table_of_sheet
 from stacksl.errors import DataError, HeaderInDoubt, MissingExtra
 from stacksl.telemetry import refuse_telemetry
@@ -244,11 +243,6 @@ def _json_rows(path: Path, stream: Any) -> Iterator[Row]:
 def _json_row(number: int, value: object) -> Row:
     if not isinstance(value, dict):
         return Row(number, {}, f"bad JSON: an object was expected, not {type(value).__name__}")
-    if is_task(value):
-        try:
-            value = item_values(value)
-        except RowFault as fault:
-            return Row(number, {}, str(fault))
     if not all(map(_is_utf8, value)):
         return Row(number, {}, "bad encoding: a key is not UTF-8")
     return Row(number, value)

@@ -29,8 +29,8 @@ Labels = Annotated[
     typer.Option(
         "--labels",
         metavar="FILE",
-        help="Write the bought answers with text, label, labeler, time and price: .csv, .xlsx,"
-        " .jsonl or .parquet; .json for Label Studio.",
+        help="Write the bought answers with text, label, labeler, time and price: .csv, .tsv,"
+        " .xlsx, .json, .jsonl or .parquet.",
     ),
 ]
 Table = Annotated[
