@@ -9,10 +9,13 @@ classes: audited rows have their second look, and rows sampled of people's are a
 agree.
 
 A run without a promise counts as one that labels every row. The rows of an audit that promised
-nothing count as the model's again. No test file is read.
+nothing count as the model's again. No test file is read, but by the weak classifier of `--columns`:
+a table that has a column of labels, so many of them right, whose doubtful ones people mend.
 
     python benchmarks/promises.py --data $STACKSL_DATA --models FOLDER --json promises.json
     python benchmarks/promises.py --from benchmarks/results/promises.json
+    python benchmarks/promises.py --columns --data $STACKSL_DATA --models OTHER --json FILE
+    python benchmarks/promises.py --columns --from benchmarks/results/promised_columns.json
 """
 
 from __future__ import annotations
@@ -28,11 +31,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from doubtful_labels import RIGHT, labels_of
+from doubtful_labels import SETS as WEAK
+from doubtful_labels import table_of as weak_table
 from floors import Case, arena_of
 from numpy.typing import NDArray
 from plan_scenarios import MINILM
 from second_answers import answers_of
 
+from stacksl.core.blocks import SharedBlock
 from stacksl.core.heads.coverage import most_covering
 from stacksl.core.heads.logistic import folds_of
 from stacksl.core.rng import generator
@@ -51,7 +58,14 @@ from stacksl.models.promise import (
 )
 from stacksl.models.promise import Stage as Known
 from stacksl.models.second_look import MOST as MOST_ANSWERS
-from stacksl.runs.loop.head_fitting import Source, held_out_answers, make_final
+from stacksl.runs.loop.head_fitting import (
+    Source,
+    doubt_of,
+    held_out,
+    held_out_answers,
+    make_final,
+    represented,
+)
 from stacksl.version import __version__
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.arena import Pool
@@ -129,6 +143,39 @@ def regressions(pool: Pool, people: Rows, most: int, arm: str) -> Iterator[tuple
         bought = order[: len(bought) + STEP] if arm == "random" else [*bought, *near]
 
 
+def mended(
+    block: SharedBlock, texts: Rows, column: Rows, people: Rows, most: int, step: int = STEP
+) -> Iterator[tuple[Stage, list[int]]]:
+    """The stages of a run over a column of labels, of which people mend the most doubtful ones."""
+    bought: list[int] = []
+    labels, every = column.copy(), np.arange(len(column))
+    while len(bought) <= most:
+        policies = held_out(block, texts, labels, 0)
+        doubt, free = doubt_of(policies, texts, column, labels), np.setdiff1d(every, bought)
+        if bought:
+            rows = np.array(bought)
+            right = (column[rows] == people[rows]).astype(float)
+            weight = represented(block, every, rows, 0)
+            held = np.stack([policies[rows, column[rows]], right, weight])
+            yield Stage(len(bought), column, held, doubt.sure[free]), bought
+        new = free[np.argsort(doubt.sure[free], kind="stable")[:step]]
+        bought, labels[new] = [*bought, *new.tolist()], people[new]
+
+
+def played_columns(source: str, error: float, seed: int, data: Path, folder: Path) -> None:
+    """The stages over columns of a set, kept."""
+    table = None
+    for share in RIGHT:
+        file = folder / f"{source}-{error}-{seed}-column {share}.npz"
+        if file.exists():
+            continue
+        table = table or weak_table(source, data)
+        column = labels_of(table, share, seed)
+        people = answers_of(table.truth, table.weak.shape[1], error, seed)
+        most = int(MOST * len(column))
+        keep(file, mended(table.block, table.texts, column, people[0], most), table.truth, people)
+
+
 def played(source: str, error: float, seed: int, arm: str, data: Path, folder: Path) -> None:
     """The models of an arm, kept."""
     file = folder / f"{source}-{error}-{seed}-{arm}.npz"
@@ -137,22 +184,27 @@ def played(source: str, error: float, seed: int, arm: str, data: Path, folder: P
     arena = arena_of(Case(source, MINILM, pool=LARGEST), data)
     pool = arena.pool(seed)
     people = answers_of(pool.gold, int(arena.about["classes"]), error, seed)
-    most, start = int(MOST * len(pool.gold)), time.process_time()
     models = products if arm == "product" else regressions
     more = () if arm == "product" else (arm,)
+    keep(file, models(pool, people[0], int(MOST * len(pool.gold)), *more), pool.gold, people)
+
+
+def keep(file: Path, models: Iterator[tuple[Stage, list[int]]], gold: Rows, people: Rows) -> None:
+    """Make the stages of a run, over no column until hardly a row is wrong, and write them."""
+    error, start = float(file.stem.rsplit("-", 3)[1]), time.process_time()
     stages: list[Stage] = []
     bought: list[int] = []
-    for stage, bought in models(pool, people[0], most, *more):
+    for stage, bought in models:
         stages.append(stage)
-        rest = np.setdiff1d(np.arange(len(pool.gold)), bought)
-        wrong = int((stage.predicted != pool.gold)[rest].sum())
+        rest = np.setdiff1d(np.arange(len(gold)), bought)
+        wrong = int((stage.predicted != gold)[rest].sum())
         print(
-            f"{source} {error} {seed} {arm} {stage.labels} of {len(pool.gold)}: {wrong} wrong,"
+            f"{file.stem} {stage.labels} of {len(gold)}: {wrong} wrong,"
             f" {expectation(stage.held, stage.rest, error, Doubled())[0]:.1f} expected,"
             f" {time.process_time() - start:.0f} s",
             flush=True,
         )
-        if wrong < 0.002 * len(rest):
+        if wrong < 0.002 * len(rest) and "column" not in file.stem:
             break
     np.savez_compressed(
         file,
@@ -161,7 +213,7 @@ def played(source: str, error: float, seed: int, arm: str, data: Path, folder: P
         held=np.concatenate([each.held for each in stages], axis=1).astype(np.float32),
         rest=np.concatenate([each.rest for each in stages]).astype(np.float32),
         bought=np.array(bought),
-        gold=pool.gold,
+        gold=gold,
         people=people,
     )
 
@@ -317,12 +369,32 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def columns_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A line for each set and share of right labels in the column."""
+    rates = [(error, share) for error in ERRORS for share in SHARES]
+    heads = [f"{100 * share:g}%, people err in {100 * error:g}%" for error, share in rates]
+    lines = [f"| set (rows) | right in the column | {' | '.join(heads)} |"]
+    lines.append("|---|---|" + "---|" * len(rates))
+    cells = {(r["set"], r["arm"], r["errors"], r["right"]): r for r in rows}
+    for source, arm in sorted({key[:2] for key in cells}):
+        own = [cells[source, arm, *rate] for rate in rates]
+        said = [
+            f"{each['labels']:,.0f}" + f" ({each['refused']} refused)" * bool(each["refused"])
+            for each in own
+        ]
+        first = f"{source} ({own[0]['rows']:,}) | {float(arm.split()[1]):.0%}"
+        lines.append(f"| {first} | {' | '.join(said)} |")
+    return "\n".join(lines)
+
+
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """Promises broken, and the mean ratio of labels by errors and share."""
     made = sum(r["draws"] - r["refused"] for r in rows)
     broken = sum(r["broken"] for r in rows)
     worst = max(r["broken"] / r["draws"] for r in rows)
     lines = [f"{broken} of {made:,} promises broken; at most {100 * worst:.1f}% in a cell"]
+    if rows[0]["arm"] not in ARMS:
+        return lines[0]
     cells = {(r["set"], r["errors"], r["right"], r["arm"]): r["labels"] for r in rows}
     for error, share in sorted({(r["errors"], r["right"]) for r in rows}):
         ratios = [
@@ -344,6 +416,7 @@ def main() -> None:
     options.add_argument("--sets", nargs="+", default=SETS)
     options.add_argument("--seeds", nargs="+", type=int, default=[0])
     options.add_argument("--draws", type=int, default=500)
+    options.add_argument("--columns", action="store_true", help="tables with a column of labels")
     given = options.parse_args()
     if given.kept is not None:
         rows = json.loads(given.kept.read_text())["rows"]
@@ -352,7 +425,10 @@ def main() -> None:
         with one_thread():
             for seed in given.seeds:
                 for error in ERRORS:
-                    for source in given.sets:
+                    for source in WEAK if given.columns else given.sets:
+                        if given.columns:
+                            played_columns(source, error, seed, given.data, given.models)
+                            continue
                         for arm in ARMS:
                             played(source, error, seed, arm, given.data, given.models)
             rows = list(drawn(given.models, given.draws))
@@ -360,7 +436,7 @@ def main() -> None:
             given.json.write_text(
                 json.dumps({"version": __version__, "rows": rows}, indent=1) + "\n"
             )
-    print(table_of(rows))
+    print(columns_table(rows) if given.columns else table_of(rows))
     print(summary(rows))
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
+import random
 import re
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,15 @@ import pytest
 import stacksl
 from stacksl.api.labelling import label_own
 from stacksl.errors import StackslError
+from stacksl.models.promise import allowed_wrong
+from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.loop.choosers import COVERAGE
 from stacksl.runs.loop.head_fitting import doubt_of
+from stacksl.runs.loop.progress import silent
+from stacksl.runs.session.session import Session
+from stacksl.runs.spec import RunSpec
 
-from .people_cases import Row, play, read_rows, sheets
+from .people_cases import Row, expect_sound, play, read_rows, sheets
 
 TOPICS = ("branches", "cards", "loans", "rates")
 COUNT = 160
@@ -130,7 +137,6 @@ def test_a_page_without_texts_names_neither_column_nor_classes(made: Any) -> Non
 def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> None:
     from stacksl.api import prepare
     from stacksl.runs.settings.resolve import resolve
-    from stacksl.runs.spec import RunSpec
 
     run, _ = made
     spec = RunSpec.open(run.folder)
@@ -208,6 +214,102 @@ def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(tmp_path: Pa
     stacksl.Run(run.path).resume()
     assert facts_of(run)["column"]["audit"]["reference"] == 0
     assert stacksl.Run(run.path).replay()["labels"] > 50
+
+
+# A promise ---------------------------------------------------------------------------------------
+
+
+def looks_of(run: stacksl.Run) -> list[dict[str, Any]]:
+    """What was found at each look."""
+    with run.ledger as ledger:
+        return [dict(row.payload) for row in ledger.rows(only=("looked",))]
+
+
+def expect_promised(
+    run: stacksl.Run, share: float, topic: Callable[[Mapping[str, Any]], str]
+) -> list[dict[str, Any]]:
+    """The rows of the delivered table, of which no more are wrong than was promised."""
+    look, rows = looks_of(run)[-1], label_own(run, None).rows
+    assert look["reached"]
+    wrong = sum(row["label"] != topic(row) for row in rows)
+    assert wrong <= look["left"] <= allowed_wrong(share, len(rows))
+    expect_sound(run)
+    return [dict(row) for row in rows]
+
+
+def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> None:
+    """The audits judge the labels that the table has: the column's, and else the model's."""
+    table, promise = rows_of(400), {"audit": None, "stop_when": "right=93%"}
+    for row in table[:40]:
+        row["gpt"] = ""
+    hidden = random.Random(0).sample(table[40:], 12)  # wrong by no word of the text
+    for row in hidden:
+        row["truth"] = row["gpt"] = TOPICS[(TOPICS.index(row["truth"]) + 2) % 4]
+    for row in hidden[:6]:
+        row["gpt"] = TOPICS[(TOPICS.index(row["truth"]) + 2) % 4]
+    run = judged(str(write(tmp_path, table)), tmp_path / "run", budget=390, **promise)
+    rows = expect_promised(run, 0.93, lambda row: str(row["truth"]))
+    assert Counter(row["source"] for row in rows).keys() == {"human", "column", "model"}
+    kept = [row for row in rows if row["source"] == "column"]
+    assert all(row["label"] == row["gpt"] for row in kept)
+    assert "by the column or, where it has no label, the model: of" in run.status()["stopped"]
+    said = run.status()["column"]["sentence"]
+    assert said.startswith("Of the table's labels that people had not been asked about")
+    with run.ledger as ledger:
+        reasons = {row.decision().reason for row in ledger.rows() if row.event == "round"}
+        audited = set(ledger.bought("audit"))
+    assert reasons == {"doubt"}
+    found = [row for row in rows if row["ticket_id"] in audited and row["gpt"]]
+    wrong = sum(row["gpt"] != row["truth"] for row in found)
+    assert sum(look["wrong"] for look in looks_of(run)) == wrong > 0
+
+
+def test_what_is_judged_is_what_the_table_says(tmp_path: Path) -> None:
+    """The column's label, whatever the model says, and the model's where there is none."""
+    table = rows_of()
+    for row in table[:20]:
+        row["gpt"] = ""
+    run = judged(str(write(tmp_path, table)), tmp_path / "run", budget=45)
+    with Session.open(RunSpec.open(run.folder)) as session:
+        assert session.features is not None
+        ending = HeadEnding(session.spec, session, session.features, silent)
+        found = [TOPICS[int(np.argmax(each))] for each in ending.delivered(range(COUNT))]
+        model = [TOPICS[int(np.argmax(each))] for each in ending.policies(range(COUNT))]
+    for said, row in zip(found, label_own(run, None).rows, strict=True):
+        assert row["source"] == "human" or said == row["label"]
+    pairs = [(a, b) for a, b, row in zip(found, model, table, strict=True) if row["gpt"]]
+    assert sum(a != b for a, b in pairs) > 5
+
+
+@pytest.mark.slow
+def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> None:
+    """A scripted crew of three that errs in 2% of answers, over a column with 15% wrong labels."""
+    table = [{k: v for k, v in row.items() if k != "truth"} for row in rows_of(400)]
+    people = {"annotators": "anna,ben,cleo", "sheets.format": "csv", "open_questions": 60}
+    given = {**PEOPLE, **people, "audit": None, "budget": "380", "stop_when": "right=85%"}
+    run = judged(str(write(tmp_path, table)), tmp_path / "run", **given)
+
+    def says(row: Row) -> str:
+        right = TOPICS.index(truth(row))
+        return TOPICS[(right + (random.Random(row["key"]).random() < 0.02)) % 4]
+
+    play(run, says)
+    expect_promised(run, 0.85, lambda row: truth({"prompt": str(row["text"])}))
+    assert looks_of(run)[-1]["sample"] >= 30
+    assert run.status()["spent"] < 380
+    assert "as the one who answered would say" not in run.status()["stopped"]
+
+
+@pytest.mark.slow
+def test_a_judged_column_goes_on_to_a_promise_or_to_a_refusal(tmp_path: Path) -> None:
+    run = judged(str(write(tmp_path, rows_of(300))), tmp_path / "run", budget=None)
+    run.change(budget="250", stop_when="right=90%")
+    expect_promised(run, 0.9, lambda row: str(row["truth"]))
+    spent = run.status()["spent"]
+    run.change(stop_when="right=99.9%")
+    assert run.status()["stopped"].startswith("That 99.9% of the 300 rows are right cannot be")
+    assert run.status()["spent"] >= spent
+    expect_sound(run)
 
 
 # What is doubted ---------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from stacksl.api import Run, prepare, run
 from stacksl.api.exporting import write_own
 from stacksl.api.labelling import TO_PERSON, label_file
+from stacksl.core.blocks import SharedBlock
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.models.promise import (
@@ -485,13 +486,42 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     assert _end(cut) == end
 
 
+def test_errors_that_no_doubt_shows_break_a_promise_on_a_column_as_rarely_as_the_level() -> None:
+    """Some labels of a column are wrong by no word of the texts; the audits find out."""
+    module, rng, rows, draws = benchmark(), np.random.default_rng(0), 800, 200
+    gold = rng.integers(0, 4, rows)
+    h = (2.0 * np.eye(4)[gold] + rng.normal(size=(rows, 4))).astype(np.float32)
+    column = (gold + (rng.random(rows) < 0.1) * rng.integers(1, 4, rows)) % 4
+    gold = (gold + (rng.random(rows) < 0.1)) % 4
+    stages = list(module.mended(SharedBlock(h, 4), np.arange(rows), column, gold, 400, 50))
+    held, rest = zip(*((stage.held, stage.rest) for stage, _ in stages), strict=True)
+    last = np.setdiff1d(np.arange(rows), stages[-1][1])
+    models = {
+        "labels": np.array([stage.labels for stage, _ in stages]),
+        "predicted": np.tile(column, (len(stages), 1)),
+        "held": np.concatenate(held, axis=1),
+        "rest": np.concatenate(rest),
+        "bought": np.array(stages[-1][1]),
+        "gold": gold,
+        "people": np.tile(gold, (4, 1)),
+    }
+    expected = module.expected_at(models, 0.0)
+    hopeful = expected(len(stages) - 1, Doubled())[0]
+    assert (column != gold)[last].sum() > 2 * hopeful  # so that looks come too early
+    ends = [module.delivered(models, expected, 0.0, 0.93, rng) for _ in range(draws)]
+    promised = [end.broken for end in ends if end.broken is not None]
+    assert draws > len(promised) > 10
+    assert sum(promised) <= 0.05 * draws
+
+
 def _end(made: Run) -> Any:
     facts = json.loads((made.path / "facts.json").read_text())
     rows = [{**row, "learnt_at": None} for row in bought(made)]
     return facts["audit"], facts["budget"], facts["stopped"], rows, looks(made)
 
 
-def test_the_page_has_the_table_of_the_benchmark() -> None:
+def benchmark() -> Any:
+    """The module of the benchmark."""
     spec = importlib.util.spec_from_file_location("promises", ROOT / "benchmarks/promises.py")
     assert spec is not None
     assert spec.loader is not None
@@ -501,6 +531,11 @@ def test_the_page_has_the_table_of_the_benchmark() -> None:
         spec.loader.exec_module(module)
     finally:
         sys.path.pop(0)
+    return module
+
+
+def test_the_page_has_the_table_of_the_benchmark() -> None:
+    module = benchmark()
     rows = json.loads((ROOT / "benchmarks/results/promises.json").read_text())["rows"]
     page = (ROOT / "docs/promise.md").read_text()
     assert module.table_of(rows) in page

@@ -227,7 +227,9 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
     if not resolved.settings.adapts:  # refused early
         make_features(resolved.settings.features, classes=sources.pool.classes)
     resolved = with_model_labels(resolved, sources.dataset.items)
-    if resolved.settings.column is not None and resolved.origin["budget"] == "default":
+    judges = resolved.settings.column is not None
+    judges &= promised_share(resolved.settings.stop_when) is None  # else a table is bought
+    if judges and resolved.origin["budget"] == "default":
         asked, rows = resolved.settings.audit, _rounds(sources)
         audit = min(200 if asked is None else asked, rows - 1)
         labels = min(rows, audit + further_labels(resolved.settings, 2 * audit, audit))

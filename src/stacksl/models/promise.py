@@ -101,7 +101,8 @@ def expected_look(
         return f"{n:,}" if price is None else f"{n:,} rows for {money(n * price * answers)}"
 
     wanted = (
-        f"audits are drawn on the way, each to show that {100 * share:.4g}% of the model's rows"
+        f"audits are drawn on the way, each to show that {100 * share:.4g}% of the rows that people"
+        " do not label"
     )
     if least > most:
         shown = 1 - left_wrong(0, min(most, part), part, MODEL) / part

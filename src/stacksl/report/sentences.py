@@ -82,8 +82,10 @@ def column_words(column: ColumnFacts) -> str:
     if audit is not None and audit.accuracy is not None:
         wide = f"95% interval {interval(audit.low, audit.high)}, {plural(audit.n, 'audited row')}"
         what = "are right" if audit.measures == "accuracy" else "agree with the annotator"
-        said = f"Of the labels in the column '{column.name}' an estimated {percent(audit.accuracy)}"
-        said += f" {what} ({wide})."
+        where = f"labels in the column '{column.name}'"
+        if audit.passed_over:  # the most doubtful were mended before
+            where = "table's labels that people had not been asked about"
+        said = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
     said += f" {count(column.flagged)} of {plural(column.labelled, 'label')} are doubtful."
     if column.asked:
         said += f" People were asked about the {count(column.asked)} most in doubt and changed"

@@ -20,6 +20,7 @@ from stacksl.runs.finish.heads import HeadEnding
 from stacksl.runs.items.roles import compared
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.progress import Progress, Report
+from stacksl.runs.settings.budget import promised_share
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, note_derived
 from stacksl.runs.storage.folder import FACTS, NO_TEXT, RunFolder, read_facts
@@ -50,6 +51,9 @@ def finish(
     if isinstance(ending, HeadEnding) and spec.settings.column is not None:
         of = audit or Audit((), {})
         labels, beside = ending.of_column(of.rows), ending.beside(of)
+        if promised_share(spec.settings.stop_when) is not None:  # so was the second look
+            ids = (game.corpus.ids[row] for row in of.rows)
+            labels = dict(zip(ids, ending.delivered(of.rows), strict=True))
         tested = replace(tested, column=judge_audit(labels, of.answers, beside, **more))
     tested = ending.with_curve(tested, audit)
     report(Progress("report", 0, 1))

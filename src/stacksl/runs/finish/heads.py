@@ -83,6 +83,15 @@ class HeadEnding:
         some = (row for row in rows if row < len(said) and said[row] >= 0)
         return {ids[row]: classes[said[row]] * max(1e-12, doubt.sure[row]) for row in some}
 
+    def delivered(self, rows: Sequence[int]) -> list[Array]:
+        """(K,) probabilities of the labels that a table has in `rows` which people do not label.
+
+        A label of a column stays, where the run judges one; the others are the final model's.
+        """
+        said, ids = self.policies(rows), self.game.corpus.ids
+        own = {} if self.spec.settings.column is None else self.of_column(rows)
+        return [own.get(ids[row], each) for row, each in zip(rows, said, strict=True)]
+
     def beside(self, audit: Audit) -> Array | None:
         """The probabilities of a column's labels beside the first audit, or None."""
         rows = np.flatnonzero((self.game.corpus.roles == Role.POOL) & (audit.number == 1))

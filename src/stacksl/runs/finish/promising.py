@@ -3,7 +3,9 @@
 A pool is bought until a look is cheaper than more labels (`models.promise`). Then the final model
 is made, rows of its part of the table are drawn and asked of people, and where several people
 answer, rows that people labelled are asked again. If both together show the share, the run ends
-with that model; else buying goes on, and at most `LOOKS` models are looked at.
+with that model; else buying goes on, and at most `LOOKS` models are looked at. Over a column of
+labels that the table already has, the model's part is what the table says without people: the label
+of the column, and the final model's where there is none.
 
 Where several people answer, audited rows get a second look (`second_look`), and a row sampled of
 people's is asked until two agree. One person is not asked a row twice: the promise is then about
@@ -234,10 +236,10 @@ def judged(
 ) -> dict[str, Any]:
     """What a look found, and whether it shows the share: the payload of a `looked` row.
 
-    An audited row is wrong where people said anything but the model's answer, or nothing; where
-    several people answer, where no two gave the model's. A sampled row of people is wrong where no
-    two people gave its label. What no two people agree on stays wrong in the table. `policies` are
-    the model's probabilities of the audited rows.
+    An audited row is wrong where people said anything but its label, or nothing; where several
+    people answer, where no two gave it. A sampled row of people is wrong where no two people gave
+    its label. What no two people agree on stays wrong in the table. `policies` are the
+    probabilities of the labels that the table has in the audited rows (`HeadEnding.delivered`).
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
     wrong = sum(
@@ -292,13 +294,17 @@ def promise_of(spec: RunSpec, game: Game) -> str:
             return _beyond(spec, game, share, table)
         return _refusal(share, found, table)
     last = found[-1]
-    by = f"{count(table.people)} by people and {count(table.rows - table.people)} by the model"
+    part, blank = "the model" if spec.settings.column is None else "the column", ""
+    if spec.settings.column is not None and -1 in spec.sources.said:
+        blank = " or, where it has no label, the model"
+    others = f"{count(table.rows - table.people)} by {part}{blank}"
+    by = f"{count(table.people)} by people and {others}"
     meant = "" if doubted(spec.settings) else " Right means: as the one who answered would say."
     if aside := len(spec.sources.aside - spec.sources.erased):
         meant += f" {plural(aside, 'row')} with the text of an example of a class are not counted."
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
-        f" {count(last['audit'])} rows of the model drawn at random {count(last['wrong'])} were"
+        f" {count(last['audit'])} rows of {part} drawn at random {count(last['wrong'])} were"
         f" wrong, so at most {count(last['left'])} of all are. Such a promise holds in 95 of 100"
         f" runs.{meant}"
     )
@@ -345,8 +351,7 @@ def expect_promise(settings: Settings) -> None:
         "mode=stream": settings.mode != "pool",
         "a language model": settings.adapts,
         "refit=false": not settings.refit,
-        "class_names=false": not settings.class_names,
-        "a column of labels": settings.column is not None,
+        "class_names=false": not settings.class_names and settings.column is None,
         "labels that you hold (--owned), which nobody looks at": settings.owned is not None,
     }
     if named := [name for name, clash in clashes.items() if clash]:

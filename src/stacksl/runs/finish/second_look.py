@@ -59,11 +59,13 @@ def look_again(
     ledger, ids = game.ledger, [game.corpus.ids[row] for row in audit.rows]
     made = AdapterEnding if spec.settings.adapts else HeadEnding
     ending = made(spec, game, features, silent)
-    if isinstance(ending, HeadEnding) and spec.settings.column is not None:
+    if isinstance(ending, HeadEnding) and spec.settings.column is not None and not every:
         found, reference = ending.of_column(audit.rows), ending.beside(audit)
         ids, policies = [*found], [*found.values()]
     else:
         policies = ending.policies(audit.rows)
+        if isinstance(ending, HeadEnding) and every:  # a promise is about the labels of the table
+            policies = ending.delivered(audit.rows)
         reference = largest(ending.policies(compared(game, audit)))
     sure = largest(policies)
     powers = None if reference is None or sure is None else Powers(sure, reference)

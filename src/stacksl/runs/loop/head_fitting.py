@@ -195,10 +195,7 @@ class Source:
 
     def represented(self, rows: Rows) -> Array:
         """How many items each of the bought `rows` represents, of a sample of the items."""
-        _, members = self.graph()
-        order = generator(self.seed, "represented").permutation(len(members))[:SAMPLE]
-        every = np.union1d(members[order], rows)
-        return stands_for(self.block.h[every], np.searchsorted(every, rows))
+        return represented(self.block, self.graph()[1], rows, self.seed)
 
     def answerable(self, rows: Rows, unnamed: Rows) -> Array:
         """How far answers say of each item that its answer will be a label, 0 to 1, (items,).
@@ -262,6 +259,13 @@ class Source:
             drawn = generator(self.seed, "graph").permutation(len(others))[: most - len(rows)]
             every = np.sort(np.concatenate([rows, others[drawn]]))
         return neighbour_graph(np.asarray(self.block.h[every]), self.names), every
+
+
+def represented(block: SharedBlock, members: Rows, rows: Rows, seed: int) -> Array:
+    """How many items each of the bought `rows` represents, of a sample of the rows `members`."""
+    order = generator(seed, "represented").permutation(len(members))[:SAMPLE]
+    every = np.union1d(members[order], rows)
+    return stands_for(block.h[every], np.searchsorted(every, rows))
 
 
 def beside_names(names: NDArray[Any], weight: float | Array = NAME_WEIGHT) -> Soft:

@@ -41,6 +41,7 @@ from stacksl.runs.loop.head_fitting import (
     held_out_answers,
     lower_loss,
     make_final,
+    represented,
 )
 from stacksl.runs.loop.progress import Progress, Report, silent
 from stacksl.runs.loop.trainer import BESIDE, Beside, at_once
@@ -80,7 +81,7 @@ class LinearTrainer:
         beside: computes the refits on the way.
         attended: whether answers can be entered meanwhile.
         by_final: whether a pool is ranked by a model made as the final one is, anew after
-            `step_of` labels: a promise on the table rests on its doubt.
+            `step_of` labels, as the doubt about a column is: a promise on the table rests on it.
         erring: whether the labels are of people who err, by whom a promise on the table counts.
         stages: those models, in order.
     """
@@ -121,7 +122,8 @@ class LinearTrainer:
         """
         if self.column is not None and self.labels >= 0:
             old = self.doubt is None or len(self.doubt.sure) < len(self.column)
-            return old or len(self.examples.bought) - self.labels >= max(EVERY, self.labels)
+            step = step_of(len(self.column)) if self.by_final else max(EVERY, self.labels)
+            return old or len(self.examples.bought) - self.labels >= step
         if self.covering is None or self.count == 0 or self.labels < 0:
             return self.on_the_way and self._lags
         new = len(self.examples.bought) - self.labels + self.examples.relabelled - self.relabelled
@@ -238,8 +240,8 @@ class LinearTrainer:
         """People's labels, the column's where nobody answered, (n,); −1 where none is learnt."""
         assert self.column is not None
         labels, corpus = self.column.copy(), self.examples.corpus
-        labels[[corpus.row[item] for item in self.ledger.bought("audit")]] = -1  # of now
-        labels[list(corpus.aside() | self.unnamed())] = -1
+        audited = {corpus.row[item] for item in self.ledger.bought("audit")}  # of now
+        labels[list((corpus.aside() | audited | self.unnamed()) - corpus.looked_at)] = -1
         for row, label, _ in bought:
             labels[row] = label
         return labels
@@ -251,7 +253,29 @@ class LinearTrainer:
         texts = np.unique(prompts, return_inverse=True)[1]
         policies = held_out(self.examples.block, texts, labels, self.seed)
         head = fitted_on(self.examples.block, labels, self.seed) if tune else None
-        return doubt_of(policies, texts, self.column, labels), head
+        doubt = doubt_of(policies, texts, self.column, labels)
+        if self.by_final and not tune and len(self.examples.bought) >= FEWEST:
+            self._note_doubt(policies, doubt)
+        return doubt, head
+
+    def _note_doubt(self, policies: NDArray[np.float32], doubt: Doubt) -> None:
+        """Note how many of the labels that nobody was asked about are expected to be wrong.
+
+        The `policies` are held out: of the rows asked they say how far the `doubt` is to be taken.
+        """
+        block, rest = self.examples.block, self.examples.corpus.unbought(self.ledger.bought())
+        assert isinstance(block, SharedBlock)
+        rows, gold = _split(self.examples.bought)
+        sure = policies[rows, doubt.label[rows]].astype(np.float64)
+        right = (doubt.label[rows] == gold).astype(np.float64)
+        weight = represented(block, np.arange(len(block)), rows, self.seed)
+        self._note_stage(sure, right, weight, doubt.sure[rest])
+
+    def _note_stage(self, sure: Array, right: Array, weight: Array, rest: Array) -> None:
+        """Note a model on the way by its held-out answers, and those to the `rest` of the rows."""
+        doubled = doubled_of(self.ledger) if self.erring else None
+        found = calibrated_wrong(sure, right, weight, rest, doubled)
+        self.stages.append(Stage(len(self.examples.bought), *found))
 
     def over_names(self, labels: int) -> tuple[float, float] | None:
         """`lower_loss` of the first `labels` labels; None where class names take no part."""
@@ -295,9 +319,7 @@ class LinearTrainer:
         source, (rows, gold) = self._whole(), _split(examples.bought)
         mixture, held = held_out_answers(source, rows, gold)
         head = make_final(source, rows, gold, mixture)[0]
-        sure = surest(head, examples.block, rest)
-        doubled = doubled_of(self.ledger) if self.erring else None
-        self.stages.append(Stage(known, *calibrated_wrong(*held, sure, doubled)))
+        self._note_stage(*held, surest(head, examples.block, rest))
         return head
 
     def _on_the_way(self) -> Head | None:

@@ -282,7 +282,7 @@ class Session(Game):
         again = unsettled(self.spec, self) if doubted(self.spec.settings) else []
         if again or audit.waits:
             return self._look_again(record, due, again)
-        policies = HeadEnding(self.spec, self, self._features, silent).policies(audit.rows)
+        policies = HeadEnding(self.spec, self, self._features, silent).delivered(audit.rows)
         found = judged(self.spec, self, audit, policies, look)
         self.ledger.note_look(len(self.examples.bought), **found)
         return None

@@ -124,7 +124,7 @@ def trainer_of(
         graph_file=None if features is None else spec.folder.features / GRAPH,
         model_labels=None if column else said,
         column=said if column else None,
-        by_final=promised_share(settings.stop_when) is not None and names is not None,
+        by_final=promised_share(settings.stop_when) is not None and (names is not None or column),
         erring=doubted(settings),
     )
 
