@@ -90,6 +90,7 @@ FLAGS: Mapping[str, Flag] = {
     "scorer.name": Flag("scorer", "NAME", LEARN),
     "lm.model": Flag("model", "NAME_OR_DIR", LEARN, True),
     "lm.adapt": Flag("adapt", "HOW", MODEL),
+    "lm.adapter": Flag("adapter", "NAME_OR_DIR", MODEL),
     "lm.template": Flag("template", "NAME|FILE", MODEL),
     "lm.chat": Flag("chat", None, MODEL),
     "lm.answer_format": Flag("answer-format", "NAME", MODEL),

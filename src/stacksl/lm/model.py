@@ -163,14 +163,14 @@ class LanguageModel:
     def fingerprint(self) -> str:
         """A hash of the base weights, the adapter, how items are put, and what was fitted.
 
-        Of an adapter that has not moved there is no hash: the model is the base then.
+        An adapter that has not moved has the digest of what it started from, none of the base.
         """
         same: dict[str, Any] = {"device": "auto", "scoring": "auto", "threads": None}
         same |= {"model": "", "batch_tokens": 1, "training": TrainSettings(), "verdict": ""}
         asked = replace(self.choices, dtype=self.worker.base.dtype, **same)
         parts = (
             self.base_fingerprint,
-            self.worker.adapter.fingerprint() if self.worker.moved else "",
+            self.worker.adapter.fingerprint() if self.worker.moved else self.worker.start,
             repr(asked),
             repr(self._temperature),
             "" if self._map is None else self._map.fingerprint,
@@ -299,7 +299,7 @@ class LanguageModel:
         return self.worker.adapter.fingerprint()
 
     def reset(self) -> None:
-        """Take the initial adapter: the model is the base model again."""
+        """Take the initial adapter: the model is again the one that the run starts from."""
         self._processes.together(self.worker, "reset")
 
     def facts(self) -> dict[str, Any]:
@@ -308,6 +308,7 @@ class LanguageModel:
 
         base, verdict = self.worker.base, self.worker.verdict
         path = {"lm_path": verdict.partition(" ")[0], "lm_verdict": verdict} if verdict else {}
+        path |= {"lm_start": self.worker.start} if self.worker.start else {}
         return {
             "lm_base": self.base_fingerprint,
             WEIGHTS: base.weights.stamp,

@@ -24,6 +24,7 @@ class LoraSettings:
         dropout: the share of an adapter's inputs that training leaves out, from 0 to below 1.
         targets: names of linear layers, or ends of their dotted names; None, or PEFT's
             `all-linear`, for every linear layer but the output.
+        start: an adapter of this shape that training begins with, a folder or a name on the hub.
 
     Source: Hu et al. (2022), "LoRA".
     """
@@ -32,6 +33,7 @@ class LoraSettings:
     alpha: float = 32.0
     dropout: float = 0.0
     targets: tuple[str, ...] | None = None
+    start: str | None = field(default=None, repr=False)  # its weights are in the fingerprint
 
 
 @dataclass(frozen=True, slots=True)

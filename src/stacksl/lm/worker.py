@@ -24,6 +24,7 @@ from stacksl.lm.settings import ModelChoices, TrainSettings
 from stacksl.lm.training.adapters import Adapter
 from stacksl.lm.training.objectives import Example
 from stacksl.lm.training.refit import Trained, train
+from stacksl.lm.training.start import digest_of
 
 Numbers: TypeAlias = tuple[Array, Array | None]
 """Of an item: log-likelihoods (k,) and, where asked for, states (k, hidden)."""
@@ -79,9 +80,14 @@ class Worker:
         made = "likelihood" in vars(self)
         return self.likelihood.verdict if made else self._choices.verdict
 
+    @cached_property
+    def start(self) -> str:
+        """The digest of the adapter that the run starts from; empty where that is the base."""
+        return digest_of(self._choices.lora.start) if self._choices.lora.start else ""
+
     @property
     def moved(self) -> bool:
-        """Whether the adapter has left its initial weights, which score as the base does."""
+        """Whether the adapter has left its initial weights, which score as at the start."""
         return "adapter" in vars(self) and not self.adapter.initial
 
     def sums(self, items: Sequence[TokenItem]) -> list[Array]:
@@ -126,7 +132,7 @@ class Worker:
         )
 
     def reset(self) -> None:
-        """Take the initial weights, which score as the base model does."""
+        """Take the initial weights, which score as at the start."""
         if self.moved:
             self.adapter.reset()
 

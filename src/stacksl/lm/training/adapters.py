@@ -16,9 +16,9 @@ from stacksl.lm.loading import Base
 from stacksl.lm.reading import first_line, quiet, still_random
 from stacksl.lm.scoring.paths import Tensor, load_torch
 from stacksl.lm.settings import LoraSettings
+from stacksl.lm.training.start import CONFIG, WEIGHTS, file_of
 
 POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself under this one alone
-_WEIGHTS, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
 def load_peft() -> Any:
@@ -107,7 +107,8 @@ class Adapter:
     Args:
         base: what is adapted.
         lora: the shape of the low-rank adapter.
-        seed: what the initial weights come from; the global generator is not used.
+        seed: what the initial weights come from, unless `lora` names an adapter; the global
+            generator is not used.
 
     Attributes:
         model: what to call, a PeftModel.
@@ -115,6 +116,7 @@ class Adapter:
 
     Raises:
         SettingsError: a target that the model lacks.
+        RunError: the adapter to start from is damaged, or of another shape.
         MissingExtra: peft is not installed.
     """
 
@@ -124,6 +126,8 @@ class Adapter:
         self._moving: dict[str, Any] = {
             n: p for n, p in self.model.named_parameters() if p.requires_grad
         }
+        if lora.start is not None:
+            self.load(file_of(lora.start, WEIGHTS).parent)
         self._initial = self.state()
         self._still = self._versions()
 
@@ -134,7 +138,7 @@ class Adapter:
 
     @property
     def initial(self) -> bool:
-        """Whether nothing has moved: the scores are the base's."""
+        """Whether nothing has moved: the scores are those that the run starts from."""
         return self._versions() == self._still
 
     def _versions(self) -> list[int]:
@@ -223,7 +227,7 @@ class Adapter:
                 str(draft), selected_adapters=[POLICY], save_embedding_layers=False
             )
             (draft / "README.md").unlink(missing_ok=True)  # PEFT's, which says nothing
-            path = draft / _CONFIG
+            path = draft / CONFIG
             config = json.loads(path.read_text(encoding="utf-8"))
             config["target_modules"].sort()  # of a set, which has another order in every process
             text = json.dumps(config, indent=2, sort_keys=True) + "\n"
@@ -240,10 +244,10 @@ class Adapter:
         if not folder.is_dir():
             raise RunError(f"there is no folder {folder} to read weights from: check the path")
         try:
-            stored = load_file(folder / _WEIGHTS)
+            stored = load_file(folder / WEIGHTS)
         except Exception as error:  # absent, cut short, or no safetensors at all
             raise RunError(
-                f"the adapter in {folder} cannot be read: its {_WEIGHTS} is absent or damaged, so "
+                f"the adapter in {folder} cannot be read: its {WEIGHTS} is absent or damaged, so "
                 "put back a copy"
             ) from error
         if not all(bool(tensor.isfinite().all()) for tensor in stored.values()):

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
 
 from stacksl.core.blocks import Array
@@ -122,8 +123,9 @@ class AdapterEnding:
     @property
     def fingerprints(self) -> tuple[Named, ...]:
         """What the features were made by."""
-        base = Named("base model", self.lm.base_fingerprint)
-        return (base, Named("model and features", self.lm.fingerprint))
+        base, start = Named("base model", self.lm.base_fingerprint), self.lm.worker.start
+        own = Named("model and features", self.lm.fingerprint)
+        return (base, *[Named("adapter at the start", start)][: bool(start)], own)
 
     def save(self, tested: Tested, facts: Facts, audit: Audit | None) -> None:
         """Write the last adapter into `model/`; `facts` are for its card."""
@@ -193,7 +195,9 @@ def training_of(choices: ModelChoices, without: int = 0) -> tuple[Named, ...]:
         without: numbers in stacks of matrices, which get no adapter.
     """
     lora, recipe = choices.lora, choices.training
+    begun = lora.start and (Path(lora.start).name if Path(lora.start).is_absolute() else lora.start)
     shape: dict[str, object] = {
+        **({"Starts from the adapter": begun} if begun else {}),
         "LoRA rank": lora.rank,
         "LoRA alpha": lora.alpha,
         "LoRA dropout": lora.dropout,

@@ -53,8 +53,10 @@ def for_model(resolved: Resolved, *, without_data: bool) -> Resolved:
     """The settings of a run that adapts a language model, completed where nothing was chosen.
 
     Raises:
-        SettingsError: data without a model to adapt to it.
+        SettingsError: data without a model to adapt to it, or an adapter of another shape.
     """
+    if resolved.settings.lm.adapter is not None:
+        resolved = _from_adapter(resolved, resolved.settings.lm.adapter)
     named = resolved.settings.lm.model
     if named is not None and named != "sample" and Path(named).is_dir():
         # a run may be resumed from another folder
@@ -175,6 +177,29 @@ def within(dataset: Dataset, most: int) -> Dataset:
         answers={name: answer for name, answer in dataset.answers.items() if name not in gone},
         rejected=(*dataset.rejected, *aside),
     )
+
+
+def _from_adapter(resolved: Resolved, adapter: str) -> Resolved:
+    """The settings of a run that starts from an adapter, with its base and its shape.
+
+    A folder given as the base is taken for it, and so is any model where the base was a folder.
+    """
+    from stacksl.lm.training.start import read_start
+
+    (base, lora), known, place = read_start(adapter), resolved.settings.flat(), Path(adapter)
+    given = known["lm.model"]
+    same = given and base and given.partition("@")[0] == base.partition("@")[0]
+    if same or (given and (not base or Path(given).is_dir() or Path(base).is_absolute())):
+        base = given
+    shape = {"rank": lora.rank, "alpha": lora.alpha, "targets": ",".join(lora.targets or ())}
+    values = {"lm.model": base} | {f"lm.lora_{name}": value for name, value in shape.items()}
+    for name, value in values.items():
+        if resolved.origin[name] != "default" and known[name] != value:
+            raise SettingsError(
+                f"the adapter '{adapter}' has {name} {value}, got {known[name]}: leave it out"
+            )
+    values["lm.adapter"] = str(place.resolve()) if place.is_dir() else adapter
+    return resolved.updated(values)
 
 
 def absolute(resolved: Resolved) -> Resolved:

@@ -255,6 +255,8 @@ class LanguageModel(Group):
     model: str | None = None
     """The causal language model to adapt: a folder, a name on the hub (or NAME@REVISION), or
     sample."""
+    adapter: str | None = None
+    """An adapter of PEFT to start from, a folder or a name on the hub; it says base and shape."""
     adapt: Literal["lora"] | None = None
     """How to adapt the language model: lora. Without DATA and model, the sample model is adapted to
     its own questions."""
@@ -402,7 +404,7 @@ class Settings(Group):
     @property
     def adapts(self) -> bool:
         """Whether a language model is adapted."""
-        return self.lm.model is not None or self.lm.adapt is not None
+        return any(each is not None for each in (self.lm.model, self.lm.adapt, self.lm.adapter))
 
     @property
     def column(self) -> str | None:

@@ -76,4 +76,5 @@ def _lora(own: LanguageModel) -> LoraSettings:
         alpha=own.lora_alpha,
         dropout=own.lora_dropout,
         targets=tuple(name for name in names if name) or None,
+        start=own.adapter,
     )

@@ -157,7 +157,7 @@ def resolve(
     layers.append(("aim", AIMS.get(aim, {})))
     merged, origin = _merge(layers)
     load_plugins(merged.get("plugins"))  # a gate's fields are settings
-    if "lm.model" in merged or "lm.adapt" in merged:
+    if merged.keys() & {"lm.model", "lm.adapt", "lm.adapter"}:
         for name in ("scorer.name", "update.learning_rate", "refit"):
             if origin.get(name) == "preset":  # said of the linear scorer: here it is another one
                 del merged[name], origin[name]
