@@ -59,6 +59,7 @@ FLAGS: Mapping[str, Flag] = {
     "labeler": Flag("labeler", "NAME", SPEND, True),
     "server.url": Flag("url", "URL", SPEND),
     "server.allow_send": Flag("allow-send", None, SPEND),
+    "server.batch_api": Flag("batch-api", None, SPEND),
     "open_questions": Flag("open-questions", "N", SPEND),
     "annotators": Flag("annotators", "A,B", SPEND, True),
     "audit": Flag("audit", "N", SPEND, True),

@@ -24,6 +24,7 @@ class Server:
     most: int = 0
     now: int = 0
     closing: threading.Event = field(default_factory=threading.Event)
+    other: Callable[[Handler, str, bytes], None] | None = None
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -31,7 +32,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         mine: Server = self.server.mine  # type: ignore[attr-defined]
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        if mine.other is not None and not self.path.endswith("/chat/completions"):
+            return mine.other(self, f"POST {self.path}", content)
+        body = json.loads(content)
         with self.server.lock:  # type: ignore[attr-defined]
             mine.bodies.append(body)
             mine.headers.append({**self.headers})
@@ -44,6 +48,13 @@ class Handler(BaseHTTPRequestHandler):
             pass
         finally:
             mine.now -= 1
+
+    def do_GET(self) -> None:
+        mine: Server = self.server.mine  # type: ignore[attr-defined]
+        assert mine.other is not None
+        mine.other(self, f"{self.command} {self.path}", b"")
+
+    do_DELETE = do_GET
 
     def send(self, status: int, payload: bytes = b"{}", **headers: str) -> None:
         self.send_response(status)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -33,6 +33,15 @@ class Kept(NamedTuple):
     over: int
 
 
+class Asked(NamedTuple):
+    """A question about a label, and the most that the call may cost."""
+
+    item: str
+    slot: int
+    question: Question
+    most: int
+
+
 class Calls:
     """The calls in a run's database, also the cache of its answers by content.
 
@@ -46,7 +55,8 @@ class Calls:
         self._answers: dict[str | tuple[str, int], Kept] = {}  # by content, and by purchase
         self._costs: dict[tuple[str, int], dict[int, int]] = {}
         self._sent: dict[int, Mapping[str, Any]] = {}
-        self._count = 0
+        self.in_batches: dict[int, Mapping[str, Any]] = {}  # calls in a `batch` without an end
+        self.count = 0
         self.refused: set[str] = set()  # parameters of requests, as `without` knows them
         self.ways: set[Way] = set()  # in which the server has answered
         self.thinks = False  # whether the model was given room for its thoughts
@@ -71,11 +81,25 @@ class Calls:
 
     def sent(self, item: str, slot: int, question: Question, most: int) -> int:
         """Record that a question is about to be sent and may cost `most`; its number."""
+        return self.sent_together([Asked(item, slot, question, most)])[0]
+
+    def sent_together(self, asked: Sequence[Asked], batch: str = "") -> list[int]:
+        """Record questions that are about to be sent, maybe as a batch's file; their numbers."""
+        own = {"batch": batch} if batch else {}
         with self._lock:
-            row = {"call": self._count + 1, "item": item, "slot": slot, "way": question.way}
-            row |= {"order": list(question.order), "shots": list(question.shots)}
-            self._write({**row, "most": most, "time": _now(), "request": dict(question.body)})
-            return self._count
+            numbers, rows = range(self.count + 1, self.count + 1 + len(asked)), list[Any]()
+            for number, (item, slot, question, most) in zip(numbers, asked, strict=True):
+                row: dict[str, Any] = {
+                    "call": number,
+                    "item": item,
+                    "slot": slot,
+                    "way": question.way,
+                }
+                row |= {"order": list(question.order), "shots": list(question.shots)}
+                row |= {"most": most, "time": _now(), "request": dict(question.body)}
+                rows.append(row | own)
+            self._write(*rows)
+            return [*numbers]
 
     def ended(self, call: int, cost: int, why: str | None = None, answer: bytes = b"") -> None:
         """Record how a call ended: what it cost, and the `answer`, or `why` there is none."""
@@ -91,14 +115,17 @@ class Calls:
         call, purchase = int(row["call"]), (str(row["item"]), int(row["slot"]))
         costs = self._costs.setdefault(purchase, {})
         if "request" in row:
-            self._count = max(self._count, call)
+            self.count = max(self.count, call)
             if body := row["request"]:  # an erased one is empty
                 self.refused |= {LIMIT} if LATER_LIMIT in body else set()
                 self.thinks |= body.get(LATER_LIMIT, body.get(LIMIT, 0)) >= THOUGHT
                 self.refused |= set() if "temperature" in body else {"temperature"}
             self._sent[call] = {**row, "request": _key(row["request"])}
             costs[call] = int(row["most"])
+            if "batch" in row:
+                self.in_batches[call] = self._sent[call]
             return
+        self.in_batches.pop(call, None)
         costs[call] = int(row["cost"])
         if "why" not in row and (sent := self._sent.get(call)) is not None:
             over, way = max(0, costs[call] - int(sent["most"])), cast(Way, sent["way"])
@@ -106,11 +133,13 @@ class Calls:
             self.ways.add(way)
             self._answers[purchase] = self._answers[sent["request"]] = kept
 
-    def _write(self, row: dict[str, Any]) -> None:
+    def _write(self, *rows: dict[str, Any]) -> None:
         with opened(self._database) as store, store.writing():
-            write_request(store, row)
+            for row in rows:
+                write_request(store, row)
             store.commit()
-        self._apply(row)
+        for row in rows:
+            self._apply(row)
 
 
 def read_calls(database: Path) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from stacksl.errors import SettingsError
 
 KEY = "STACKSL_API_KEY"  # the environment variable of the key
 LARGEST = 4_000_000  # bytes of an answer
+COMPLETIONS, JSON = "/chat/completions", "application/json"
 
 
 class NotSent(Exception):
@@ -52,10 +53,10 @@ class Endpoint:
         self.url = address(url)
         parts = urlsplit(self.url)
         self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
-        self._path = parts.path
+        self._path = parts.path.removesuffix(COMPLETIONS)
         self._timeout = timeout
         self._open: set[socket] = set()
-        self._headers = {"Content-Type": "application/json", "User-Agent": "stacksl"}
+        self._headers = {"User-Agent": "stacksl"}
         if key:
             if not re.fullmatch(r"[!-~]+", key):
                 raise SettingsError(
@@ -65,14 +66,21 @@ class Endpoint:
             self._headers["Authorization"] = f"Bearer {key}"
 
     def post(self, body: bytes) -> Reply:
-        """Send a JSON `body`.
+        """Ask for a chat completion with a JSON `body`; raises what `send` does."""
+        return self.send(f"POST {COMPLETIONS}", body)
+
+    def send(self, what: str, body: bytes, kind: str = JSON, largest: int = LARGEST) -> Reply:
+        """Do `what` with a `body` of a `kind`, such as `GET /files` below the base.
+
+        An answer has `largest` bytes at most.
 
         Raises:
             NotSent: there was no connection.
             Lost: the connection broke, or the answer is not whole, in time, or small enough.
         """
-        kind = HTTPSConnection if self._secure else HTTPConnection
-        connection = kind(self._host or "", self._port, timeout=self._timeout)
+        method, path = what.split(" ", 1)
+        sort = HTTPSConnection if self._secure else HTTPConnection
+        connection = sort(self._host or "", self._port, timeout=self._timeout)
         try:
             connection.connect()
         except (OSError, HTTPException, ValueError) as fault:
@@ -86,11 +94,12 @@ class Endpoint:
         start = time.monotonic()  # before the timer starts, so that its end is known from a break
         late.start()
         try:
-            connection.request("POST", self._path, body, self._headers)
+            headers = self._headers | {"Content-Type": kind}
+            connection.request(method, self._path + path, body, headers)
             with connection.getresponse() as response:
-                payload = response.read(LARGEST + 1)
-                if len(payload) > LARGEST:
-                    raise Lost(f"an answer of more than {LARGEST} bytes")
+                payload = response.read(largest + 1)
+                if len(payload) > largest:
+                    raise Lost(f"an answer of more than {largest} bytes")
                 if response.length:
                     raise Lost("a truncated answer")
                 after = _seconds(response.headers.get("Retry-After"))
@@ -133,8 +142,7 @@ def address(url: str) -> str:
         raise fault
     if parts.username is not None or parts.query or parts.fragment:
         raise fault
-    base = url.rstrip("/").removesuffix("/chat/completions")
-    return base + "/chat/completions"
+    return url.rstrip("/").removesuffix(COMPLETIONS) + COMPLETIONS
 
 
 def is_loopback(url: str) -> bool:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 
-from stacksl.labelers.chat.calls import Calls, Kept
+from stacksl.labelers.chat.batches import Batches, NoBatch, half
+from stacksl.labelers.chat.calls import Asked, Calls, Kept
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, Lost, NotSent, Reply
 from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
@@ -59,6 +61,7 @@ class ChatLabeler:
         nearby: examples and nearest classes.
         check: asks what it likes before the session's first label; why its answers speak against
             going on, if they do. None where it came to its end before.
+        batched: whether questions go in batches, but the first ones and those that one refused.
     """
 
     repeatable = False
@@ -71,6 +74,8 @@ class ChatLabeler:
         at_once: int,
         nearby: Nearby,
         check: Callable[[Callable[[Sequence[Request]], list[Answer]]], str | None] | None = None,
+        *,
+        batched: bool = False,
     ) -> None:
         self.name = f"openai:{questions.model}"
         self.warnings: list[str] = []
@@ -87,6 +92,7 @@ class ChatLabeler:
         if calls.thinks and questions.limit is None:
             self._questions = replace(questions, limit=THOUGHT)
         self._unsupported: set[Way] = set()
+        self._batches = Batches(endpoint, calls) if batched else None
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests; `answers` sends them."""
@@ -108,7 +114,12 @@ class ChatLabeler:
                 return []
             if self._repeats:
                 self._repeats, self._unnamed = False, 0
-        found = self._answers_to(list(self._open.values()))
+        requests = list(self._open.values())
+        if self._batches is not None:
+            self._of_batches(partial(self._batches.collect, self._questions))
+            first = 0 if self._first is None else FIRST - len(self._first)
+            requests = [each for n, each in enumerate(requests) if n < first or self._alone(each)]
+        found = self._answers_to(requests)
         by_key = {(answer.item, answer.slot, answer.token): answer for answer in found}
         given = [by_key[key] for key in self._open if key in by_key]
         self._open = {key: each for key, each in self._open.items() if key not in by_key}
@@ -135,8 +146,45 @@ class ChatLabeler:
         return Answer(*key, None, self.name, price, "broken", note=note)
 
     def pending(self) -> list[Pending]:
-        """The requests without an answer, and why they have none."""
+        """The requests without an answer, and why they have none; a batch is sent now."""
+        if self._batches is not None and self._open and not self._halt.is_set():
+            self._of_batches(self._send)
         return [Pending(self._endpoint.url, len(self._open), self._why)] if self._open else []
+
+    def _of_batches(self, do: Callable[[], str]) -> None:
+        """Do something about batches, which may say what to wait for; stop then."""
+        try:
+            if why := do():
+                self._stop(f"{why}: `resume` goes on")
+        except NoBatch as fault:
+            self._stop(f"{fault}: `resume` tries again")
+        except (ValueError, LookupError, TypeError, AttributeError):
+            self._stop("its batch API answers in another form than OpenAI's")
+
+    def _send(self) -> str:
+        """Send open requests as a batch, equal questions once; what is waited for then."""
+        asked: dict[tuple[str, tuple[str, ...]], Asked] = {}
+        for request in self._open.values():
+            alike = (request.prompt, request.candidates)
+            asked.setdefault(alike, self._in_batch(request))
+        assert self._batches is not None
+        count = self._batches.send([*asked.values()])
+        return f"{count:,} questions were sent as a batch, which takes up to a day"
+
+    def _in_batch(self, request: Request) -> Asked:
+        """A request as a batch asks it."""
+        asked = self._asked(request)
+        way = next((way for way in asked if way not in self._unsupported), [*asked][-1])
+        most = half(self._questions).most(asked[way].body)
+        return Asked(request.item, request.slot, self._taken(asked[way]), most)
+
+    def _alone(self, request: Request) -> bool:
+        """Whether a request is for no batch: answered, without money left, or refused in one."""
+        assert self._batches is not None
+        asked, key = self._in_batch(request), (request.item, request.slot)
+        if key in self._batches.singly or self._calls.kept(*key, [asked.question]) is not None:
+            return True
+        return self._calls.cost(*key) + asked.most > request.price and asked.most > 0
 
     def _one(self, request: Request) -> Answer | None:
         """The answer to one request; None where the run has to wait."""

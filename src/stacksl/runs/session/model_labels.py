@@ -315,7 +315,8 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     calls = Calls(spec.folder.database, key)
     unjudged = settings.server.input_price is None and JUDGED not in recorded
     check = partial(disagreement, spec) if unjudged else None
-    labeler = ChatLabeler(endpoint, asked, calls, settings.server.concurrency, near, check)
+    own, batched = settings.server.concurrency, settings.server.batch_api
+    labeler = ChatLabeler(endpoint, asked, calls, own, near, check, batched=batched)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 

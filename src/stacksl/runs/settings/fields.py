@@ -123,6 +123,8 @@ class Server(Group):
     answer_tokens: int | None = Field(None, ge=1)
     """The most tokens of an answer of the server, with its reasoning; set by the options if
     absent."""
+    batch_api: bool = False
+    """Ask in batches at half the price, by OpenAI's batch API; the run waits for them."""
     concurrency: int = Field(4, ge=1, le=64)
     """How many requests to the server are open at the same time (4)."""
     timeout: float = Field(60.0, gt=0)
