@@ -543,3 +543,7 @@ def test_the_page_has_the_table_of_the_benchmark() -> None:
     made -= sum(row["refused"] for row in rows)
     assert f"Of {made:,} promises none was broken" in page
     assert broken == 0
+    rows = json.loads((ROOT / "benchmarks/results/promised_columns.json").read_text())["rows"]
+    assert module.columns_table(rows) in page
+    assert module.summary(rows).startswith("2 of 10,759 promises broken")
+    assert "Of 10,759 promises 2\nwere broken" in page
