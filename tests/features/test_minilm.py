@@ -77,7 +77,7 @@ def test_no_batch_is_padded_or_too_large(encoder, monkeypatch) -> None:
 
 def test_a_long_text_is_the_mean_of_its_parts(encoder) -> None:
     text = pydoc_data.topics.topics["assignment"]
-    ids = encoder._tokenizer.encode(text)
+    ids = encoder.tokenizer.encode(text)
     parts = [ids, *ids.overflowing]
     assert len(parts) > 2
     sentence_transformers = pytest.importorskip("sentence_transformers")

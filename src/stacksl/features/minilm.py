@@ -71,6 +71,25 @@ class MiniLM(CachedEncoder):
         tokenizer = file_hash(self._folder / "tokenizer.json")
         return hashlib.sha256(f"minilm 2: {MINILM_SHA256} {tokenizer}".encode()).hexdigest()
 
+    def weights(self) -> dict[str, NDArray[Any]]:
+        """The weights as they were published, by the names that `transformers` has for them.
+
+        Raises:
+            FeatureError: they are missing, or others.
+        """
+        from safetensors.numpy import load_file
+
+        file = self._folder / "model.safetensors"
+        found = file_hash(file) if file.is_file() else "no file"
+        if found != MINILM_SHA256:
+            raise FeatureError(
+                f"the weights of '{self.spec}' in {self._folder} should have the SHA-256 "
+                f"{MINILM_SHA256[:12]}... of the original and have {found[:12]}: remove that copy"
+                " and install it again"
+            )
+        loaded: dict[str, NDArray[Any]] = load_file(file)
+        return loaded
+
     def vectors(self, texts: Sequence[str]) -> Iterator[list[tuple[int, Entry]]]:
         """The place of each text with its vector and whether it was cut, batch by batch."""
         parts, cut = self._parts(texts)
@@ -92,7 +111,7 @@ class MiniLM(CachedEncoder):
         """The tokens of each text in parts, and whether some were left out."""
         parts, cut = list[list[NDArray[np.int32]]](), list[bool]()
         for start in range(0, len(texts), _TOKENIZED_AT_ONCE):
-            for each in self._tokenizer.encode_batch(texts[start : start + _TOKENIZED_AT_ONCE]):
+            for each in self.tokenizer.encode_batch(texts[start : start + _TOKENIZED_AT_ONCE]):
                 whole = [each, *each.overflowing]
                 parts.append([np.array(part.ids, np.int32) for part in whole[:PARTS]])
                 cut.append(len(whole) > PARTS)
@@ -111,7 +130,12 @@ class MiniLM(CachedEncoder):
         return unit(states.sum(axis=1, dtype=np.float64))
 
     @cached_property
-    def _tokenizer(self) -> Any:
+    def tokenizer(self) -> Any:
+        """The tokenizer, which cuts a text into parts of 256 tokens.
+
+        Raises:
+            FeatureError: it cannot be read.
+        """
         tokenizers = _imported("tokenizers")
         try:
             tokenizer = tokenizers.Tokenizer.from_file(str(self._folder / "tokenizer.json"))
@@ -126,18 +150,8 @@ class MiniLM(CachedEncoder):
 
     @cached_property
     def _session(self) -> Any:
-        from safetensors.numpy import load_file
-
         runtime = _imported("onnxruntime")
-        file = self._folder / "model.safetensors"
-        found = file_hash(file) if file.is_file() else "no file"
-        if found != MINILM_SHA256:
-            raise FeatureError(
-                f"the weights of '{self.spec}' in {self._folder} should have the SHA-256 "
-                f"{MINILM_SHA256[:12]}... of the original and have {found[:12]}: remove that copy"
-                " and install it again"
-            )
-        weights = load_file(file)
+        weights = self.weights()
         graph = bert_graph({name: array.shape for name, array in weights.items()}, LAYERS, HEADS)
         used = [each.name for each in graph.graph.initializer]
         options = runtime.SessionOptions()
@@ -149,16 +163,20 @@ class MiniLM(CachedEncoder):
         return runtime.InferenceSession(graph.SerializeToString(), options, providers=providers)
 
 
-def bert_graph(shapes: Mapping[str, Sequence[int]], layers: int, heads: int) -> Any:
+def bert_graph(
+    shapes: Mapping[str, Sequence[int]], layers: int, heads: int, *, masked: bool = False
+) -> Any:
     """A BERT encoder as an ONNX model whose weights are given apart.
 
-    Its inputs are `ids` and `segments`, (rows, tokens) of int32 without padding; its output are
-    the states of the last layer, (rows, tokens, dim).
+    Its inputs are `ids` and `segments`, (rows, tokens) of int32, and where it is masked `mask`, 1
+    for a token and 0 for padding; without a mask no row may be padded. Its output are the states of
+    the last layer, (rows, tokens, dim).
 
     Args:
         shapes: the name and shape of each weight, as `transformers` names them.
         layers: the number of layers.
         heads: the number of attention heads.
+        masked: whether rows may be padded.
 
     Source: Devlin et al. (2019), "BERT"; the operators are ONNX Runtime's contributed ones.
     """
@@ -208,9 +226,8 @@ def bert_graph(shapes: Mapping[str, Sequence[int]], layers: int, heads: int) -> 
         joint = node("Concat", [transposed(part) for part in parts], f"{layer}.joint", axis=1)
         biases = [weight(f"{part}.bias") for part in parts]
         bias = node("Concat", biases, f"{layer}.joint.bias", axis=0)
-        attended = node(
-            "Attention", [x, joint, bias], f"{layer}.heads", fused=True, num_heads=heads
-        )
+        inputs = [x, joint, bias, *(["mask"] if masked else [])]
+        attended = node("Attention", inputs, f"{layer}.heads", fused=True, num_heads=heads)
         output = f"{layer}.attention.output"
         x = normalised(attended, x, f"{output}.dense", f"{output}.LayerNorm")
         wide = f"{layer}.intermediate.dense"
@@ -229,7 +246,8 @@ def bert_graph(shapes: Mapping[str, Sequence[int]], layers: int, heads: int) -> 
         for name in weights
     ]
     size = ["rows", "tokens"]
-    ids = [helper.make_tensor_value_info(n, TensorProto.INT32, size) for n in ("ids", "segments")]
+    names = ["ids", "segments", *(["mask"] if masked else [])]
+    ids = [helper.make_tensor_value_info(name, TensorProto.INT32, size) for name in names]
     dim = shapes["embeddings.word_embeddings.weight"][1]
     states = helper.make_tensor_value_info(x, TensorProto.FLOAT, [*size, dim])
     opsets = [helper.make_opsetid(domain, version) for domain, version in _OPSETS.items()]
