@@ -153,7 +153,9 @@ def test_the_laboratory_is_never_imported() -> None:
 
 
 def test_torch_and_onnx_stay_where_models_are_run() -> None:
-    """Torch in `features/sentences.py` and `lm/`, ONNX in `features/minilm.py`: in functions."""
+    """Torch in `features/sentences.py` and `lm/`, ONNX in `features/minilm.py` and
+    `models/portable/`: in functions, but for `use.py`, which is copied and runs alone.
+    """
     torch = {"torch", "sentence_transformers", "transformers", "peft", "accelerate"}
     onnx = {"onnx", "onnxruntime"}
     found = set()
@@ -161,8 +163,11 @@ def test_torch_and_onnx_stay_where_models_are_run() -> None:
         everywhere = {name.split(".")[0] for name in all_imports(path)}
         runs_torch = part_of(module) == "lm" or module == "stacksl.features.sentences"
         allowed = set(torch) if runs_torch else set()
-        allowed |= onnx if module == "stacksl.features.minilm" else set()
+        runs_onnx = module.startswith(("stacksl.features.minilm", "stacksl.models.portable."))
+        allowed |= onnx if runs_onnx else set()
         at_load = {name.split(".")[0] for name in module_level(path)}
+        if module == "stacksl.models.portable.use":
+            at_load -= {"onnxruntime"}
         wrong = (everywhere - allowed | at_load) & (torch | onnx)
         found |= {(module, name) for name in wrong}
     assert not found

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stacksl.api import Run, list_runs, prepare, run
     from stacksl.errors import StackslError
     from stacksl.labelers.function import ABSTAIN
+    from stacksl.models.portable.folder import load
     from stacksl.runs.settings.fields import Settings
     from stacksl.types import Item, Label
 
@@ -30,6 +31,7 @@ __all__ = [
     "StackslError",
     "__version__",
     "list_runs",
+    "load",
     "prepare",
     "run",
 ]
@@ -42,6 +44,7 @@ _HOME = {
     "Settings": "stacksl.runs.settings.fields",
     "StackslError": "stacksl.errors",
     "list_runs": "stacksl.api",
+    "load": "stacksl.models.portable.folder",
     "prepare": "stacksl.api",
     "run": "stacksl.api",
 }

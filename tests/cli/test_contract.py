@@ -250,6 +250,15 @@ def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, 
         assert len(rows) == 61, "its own items, none of the file as it is now"
 
 
+def test_a_model_is_handed_over(stacksl, folder) -> None:
+    pytest.importorskip("onnx", reason="the extra 'minilm' is not installed")
+    told = printed(stacksl, "export", "runs/first", "--model", "handed")
+    assert isinstance(told, dict)
+    assert set(told) == KEYS["export"]
+    assert told["model"] == "handed"
+    assert (folder / "handed" / "use.py").is_file()
+
+
 @pytest.mark.parametrize("words", [("--owned", "test.csv"), ("--label-column", "text")])
 def test_the_items_of_another_run_are_not_read_in_another_way(stacksl, folder, words) -> None:
     said = stacksl("run", "--config", "runs/first", "--out", "runs/other", *words, "--quiet")

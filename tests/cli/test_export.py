@@ -76,7 +76,7 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
     assert said.code == 0, said.err
     told = json.loads(said.out)
     assert set(told) == {
-        "run", "table", "labels", "left_out", "pairs", "merged", "task", "command",
+        "run", "table", "labels", "left_out", "pairs", "model", "merged", "task", "command",
     }  # fmt: skip
     assert told["task"]["names"] == [
         f"stacksl_{tmp_path.name}_items", f"stacksl_{tmp_path.name}_items_token_mean",
@@ -112,12 +112,16 @@ def test_a_merged_model_is_what_the_command_then_scores(stacksl, run, items, tmp
     again = stacksl("export", run, "--merge", out)
     assert again.code == 2
     assert "is not empty" in again.err
+    other = stacksl("export", run, "--model", tmp_path / "folder")
+    assert other.code == 2
+    assert "--merge OUT writes that as one model" in other.err
+    assert not (tmp_path / "folder").exists()
 
 
 def test_what_cannot_be_done_is_one_sentence(stacksl, run, tmp_path) -> None:
     said = stacksl("export", run)
     assert said.code == 2
-    assert "--merge OUT for one model, or --task FILE OUT" in said.err
+    assert "--model OUT for the final model, --merge OUT for a language model" in said.err
     said = stacksl("export", run, "--task", tmp_path / "gone.csv", tmp_path / "out")
     assert said.code == 2
     assert "there is no file" in said.err

@@ -1,13 +1,21 @@
-"""Bought labels as files: tables, and pairs for DPO."""
+"""What a run leaves to others: labels as tables, pairs for DPO, and its model."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.labelling import COLUMNS, Bought, Progress, bought_answers, label_own
+from stacksl.api.labelling import (
+    COLUMNS,
+    Bought,
+    Progress,
+    bought_answers,
+    label_own,
+    threshold_of,
+)
 from stacksl.data import kind_of_table, write_table
-from stacksl.errors import SettingsError
+from stacksl.errors import RunError, SettingsError
 
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
@@ -70,6 +78,31 @@ def write_pairs(run: Run, path: Path, *, names: bool = False) -> int:
     rows = [row for each in found.answers for row in _pairs(each)]
     write_table(path, PAIR, rows)
     return len(rows)
+
+
+def write_model(run: Run, out: Path) -> Path:
+    """Write the final model into the new or empty folder `out`, which needs no stacksl; `out`.
+
+    Raises:
+        SettingsError: the model is of a kind that cannot be written so.
+        RunError: there is no model yet, or `out` is not empty or cannot be written.
+        FeatureError, MissingExtra: the encoder's weights or packages are missing.
+    """
+    from stacksl.models.adapted import AdaptedModel, is_adapted
+    from stacksl.models.portable.folder import write_folder
+    from stacksl.runs.storage.folder import read_facts
+
+    if is_adapted(run.folder.model) or isinstance(model := run.model, AdaptedModel):
+        raise SettingsError(
+            "--model expects class heads on features, but this run adapted a language model:"
+            " --merge OUT writes that as one model, which transformers loads"
+        )
+    facts, right = read_facts(run.folder), dict[float, float]()
+    for share in facts.own.shares if facts.own else ():
+        with suppress(RunError):  # nothing shows it
+            right[share.wanted] = threshold_of(run, share.wanted)
+    write_folder(out, model, facts, right)
+    return out
 
 
 def _pairs(bought: Bought) -> list[dict[str, Any]]:

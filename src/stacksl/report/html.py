@@ -6,7 +6,7 @@ Equal facts give equal bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePath
@@ -55,10 +55,13 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
     )
 
 
-def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
+def card(
+    facts: Facts, *, text: bool = True, class_names: bool = False, handed: Sequence[Named] = ()
+) -> str:
     """The model card of the run, in Markdown: the README.md of the run's folder.
 
-    The arguments are those of `render`.
+    The arguments are those of `render`. With rows of a model that is `handed` over it is the card
+    of the folder of that model.
     """
     shown = facts if text else without_text(facts, class_names)
     found = (
@@ -66,6 +69,7 @@ def card(facts: Facts, *, text: bool = True, class_names: bool = False) -> str:
         .get_template("card.md.j2")
         .render(
             facts=shown,
+            handed=handed,
             named_classes=text or class_names,
             never_seen=never_seen(shown),
             weakest=weakest(shown),

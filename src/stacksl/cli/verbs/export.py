@@ -1,4 +1,4 @@
-"""`stacksl export`: bought labels as a table, an adapted model as one, items as an lm-eval task."""
+"""`stacksl export`: labels as a table, the final model as a folder, items as an lm-eval task."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ Merge = Annotated[
     Path | None,
     typer.Option(
         metavar="OUT", help="Write base and adapter as one model into this new or empty folder."
+    ),
+]
+Model = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="OUT",
+        help="Write the final model of a run with classes into this new or empty folder: ONNX,"
+        " tokenizer, card, a use.py that needs no stacksl, and an MLflow model.",
     ),
 ]
 Labels = Annotated[
@@ -69,6 +77,7 @@ def export(
     context: typer.Context,
     run: options.RunFolder,
     table: Table = None,
+    model: Model = None,
     merge: Merge = None,
     task: TaskOut = None,
     labels: Labels = None,
@@ -77,28 +86,30 @@ def export(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """The labelled table, bought labels, and a language model, in forms that need no stacksl.
+    """The labelled table, bought labels, and the final model, in forms that need no stacksl.
 
     --table writes the rows of the run's own files, each with people's label or the model's.
     --labels writes what people answered; answers that measure the model follow once the run has
-    finished, and --pairs has none of them. --merge adds the adapter into its base: one folder that
-    transformers loads, with tokenizer and card, and no path of this machine in it. --task writes
-    items as a task of lm-eval, which gives the same predictions; its folder may be moved, and
-    lm-eval be started anywhere.
+    finished, and --pairs has none of them. --model writes encoder and final head as one folder:
+    `python use.py` labels texts there, MLflow serves it, and stacksl.load reads it. Of a language
+    model, --merge adds the adapter into its base: one folder that transformers loads, with
+    tokenizer and card, and no path of this machine in it. --task writes items as a task of lm-eval,
+    which gives the same predictions; its folder may be moved, and lm-eval be started anywhere.
     """
-    from stacksl.api.exporting import write_labels, write_own, write_pairs
+    from stacksl.api.exporting import write_labels, write_model, write_own, write_pairs
     from stacksl.lm.export.folder import expect_empty, read_about
     from stacksl.lm.export.folder import merge as merge_into
     from stacksl.runs.storage.folder import shown_facts
 
-    if not any(each is not None for each in (table, merge, task, labels, pairs)):
+    if not any(each is not None for each in (table, model, merge, task, labels, pairs)):
         raise SettingsError(
             "expected something to write, got nothing: give --table FILE for the labelled table,"
-            " --labels FILE for the bought labels, --pairs FILE for pairs of DPO, --merge OUT for"
-            " one model, or --task FILE OUT for a task of lm-eval"
+            " --labels FILE for the bought labels, --pairs FILE for pairs of DPO, --model OUT for"
+            " the final model, --merge OUT for a language model as one, or --task FILE OUT for a"
+            " task of lm-eval"
         )
     opened = options.open_run(run)
-    keys = ("table", "labels", "left_out", "pairs", "merged", "task", "command")
+    keys = ("table", "labels", "left_out", "pairs", "model", "merged", "task", "command")
     result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
     about = None if merge is None and task is None else read_about(opened.folder.model)
     if merge is not None:
@@ -111,6 +122,8 @@ def export(
         result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
     if pairs is not None:
         result["pairs"] = {"file": pairs, "count": write_pairs(opened, pairs, names=names)}
+    if model is not None:
+        result["model"] = write_model(opened, model)
     if task is not None and about is not None:  # before the long work: a wrong file is found early
         result |= _task(opened, about, task, options.reading(context), merge)
     if merge is not None:
@@ -175,6 +188,7 @@ def _shown(result: dict[str, Any]) -> str:
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
         ("Pairs", pairs and f"{pairs['file']}, {count(pairs['count'])}"),
+        ("Model", result["model"]),
         ("Merged model", result["merged"]),
         ("Task", task.get("folder")),
         ("Names", ", ".join(task["names"]) if task else None),

@@ -1,0 +1,234 @@
+"""A model that is handed over: the folder's probabilities are those of `predict`."""
+
+from __future__ import annotations
+
+import json
+import pydoc_data.topics
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import stacksl
+from stacksl.api.exporting import write_model
+from stacksl.core.heads.linear import MixedHead
+from stacksl.errors import MissingExtra, RunError, SettingsError
+from stacksl.features import GivenFeatures, minilm, weights
+from stacksl.models.portable.folder import write_folder
+from stacksl.models.portable.use import PARTS, Model, Tokens
+from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import read_facts
+
+from .conftest import CLASSES, sentence
+
+pytest.importorskip("onnxruntime", reason="the extra 'minilm' is not installed")
+pytest.importorskip("onnx", reason="the extra 'minilm' is not installed")
+needs_weights = pytest.mark.skipif(
+    not weights.minilm_is_here(), reason="the weights of 'minilm' are not installed"
+)
+TOPICS = list(pydoc_data.topics.topics.values())
+TEXTS = [
+    "flour and an oven",
+    "",
+    "日本語 und ein Satz mit ﬁ, İ und Ⅷ",
+    "lone \ud800 surrogate",
+    "a bb ccc dddd " * 3,
+    *(text[:300] for text in TOPICS[:4]),
+    max(TOPICS, key=len)[:3_000],  # three or four parts
+]
+ALONE = """
+import runpy, sys
+
+class Refused:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "stacksl":
+            raise AssertionError("stacksl is imported")
+
+sys.meta_path.insert(0, Refused)
+sys.argv = sys.argv[1:]
+sys.path.insert(0, str(__import__("pathlib").Path(sys.argv[0]).parent))
+runpy.run_path(sys.argv[0], run_name="__main__")
+assert "stacksl" not in sys.modules
+"""
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, Path]:
+    """A run with `minilm` whose final model is a mixture, and its folder."""
+    rng = random.Random(0)
+    topics = [rng.choice(CLASSES) for _ in range(60)]
+    made = stacksl.run(
+        [f"{sentence(rng, topic)} {n}" for n, topic in enumerate(topics)],
+        [CLASSES.index(topic) for topic in topics],
+        classes=CLASSES,
+        features="sentences:minilm",
+        budget=30,
+        out=tmp_path_factory.mktemp("mixed") / "run",
+    )
+    return made, write_model(made, made.path / "out")
+
+
+@pytest.fixture(scope="module")
+def hashed(classes, tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, Path]:
+    """The finished run of the other tests with `hashing`, and its folder."""
+    return classes.run, write_model(classes.run, tmp_path_factory.mktemp("hashed") / "out")
+
+
+@pytest.fixture(params=[pytest.param("mixed", marks=needs_weights), "hashed"])
+def handed(request) -> tuple[stacksl.Run, Path]:
+    return request.getfixturevalue(request.param)
+
+
+def predicted(run: stacksl.Run, texts: list[str], monkeypatch) -> np.ndarray:
+    monkeypatch.setenv("STACKSL_NO_CACHE", "1")
+    items = run.read([stacksl.Item(f"{n}", text, CLASSES) for n, text in enumerate(texts)]).items
+    return np.array(run.model.policies(items))
+
+
+def test_probabilities_are_those_of_predict(handed, monkeypatch) -> None:
+    run, out = handed
+    expected = predicted(run, TEXTS, monkeypatch)
+    found = stacksl.load(out).probabilities(TEXTS)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert np.ptp(expected, axis=0).max() > 0.1, "the texts differ, and so does what is said"
+
+
+@needs_weights
+def test_a_padded_batch_changes_nothing(mixed, monkeypatch) -> None:
+    run, out = mixed
+    assert isinstance(run.model.head, MixedHead)
+    texts = [TEXTS[place] for place in (0, -1, 1, 5)]
+    model = Model(out)
+    fed = model.read(texts)
+    assert (fed["mask"] == 0).any()
+    assert fed["text"].tolist().count(1) > 1, "the long text has several parts"
+    (found,) = model.session.run(None, fed)
+    np.testing.assert_allclose(found, predicted(run, texts, monkeypatch), rtol=0, atol=1e-5)
+
+
+@needs_weights
+def test_as_many_tokens_are_read_as_by_the_encoder(mixed) -> None:
+    _, out = mixed
+    ids = Tokens(out)(["word " * 10_000])["ids"]
+    assert ids.shape == (PARTS, minilm.LONGEST) == (minilm.PARTS, 256)
+
+
+def test_use_runs_without_stacksl(handed, monkeypatch) -> None:
+    run, out = handed
+    texts = ["flour dough oven", "owl and moon"]
+    expected = list(run.predict(texts))
+    script = [sys.executable, "-I", "-c", ALONE, str(out / "use.py")]
+    said = subprocess.run([*script, *texts], capture_output=True, check=True, text=True).stdout
+    rows = [line.split("\t") for line in said.splitlines()]
+    assert [row[0] for row in rows] == [row["choice"] for row in expected]
+    for (_, number), row in zip(rows, expected, strict=True):
+        assert float(number) == pytest.approx(row["probability"], abs=1e-5)
+    lines = "\n".join(texts) + "\n"
+    again = subprocess.run(script, input=lines, capture_output=True, check=True, text=True)
+    assert again.stdout == said
+
+
+def test_a_loaded_model_predicts_as_the_run(hashed) -> None:
+    pandas = pytest.importorskip("pandas")
+    run, out = hashed
+    texts = ["flour dough oven", "owl and moon"]
+    model = stacksl.load(out)
+    rows = model.predict(texts)
+    assert list(rows[0]) == ["choice", "index", "probability"]
+    for row, expected in zip(rows, run.predict(texts), strict=True):
+        probability = pytest.approx(expected["probability"], abs=1e-5)
+        assert row == {**{name: expected[name] for name in row}, "probability": probability}
+    assert model.predict(pandas.DataFrame({"text": texts}, index=[5, 7])) == rows
+    assert model.classes == list(CLASSES)
+
+
+def test_mlflow_loads_the_folder(hashed) -> None:
+    pytest.importorskip("pandas")
+    _, out = hashed
+    flavor = (out / "MLmodel").read_text(encoding="utf-8")
+    assert "loader_module: use\n" in flavor
+    script = "import json, sys, pandas, use\nframe = pandas.DataFrame({'text': ['owl', 'salt']})\n"
+    script += "print(json.dumps(use._load_pyfunc(sys.argv[1]).predict(frame)))"
+    words = [sys.executable, "-c", script, "."]
+    said = subprocess.run(words, cwd=out, capture_output=True, check=True, text=True).stdout
+    assert json.loads(said) == stacksl.load(out).predict(["owl", "salt"])
+
+
+def test_the_threshold_of_abstention_goes_along(hashed, tmp_path) -> None:
+    from stacksl.core.heads.abstaining import Threshold
+
+    run, _ = hashed
+    model = replace(run.model, abstaining=Threshold(0.99, 0.8, 0.8, 20, 20))
+    write_folder(tmp_path / "out", model, read_facts(run.folder), {})
+    (row,) = stacksl.load(tmp_path / "out").predict(["nothing that is known: zzz"])
+    assert row["abstain"] is True
+
+
+def test_what_cannot_be_handed_over_is_refused(hashed, pairs, tmp_path, monkeypatch) -> None:
+    run, _ = hashed
+    facts = read_facts(run.folder)
+    given = replace(run.model, features=GivenFeatures(3))
+    with pytest.raises(
+        SettingsError, match="'hashing', but the model of this run reads features 'given'"
+    ):
+        write_folder(tmp_path / "out", given, facts, {})
+    with pytest.raises(SettingsError, match="is the last online state"):
+        write_folder(tmp_path / "out", replace(run.model, head=None), facts, {})
+    with pytest.raises(SettingsError, match="scores items with candidates of their own"):
+        write_model(pairs.run, tmp_path / "out")
+    monkeypatch.setattr("stacksl.models.adapted.is_adapted", lambda folder: True)
+    with pytest.raises(SettingsError, match="--merge OUT writes that as one model, which"):
+        write_model(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_package_that_is_missing_is_named(hashed, tmp_path, monkeypatch) -> None:
+    run, out = hashed
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingExtra, match=r"of which onnx is not installed: pip install"):
+        write_model(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    monkeypatch.delitem(sys.modules, "stacksl.models.portable.use", raising=False)
+    monkeypatch.delattr("stacksl.models.portable.use", raising=False)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingExtra, match=r"needs the extra 'minilm': pip install"):
+        stacksl.load(out)
+
+
+def test_a_folder_is_never_overwritten(hashed, tmp_path) -> None:
+    run, out = hashed
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    with pytest.raises(RunError, match="is not empty"):
+        write_model(run, out)
+    assert {name: (out / name).read_bytes() for name in before} == before
+    (tmp_path / "empty").mkdir()
+    write_model(run, tmp_path / "empty")
+    assert {path.name for path in (tmp_path / "empty").iterdir()} == before.keys()
+
+
+def test_what_is_no_such_folder_is_refused(hashed, tmp_path) -> None:
+    run, _ = hashed
+    out = write_model(run, tmp_path / "out")
+    with pytest.raises(RunError, match=r"holds no model that was handed over.*export RUN --model"):
+        stacksl.load(run.path)
+    (out / "use.py").write_text("raise SystemExit\n", encoding="utf-8")
+    with pytest.raises(RunError, match=r"use\.py is missing or does not match its SHA-256"):
+        stacksl.load(out)
+    (out / "stacksl.json").write_text("{", encoding="utf-8")
+    with pytest.raises(RunError, match="cannot be read"):
+        stacksl.load(out)
+
+
+def test_the_card_names_no_text_and_a_licence(handed) -> None:
+    run, out = handed
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "python use.py" in card
+    assert "Apache-2.0" in card
+    assert "Run.open" not in card
+    prompts = [item.prompt for item in RunSpec.open(run.folder).dataset.items]
+    assert prompts
+    assert not any(prompt in card for prompt in prompts)
