@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ import pytest
 import stacksl
 from stacksl.api.exporting import write_model
 
-from .pages_cases import BLOCK, PAGES
+from .pages_cases import BLOCK, PAGES, ROOT, rows_under
 
 pytest.importorskip("fastapi", reason="fastapi is not installed (the extra 'label')")
 pytest.importorskip("onnx", reason="the extra 'minilm' is not installed")
+CLIENTS = {"1": "1 client", "16": "16 clients"}
 TEXTS = ["the wave and the tide", "bread dough"]
 
 
@@ -79,3 +81,15 @@ def test_a_body_that_is_too_large_is_not_read(client) -> None:
     said = client.post("/predict", content=iter([b"{}"]))  # in chunks, of no known length
     assert said.status_code == 413
     assert "at most 4 MB" in said.json()["detail"]
+
+
+def test_the_table_of_speeds_is_the_record() -> None:
+    record = json.loads((ROOT / "benchmarks" / "results" / "serving.json").read_text("utf-8"))
+    names = {"FastAPI": "fastapi", "MLflow": "mlflow", "same lines": "sentence_transformers"}
+    rows = rows_under(PAGES["docs/hand-over.md"], "server")
+    assert len(rows) == len(CLIENTS) * len(names)
+    for server, clients, *cells in rows:
+        name = next(key for word, key in names.items() if word in server)
+        found = record["servers"][name][CLIENTS[clients]]
+        keys = ("requests_a_second", "p99_ms", "cpu_ms")
+        assert cells == [f"{found[key]:g} ({found[f'{key}_ratio']:.2f})" for key in keys]
