@@ -55,6 +55,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A finished run, its data and its test file."""
     folder = tmp_path_factory.mktemp("contract")
     data, test = write(folder / "data.csv", 120), write(folder / "test.csv", 30, start=1000)
+    texts = [line.split(",")[0] for line in test.read_text(encoding="utf-8").splitlines()]
+    (folder / "bare.csv").write_text("\n".join([*texts, *texts[1:]]) + "\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         words = ["run", str(data), "--budget", "30", "--test", str(test), "--out", "runs/first"]
@@ -67,7 +69,8 @@ def test_the_verbs_of_the_contract_are_those_of_the_command_line() -> None:
 
     own = {f"stacksl-lab {verb}" for verb in LABORATORY}
     groups = {f"Group {name}" for name in ("data", "forecast", "size")}
-    assert {"run --dry-run", "predict --out", *EXAMPLES, *own, *groups} == {*KEYS, "resume"}
+    more = {"run --dry-run", "predict --out", "evaluate without answers"}
+    assert {*more, *EXAMPLES, *own, *groups} == {*KEYS, "resume"}
 
 
 def printed(stacksl, *words: object) -> object:
@@ -82,6 +85,7 @@ def printed(stacksl, *words: object) -> object:
         ("status", ["status", "runs/first"]),
         ("report", ["report", "runs/first"]),
         ("evaluate", ["evaluate", "runs/first", "test.csv"]),
+        ("evaluate without answers", ["evaluate", "runs/first", "bare.csv"]),
         ("predict --out", ["predict", "runs/first", "test.csv", "--out", "answers.jsonl"]),
         ("run --dry-run", ["run", "data.csv", "--test", "test.csv", "--dry-run"]),
         ("ledger path", ["ledger", "path", "runs/first"]),

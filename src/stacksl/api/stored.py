@@ -245,16 +245,43 @@ class Run:
     ) -> dict[str, Any]:
         """The final model on items with answers: `n, accuracy, macro_f1, interval` and more.
 
-        An unusable row counts as wrong. The arguments are those of `predict`, with `answers` as
-        `stacksl.run` takes them.
+        An unusable row counts as wrong. `stated` is what the run's audit measured, and whether the
+        accuracy fell since. The arguments are those of `predict`, with `answers` as `stacksl.run`
+        takes them.
         """
+        from stacksl.api.watching import stated
         from stacksl.models.evaluation import evaluate
 
         folder = self.folder
         reading = _reading(folder)
         dataset = _read(folder, reading, data, answers)
         model = _model_of(folder, reading, dataset.items, features)
-        return {"run": str(self.path), **evaluate(model, dataset, progress).row()}
+        found = evaluate(model, dataset, progress)
+        before = stated(folder, (found.correct, found.n))
+        return {"run": str(self.path), **found.row(), "stated": before}
+
+    def watch(
+        self,
+        data: Any,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        features: Any = None,
+    ) -> dict[str, Any]:
+        """New rows beside those of the run: whether they are alike, and what is new in them.
+
+        It needs no answers, and uses none. The rows are taken in their order, as they arrived. The
+        arguments are those of `predict`.
+
+        Returns:
+            What `stacksl evaluate --json` prints of a file without answers.
+        """
+        from stacksl.api.watching import watch
+
+        reading, spec = _reading(self.folder), RunSpec.open(self.folder)
+        dataset = _read(self.folder, reading, data)
+        model = _model_of(self.folder, reading, dataset.items, features)
+        with self.ledger as ledger:
+            return {"run": str(self.path), **watch(spec, ledger, model, dataset, progress)}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.

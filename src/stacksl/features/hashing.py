@@ -155,6 +155,15 @@ def gram_counts(texts: Sequence[str]) -> Any:
     return sp.hstack([words, characters], format="csr")
 
 
+def unfitted(texts: Sequence[str]) -> Vectors:
+    """Unit vectors (n, 1024) of signed counts of character n-grams, which no text was fitted on."""
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    grams = HashingVectorizer(n_features=1024, analyzer="char_wb", ngram_range=(3, 5))
+    vectors: Vectors = grams.transform(map(readable, texts)).toarray().astype(np.float32)
+    return vectors
+
+
 def _stack(chunks: list[Any]) -> Any:
     import scipy.sparse as sp
 

@@ -15,6 +15,7 @@ from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import with_header
+from stacksl.cli.watched import fell, watched
 from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
@@ -46,15 +47,20 @@ def evaluate(
 
     No row is dropped in silence: one that cannot be used counts as wrong and is reported. Columns
     and format are those of the run unless given.
+
+    Of a file without answers it says whether the rows are like those of the run, which classes grew
+    or shrank, and which rows are like no class.
     """
     opened = options.open_run(run)
     dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
+    told = bool(dataset.answers or dataset.unknown or not dataset.items)
     with live(quiet=quiet) as show:
-        result = opened.evaluate(dataset, progress=encoding(show))
+        work = opened.evaluate if told else opened.watch
+        result = work(dataset, progress=encoding(show))
     result["rejected"] = rejected(dataset)
     if not json:
         warn(dataset.warnings)
-    print(as_json(result) if json else _shown(result))
+    print(as_json(result) if json else _shown(result) if told else watched(result))
 
 
 def _shown(result: dict[str, Any]) -> str:
@@ -67,6 +73,7 @@ def _shown(result: dict[str, Any]) -> str:
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on the rest", share(result.get("accuracy_kept"))),
+            ("Right in the audit", fell(result["stated"])),
             ("Items", count(result["n"])),
             ("Right answer no candidate, counted as wrong", result["unknown_classes"] or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),

@@ -1,0 +1,245 @@
+"""Whether new rows are like a run's, which classes grew, and which rows are like none of its.
+
+The tests of likeness are e-processes: a capital that begins at 1 and bets, row by row, that the new
+rows differ. While they do not, the probability that it ever reaches 20 is at most 5%, however
+often and whenever one looks (Ville's inequality; Shafer and Vovk, Game-theoretic foundations, 2019;
+Waudby-Smith and Ramdas 2024). The mean of two such capitals is one. Pure functions on arrays.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacksl.core.blocks import Array
+from stacksl.core.rng import generator
+from stacksl.features.encoders import Vectors
+from stacksl.models.metrics import wilson
+from stacksl.models.topics import FEWEST
+
+LEVEL = 0.05  # of false alarms, and of classes that are told wrongly
+FALSE = 0.1  # the share of the rows told as unlike that are so by chance, at most
+STAKES = (-1.8, -1.2, -0.6, 0.6, 1.2, 1.8)  # on p − 1/2
+FIRST, GROWTH = 32, 1.5  # new rows before the first bet; as many times more before the next fit
+STRENGTHS = (0.01, 0.1)  # C of the classifiers, whose capitals are averaged
+_AT_ONCE = 1024
+
+
+class ClassShift(NamedTuple):
+    """A class whose share of the model's answers changed beyond chance.
+
+    Attributes:
+        name: of the class.
+        before, now: its shares among the rows held out and among the new rows.
+        low, high: the 95% Wilson interval of the share `now`.
+    """
+
+    name: str
+    before: float
+    now: float
+    low: float
+    high: float
+
+
+def confidence_bets(held: Array, new: Array, seed: int) -> Array:
+    """The log capital, (n,), of bets that the model's confidence in new rows is another.
+
+    Of each row the rank among the rows held out and the new ones up to it, ties broken at random,
+    is uniform and independent of earlier ranks while all rows are exchangeable. The bets are
+    1 + s·(p − 1/2); the capital is their mean over the stakes s (a conformal test martingale; Vovk,
+    Testing randomness online, 2021).
+
+    Args:
+        held: (m,) the probability of the model's answer to rows held out; new: (n,) to new rows.
+        seed: breaks ties.
+    """
+    known, ties = sorted(held.tolist()), generator(seed, "watching/ties").random(len(new))
+    ranks = np.zeros(len(new))
+    for at, value in enumerate(new.tolist()):
+        below, equal = bisect_left(known, value), bisect_right(known, value)
+        ranks[at] = (below + ties[at] * (equal - below + 1)) / (len(known) + 1)
+        insort(known, value)
+    return _mean([np.cumsum(np.log1p(stake * (ranks - 0.5))) for stake in STAKES])
+
+
+def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
+    """The log capital, at most (n,), of bets that a classifier can tell new rows from old ones.
+
+    Half of the old rows, drawn at random, are learnt from; each other one meets one new row, and
+    while both are exchangeable either is as probably the new one. A logistic regression on all
+    rows before says how probably, and that probability doubled is the bet (Shekhar and Ramdas 2023;
+    Podkopaev and Ramdas 2023). It reads the vectors and the largest cosine with a row that is
+    learnt from. When no old row is left, there are no more bets.
+
+    Args:
+        old: (N, d) unit vectors of the run's rows, which took no part in making the vectors.
+        new: (n, d) of the new rows, in their order.
+        seed: draws the order of the old rows.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits
+
+    order = generator(seed, "watching/old").permutation(len(old))
+    learnt, met = old[order[: len(old) // 2]], old[order[len(old) // 2 :]]
+    count = min(len(new), len(met))
+    near = [
+        nearness(learnt, learnt, own=True),
+        nearness(met, learnt),
+        nearness(new[:count], learnt),
+    ]
+    middle, spread = float(near[0].mean()), float(near[0].std()) or 1.0
+    tables = (learnt, met, new[:count])
+    learnt, met, new = (
+        np.column_stack([table, (each - middle) / spread])
+        for table, each in zip(tables, near, strict=True)
+    )
+    logs, at = np.zeros((len(STRENGTHS), count)), FIRST
+    with threadpool_limits(1):
+        while at < count:
+            end = min(count, int(at * GROWTH))
+            rows = np.concatenate([learnt, met[:at], new[:at]])
+            is_new = np.arange(len(rows)) >= len(rows) - at
+            for own, strength in zip(logs, STRENGTHS, strict=True):
+                model = LogisticRegression(C=strength, class_weight="balanced").fit(rows, is_new)
+                lead = model.decision_function(new[at:end]) - model.decision_function(met[at:end])
+                own[at:end] = np.log(2.0) - np.logaddexp(0.0, -lead)
+            at = end
+    return _mean(list(np.cumsum(logs, axis=1)))
+
+
+def nearness(rows: Vectors, others: Vectors, *, own: bool = False) -> Array:
+    """The largest cosine of each row, (n,), with one of the others.
+
+    With `own` the others are the rows themselves, and none is compared with itself.
+    """
+    found = np.full(len(rows), -1.0)
+    for start in range(0, len(rows), _AT_ONCE):
+        cosines = np.asarray(rows[start : start + _AT_ONCE] @ others.T, dtype=np.float64)
+        if own:
+            places = np.arange(len(cosines))
+            cosines[places, start + places] = -1.0
+        found[start : start + _AT_ONCE] = cosines.max(axis=1, initial=-1.0)
+    return found
+
+
+def together(capitals: Sequence[Array]) -> Array:
+    """The log of the mean of capitals, (n,); one that ends early stays as it is.
+
+    >>> together([np.log([1.0, 3.0]), np.log([2.0])]).round(3).tolist() == [0.405, 0.916]
+    True
+    """
+    longest = max(map(len, capitals))
+    padded = [np.pad(each, (0, longest - len(each)), "edge") for each in capitals if len(each)]
+    return _mean(padded)
+
+
+def told_after(capital: Array) -> int | None:
+    """The rows after which a log capital first reached 20; None where it never did."""
+    reached = np.flatnonzero(capital >= -np.log(LEVEL))
+    return int(reached[0]) + 1 if len(reached) else None
+
+
+def shifted_classes(
+    before: NDArray[np.int64], now: NDArray[np.int64], names: Sequence[str]
+) -> list[ClassShift]:
+    """The classes whose share of the model's answers changed, the largest difference first.
+
+    Fisher's exact test of each class, at a level of 5% for all together (Holm 1979). It is one
+    look's: after many looks at a growing file some class is told by chance.
+
+    Args:
+        before: (m,) the model's choices for rows held out; now: (n,) for new rows.
+        names: of the classes.
+    """
+    from scipy.stats import fisher_exact
+
+    held, new = (np.bincount(each, minlength=len(names)) for each in (before, now))
+    m, n = len(before), len(now)
+    p = [fisher_exact([[a, m - a], [b, n - b]])[1] for a, b in zip(held, new, strict=True)]
+    found = []
+    for rank, k in enumerate(np.argsort(p, kind="stable")):
+        if p[k] > LEVEL / (len(names) - rank):
+            break
+        share = int(new[k]) / n
+        found.append(ClassShift(names[k], int(held[k]) / m, share, *wilson(int(new[k]), n)))
+    return sorted(found, key=lambda each: -abs(each.now - each.before))
+
+
+def unlike(new: Vectors, old: Vectors) -> NDArray[np.int64]:
+    """The new rows near which the run has far fewer rows than it should, in ascending order.
+
+    In the smallest ball around a new row that holds k other new ones, each row is as probably new
+    as rows are in all: a binomial test. Of the rows told about a tenth are expected to be so by
+    chance (Benjamini and Hochberg 1995). k is at least the size of a group, and so large that a
+    ball without a row of the run has a probability of 1 in 10,000.
+
+    Args:
+        new: (n, d) unit vectors; old: (N, d) of the run's rows, as for `vector_bets`.
+    """
+    from scipy.stats import binom
+
+    share = (len(new) - 1) / (len(new) - 1 + len(old))
+    around = max(FEWEST, int(np.ceil(np.log(1e-4) / np.log(share))))
+    if around >= len(new):
+        return np.zeros(0, dtype=np.int64)
+    within = np.zeros(len(new), dtype=np.int64)
+    for start in range(0, len(new), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        cosines = new[part] @ new.T
+        np.fill_diagonal(cosines[:, start:], -2.0)
+        farthest = np.partition(cosines, -around, axis=1)[:, -around]
+        within[part] = np.count_nonzero(new[part] @ old.T >= farthest[:, None], axis=1)
+    p = binom.sf(around - 1, around + within, share)
+    ranked = np.sort(p)
+    passed = np.flatnonzero(ranked <= FALSE * np.arange(1, len(p) + 1) / len(p))
+    return np.flatnonzero(p <= (ranked[passed[-1]] if len(passed) else -1.0))
+
+
+def fall_p(before: tuple[int, int], now: tuple[int, int]) -> float:
+    """The one-sided p-value that a share of right rows fell: a test of two pooled proportions.
+
+    Args:
+        before, now: how many rows were right, and of how many.
+
+    >>> round(fall_p((90, 100), (80, 100)), 3), fall_p((10, 10), (10, 10))
+    (0.024, 0.5)
+    """
+    from scipy.stats import norm
+
+    return float(norm.sf(_lead(before, now)))
+
+
+def fall_found(accuracy: float, first: int, new: int, fall: float = 0.1) -> float:
+    """The probability that `fall_p` is at most 5%, where the accuracy fell so much; it is exact.
+
+    Args:
+        accuracy: before the fall, measured on `first` rows; after it on `new` rows.
+
+    >>> [round(fall_found(0.9, first, 300), 2) for first in (50, 100, 200, 400)]
+    [0.54, 0.77, 0.93, 0.98]
+    """
+    from scipy.stats import binom, norm
+
+    before, now = np.arange(first + 1), np.arange(new + 1)
+    found = _lead((before[:, None], first), (now[None, :], new)) >= norm.isf(LEVEL)
+    chances = binom.pmf(before, first, accuracy), binom.pmf(now, new, max(0.0, accuracy - fall))
+    return float(chances[0] @ found @ chances[1])
+
+
+def _lead(before: tuple[Any, int], now: tuple[Any, int]) -> Any:
+    """By how many standard errors the first of two shares is larger; 0 where nothing varies."""
+    (right, n), (later, m) = before, now
+    pooled = (right + later) / (n + m)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
+    return (right / n - later / m) / np.where(error > 0, error, 1.0)
+
+
+def _mean(logs: Sequence[Array]) -> Array:
+    from scipy.special import logsumexp
+
+    mean: Array = logsumexp(np.array(logs), axis=0) - np.log(len(logs))
+    return mean

@@ -1,0 +1,188 @@
+"""New rows beside a run's: bets that hold at any time, classes that grew, rows that are new."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stacksl.api import Run, run
+from stacksl.cli.entry import call
+from stacksl.models.watching import (
+    confidence_bets,
+    shifted_classes,
+    together,
+    told_after,
+    unlike,
+    vector_bets,
+)
+
+from .conftest import CLASSES, class_items, sentence
+
+
+def sphere(rng: np.random.Generator, count: int, shift: float = 0.0) -> np.ndarray:
+    """Unit vectors whose first coordinate is shifted."""
+    rows = rng.normal(size=(count, 8))
+    rows[:, 0] += shift
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_equal_confidence_is_told_as_another_in_5_percent_at_most() -> None:
+    """200 streams of 400 rows, at every row: beyond 18 of 200 has a probability below 1%."""
+    ends, told = [], 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        capital = confidence_bets(rng.beta(4, 1, 60), rng.beta(4, 1, 400), seed)
+        told += told_after(capital) is not None
+        ends.append(float(np.exp(capital[20])))
+    assert told <= 18
+    assert abs(np.mean(ends) - 1) < 4 * np.std(ends) / np.sqrt(len(ends)), "no bet has a profit"
+
+
+def test_ties_of_the_confidence_are_no_evidence() -> None:
+    capital = confidence_bets(np.ones(50), np.ones(2_000), 0)
+    assert told_after(capital) is None
+
+
+def test_equal_vectors_are_told_as_others_in_5_percent_at_most() -> None:
+    """12 streams of 100 rows: beyond 3 of 12 has a probability below 1%."""
+    told, ends = 0, []
+    for seed in range(12):
+        rows = sphere(np.random.default_rng(seed), 300)
+        capital = vector_bets(rows[:200], rows[200:], seed)
+        told += told_after(capital) is not None
+        ends.append(float(np.exp(capital[40])))
+    assert told <= 3
+    assert abs(np.mean(ends) - 1) < 4 * np.std(ends) / np.sqrt(len(ends))
+
+
+@pytest.mark.parametrize("later", [33, 100])
+def test_what_comes_later_changes_no_earlier_capital(later: int) -> None:
+    """So a file that grows may be looked at as often as one likes."""
+    rows = sphere(np.random.default_rng(0), 400, 0.5)
+    sure = np.random.default_rng(1).random(400)
+    for bets, old, new in (
+        (vector_bets, rows[:250], rows[250:]),
+        (confidence_bets, sure[:250], sure[250:]),
+    ):
+        assert np.allclose(bets(old, new, 3)[:later], bets(old, new[:later], 3), atol=1e-5)
+
+
+def test_other_rows_are_told() -> None:
+    rng = np.random.default_rng(0)
+    vectors = vector_bets(sphere(rng, 400), sphere(rng, 200, 2.0), 0)
+    confidence = confidence_bets(rng.beta(4, 1, 60), rng.beta(2, 2, 200), 0)
+    for capital in (vectors, confidence, together([vectors, confidence])):
+        rows = told_after(capital)
+        assert rows is not None
+        assert rows < 120
+    assert len(vector_bets(sphere(rng, 100), sphere(rng, 200), 0)) == 50, "each old row once"
+
+
+def test_classes_that_grew_or_shrank_beyond_chance_are_told() -> None:
+    rng = np.random.default_rng(0)
+    names = [f"class {k}" for k in range(20)]
+    before = rng.integers(20, size=400)
+    assert shifted_classes(before, rng.integers(20, size=400), names) == []
+    now = np.where(rng.random(400) < 0.3, 7, rng.integers(19, size=400))
+    grew, *rest = shifted_classes(before, now, names)
+    assert grew.name == "class 7"
+    assert grew.before < 0.1 < grew.low < grew.now < grew.high
+    assert [each.name for each in rest] == ["class 19"]
+    assert rest[0].now == 0
+
+
+def test_rows_where_the_run_has_none_are_found() -> None:
+    rng = np.random.default_rng(0)
+    old, new = sphere(rng, 300), sphere(rng, 300)
+    assert len(unlike(new, old)) == 0
+    place = 2 * np.eye(8)[3]
+    planted = place + 0.1 * rng.normal(size=(40, 8))
+    new[100:140] = planted / np.linalg.norm(planted, axis=1, keepdims=True)
+    found = unlike(new, old)
+    assert set(range(100, 140)) <= set(found.tolist())
+    assert len(found) < 60
+    assert len(unlike(new[:10], old)) == 0, "too few for a group"
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run with 60 rows that were held out."""
+    folder = tmp_path_factory.mktemp("watched")
+    return run(*class_items(400), budget=110, audit=60, out=folder / "run")
+
+
+def texts(count: int, seed: int, strange: float = 0.0) -> list[str]:
+    rng = random.Random(seed)
+    words = ["invoice", "tax", "receipt", "refund", "payment", "bank"]
+    return [
+        " ".join(rng.choices(words, k=4)) + f" {n}"
+        if rng.random() < strange
+        else f"{sentence(rng, rng.choice(CLASSES))} {rng.randrange(400)}"
+        for n in range(count)
+    ]
+
+
+def test_rows_of_the_same_source_are_alike(audited: Run) -> None:
+    found = audited.watch(texts(200, 1))
+    assert (found["verdict"], found["told_after"], found["held_out"]) == ("alike", None, 60)
+    assert (found["classes"], found["unlike"], found["groups"]) == ([], 0, [])
+    assert found["confidence"] is None, "hashing was fitted on the rows held out"
+    assert found["repeated"] == 2
+
+
+def test_other_rows_are_told_and_shown(
+    audited: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = texts(200, 2, strange=0.4)
+    found = audited.watch(new)
+    assert found["verdict"] == "different"
+    assert 32 < found["told_after"] < 200
+    said = {word for group in found["groups"] for word in group["name"].split(", ")}
+    assert said & {"invoice", "tax", "receipt", "refund", "payment", "bank"}
+    (tmp_path / "new.csv").write_text("\n".join(["text", *new]) + "\n", encoding="utf-8")
+    assert call(["evaluate", str(audited.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
+    out = capsys.readouterr().out
+    assert f"The new rows differ from the run's, which the first {found['told_after']} of" in out
+    assert found["groups"][0]["examples"][0]["text"] in out
+    assert "The model's confidence is not compared" in out
+
+
+def test_few_rows_and_rows_of_the_run_itself(audited: Run) -> None:
+    assert audited.watch(texts(49, 3))["verdict"] == "too few rows"
+    own = [item.prompt for item in class_items(400)[0]]
+    assert audited.watch(own)["repeated"] == 400
+
+
+def test_an_audit_that_was_learnt_is_held_out_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = run(*class_items(150), budget=80, audit=60, out=tmp_path / "run")
+    assert made.watch(texts(60, 4))["held_out"] == 60
+    made.refit_with_audit()
+    found = made.watch(texts(60, 4))
+    assert (found["held_out"], found["classes"], found["verdict"]) == (0, None, "alike")
+    (tmp_path / "new.csv").write_text("\n".join(["text", *texts(60, 4)]), encoding="utf-8")
+    assert call(["evaluate", str(made.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
+    assert "this run has 0" in capsys.readouterr().out
+
+
+def test_confidence_is_compared_where_no_row_made_the_features(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    items, answers = class_items(300)
+    centres = rng.normal(size=(3, 6))
+
+    def rows(labels: Any) -> np.ndarray:
+        return centres[labels] + 0.6 * rng.normal(size=(len(labels), 6))
+
+    given = rows([answers[item.id] for item in items])
+    made = run(items, answers, budget=100, audit=60, features=given, out=tmp_path / "run")
+    labels = rng.integers(3, size=150)
+    alike = made.watch([f"new {n}" for n in range(150)], features=rows(labels))
+    assert alike["verdict"] == "alike"
+    assert len(alike["confidence"]) == 2
+    noise = 0.3 * rng.normal(size=(150, 6))
+    assert made.watch([f"new {n}" for n in range(150)], features=noise)["verdict"] == "different"
