@@ -12,9 +12,12 @@ and `told are strange` how many of those told are strange. ADWIN of River reads 
 the rows held out and in the new ones. `runs` are whole runs of `hashing`, where the run's own rows
 take part in making the features.
 
+`audits`: how often a fall of ten points is found, simulated, beside what `fall_found` says.
+
     pip install river
     python benchmarks/watching.py streams --data $STACKSL_DATA --json results/watching.json
     python benchmarks/watching.py runs --data $STACKSL_DATA --json results/watching.json
+    python benchmarks/watching.py audits --json results/watching.json
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ POOL, LABELS, HELD, STREAM, SHUFFLED = 1_200, 300, 500, 2_000, 10_000
 OLD = 1_500  # rows of the run that vectors are compared with, those held out among them
 ADWINS = ("adwin", "adwin .05")  # its default delta, and a delta of 5%
 SHARES = (0.05, 0.1, 0.2)
+ROWS, DRAWS = 3_000, 2_000  # of a simulated table, from which audits are drawn
+FIRST_AUDITS, NEW_AUDITS = (50, 60, 100, 200, 400), (60, 100, 200, 300)
 RUN_POOL, RUN_NEW = 2_500, 1_500
 
 Rows = np.ndarray
@@ -248,11 +253,71 @@ def runs(data: Path, count: int) -> Iterator[dict[str, Any]]:
             yield row
 
 
+def audits() -> Iterator[dict[str, Any]]:
+    """How often `fall_p` is at most 5% where the accuracy fell by ten points, and where it did not.
+
+    Both audits are drawn from 3,000 rows without replacement.
+    """
+    rng = generator(0, "watching/audits")
+    for accuracy in (0.85, 0.9):
+        right = [round(ROWS * each) for each in (accuracy, accuracy - 0.1)]
+        for first in FIRST_AUDITS:
+            before = rng.hypergeometric(right[0], ROWS - right[0], first, DRAWS)
+            for new in NEW_AUDITS:
+                row = {"accuracy": accuracy, "first": first, "new": new}
+                for name, count in (("found", right[1]), ("false", right[0])):
+                    now = rng.hypergeometric(count, ROWS - count, new, DRAWS)
+                    pairs = zip(before.tolist(), now.tolist(), strict=True)
+                    p = [watching.fall_p((a, first), (b, new)) for a, b in pairs]
+                    row[name] = float(np.mean(np.array(p) <= watching.LEVEL))
+                yield {**row, "said": watching.fall_found(accuracy, first, new)}
+
+
+def table(record: dict[str, Any]) -> str:
+    """The page's table of streams and whole runs; shares in percent, with intervals."""
+    detectors = {"told": "told", "adwin": "ADWIN, .002", "adwin .05": "ADWIN, .05"}
+    head = [
+        "set",
+        "change",
+        *detectors.values(),
+        "class told",
+        "strange found",
+        "found are strange",
+    ]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+
+    def shown(cell: dict[str, Any] | None) -> str:
+        if cell is None:
+            return ""
+        ends = f"{100 * cell['share']:.1f}% ({100 * cell['low']:.1f} to {100 * cell['high']:.1f})"
+        return ends + (f", {cell['rows']:.0f} rows" if cell.get("rows") else "")
+
+    for row in (*record["streams"], *record["runs"]):
+        name = row["set"] + ", hashing" * (row["features"] == HASHING)
+        parts = (row.get(key) for key in ("strange told", "told are strange"))
+        rates = ["" if part is None else f"{100 * part:.0f}%" for part in parts]
+        told = [shown(row.get(key)) for key in (*detectors, "class")]
+        lines.append(f"| {' | '.join([name, row['change'], *told, *rates])} |")
+    return "\n".join(lines) + "\n"
+
+
+def power_table(record: dict[str, Any]) -> str:
+    """The page's table of audits: how often a fall of ten points from 90% was found."""
+    lines = [
+        "| rows of the first audit | " + " | ".join(f"{n} new rows" for n in NEW_AUDITS) + " |"
+    ]
+    lines.append("|---" * (1 + len(NEW_AUDITS)) + "|")
+    for first in FIRST_AUDITS:
+        own = [row for row in record["audits"] if (row["accuracy"], row["first"]) == (0.9, first)]
+        lines.append(f"| {first} | " + " | ".join(f"{row['found']:.2f}" for row in own) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Measure and show; see the module's text."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("streams", "runs"))
-    parser.add_argument("--data", type=Path, required=True, help="the folder of the sets")
+    parser.add_argument("part", choices=("streams", "runs", "audits"))
+    parser.add_argument("--data", type=Path, help="the folder of the sets")
     parser.add_argument("--false", type=int, default=200, help="streams without a change, a set")
     parser.add_argument("--true", type=int, default=30, help="streams of each change")
     parser.add_argument("--runs", type=int, default=15, help="runs of hashing, a set")
@@ -260,8 +325,12 @@ def main() -> None:
     given = parser.parse_args()
     found: list[dict[str, Any]] = []
     with one_thread():
-        measure = streams(given.data, given.false, given.true)
-        for row in measure if given.part == "streams" else runs(given.data, given.runs):
+        parts = {
+            "streams": lambda: streams(given.data, given.false, given.true),
+            "runs": lambda: runs(given.data, given.runs),
+            "audits": audits,
+        }
+        for row in parts[given.part]():
             found.append(row)
             print(json.dumps(row), flush=True)
     if given.json:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import importlib.util
+import json
 import random
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,8 @@ from stacksl.api import Run, run
 from stacksl.cli.entry import call
 from stacksl.models.watching import (
     confidence_bets,
+    fall_found,
+    fall_p,
     shifted_classes,
     together,
     told_after,
@@ -20,7 +27,7 @@ from stacksl.models.watching import (
     vector_bets,
 )
 
-from .conftest import CLASSES, class_items, sentence
+from .conftest import CLASSES, WORDS, class_items, sentence
 
 
 def sphere(rng: np.random.Generator, count: int, shift: float = 0.0) -> np.ndarray:
@@ -168,6 +175,64 @@ def test_an_audit_that_was_learnt_is_held_out_no_more(
     (tmp_path / "new.csv").write_text("\n".join(["text", *texts(60, 4)]), encoding="utf-8")
     assert call(["evaluate", str(made.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
     assert "this run has 0" in capsys.readouterr().out
+
+
+def test_a_fall_is_found_as_often_as_told() -> None:
+    rng = np.random.default_rng(0)
+    for fall, told in ((0.1, fall_found(0.9, 100, 150)), (0.0, fall_found(0.9, 100, 150, 0.0))):
+        pairs = rng.binomial((100, 150), (0.9, 0.9 - fall), size=(800, 2))
+        found = np.mean([fall_p((int(a), 100), (int(b), 150)) <= 0.05 for a, b in pairs])
+        assert abs(found - told) < 4 * np.sqrt(told * (1 - told) / 800)
+    assert fall_found(0.9, 400, 300) > 0.95
+    assert fall_p((10, 10), (12, 12)) == 0.5
+
+
+def test_a_later_audit_says_whether_the_accuracy_fell(
+    audited: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of labels that are right, and of labels that are the next class instead."""
+    topic = {word: name for name in CLASSES for word in WORDS[name].split()}
+
+    def truth(text: str) -> str:
+        return topic[text.split()[0]]
+
+    for shift, fallen in ((0, "not lower beyond chance"), (1, "lower")):
+        rows = [(text, CLASSES[(CLASSES.index(truth(text)) + shift) % 3]) for text in texts(120, 5)]
+        file, later = tmp_path / f"{shift}.csv", tmp_path / f"later {shift}"
+        with file.open("w", encoding="utf-8", newline="") as lines:
+            csv.writer(lines).writerows([("text", "label"), *rows])
+        kept = {"model_labels": "label", "audit": 60, "price": 1, "out": later}
+        run(file, labeler=lambda asked: truth(asked.prompt), **kept)
+        found = audited.audited_since(later)
+        assert (found["n"], found["correct"]) == (60, 0 if shift else 60)
+        assert call(["evaluate", str(audited.path), str(later)]) == 0
+        assert f"the new accuracy is {fallen} (" in capsys.readouterr().out
+    assert call(["evaluate", str(audited.path), str(audited.path)]) == 2
+    assert "whose audit judged a column of labels" in capsys.readouterr().err
+
+
+def test_a_file_with_answers_is_compared_with_the_audit(audited: Run) -> None:
+    items, answers = class_items(90, seed=7)
+    assert audited.evaluate(items, answers)["stated"]["p"] > 0.05
+    wrong = {name: (index + 1) % 3 for name, index in answers.items()}
+    assert audited.evaluate(items, wrong)["stated"]["p"] < 0.001
+
+
+def test_the_page_shows_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).resolve().parents[2]
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    spec = importlib.util.spec_from_file_location("shown", root / "benchmarks" / "watching.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "shown", module)
+    spec.loader.exec_module(module)
+    record = json.loads((root / "benchmarks/results/watching.json").read_text())
+    page = (root / "docs" / "watching.md").read_text()
+    for name, table in (("watching", module.table), ("watching_audits", module.power_table)):
+        block = re.search(rf"<!-- benchmark: {name} -->\n(.*?)<!-- end -->", page, re.DOTALL)
+        assert block is not None
+        assert block[1].strip() == table(record).strip()
 
 
 def test_confidence_is_compared_where_no_row_made_the_features(tmp_path: Path) -> None:

@@ -283,6 +283,23 @@ class Run:
         with self.ledger as ledger:
             return {"run": str(self.path), **watch(spec, ledger, model, dataset, progress)}
 
+    def audited_since(self, later: str | Path) -> dict[str, Any]:
+        """Whether the accuracy fell since the run's audit, by the audit of a `later` run.
+
+        That is one over new rows with the labels that this run's model gave them, which its people
+        judged.
+
+        Returns:
+            What `stacksl evaluate RUN LATER --json` prints.
+
+        Raises:
+            RunError: one of the two has no such audit.
+        """
+        from stacksl.api.watching import audited_since
+
+        found = audited_since(self.folder, RunFolder.open(Path(later)))
+        return {"run": str(self.path), **found}
+
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.
 

@@ -13,12 +13,14 @@ from stacksl.core.blocks import Array, Block, SharedBlock
 from stacksl.core.rng import generator
 from stacksl.data import Dataset
 from stacksl.data.values import normal
+from stacksl.errors import RunError
 from stacksl.features import TextMap
 from stacksl.features.encoders import Vectors
 from stacksl.features.hashing import unfitted
 from stacksl.ledger.ledger import Ledger
 from stacksl.models import watching
 from stacksl.models.linear import Model, with_classes
+from stacksl.models.metrics import wilson
 from stacksl.models.topics import find_groups
 from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.roles import corpus_of, give_roles
@@ -123,6 +125,29 @@ def stated(folder: RunFolder, now: tuple[int, int] | None = None) -> dict[str, A
         return {**about, "p": watching.fall_p((audit.correct, n), now)}
     found = ((new, watching.fall_found(audit.correct / n, n, new)) for new in AUDITS)
     return {**about, "found": [{"n": new, "probability": chance} for new, chance in found]}
+
+
+def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
+    """What `Run.audited_since` gives, but for the run's name.
+
+    Raises:
+        RunError: the later run has no audit of labels, or the first has none.
+    """
+    facts = shown_facts(later)
+    audit = None if facts is None or facts.column is None else facts.column.audit
+    if audit is None or audit.n == audit.unknown:
+        raise RunError(
+            f"expected a finished run whose audit judged a column of labels, got {later.path}:"
+            " label the new rows with `stacksl predict`, and run the result with `--model-labels"
+            " label --audit 60`"
+        )
+    n = audit.n - audit.unknown
+    before = stated(folder, (audit.correct, n))
+    if before is None:
+        raise RunError(f"the run {folder.path} has no audit that a later one compares with")
+    low, high = wilson(audit.correct, n)
+    about = {"n": n, "correct": audit.correct, "accuracy": audit.correct / n}
+    return {"later": str(later.path), **about, "interval": [low, high], "stated": before}
 
 
 def _rows(spec: RunSpec, ledger: Ledger) -> tuple[Corpus, Rows, Rows]:

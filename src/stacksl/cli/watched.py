@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stacksl.cli.printing import share, visible
+from stacksl.cli.printing import facts, share, visible
 from stacksl.report.wording import count, excerpt, percent, plural
 
 LENGTH = 100  # characters of an example
@@ -21,9 +21,21 @@ def fell(stated: Mapping[str, Any] | None) -> str | None:
     if stated is None:
         return None
     right = stated["correct"] / stated["n"]
-    fallen = "this is lower" if stated["p"] <= 0.05 else "this is not lower beyond chance"
+    fallen = "lower" if stated["p"] <= 0.05 else "not lower beyond chance"
     about = f"{count(stated['correct'])} of {plural(stated['n'], 'row')} ({share(right)})"
-    return f"{about}; {fallen} (one-sided p = {stated['p']:.3f})"
+    return f"{about}; the new accuracy is {fallen} (one-sided p = {stated['p']:.3f})"
+
+
+def audited(result: Mapping[str, Any]) -> str:
+    """The result of `Run.audited_since` for people."""
+    low, high = result["interval"]
+    right = f"{count(result['correct'])} of {plural(result['n'], 'row')}"
+    return facts(
+        [
+            ("Right in the new audit", f"{right} (95% interval {low:.3f} to {high:.3f})"),
+            ("Right in the first audit", fell(result["stated"])),
+        ]
+    )
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
@@ -79,13 +91,22 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"In the run's audit {count(found['stated']['correct'])} of"
             f" {plural(found['stated']['n'], 'row')} were right. An audit of new rows finds a fall"
-            f" of ten points in {', and in '.join(chances)} (docs/watching.md)."
+            f" of ten points in {', and in '.join(chances)}:"
         )
+        yield f"  stacksl predict {found['run']} FILE --out labelled.csv"
+        how = "--model-labels label --audit 60 --annotators NAMES --out NEW"
+        yield f"  stacksl run labelled.csv {how}"
+        yield f"  stacksl evaluate {found['run']} NEW"
 
 
 def _verdict(found: Mapping[str, Any]) -> str:
     if found["verdict"] == "too few rows":
         return "These are too few rows to compare: give 50 at least."
+    if found["verdict"] == "alike" and (found["classes"] or found["groups"]):
+        return (
+            "No bet tells the new rows from the run's so far. What follows was found at this one"
+            " look, and can be chance."
+        )
     if found["verdict"] == "alike":
         return (
             "The new rows are like the run's: nothing tells them apart. A change of few rows, or of"

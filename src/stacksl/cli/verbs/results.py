@@ -15,7 +15,7 @@ from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import with_header
-from stacksl.cli.watched import fell, watched
+from stacksl.cli.watched import audited, fell, watched
 from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
@@ -49,9 +49,16 @@ def evaluate(
     and format are those of the run unless given.
 
     Of a file without answers it says whether the rows are like those of the run, which classes grew
-    or shrank, and which rows are like no class.
+    or shrank, and where the run has few rows.
+
+    In place of the file there may be a run over new rows with this model's labels in a column: its
+    audit says whether the accuracy fell.
     """
     opened = options.open_run(run)
+    if Path(file).is_dir():
+        since = opened.audited_since(file)
+        print(as_json(since) if json else audited(since))
+        return
     dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
     told = bool(dataset.answers or dataset.unknown or not dataset.items)
     with live(quiet=quiet) as show:
