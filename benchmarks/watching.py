@@ -279,6 +279,7 @@ def table(record: dict[str, Any]) -> str:
     head = [
         "set",
         "change",
+        "streams",
         *detectors.values(),
         "class told",
         "strange found",
@@ -294,10 +295,11 @@ def table(record: dict[str, Any]) -> str:
 
     for row in (*record["streams"], *record["runs"]):
         name = row["set"] + ", hashing" * (row["features"] == HASHING)
+        count = str(row.get("streams", row.get("runs")))
         parts = (row.get(key) for key in ("strange told", "told are strange"))
         rates = ["" if part is None else f"{100 * part:.0f}%" for part in parts]
         told = [shown(row.get(key)) for key in (*detectors, "class")]
-        lines.append(f"| {' | '.join([name, row['change'], *told, *rates])} |")
+        lines.append(f"| {' | '.join([name, row['change'], count, *told, *rates])} |")
     return "\n".join(lines) + "\n"
 
 

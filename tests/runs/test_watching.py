@@ -27,7 +27,7 @@ from stacksl.models.watching import (
     vector_bets,
 )
 
-from .conftest import CLASSES, WORDS, class_items, sentence
+from .conftest import CLASSES, WORDS, class_items, pair_items, sentence
 
 
 def sphere(rng: np.random.Generator, count: int, shift: float = 0.0) -> np.ndarray:
@@ -159,7 +159,8 @@ def test_other_rows_are_told_and_shown(
 
 
 def test_few_rows_and_rows_of_the_run_itself(audited: Run) -> None:
-    assert audited.watch(texts(49, 3))["verdict"] == "too few rows"
+    few = audited.watch(texts(49, 3))
+    assert (few["verdict"], few["unlike"], few["classes"]) == ("too few rows", None, None)
     own = [item.prompt for item in class_items(400)[0]]
     assert audited.watch(own)["repeated"] == 400
 
@@ -175,6 +176,13 @@ def test_an_audit_that_was_learnt_is_held_out_no_more(
     (tmp_path / "new.csv").write_text("\n".join(["text", *texts(60, 4)]), encoding="utf-8")
     assert call(["evaluate", str(made.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
     assert "this run has 0" in capsys.readouterr().out
+
+
+def test_rows_with_options_of_their_own_have_no_classes_to_compare(tmp_path: Path) -> None:
+    made = run(*pair_items(150), budget=80, audit=60, out=tmp_path / "run")
+    found = made.watch(pair_items(120, seed=1)[0])
+    assert (found["verdict"], found["held_out"], found["classes"]) == ("alike", 60, None)
+    assert found["unlike"] == 0
 
 
 def test_a_fall_is_found_as_often_as_told() -> None:

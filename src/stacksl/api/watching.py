@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stacksl.models.adapted import AdaptedModel
 
 FEWEST = 50  # new rows that are compared, and rows held out that answers are compared with
-MOST = 10_000  # rows of the run that are compared at most
+MOST = 10_000  # rows of the run whose vectors are compared, and new rows: the first, the newest
 EXAMPLES = 3  # of a group
 AUDITS = (60, 300)  # new rows of an audit, of which it is told what they would find
 SEED = 0  # of the order in which rows of the run are compared: the same at every look
@@ -74,21 +74,21 @@ def watch(
         "groups": [],
         "stated": stated(spec.folder),
     }
-    if len(items) < FEWEST:
+    if min(len(items), len(old)) < FEWEST:
         return {**result, "verdict": "too few rows"}
     said, known, stored = _answers(spec, model, items, [own[row] for row in held], held, progress)
     features = model.features if isinstance(model, Model) else None
     fitted = isinstance(features, TextMap) and bool(features.encoder.state())
     if isinstance(stored, SharedBlock) and isinstance(said.block, SharedBlock) and not fitted:
-        new = np.asarray(said.block.h)
-        before = np.asarray(stored.h[old])
+        tables = said.block.h[:MOST], said.block.h[-MOST:], stored.h[old]
+        first, last, before = map(np.asarray, tables)
     else:
-        new, before = (
-            unfitted([i.prompt for i in some]) for some in (items, [own[r] for r in old])
-        )
-    capitals = [watching.vector_bets(before, new, SEED)]
-    rows = watching.unlike(new, before)
-    result |= {"unlike": len(rows), "groups": _groups(items, new, rows, said.choice)}
+        parts = items[:MOST], items[-MOST:], [own[row] for row in old]
+        first, last, before = (unfitted([item.prompt for item in some]) for some in parts)
+    capitals = [watching.vector_bets(before, first, SEED)]
+    rows = watching.unlike(last, before)
+    groups = _groups(items[-MOST:], last, rows, said.choice[-MOST:])
+    result |= {"unlike": len(rows), "groups": groups}
     if len(held) >= FEWEST:
         if not fitted:
             capitals.append(watching.confidence_bets(known.sure, said.sure, SEED))

@@ -72,7 +72,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     if found["classes"] == []:
         yield "No class grew or shrank beyond chance."
     if found["unlike"]:
-        yield f"{plural(found['unlike'], 'row')} of {count(found['n'])} are where the run has few:"
+        yield f"{plural(found['unlike'], 'row')} of these are where the run has few:"
     else:
         yield "No group of rows is where the run has few."
     for group in found["groups"]:
@@ -101,7 +101,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _verdict(found: Mapping[str, Any]) -> str:
     if found["verdict"] == "too few rows":
-        return "These are too few rows to compare: give 50 at least."
+        return "These are too few rows to compare: it takes 50 new ones, and 50 of the run."
     if found["verdict"] == "alike" and (found["classes"] or found["groups"]):
         return (
             "No bet tells the new rows from the run's so far. What follows was found at this one"
