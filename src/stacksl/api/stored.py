@@ -247,12 +247,15 @@ class Run:
 
         An unusable row counts as wrong. `stated` is what the run's audit measured, and whether the
         accuracy fell since. The arguments are those of `predict`, with `answers` as `stacksl.run`
-        takes them.
+        takes them; the folder of a later run stands for its rows, as its audit judged the labels
+        that this model gave them.
         """
-        from stacksl.api.watching import stated
+        from stacksl.api.watching import audited_since, stated
         from stacksl.models.evaluation import evaluate
 
         folder = self.folder
+        if isinstance(data, str | Path) and Path(data).is_dir():
+            return {"run": str(self.path), **audited_since(folder, RunFolder.open(Path(data)))}
         reading = _reading(folder)
         dataset = _read(folder, reading, data, answers)
         model = _model_of(folder, reading, dataset.items, features)
@@ -282,23 +285,6 @@ class Run:
         model = _model_of(self.folder, reading, dataset.items, features)
         with self.ledger as ledger:
             return {"run": str(self.path), **watch(spec, ledger, model, dataset, progress)}
-
-    def audited_since(self, later: str | Path) -> dict[str, Any]:
-        """Whether the accuracy fell since the run's audit, by the audit of a `later` run.
-
-        That is one over new rows with the labels that this run's model gave them, which its people
-        judged.
-
-        Returns:
-            What `stacksl evaluate RUN LATER --json` prints.
-
-        Raises:
-            RunError: one of the two has no such audit.
-        """
-        from stacksl.api.watching import audited_since
-
-        found = audited_since(self.folder, RunFolder.open(Path(later)))
-        return {"run": str(self.path), **found}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.

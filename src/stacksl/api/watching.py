@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, SharedBlock
+from stacksl.core.blocks import Array, SharedBlock
 from stacksl.core.rng import generator
 from stacksl.data import Dataset
-from stacksl.data.values import normal
 from stacksl.errors import RunError
 from stacksl.features import TextMap
 from stacksl.features.encoders import Vectors
@@ -40,14 +38,7 @@ AUDITS = (60, 300)  # new rows of an audit, of which it is told what they would 
 SEED = 0  # of the order in which rows of the run are compared: the same at every look
 
 Rows = NDArray[np.int64]
-
-
-class _Said(NamedTuple):
-    """The model's answer to each row, (n,), its probability, and the rows' features."""
-
-    choice: Rows
-    sure: Array
-    block: Block | None = None
+Top = tuple[Rows, Array]  # a model's choice for each row, and its probability
 
 
 def watch(
@@ -65,10 +56,8 @@ def watch(
     """
     corpus, old, held = _rows(spec, ledger)
     items, own = with_classes(dataset.items, model.classes), corpus.items
-    known_texts = {normal(item.prompt) for item in own}
     result: dict[str, Any] = {
         "n": len(items),
-        "repeated": sum(normal(item.prompt) in known_texts for item in items),
         "held_out": len(held),
         **dict.fromkeys(("verdict", "told_after", "capital", "confidence", "classes", "unlike")),
         "groups": [],
@@ -76,32 +65,27 @@ def watch(
     }
     if min(len(items), len(old)) < FEWEST:
         return {**result, "verdict": "too few rows"}
-    said, known, stored = _answers(spec, model, items, [own[row] for row in held], held, progress)
+    (choice, sure), (known, known_sure), blocks = _answers(spec, model, items, held, progress)
     features = model.features if isinstance(model, Model) else None
     fitted = isinstance(features, TextMap) and bool(features.encoder.state())
-    if isinstance(stored, SharedBlock) and isinstance(said.block, SharedBlock) and not fitted:
-        tables = said.block.h[:MOST], said.block.h[-MOST:], stored.h[old]
-        first, last, before = map(np.asarray, tables)
+    if blocks and not fitted:
+        first, last, before = blocks[0][:MOST], blocks[0][-MOST:], np.asarray(blocks[1][old])
     else:
         parts = items[:MOST], items[-MOST:], [own[row] for row in old]
         first, last, before = (unfitted([item.prompt for item in some]) for some in parts)
     capitals = [watching.vector_bets(before, first, SEED)]
     rows = watching.unlike(last, before)
-    groups = _groups(items[-MOST:], last, rows, said.choice[-MOST:])
-    result |= {"unlike": len(rows), "groups": groups}
+    result |= {"unlike": len(rows), "groups": _groups(items[-MOST:], last, rows)}
     if len(held) >= FEWEST:
         if not fitted:
-            capitals.append(watching.confidence_bets(known.sure, said.sure, SEED))
-            result["confidence"] = [float(each.sure.mean()) for each in (known, said)]
+            capitals.append(watching.confidence_bets(known_sure, sure, SEED))
+            result["confidence"] = [float(known_sure.mean()), float(sure.mean())]
         if model.classes is not None:
-            found = watching.shifted_classes(known.choice, said.choice, model.classes)
-            result["classes"] = [each._asdict() for each in found]
+            result["classes"] = watching.shifted_classes(known, choice, model.classes)
     capital = watching.together(capitals)
     told = watching.told_after(capital)
-    verdict = "alike" if told is None else "different"
-    return {
-        **result, "verdict": verdict, "told_after": told, "capital": float(np.exp(capital.max()))
-    }  # fmt: skip
+    result |= {"told_after": told, "capital": float(np.exp(capital.max()))}
+    return {**result, "verdict": "alike" if told is None else "different"}
 
 
 def stated(folder: RunFolder, now: tuple[int, int] | None = None) -> dict[str, Any] | None:
@@ -122,16 +106,16 @@ def stated(folder: RunFolder, now: tuple[int, int] | None = None) -> dict[str, A
     n = audit.n - audit.unknown
     about = {"correct": audit.correct, "n": n}
     if now is not None:
-        return {**about, "p": watching.fall_p((audit.correct, n), now)}
+        return {**about, "p": float(watching.fall_p((audit.correct, n), now))}
     found = ((new, watching.fall_found(audit.correct / n, n, new)) for new in AUDITS)
     return {**about, "found": [{"n": new, "probability": chance} for new, chance in found]}
 
 
 def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
-    """What `Run.audited_since` gives, but for the run's name.
+    """What the audit of a `later` run says of the labels that the model of `folder` gave its items.
 
     Raises:
-        RunError: the later run has no audit of labels, or the first has none.
+        RunError: it has no audit of labels.
     """
     facts = shown_facts(later)
     audit = None if facts is None or facts.column is None else facts.column.audit
@@ -141,13 +125,9 @@ def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
             " label the new rows with `stacksl predict`, and run the result with `--model-labels"
             " label --audit 60`"
         )
-    n = audit.n - audit.unknown
-    before = stated(folder, (audit.correct, n))
-    if before is None:
-        raise RunError(f"the run {folder.path} has no audit that a later one compares with")
-    low, high = wilson(audit.correct, n)
-    about = {"n": n, "correct": audit.correct, "accuracy": audit.correct / n}
-    return {"later": str(later.path), **about, "interval": [low, high], "stated": before}
+    n, right = audit.n - audit.unknown, audit.correct
+    about = {"n": n, "correct": right, "accuracy": right / n, "interval": [*wilson(right, n)]}
+    return {"later": str(later.path), **about, "stated": stated(folder, (right, n))}
 
 
 def _rows(spec: RunSpec, ledger: Ledger) -> tuple[Corpus, Rows, Rows]:
@@ -172,32 +152,34 @@ def _rows(spec: RunSpec, ledger: Ledger) -> tuple[Corpus, Rows, Rows]:
 
 
 def _answers(
-    spec: RunSpec, model: Any, items: Sequence[Item], held: list[Item], rows: Rows, progress: Any
-) -> tuple[_Said, _Said, Block | None]:
-    """What a model says of new items and of those `held` in `rows`; the features of the run."""
+    spec: RunSpec, model: Any, items: Sequence[Item], held: Rows, progress: Any
+) -> tuple[Top, Top, tuple[Vectors, Vectors] | None]:
+    """What a model says of new items and of those held out; vectors of new and of the run's items.
+
+    There are no vectors where an item has several, or where it is a language model.
+    """
     if not isinstance(model, Model):
-        return _said(model.policies(items, progress)), _said(model.policies(held)), None
+        own = [spec.dataset.items[row] for row in held]
+        return _top(model.policies(items, progress)), _top(model.policies(own)), None
     block = model.features.transform(items, progress)
     stored = features_of(spec, model.features, silent)
-    known = _said(model.probabilities(stored.take(rows.tolist()))) if held else _said([])
-    return _said(model.probabilities(block))._replace(block=block), known, stored
+    known = _top(model.probabilities(stored.take(held.tolist())) if len(held) else [])
+    vectors = None
+    if isinstance(block, SharedBlock) and isinstance(stored, SharedBlock):
+        vectors = block.h, stored.h
+    return _top(model.probabilities(block)), known, vectors
 
 
-def _said(policies: Sequence[Array]) -> _Said:
+def _top(policies: Sequence[Array]) -> Top:
     choice = np.array([int(np.argmax(each)) for each in policies], dtype=np.int64)
-    return _Said(choice, np.array([float(np.max(each)) for each in policies]))
+    return choice, np.array([float(np.max(each)) for each in policies])
 
 
-def _groups(
-    items: Sequence[Item], vectors: Vectors, rows: Rows, choice: Rows
-) -> list[dict[str, Any]]:
-    """Groups of the `rows`, each with examples and what the model most often says of it."""
+def _groups(items: Sequence[Item], vectors: Vectors, rows: Rows) -> list[dict[str, Any]]:
+    """Groups of the `rows`, with examples."""
     texts, others = [item.prompt for item in items], np.setdiff1d(np.arange(len(items)), rows)
     found = []
     for each in find_groups(texts, vectors[rows], rows, others):
-        said = Counter(items[row].candidates[choice[row]] for row in each.rows)
-        ((most, count),) = said.most_common(1)
         shown = [{"id": items[row].id, "text": texts[row]} for row in each.examples[:EXAMPLES]]
-        about = {"name": each.name, "rows": len(each.rows), "examples": shown}
-        found.append({**about, "said": most, "said_of": count})
+        found.append({"name": each.name, "rows": len(each.rows), "examples": shown})
     return found

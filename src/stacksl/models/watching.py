@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,33 +29,12 @@ STRENGTHS = (0.01, 0.1)  # C of the classifiers, whose capitals are averaged
 _AT_ONCE = 1024
 
 
-class ClassShift(NamedTuple):
-    """A class whose share of the model's answers changed beyond chance.
-
-    Attributes:
-        name: of the class.
-        before, now: its shares among the rows held out and among the new rows.
-        low, high: the 95% Wilson interval of the share `now`.
-    """
-
-    name: str
-    before: float
-    now: float
-    low: float
-    high: float
-
-
 def confidence_bets(held: Array, new: Array, seed: int) -> Array:
     """The log capital, (n,), of bets that the model's confidence in new rows is another.
 
-    Of each row the rank among the rows held out and the new ones up to it, ties broken at random,
-    is uniform and independent of earlier ranks while all rows are exchangeable. The bets are
-    1 + s·(p − 1/2); the capital is their mean over the stakes s (a conformal test martingale; Vovk,
-    Testing randomness online, 2021).
-
-    Args:
-        held: (m,) the probability of the model's answer to rows held out; new: (n,) to new rows.
-        seed: breaks ties.
+    Of each row the rank among the rows `held` out, (m,), and the new ones up to it, ties broken at
+    random, is uniform and independent of earlier ranks while all are exchangeable. The bets are
+    1 + s·(p − 1/2) for each stake s (a conformal test martingale; Vovk 2021).
     """
     known, ties = sorted(held.tolist()), generator(seed, "watching/ties").random(len(new))
     ranks = np.zeros(len(new))
@@ -63,7 +42,7 @@ def confidence_bets(held: Array, new: Array, seed: int) -> Array:
         below, equal = bisect_left(known, value), bisect_right(known, value)
         ranks[at] = (below + ties[at] * (equal - below + 1)) / (len(known) + 1)
         insort(known, value)
-    return _mean([np.cumsum(np.log1p(stake * (ranks - 0.5))) for stake in STAKES])
+    return together([np.cumsum(np.log1p(stake * (ranks - 0.5))) for stake in STAKES])
 
 
 def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
@@ -75,10 +54,8 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
     Podkopaev and Ramdas 2023). It reads the vectors and the largest cosine with a row that is
     learnt from. When no old row is left, there are no more bets.
 
-    Args:
-        old: (N, d) unit vectors of the run's rows, which took no part in making the vectors.
-        new: (n, d) of the new rows, in their order.
-        seed: draws the order of the old rows.
+    `old` (N, d) are unit vectors of the run's rows, none of which took part in making vectors, and
+    `new` (n, d) of the new rows in their order.
     """
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits
@@ -86,13 +63,9 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
     order = generator(seed, "watching/old").permutation(len(old))
     learnt, met = old[order[: len(old) // 2]], old[order[len(old) // 2 :]]
     count = min(len(new), len(met))
-    near = [
-        nearness(learnt, learnt, own=True),
-        nearness(met, learnt),
-        nearness(new[:count], learnt),
-    ]
-    middle, spread = float(near[0].mean()), float(near[0].std()) or 1.0
     tables = (learnt, met, new[:count])
+    near = [nearness(table, learnt) for table in tables]
+    middle, spread = float(near[0].mean()), float(near[0].std()) or 1.0
     learnt, met, new = (
         np.column_stack([table, (each - middle) / spread])
         for table, each in zip(tables, near, strict=True)
@@ -108,33 +81,30 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
                 lead = model.decision_function(new[at:end]) - model.decision_function(met[at:end])
                 own[at:end] = np.log(2.0) - np.logaddexp(0.0, -lead)
             at = end
-    return _mean(list(np.cumsum(logs, axis=1)))
+    return together(list(np.cumsum(logs, axis=1)))
 
 
-def nearness(rows: Vectors, others: Vectors, *, own: bool = False) -> Array:
-    """The largest cosine of each row, (n,), with one of the others.
-
-    With `own` the others are the rows themselves, and none is compared with itself.
-    """
+def nearness(rows: Vectors, others: Vectors) -> Array:
+    """The largest cosine of each row, (n,), with one of the others, but never with itself."""
     found = np.full(len(rows), -1.0)
     for start in range(0, len(rows), _AT_ONCE):
-        cosines = np.asarray(rows[start : start + _AT_ONCE] @ others.T, dtype=np.float64)
-        if own:
-            places = np.arange(len(cosines))
-            cosines[places, start + places] = -1.0
+        cosines = rows[start : start + _AT_ONCE] @ others.T
+        if others is rows:
+            np.fill_diagonal(cosines[:, start:], -1.0)
         found[start : start + _AT_ONCE] = cosines.max(axis=1, initial=-1.0)
     return found
 
 
 def together(capitals: Sequence[Array]) -> Array:
-    """The log of the mean of capitals, (n,); one that ends early stays as it is.
+    """The log of the mean of capitals, (n,), from their logs; one that ends early stays as it is.
 
     >>> together([np.log([1.0, 3.0]), np.log([2.0])]).round(3).tolist() == [0.405, 0.916]
     True
     """
     longest = max(map(len, capitals))
-    padded = [np.pad(each, (0, longest - len(each)), "edge") for each in capitals if len(each)]
-    return _mean(padded)
+    padded = [np.pad(each, (0, longest - len(each)), "edge") for each in capitals]
+    mean: Array = np.logaddexp.reduce(padded, axis=0) - np.log(len(padded))
+    return mean
 
 
 def told_after(capital: Array) -> int | None:
@@ -145,15 +115,11 @@ def told_after(capital: Array) -> int | None:
 
 def shifted_classes(
     before: NDArray[np.int64], now: NDArray[np.int64], names: Sequence[str]
-) -> list[ClassShift]:
-    """The classes whose share of the model's answers changed, the largest difference first.
+) -> list[dict[str, Any]]:
+    """The classes whose share of the model's choices changed, the largest difference first.
 
-    Fisher's exact test of each class, at a level of 5% for all together (Holm 1979). It is one
-    look's: after many looks at a growing file some class is told by chance.
-
-    Args:
-        before: (m,) the model's choices for rows held out; now: (n,) for new rows.
-        names: of the classes.
+    Fisher's exact test of each, at 5% for all together (Holm 1979), of choices for rows held out
+    (`before`) and new rows (`now`). It is one look's. `low` and `high` are Wilson's of `now`.
     """
     from scipy.stats import fisher_exact
 
@@ -164,9 +130,10 @@ def shifted_classes(
     for rank, k in enumerate(np.argsort(p, kind="stable")):
         if p[k] > LEVEL / (len(names) - rank):
             break
-        share = int(new[k]) / n
-        found.append(ClassShift(names[k], int(held[k]) / m, share, *wilson(int(new[k]), n)))
-    return sorted(found, key=lambda each: -abs(each.now - each.before))
+        low, high = wilson(int(new[k]), n)
+        shares = {"before": int(held[k]) / m, "now": int(new[k]) / n, "low": low, "high": high}
+        found.append({"name": names[k], **shares})
+    return sorted(found, key=lambda each: -abs(each["now"] - each["before"]))
 
 
 def unlike(new: Vectors, old: Vectors) -> NDArray[np.int64]:
@@ -176,9 +143,6 @@ def unlike(new: Vectors, old: Vectors) -> NDArray[np.int64]:
     as rows are in all: a binomial test. Of the rows told about a tenth are expected to be so by
     chance (Benjamini and Hochberg 1995). k is at least the size of a group, and so large that a
     ball without a row of the run has a probability of 1 in 10,000.
-
-    Args:
-        new: (n, d) unit vectors; old: (N, d) of the run's rows, as for `vector_bets`.
     """
     from scipy.stats import binom
 
@@ -199,47 +163,31 @@ def unlike(new: Vectors, old: Vectors) -> NDArray[np.int64]:
     return np.flatnonzero(p <= (ranked[passed[-1]] if len(passed) else -1.0))
 
 
-def fall_p(before: tuple[int, int], now: tuple[int, int]) -> float:
+def fall_p(before: tuple[Any, int], now: tuple[Any, int]) -> Any:
     """The one-sided p-value that a share of right rows fell: a test of two pooled proportions.
 
-    Args:
-        before, now: how many rows were right, and of how many.
+    `before` and `now` are how many rows were right, and of how many.
 
-    >>> round(fall_p((90, 100), (80, 100)), 3), fall_p((10, 10), (10, 10))
+    >>> round(float(fall_p((90, 100), (80, 100))), 3), float(fall_p((10, 10), (10, 10)))
     (0.024, 0.5)
     """
     from scipy.stats import norm
 
-    return float(norm.sf(_lead(before, now)))
+    (right, n), (later, m) = before, now
+    pooled = (right + later) / (n + m)
+    error = np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
+    return norm.sf((right / n - later / m) / np.where(error > 0, error, 1.0))
 
 
 def fall_found(accuracy: float, first: int, new: int, fall: float = 0.1) -> float:
-    """The probability that `fall_p` is at most 5%, where the accuracy fell so much; it is exact.
-
-    Args:
-        accuracy: before the fall, measured on `first` rows; after it on `new` rows.
+    """The exact probability that `fall_p` of `first` and `new` rows is 5% at most after a fall.
 
     >>> [round(fall_found(0.9, first, 300), 2) for first in (50, 100, 200, 400)]
     [0.54, 0.77, 0.93, 0.98]
     """
-    from scipy.stats import binom, norm
+    from scipy.stats import binom
 
     before, now = np.arange(first + 1), np.arange(new + 1)
-    found = _lead((before[:, None], first), (now[None, :], new)) >= norm.isf(LEVEL)
+    found = fall_p((before[:, None], first), (now, new)) <= LEVEL
     chances = binom.pmf(before, first, accuracy), binom.pmf(now, new, max(0.0, accuracy - fall))
     return float(chances[0] @ found @ chances[1])
-
-
-def _lead(before: tuple[Any, int], now: tuple[Any, int]) -> Any:
-    """By how many standard errors the first of two shares is larger; 0 where nothing varies."""
-    (right, n), (later, m) = before, now
-    pooled = (right + later) / (n + m)
-    error = np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m))
-    return (right / n - later / m) / np.where(error > 0, error, 1.0)
-
-
-def _mean(logs: Sequence[Array]) -> Array:
-    from scipy.special import logsumexp
-
-    mean: Array = logsumexp(np.array(logs), axis=0) - np.log(len(logs))
-    return mean

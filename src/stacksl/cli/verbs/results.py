@@ -15,7 +15,7 @@ from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import with_header
-from stacksl.cli.watched import audited, fell, watched
+from stacksl.cli.watched import fell, watched
 from stacksl.report.wording import count, plural
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def evaluate(
     """
     opened = options.open_run(run)
     if Path(file).is_dir():
-        since = opened.audited_since(file)
-        print(as_json(since) if json else audited(since))
+        since = opened.evaluate(file)
+        print(as_json(since) if json else _shown(since))
         return
     dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
     told = bool(dataset.answers or dataset.unknown or not dataset.items)
@@ -72,17 +72,17 @@ def evaluate(
 
 def _shown(result: dict[str, Any]) -> str:
     low, high = result["interval"]
-    unusable = result["rejected"]
+    unusable, unknown = result.get("rejected", ()), result.get("unknown_classes")
     return facts(
         [
             ("Accuracy", f"{share(result['accuracy'])} (95% interval {low:.3f} to {high:.3f})"),
-            ("Macro F1", share(result["macro_f1"])),
+            ("Macro F1", share(result.get("macro_f1"))),
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on the rest", share(result.get("accuracy_kept"))),
             ("Right in the audit", fell(result["stated"])),
             ("Items", count(result["n"])),
-            ("Right answer no candidate, counted as wrong", result["unknown_classes"] or None),
+            ("Right answer no candidate, counted as wrong", unknown or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
