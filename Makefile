@@ -4,7 +4,6 @@
 # make test     lint, types and tests, every extra installed (what continuous integration runs)
 # make test-slow, make bench                               (minutes long)
 # make release-check   both packages built, and installed in empty environments
-# make golden BASE=COMMIT  the same runs with that commit and with this tree, compared value by value
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -31,10 +30,10 @@ export OMP_NUM_THREADS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser golden release-check clean
+.PHONY: help demo demo-people demo-lm test test-slow lint types bench browser release-check clean
 
 help:
-	@sed -n '1,8s/^# //p' Makefile
+	@sed -n '1,7s/^# //p' Makefile
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "stacksl needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": give another with make PYTHON=...")'
@@ -125,12 +124,6 @@ bench: $(VENV)/.bench
 	done
 	@if [ -n "$$STACKSL_DATA" ]; then $(RUN) benchmarks/label_efficiency.py "$$STACKSL_DATA/banking77"; \
 	else echo "left out: label_efficiency (set STACKSL_DATA, see the README)"; fi
-
-# ONLY="pool stream" plays those runs alone; EXPECT="audit:events people:calls" names what may differ.
-golden: $(if $(BASE),$(VENV)/.lm)
-	@[ -n "$(BASE)" ] || { echo "make golden needs a commit to compare with: make golden BASE=main"; exit 2; }
-	@$(RUN) scripts/golden.py "$(BASE)" $(foreach run,$(ONLY),--only $(run)) \
-	  $(foreach field,$(EXPECT),--expect '$(field)') $(if $(TOLERANCE),--tolerance $(TOLERANCE))
 
 # DIST=FOLDER keeps what is built.
 release-check: $(VENV)/bin/python
