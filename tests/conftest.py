@@ -17,6 +17,11 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["STACKSL_FEATURES"] = "hashing"  # of runs over files: encoders take seconds to load
 os.environ["HF_DATASETS_OFFLINE"] = "1"
+# The laboratory's loops, compiled in two thirds of the time and kept apart from the quick ones.
+os.environ.setdefault("NUMBA_OPT", "1")
+os.environ.setdefault(
+    "NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "numba")
+)
 
 import pytest  # noqa: E402
 import threadpoolctl  # noqa: E402

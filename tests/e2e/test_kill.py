@@ -80,7 +80,6 @@ ALIKE = (  # to the one before it: between the same two files, or of the same ro
     "before the model counts",
     "between model and facts",
     "before the report",
-    "between report and card",
     "when the state is 'finished'",
     "when a refit on the way was noted",
     "when a label after it was learnt",
@@ -89,6 +88,20 @@ ALIKE = (  # to the one before it: between the same two files, or of the same ro
     "when a batch's refit was noted",
     "when the answer was heard",
     "when the answer was learnt",
+    "between the files of the features",
+    "between an atomic write and its rename",
+    "before the waiting rows are flushed",
+    "between report and card",
+    "before the state is 'finished'",
+    "before a look's refit is noted",
+    "when the last look was noted",
+    "before the model of the look counts",
+    "when the report of the agreement was written",
+    "when further answers were leased",
+    "before their last sheet is written",
+    "before the next labels are reserved",
+    "when the state is 'waiting'",
+    "when it was asked and paid",
 )
 POOL = {
     "before a batch is reserved": (f"{LABELS}.ledger:Ledger.post", 3, "before"),
@@ -166,9 +179,7 @@ def test_a_pool_that_stops_at_an_accuracy_killed(resumed, kinds, moment) -> None
     expect_same(resumed(kind, kill=LOOKED[moment]), kind)
 
 
-@pytest.mark.parametrize(
-    "moment", ["when its reservation is on disk", "before arrays are committed"]
-)
+@pytest.mark.parametrize("moment", ["before arrays are committed"])
 def test_the_papers_algorithm_killed_in_the_middle(resumed, kinds, moment) -> None:
     kind = kinds["pairs-paper"]
     expect_same(resumed(kind, kill=(PURCHASE | DISK)[moment]), kind)
@@ -281,7 +292,8 @@ SHEETS = {
 
 ONE_OF_TWO = ("when the answers are on disk", "before the last sheet is written")
 HANDED_IN = [
-    *(pytest.param(moment, True, id=f"{moment}, both sheets") for moment in SHEETS),
+    *(pytest.param(moment, True, id=f"{moment}, both sheets",
+                   marks=pytest.mark.slow if moment in ALIKE else ()) for moment in SHEETS),
     *(pytest.param(moment, False, id=f"{moment}, one of two sheets",
                    marks=() if moment in ONE_OF_TWO else pytest.mark.slow) for moment in SHEETS),
 ]  # fmt: skip
@@ -374,7 +386,7 @@ def looking(tmp_path_factory: pytest.TempPathFactory) -> Sheets:
     return Sheets(made.path, given, waits, end, files(twin.path / "model"))
 
 
-@pytest.mark.parametrize("moment", LOOK)
+@moments(LOOK)
 def test_a_second_look_killed_as_it_begins(worker, looking, tmp_path, moment) -> None:
     shutil.copytree(looking.path, tmp_path / "run")
     made = Run(tmp_path / "run")

@@ -180,7 +180,7 @@ def expect_forgotten(planted: Planted, out: Path) -> None:
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param(each, marks=pytest.mark.slow if number % 2 else ())
+        pytest.param(each, marks=pytest.mark.slow if number % 3 else ())
         for number, each in enumerate(MOMENTS)
     ],
 )

@@ -111,7 +111,7 @@ def test_answers_that_teach_nothing_train_and_renew_nothing(
         pytest.param("pool", "margin", False, False, marks=pytest.mark.slow),
         ("pool", "margin", True, True),
         pytest.param("stream", "always", False, True, marks=pytest.mark.slow),
-        ("stream", "always", True, False),
+        pytest.param("stream", "always", True, False, marks=pytest.mark.slow),
     ],
 )
 def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(

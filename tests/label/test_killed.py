@@ -148,7 +148,9 @@ def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
 @pytest.mark.parametrize(
     ("where", "number"),
     [
-        *(("take", 2), ("reply", 2), ("play", 2), ("refit", 1)),
+        *(("take", 2), ("reply", 2)),
+        pytest.param("play", 2, marks=pytest.mark.slow),
+        pytest.param("refit", 1, marks=pytest.mark.slow),
         pytest.param("reply", 5, marks=pytest.mark.slow),
         pytest.param("refit", 2, marks=pytest.mark.slow),
     ],

@@ -127,7 +127,9 @@ def test_answers_skips_and_sheets_are_entered_while_the_model_is_refitted(
     assert page.run.replay()["labels"] == 20
 
 
-@pytest.mark.parametrize("more", [{}, {"mode": "stream", "class_names": True}])
+@pytest.mark.parametrize(
+    "more", [{}, pytest.param({"mode": "stream", "class_names": True}, marks=pytest.mark.slow)]
+)
 def test_a_run_killed_in_a_refit_buys_what_one_that_was_not_killed_buys(
     opened: Opened,
     refit: Callable[..., Held],

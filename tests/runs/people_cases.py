@@ -110,9 +110,10 @@ def fill(path: str | Path, say: Say = truth, *, keys: Iterable[str] | None = Non
     return write_rows(path, rows)
 
 
-def sheets(waiting: Run) -> list[Path]:
-    """The sheets that wait for answers."""
-    return [Path(sheet["file"]) for sheet in waiting.status()["sheets"] or []]
+def sheets(waiting: Run, status: Mapping[str, Any] | None = None) -> list[Path]:
+    """The sheets that wait for answers; those of a copied run are its own."""
+    found = [Path(sheet["file"]) for sheet in (status or waiting.status())["sheets"] or []]
+    return [waiting.path / "ask" / p.name if p.parent.name == "ask" else p for p in found]
 
 
 def open_rows(waiting: Run) -> dict[str, int]:
@@ -129,9 +130,10 @@ def answer_all(waiting: Run, say: Say = truth) -> Received:
 def play(waiting: Run, say: Say = truth, *, calls: int = 40) -> Run:
     """Answer until the run has finished."""
     for _ in range(calls):
-        if waiting.status()["state"] != "waiting":
+        status = waiting.status()
+        if status["state"] != "waiting":
             return waiting
-        answer_all(waiting, say)
+        waiting.answer(*[fill(path, say) for path in sheets(waiting, status)])
     raise AssertionError(f"the run still waits after {calls} calls")
 
 

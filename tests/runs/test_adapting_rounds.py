@@ -31,10 +31,13 @@ pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 @pytest.mark.parametrize(
     ("mode", "gate"),
     [
-        *(("stream", gate) for gate in ("margin", "information")),
-        *(("pool", gate) for gate in ("random", "margin")),
-        *(pytest.param("stream", gate, marks=SLOW) for gate in ("random", "first", "contested")),
-        pytest.param("pool", "contested", marks=SLOW),
+        *(("stream", gate) for gate in ("margin",)),
+        *(("pool", gate) for gate in ("margin",)),
+        *(
+            pytest.param("stream", gate, marks=SLOW)
+            for gate in ("random", "first", "contested", "information")
+        ),
+        *(pytest.param("pool", gate, marks=SLOW) for gate in ("random", "contested")),
     ],
 )
 def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) -> None:

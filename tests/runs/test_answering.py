@@ -255,7 +255,7 @@ def test_a_dropped_row_shows_its_purpose_neither_in_numbers_nor_by_coming_back(
     assert told["train"] == told["audit"]
 
 
-@pytest.mark.parametrize("before", [1, 6])
+@pytest.mark.parametrize("before", [pytest.param(1, marks=pytest.mark.slow), 6])
 def test_freeing_that_is_cut_off_frees_nothing(
     tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,7 +375,7 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
     assert right[0] != right[1]
 
 
-@pytest.mark.parametrize("step", ["_write_facts", "facts_of"])
+@pytest.mark.parametrize("step", ["_write_facts", pytest.param("facts_of", marks=pytest.mark.slow)])
 def test_a_killed_refit_with_the_audit_is_finished_by_a_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -14,7 +14,7 @@ from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.runs.changes.forgetting import forget
 
-from .changing_cases import MODES, POOL, audits, facts_of, finished, labelled
+from .changing_cases import POOL, audits, facts_of, finished, labelled
 from .people_cases import (
     answer_all,
     begin,
@@ -31,7 +31,7 @@ from .people_cases import (
 # The budget -------------------------------------------------------------------------------------
 
 
-@MODES
+@POOL
 def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, price="2")
     found = waiting.change(budget=40, later=True)
@@ -196,7 +196,7 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
 # Labels held already -----------------------------------------------------------------------------
 
 
-@MODES
+@POOL
 def test_owned_labels_come_first_and_cost_nothing(tmp_path: Path, mode: str) -> None:
     owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
     waiting = begin(tmp_path, mode=mode, owned=str(owned), price="2", audit=4)

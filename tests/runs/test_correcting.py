@@ -96,7 +96,9 @@ def _head(done: Run) -> bytes:
     return (done.path / "model" / "head.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("word", ["none: another thing", "broken"])
+@pytest.mark.parametrize(
+    "word", ["none: another thing", pytest.param("broken", marks=pytest.mark.slow)]
+)
 def test_a_label_becomes_another_answer_and_a_label_again(tmp_path: Path, word: str) -> None:
     waiting = begin(tmp_path)
     (sheet,) = sheets(waiting)
@@ -189,7 +191,10 @@ def test_the_audit_is_corrected_before_it_is_shown(tmp_path: Path) -> None:
     expect_sound(mended)
 
 
-@pytest.mark.parametrize("moment", ["before it is recorded", "when it was recorded"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param("before it is recorded", marks=pytest.mark.slow), "when it was recorded"],
+)
 def test_a_correction_that_is_killed_is_completed_by_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

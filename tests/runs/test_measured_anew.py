@@ -12,12 +12,12 @@ from stacksl.api import Run
 from stacksl.errors import RunError, SettingsError
 from stacksl.runs.spec import RunSpec
 
-from .changing_cases import MODES, audits, facts_of, finished, labelled
+from .changing_cases import POOL, audits, facts_of, finished, labelled
 from .conftest import class_items
 from .people_cases import bought, expect_sound
 
 
-@MODES
+@POOL
 def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) -> None:
     done = finished(tmp_path, mode=mode, audit=6)
     before = audits(done)

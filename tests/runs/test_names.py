@@ -257,7 +257,7 @@ def test_the_graph_is_kept_and_made_again(tmp_path) -> None:
     assert not kept.exists(), "neighbours of what was forgotten are not kept"
 
 
-@pytest.mark.parametrize("mode", ["pool", "stream"])
+@pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])
 def test_a_run_says_what_made_its_model_and_replays(tmp_path, mode) -> None:
     items, answers = class_items(90)
     done = run(items, answers, mode=mode, budget=66, open_questions=22, out=tmp_path / "run")

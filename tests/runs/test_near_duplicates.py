@@ -38,7 +38,7 @@ def test_options_of_their_own_tell_items_apart() -> None:
     assert NearDuplicates(alike[:1] * 3, classes=False).without([0, 1, 2], [], 1) == [0]
 
 
-@pytest.mark.parametrize("gate", ["margin", "random"])
+@pytest.mark.parametrize("gate", ["margin", pytest.param("random", marks=pytest.mark.slow)])
 def test_a_pool_of_pairs_gives_as_many_prompts_as_labels(
     gate: str, model: Path, tmp_path: Path
 ) -> None:

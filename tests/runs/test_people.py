@@ -38,7 +38,7 @@ def handed(waiting: Run) -> list[Any]:
         return ledger.private.handed()
 
 
-@pytest.mark.parametrize("mode", ["pool", "stream"])
+@pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])
 def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, open_questions=8, audit=6, budget=30, class_names=True)
     answered, spent = 0, []
@@ -70,7 +70,7 @@ def test_a_partial_answer_tops_the_open_rows_up(tmp_path: Path, mode: str) -> No
     assert len(bought(waiting, state="answered")) == 24
 
 
-@pytest.mark.parametrize("mode", ["pool", "stream"])
+@pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])
 def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, **{"sheets.overlap": 5}, price="2", **TWO)
     most = 0

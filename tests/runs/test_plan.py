@@ -71,7 +71,7 @@ def test_a_run_stops_by_itself_and_says_why(mode: str, tmp_path: Path) -> None:
         assert sentence in (stopped.path / page).read_text()
 
 
-@pytest.mark.parametrize("mode", ["pool", "stream"])
+@pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])
 def test_a_run_stops_after_a_time_and_ends_as_the_undisturbed_run(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

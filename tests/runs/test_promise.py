@@ -198,8 +198,18 @@ def test_a_dry_run_names_the_audit_and_its_price() -> None:
 # Answers of the file --------------------------------------------------------------------------
 
 
-def test_a_table_is_delivered_as_it_is_promised(tmp_path: Path) -> None:
-    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **PLAN)
+@pytest.fixture(scope="module")
+def promised(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of the file's answers that ended by its promise; a test that changes it copies it."""
+    return run(ITEMS, ANSWERS, out=tmp_path_factory.mktemp("promised") / "run", **PLAN)
+
+
+def copy_of(made: Run, folder: Path) -> Run:
+    return Run(shutil.copytree(made.path, folder / "run"))
+
+
+def test_a_table_is_delivered_as_it_is_promised(tmp_path: Path, promised: Run) -> None:
+    made = promised
     last = looks(made)[-1]
     assert last["reached"]
     status, (bad, rows) = made.status(), wrong_rows(made, tmp_path / "table.csv")
@@ -215,9 +225,9 @@ def test_a_table_is_delivered_as_it_is_promised(tmp_path: Path) -> None:
     expect_sound(made)
 
 
-def test_the_model_is_made_before_the_rows_are_drawn(tmp_path: Path) -> None:
+def test_the_model_is_made_before_the_rows_are_drawn(promised: Run) -> None:
     """It does not change by the draw: audited rows stay in the graph, and nothing learns them."""
-    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **PLAN)
+    made = promised
     with made.ledger as ledger:
         events = [row.event for row in ledger.rows(only=("refit", "learnt", "looked"))]
     assert events[-2:] == ["refit", "looked"]
@@ -249,9 +259,17 @@ def test_a_finished_run_goes_on_to_a_promise(tmp_path: Path) -> None:
     expect_sound(made)
 
 
-def test_a_correction_is_judged_by_the_same_audit_and_buys_nothing(tmp_path: Path) -> None:
-    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna"})
-    play(made)
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of one person that ended by its promise; a test that changes it copies it."""
+    folder = tmp_path_factory.mktemp("alone")
+    return play(begin(folder, **{**PEOPLE, "annotators": "anna"}))
+
+
+def test_a_correction_is_judged_by_the_same_audit_and_buys_nothing(
+    tmp_path: Path, alone: Run
+) -> None:
+    made = copy_of(alone, tmp_path)
     before, first = made.status(), looks(made)
     key = read_rows(min((made.path / "ask").glob("0*.csv")))[0]["key"]
     correction = write_rows(tmp_path / "c.csv", [{"key": key, "answer": "broken"}])
@@ -265,9 +283,9 @@ def test_a_correction_is_judged_by_the_same_audit_and_buys_nothing(tmp_path: Pat
     expect_sound(made)
 
 
-def test_another_share_is_judged_by_what_was_shown(tmp_path: Path) -> None:
+def test_another_share_is_judged_by_what_was_shown(tmp_path: Path, promised: Run) -> None:
     """A higher one buys on; a lower one is promised at once, and a larger budget buys nothing."""
-    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **PLAN)
+    made = copy_of(promised, tmp_path)
     spent = made.status()["spent"]
     made.change(budget=450)
     assert made.status()["spent"] == spent
@@ -292,8 +310,8 @@ def test_rows_called_ambiguous_count_as_wrong(tmp_path: Path) -> None:
     expect_sound(made)
 
 
-def test_what_would_change_the_model_is_refused(tmp_path: Path) -> None:
-    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **PLAN)
+def test_what_would_change_the_model_is_refused(tmp_path: Path, promised: Run) -> None:
+    made = copy_of(promised, tmp_path)
     with pytest.raises(RunError, match="another model would need a look of its own"):
         made.refit_with_audit()
     owned = tmp_path / "owned.csv"
@@ -333,7 +351,7 @@ def test_a_run_stops_buying_once_no_look_is_left(
     expect_sound(made)
 
 
-def test_new_rows_are_labelled_where_the_audit_shows_it(tmp_path: Path) -> None:
+def test_new_rows_are_labelled_where_the_audit_shows_it(tmp_path: Path, promised: Run) -> None:
     known = {item.id: ANSWERS[item.id] for item in ITEMS[:400]}
     made = run(ITEMS[:400], known, out=tmp_path / "run", budget=250, audit=120, mode="pool", seed=1)
     own = facts_of(made).own
@@ -353,7 +371,6 @@ def test_new_rows_are_labelled_where_the_audit_shows_it(tmp_path: Path) -> None:
     assert all((row["label"] is None) == (row["confidence"] is None) for row in table)
     with pytest.raises(SettingsError, match="at most 99%.* got '99.5%'"):
         right_share("99.5%")
-    promised = run(ITEMS, ANSWERS, out=tmp_path / "promised", **PLAN)
     with pytest.raises(RunError, match="which are not like new ones"):
         promised.predict(str(path), right=0.9)
     assert [right for right, _ in own.choices] == [0.9, 0.93, 0.95, 0.97, 0.99]
@@ -399,13 +416,25 @@ def wrong_of(made: Run, path: Path, pool: Path) -> tuple[int, int]:
     return sum(row["label"] != truth({"prompt": texts[row["id"]]}) for row in rows), len(rows)
 
 
-def test_peoples_errors_are_part_of_the_promise(tmp_path: Path) -> None:
-    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna,ben,carl"})
-    play(made, erring(0.03))
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    """A run of people whose next answers bring a look, and its end."""
+    folder = tmp_path_factory.mktemp("three")
+    made = begin(folder, **{**PEOPLE, "annotators": "anna,ben,carl"})
+    for number in range(20):
+        shutil.copytree(made.path, folder / f"at-{number}")
+        answer_all(made, erring(0.03))
+        if bought(made, purpose="audit"):
+            break
+    return Run(folder / f"at-{number}"), play(made, erring(0.03))
+
+
+def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run, Run]) -> None:
+    made = three[1]
     last = looks(made)[-1]
     assert last["sample"] >= 30
     assert last["reached"]
-    bad, rows = wrong_of(made, tmp_path / "table.csv", tmp_path / "pool-0-0.csv")
+    bad, rows = wrong_of(made, tmp_path / "table.csv", made.path.parent / "pool-0-0.csv")
     assert bad <= last["left"] <= allowed_wrong(0.85, rows)
     with made.ledger as ledger:
         pairs = Counter((row.item, row.annotator) for row in ledger.private.handed())
@@ -435,13 +464,10 @@ def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path: Path) ->
     expect_sound(made)
 
 
-def test_one_person_agrees_with_the_table(tmp_path: Path) -> None:
-    made = begin(tmp_path, **{**PEOPLE, "annotators": "anna"})
-    play(made)
-    last = looks(made)[-1]
+def test_one_person_agrees_with_the_table(alone: Run) -> None:
+    last = looks(alone)[-1]
     assert (last["sample"], last["reached"]) == (0, True)
-    assert "as the one who answered would say" in made.status()["stopped"]
-    expect_sound(made)
+    assert "as the one who answered would say" in alone.status()["stopped"]
 
 
 OFTEN = (("reserve", "after"),)
@@ -453,27 +479,12 @@ SLOW = [
 ]
 
 
-@pytest.fixture(scope="module")
-def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
-    """A run of people whose next answers bring a look, and its end."""
-    folder = tmp_path_factory.mktemp("before")
-    made = begin(folder, **{**PEOPLE, "annotators": "anna,ben,carl"})
-    for number in range(20):
-        shutil.copytree(made.path, folder / f"at-{number}")
-        answer_all(made, erring(0.03))
-        if bought(made, purpose="audit"):
-            break
-    play(made, erring(0.03))
-    return Run(folder / f"at-{number}"), _end(made)
-
-
 @pytest.mark.parametrize(("name", "when"), [*OFTEN, *SLOW])
 def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[Run, Any], name: str, when: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, three: tuple[Run, Run], name: str, when: str
 ) -> None:
-    made, end = before
-    shutil.copytree(made.path, tmp_path / "run")
-    cut = Run(tmp_path / "run")
+    before, undisturbed = three
+    cut = copy_of(before, tmp_path)
     for _ in range(3):
         with killed_at(monkeypatch, name, when):
             play(cut, erring(0.03))
@@ -483,7 +494,7 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
             break
     play(cut, erring(0.03))
     expect_sound(cut)
-    assert _end(cut) == end
+    assert _end(cut) == _end(undisturbed)
 
 
 def test_errors_that_no_doubt_shows_break_a_promise_on_a_column_as_rarely_as_the_level() -> None:

@@ -47,7 +47,7 @@ def test_an_oracle_s(tmp_path: Path, mode: str, more: dict) -> None:
     expect_agreement(finished(tmp_path, mode=mode, **more))
 
 
-@MODES
+@POOL
 def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path, mode: str) -> None:
     rng = random.Random(4)
 

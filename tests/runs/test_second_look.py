@@ -38,6 +38,8 @@ from .people_cases import (
     sheets,
     texts_of,
     truth,
+    write_classes,
+    write_pool,
     write_rows,
     wrong,
 )
@@ -61,14 +63,40 @@ def erring(share: float, seed: int = 1) -> Callable[[Row], str]:
     )
 
 
-def waits(folder: Path, say: Callable[[Row], str] = truth, **settings: Any) -> Run:
-    """A run whose first answers are all in, and whose second look waits for its own."""
-    made = begin(folder, **{**WANTED, **settings})
+def until_it_waits(made: Run, say: Callable[[Row], str]) -> Run:
     for _ in range(20):
         if (made.status()["audit"] or {}).get("waits"):
             return made
         answer_all(made, say)
     raise AssertionError("the second look never began")
+
+
+Waits = Callable[..., Run]
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Waits:
+    """Plays each sort of run once, until its second look waits."""
+    made: dict[str, Run] = {}
+
+    def played(share: float = 0.0, **settings: Any) -> Run:
+        key = f"{share} {sorted(settings.items())}"
+        if key not in made:
+            begun = begin(tmp_path_factory.mktemp("waits"), **{**WANTED, **settings})
+            made[key] = until_it_waits(begun, erring(share))
+        return made[key]
+
+    return played
+
+
+@pytest.fixture
+def waits(once: Waits, tmp_path: Path) -> Waits:
+    """Gives a run whose first answers are all in, and whose second look waits for its own."""
+
+    def copied(share: float = 0.0, **settings: Any) -> Run:
+        return Run(shutil.copytree(once(share, **settings).path, tmp_path / "run"))
+
+    return copied
 
 
 def handed(made: Run) -> Counter[tuple[str, str]]:
@@ -90,8 +118,8 @@ def expect_second_look(made: Run) -> None:
     expect_sound(made)
 
 
-def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(tmp_path: Path) -> None:
-    made = waits(tmp_path, erring(0.1))
+def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(waits: Waits) -> None:
+    made = waits(0.1)
     status = made.status()
     assert status["state"] == "waiting"
     assert status["audit"]["measures"] == AGREEMENT
@@ -135,9 +163,7 @@ def test_second_answers_buy_no_label_of_the_audit_or_its_second_look(tmp_path: P
     made.people(
         keys=sorted(audited & {row["key"] for p in sheets(made) for row in read_rows(p)}), drop=True
     )
-    while not (made.status()["audit"] or {}).get("waits"):
-        answer_all(made)
-    status = made.status()
+    status = until_it_waits(made, truth).status()
     trained = bought(made, purpose="train")
     assert sum(row["state"] == "answered" for row in trained) == status["asked"] == 90 - 24 - 10
     assert sum(row["slot"] for row in trained) > 20
@@ -145,8 +171,8 @@ def test_second_answers_buy_no_label_of_the_audit_or_its_second_look(tmp_path: P
     expect_second_look(made)
 
 
-def test_without_errors_the_second_look_changes_nothing(tmp_path: Path) -> None:
-    made = waits(tmp_path)
+def test_without_errors_the_second_look_changes_nothing(waits: Waits) -> None:
+    made = waits()
     before = made.status()["audit"]
     play(made)
     after = made.status()["audit"]
@@ -158,8 +184,8 @@ def test_without_errors_the_second_look_changes_nothing(tmp_path: Path) -> None:
     assert second["first_right"] + second["differing_open"] == differing
 
 
-def test_two_people_leave_open_what_they_divide_on(tmp_path: Path) -> None:
-    made = play(waits(tmp_path, erring(0.3), annotators="anna,ben"), erring(0.3))
+def test_two_people_leave_open_what_they_divide_on(waits: Waits) -> None:
+    made = play(waits(0.3, annotators="anna,ben"), erring(0.3))
     expect_second_look(made)
     divided = 0
     by_item: dict[object, list[object]] = {}
@@ -217,16 +243,16 @@ def test_settings_without_people_to_ask_are_refused(tmp_path: Path) -> None:
         run(["a", "b"] * 20, [0, 1] * 20, second_look=True, out=tmp_path / "run")
 
 
-def test_the_model_of_a_machine_is_never_the_second_person(tmp_path: Path) -> None:
-    made = waits(tmp_path)
+def test_the_model_of_a_machine_is_never_the_second_person(waits: Waits) -> None:
+    made = waits()
     with pytest.raises(SettingsError, match="an audit is answered by people"):
         made.change(labeler="hf:sample")
 
 
 def test_the_report_is_not_made_again_at_each_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    waits: Waits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = waits(tmp_path, erring(0.1))
+    made = waits(0.1)
     calls: list[object] = []
     monkeypatch.setattr(session, "finish", lambda *given: calls.append(given))
     first = sheets(made)[0]
@@ -239,7 +265,12 @@ def test_the_report_is_not_made_again_at_each_answer(
 # What happens meanwhile -----------------------------------------------------------------------
 
 
-CUT = ("take", "reserve", "hand_out", "save_arrays", "show_audit", "note_derived")
+OFTEN = (("take", "before"), ("reserve", "after"), ("hand_out", "before"), ("show_audit", "after"))
+CUT = [
+    pytest.param(name, when, marks=() if (name, when) in OFTEN else pytest.mark.slow)
+    for name in ("take", "reserve", "hand_out", "save_arrays", "show_audit", "note_derived")
+    for when in ("before", "after")
+]
 
 
 @pytest.fixture(scope="module")
@@ -256,8 +287,7 @@ def looking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
     return made, _end(twin)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize(("name", "when"), CUT)
 def test_a_killed_second_look_ends_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looking: tuple[Run, Any], name: str, when: str
 ) -> None:
@@ -282,8 +312,8 @@ def _end(made: Run) -> Any:
     return facts["audit"], facts["budget"], rows, (made.path / "model/model.json").read_bytes()
 
 
-def test_an_item_that_is_forgotten_meanwhile_counts_as_unknown(tmp_path: Path) -> None:
-    made = waits(tmp_path, erring(0.1))
+def test_an_item_that_is_forgotten_meanwhile_counts_as_unknown(waits: Waits) -> None:
+    made = waits(0.1)
     looked = next(row for row in bought(made, purpose="audit") if row["slot"])
     forget(made.path, str(looked["item"]))
     assert not (made.path / "facts.json").exists()
@@ -296,8 +326,8 @@ def test_an_item_that_is_forgotten_meanwhile_counts_as_unknown(tmp_path: Path) -
     assert status["audit"]["second"] is not None
 
 
-def test_an_item_that_is_forgotten_afterwards_asks_nobody(tmp_path: Path) -> None:
-    made = play(waits(tmp_path, erring(0.1)), erring(0.1))
+def test_an_item_that_is_forgotten_afterwards_asks_nobody(waits: Waits) -> None:
+    made = play(waits(0.1), erring(0.1))
     before = len(bought(made))
     looked = next(row for row in bought(made, purpose="audit") if row["slot"])
     forget(made.path, str(looked["item"]))
@@ -307,16 +337,16 @@ def test_an_item_that_is_forgotten_afterwards_asks_nobody(tmp_path: Path) -> Non
     assert made.status()["audit"]["second"] is not None
 
 
-def test_rows_of_whoever_leaves_go_to_those_who_never_had_them(tmp_path: Path) -> None:
-    made = waits(tmp_path, erring(0.1))
+def test_rows_of_whoever_leaves_go_to_those_who_never_had_them(waits: Waits) -> None:
+    made = waits(0.1)
     made.people(away="ben")
     assert all("ben" not in name for name in open_rows(made))
     play(made, erring(0.1))
     expect_second_look(made)
 
 
-def test_nobody_is_left_to_look_again(tmp_path: Path) -> None:
-    made = waits(tmp_path, annotators="anna,ben")
+def test_nobody_is_left_to_look_again(waits: Waits) -> None:
+    made = waits(annotators="anna,ben")
     answered = {row["item"] for row in bought(made, purpose="audit", labeler="anna")}
     made.people(away="ben")
     play(made)
@@ -327,8 +357,8 @@ def test_nobody_is_left_to_look_again(tmp_path: Path) -> None:
             assert row["state"] == expected
 
 
-def test_dropped_rows_stay_open(tmp_path: Path) -> None:
-    made = waits(tmp_path, erring(0.1))
+def test_dropped_rows_stay_open(waits: Waits) -> None:
+    made = waits(0.1)
     looked = {row["item"] for row in bought(made, purpose="audit") if row["slot"]}
     made.people(free=True, drop=True)
     play(made, erring(0.1))
@@ -338,8 +368,8 @@ def test_dropped_rows_stay_open(tmp_path: Path) -> None:
     expect_second_look(made)
 
 
-def test_a_larger_budget_buys_another_audit_and_drops_the_old_look(tmp_path: Path) -> None:
-    made = waits(tmp_path, erring(0.1), count=300)
+def test_a_larger_budget_buys_another_audit_and_drops_the_old_look(waits: Waits) -> None:
+    made = waits(0.1, count=300)
     old = {row["item"] for row in bought(made, purpose="audit")}
     made.change(budget=180)
     kept = [row for row in bought(made, purpose="audit") if row["item"] in old and row["slot"]]
@@ -354,8 +384,8 @@ def test_a_larger_budget_buys_another_audit_and_drops_the_old_look(tmp_path: Pat
     expect_sound(made)
 
 
-def test_a_few_more_labels_keep_the_look_at_the_same_audit(tmp_path: Path) -> None:
-    made = waits(tmp_path, erring(0.1), count=200)
+def test_a_few_more_labels_keep_the_look_at_the_same_audit(waits: Waits) -> None:
+    made = waits(0.1, count=200)
     made.change(budget=100)
     play(made, erring(0.1))
     status = made.status()
@@ -366,8 +396,6 @@ def test_a_few_more_labels_keep_the_look_at_the_same_audit(tmp_path: Path) -> No
 
 
 def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: Any) -> None:
-    from .people_cases import write_classes, write_pool
-
     pool, classes = write_pool(tmp_path, 300), write_classes(tmp_path)
     words = ["run", pool, "--classes", classes, "--labeler", "file", "--budget", 200, "--price"]
     words += ["2.50", "--annotators", "anna,ben", "--dry-run", "--features", "hashing"]
@@ -385,8 +413,8 @@ def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: An
     assert "it will measure the agreement with the annotator on" in capsys.readouterr().out
 
 
-def test_the_sheets_of_a_second_look_show_nothing_of_it(tmp_path: Path) -> None:
-    made = waits(tmp_path, erring(0.1))
+def test_the_sheets_of_a_second_look_show_nothing_of_it(waits: Waits) -> None:
+    made = waits(0.1)
     with made.ledger as ledger:
         known = {row.key: row for row in ledger.private.handed()}
     for path in sheets(made):
@@ -399,9 +427,9 @@ def test_the_sheets_of_a_second_look_show_nothing_of_it(tmp_path: Path) -> None:
 
 
 def test_errors_of_each_person_are_told_from_fifty_rows_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    waits: Waits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = play(waits(tmp_path, erring(0.3)), erring(0.3))
+    made = play(waits(0.3), erring(0.3))
     assert {(each.twice, each.wrong) for each in made.annotators()} == {(0, 0)}
     monkeypatch.setattr(freeing, "TOLD", 2)
     rows = [row for row in bought(made, purpose="audit") if row["state"] == "answered"]
@@ -438,12 +466,14 @@ def test_labels_are_what_two_people_agree_on(tmp_path: Path) -> None:
         assert labels[str(item)] == CLASSES[int(str(most))]
 
 
-def test_corrections_after_the_end_are_measured_beside_what_two_people_said(tmp_path: Path) -> None:
-    made = play(waits(tmp_path))
+def test_corrections_after_the_end_are_measured_beside_what_two_people_said(
+    tmp_path: Path, waits: Waits
+) -> None:
+    made = play(waits())
     before = facts_of(made).audit
     assert before is not None
     assert before.second is not None
-    texts = texts_of(tmp_path / "pool-0-0.csv")
+    texts = texts_of(write_pool(tmp_path, WANTED["count"]))
     with made.ledger as ledger:
         audited = [item for item, said in ledger.audited_by_all().items() if len(said) > 1][:4]
     table = [{"id": item, "answer": wrong({"prompt": texts[item]})} for item in audited]
@@ -459,8 +489,10 @@ def test_corrections_after_the_end_are_measured_beside_what_two_people_said(tmp_
     assert after.accuracy_now < after.accuracy - 0.05
 
 
-def test_correcting_training_rows_leaves_what_the_second_look_found(tmp_path: Path) -> None:
-    made = play(waits(tmp_path, erring(0.1)), erring(0.1))
+def test_correcting_training_rows_leaves_what_the_second_look_found(
+    tmp_path: Path, waits: Waits
+) -> None:
+    made = play(waits(0.1), erring(0.1))
     before, asked = made.status()["audit"]["second"], len(bought(made))
     trained = {
         row["item"]: CLASSES[int(str(row["answer"]))] for row in bought(made, purpose="train")
@@ -477,8 +509,8 @@ def test_correcting_training_rows_leaves_what_the_second_look_found(tmp_path: Pa
     expect_sound(made)
 
 
-def test_a_second_look_that_hardly_took_place_tells_agreement(tmp_path: Path) -> None:
-    made = waits(tmp_path, erring(0.2))
+def test_a_second_look_that_hardly_took_place_tells_agreement(waits: Waits) -> None:
+    made = waits(0.2)
     agreed = made.status()["audit"]["accuracy"]
     made.answer(fill(sheets(made)[0], keys=[read_rows(sheets(made)[0])[0]["key"]]))
     while made.status()["state"] == "waiting":

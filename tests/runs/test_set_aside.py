@@ -176,7 +176,10 @@ def test_decisions_that_cannot_be(found: Run, tmp_path: Path) -> None:
     expect_sound(run)
 
 
-@pytest.mark.parametrize("moment", ["before it is recorded", "when it was recorded"])
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param("before it is recorded", marks=pytest.mark.slow), "when it was recorded"],
+)
 def test_a_decision_that_is_killed_is_completed_by_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

@@ -338,7 +338,11 @@ stacksl.run(
 """
 
 
-@pytest.mark.parametrize("answered", [False, True], ids=["before-answer", "after-answer"])
+@pytest.mark.parametrize(
+    "answered",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["before-answer", "after-answer"],
+)
 def test_killed_between_request_and_entry(answered: bool, tmp_path: Path) -> None:
     """`kill -9` while a request is under way, and when its answer was received, not entered."""
     pid: list[int] = []

@@ -235,7 +235,7 @@ def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path,
     return data, Run(folder / "r")
 
 
-@pytest.mark.parametrize("kind", ["pairs", "classes"])
+@pytest.mark.parametrize("kind", [pytest.param("pairs", marks=pytest.mark.slow), "classes"])
 def test_a_stream_goes_on_and_is_replayed_from_there(tmp_path: Path, kind: str) -> None:
     data, made = stopped(tmp_path, kind, after=9)
     learnt = learnt_of(made)
@@ -256,7 +256,7 @@ def test_a_stream_goes_on_and_is_replayed_from_there(tmp_path: Path, kind: str) 
     assert item not in learnt_of(made)
 
 
-@pytest.mark.parametrize("gate", ["margin", "llf"])
+@pytest.mark.parametrize("gate", ["margin", pytest.param("llf", marks=pytest.mark.slow)])
 def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path, gate: str) -> None:
     """The one that goes on after it is that of a run that was resumed without forgetting.
 
