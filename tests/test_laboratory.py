@@ -37,5 +37,9 @@ def test_it_offers_what_is_asked_of_it(name: str) -> None:
 
 
 @pytest.mark.usefixtures("absent")
-def test_a_run_of_the_built_in_sample_does_without_it(tmp_path: Path) -> None:
-    assert call(["run", "--budget", "5", "--quiet", "--out", str(tmp_path / "run")]) == 0
+def test_a_run_does_without_it_and_so_does_the_built_in_sample(tmp_path: Path) -> None:
+    rows = "".join(f"{'day' if n % 2 else 'night'} {n},{n % 2}\n" for n in range(20))
+    (tmp_path / "rows.csv").write_text("text,label\n" + rows)
+    words = [str(tmp_path / "rows.csv"), "--budget", "5", "--quiet", "--out"]
+    assert call(["run", *words, str(tmp_path / "run")]) == 0
+    assert call(["run", "--dry-run"]) == 0

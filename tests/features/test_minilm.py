@@ -37,6 +37,7 @@ def encoder() -> MiniLM:
     return MiniLM()
 
 
+@pytest.mark.slow
 def test_vectors_are_those_of_sentence_transformers(encoder) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model = sentence_transformers.SentenceTransformer(str(encoder._folder), local_files_only=True)

@@ -68,10 +68,8 @@ def test_each_seed_draws_its_pool_and_none_is_tested_on() -> None:
     assert arena.digest == arena_of().digest != arena_of(93).digest
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] if n else []) for n, name in enumerate(PEERS)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PEERS)
 def test_a_peer_buys_distinct_rows(name: str) -> None:
     if not PEERS[name].installed:
         pytest.skip(f"{PEERS[name].package} is not installed")

@@ -73,7 +73,7 @@ def whoever(opened: Opened, who: str, examples: int) -> None:
 
 @pytest.mark.parametrize("who", WHO)
 def test_whatever_is_sent_is_answered(opened: Opened, who: str) -> None:
-    whoever(opened, who, 8)
+    whoever(opened, who, 4)
 
 
 @pytest.mark.slow

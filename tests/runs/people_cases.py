@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -178,3 +179,27 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, when: str) -> Iterator
     with monkeypatch.context() as patch, suppress(Killed):
         patch.setattr(Ledger, name, dies)
         yield
+
+
+def played_in_pieces(
+    cut: Run, monkeypatch: pytest.MonkeyPatch, name: str, when: str, say: Say
+) -> Run:
+    """The run played to its end by processes that end at this step, again and again."""
+    for _ in range(8):
+        with killed_at(monkeypatch, name, when):
+            play(cut, say)
+        with cut.ledger as ledger:
+            ledger.verify()  # it is played again at the end, with all rows
+        if cut.resume().status()["state"] == "finished":
+            break
+    return play(cut, say)
+
+
+def just_before(made: Run, say: Say, happened: Callable[[], object]) -> Run:
+    """A copy of the run whose next answers make it happen; the run itself goes on until then."""
+    for number in range(20):
+        copied = shutil.copytree(made.path, made.path.parent / f"before-{number}")
+        answer_all(made, say)
+        if happened():
+            return Run(copied)
+    raise AssertionError("it never happened")

@@ -31,9 +31,9 @@ from .people_cases import (
     facts_of,
     fill,
     gold,
-    killed_at,
     open_rows,
     play,
+    played_in_pieces,
     read_rows,
     sheets,
     texts_of,
@@ -292,16 +292,8 @@ def test_a_killed_second_look_ends_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looking: tuple[Run, Any], name: str, when: str
 ) -> None:
     made, end = looking
-    shutil.copytree(made.path, tmp_path / "run")
-    cut = Run(tmp_path / "run")
-    for _ in range(8):  # at this step again and again, as far as it comes
-        with killed_at(monkeypatch, name, when):
-            play(cut, erring(0.1))
-        with cut.ledger as ledger:
-            ledger.verify()  # it is played again at the end, with all rows
-        if cut.resume().status()["state"] == "finished":
-            break
-    play(cut, erring(0.1))
+    cut = Run(shutil.copytree(made.path, tmp_path / "run"))
+    played_in_pieces(cut, monkeypatch, name, when, erring(0.1))
     expect_second_look(cut)
     assert _end(cut) == end
 

@@ -28,8 +28,9 @@ from .people_cases import (
     erring,
     expect_sound,
     facts_of,
-    killed_at,
+    just_before,
     play,
+    played_in_pieces,
     truth,
 )
 
@@ -70,8 +71,27 @@ def looks(made: Run) -> list[tuple[int, int, bool]]:
 # Answers of the file --------------------------------------------------------------------------
 
 
-def test_a_run_stops_where_the_audit_shows_the_accuracy(tmp_path: Path) -> None:
-    made = played(tmp_path, 0.8)
+@pytest.fixture(scope="module")
+def above(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that stopped at its mark, which no test changes."""
+    return played(tmp_path_factory.mktemp("above"), 0.8)
+
+
+@pytest.fixture(scope="module")
+def below(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that missed its mark, which no test changes."""
+    return played(tmp_path_factory.mktemp("below"), 0.8, wrong=0.4)
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that stopped at its first look; a test that changes it copies it."""
+    given = {**PLAN, "stop_when": "accuracy=0.5"}
+    return run(ITEMS, ANSWERS, out=tmp_path_factory.mktemp("early") / "run", **given)
+
+
+def test_a_run_stops_where_the_audit_shows_the_accuracy(above: Run) -> None:
+    made = above
     status, facts = made.status(), facts_of(made)
     (
         *before,
@@ -95,8 +115,8 @@ def test_a_run_stops_where_the_audit_shows_the_accuracy(tmp_path: Path) -> None:
     expect_sound(made)
 
 
-def test_the_model_of_the_look_is_the_one_that_is_saved(tmp_path: Path) -> None:
-    made = played(tmp_path, 0.8)
+def test_the_model_of_the_look_is_the_one_that_is_saved(above: Run) -> None:
+    made = above
     with made.ledger as ledger:
         last = [row.event for row in ledger.rows(only=("refit", "learnt", "looked"))]
     assert last[-2:] == ["refit", "looked"]
@@ -107,8 +127,8 @@ def test_the_model_of_the_look_is_the_one_that_is_saved(tmp_path: Path) -> None:
     assert hits == made.status()["audit"]["correct"]
 
 
-def test_a_run_below_its_mark_goes_on_to_its_end(tmp_path: Path, capsys: Any) -> None:
-    made = played(tmp_path, 0.8, wrong=0.4)
+def test_a_run_below_its_mark_goes_on_to_its_end(below: Run, capsys: Any) -> None:
+    made = below
     quarters = [(number, 15 * number, False) for number in (1, 2, 3, 4)]
     assert looks(made) == quarters
     status = made.status()
@@ -121,12 +141,11 @@ def test_a_run_below_its_mark_goes_on_to_its_end(tmp_path: Path, capsys: Any) ->
     expect_sound(made)
 
 
-def test_what_is_bought_does_not_depend_on_the_audits_answers(tmp_path: Path) -> None:
+def test_what_is_bought_does_not_depend_on_the_audits_answers(above: Run, below: Run) -> None:
     """Until a look stops a run; so its models are as new to the audit as the first."""
-    short, long = (played(tmp_path / name, 0.8, w) for name, w in (("a", 0.0), ("b", 0.4)))
     first, second = (
         [(row["item"], row["answer"]) for row in bought(each, purpose="train")]
-        for each in (short, long)
+        for each in (above, below)
     )
     assert len(first) < len(second)
     assert second[: len(first)] == first
@@ -179,9 +198,8 @@ def test_a_finished_run_is_looked_at_once_it_has_the_rule(tmp_path: Path) -> Non
     expect_sound(made)
 
 
-def test_another_mark_and_a_larger_budget_go_on(tmp_path: Path) -> None:
-    given = {**PLAN, "stop_when": "accuracy=0.5"}
-    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **given)
+def test_another_mark_and_a_larger_budget_go_on(tmp_path: Path, early: Run) -> None:
+    made = Run(shutil.copytree(early.path, tmp_path / "run"))
     learnt, first = made.status()["asked"], len(looks(made))
     made.change(stop_when="accuracy=0.9")
     assert made.status()["asked"] > learnt
@@ -209,10 +227,11 @@ def test_a_change_that_people_could_not_answer_is_refused(tmp_path: Path) -> Non
     assert int(two.folder.resolved()["further_now"]) > 0
 
 
-def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(tmp_path: Path) -> None:
+def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(
+    tmp_path: Path, early: Run
+) -> None:
     """The label of an item that is erased was learnt, so the model is another."""
-    given = {**PLAN, "stop_when": "accuracy=0.5"}
-    made = run(ITEMS, ANSWERS, out=tmp_path / "run", **given)
+    made = Run(shutil.copytree(early.path, tmp_path / "run"))
     before = made.status()["spent"]
     forget(made.path, str(bought(made, purpose="train")[0]["item"]))
     made.resume()
@@ -324,14 +343,10 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
     """A run of people whose first look comes with the answers of its next sheets, and its end."""
     folder = tmp_path_factory.mktemp("before")
     made = begin(folder, **{**PEOPLE, "stop_when": "accuracy=0.88"})
-    for number in range(20):
-        shutil.copytree(made.path, folder / f"at-{number}")
-        answer_all(made, erring(0.15))
-        if seconds(made):
-            break
+    found = just_before(made, erring(0.15), lambda: seconds(made))
     play(made, erring(0.15))
     assert len(looks(made)) > 2, "a look that does not stop it, and others"
-    return Run(folder / f"at-{number}"), _end(made)
+    return found, _end(made)
 
 
 @pytest.mark.parametrize(("name", "when"), [*OFTEN, *SLOW])
@@ -339,16 +354,8 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[Run, Any], name: str, when: str
 ) -> None:
     made, end = before
-    shutil.copytree(made.path, tmp_path / "run")
-    cut = Run(tmp_path / "run")
-    for _ in range(8):  # at this step again and again, as far as it comes
-        with killed_at(monkeypatch, name, when):
-            play(cut, erring(0.15))
-        with cut.ledger as ledger:
-            ledger.verify()  # it is played again at the end, with all rows
-        if cut.resume().status()["state"] == "finished":
-            break
-    play(cut, erring(0.15))
+    cut = Run(shutil.copytree(made.path, tmp_path / "run"))
+    played_in_pieces(cut, monkeypatch, name, when, erring(0.15))
     expect_sound(cut)
     assert _end(cut) == end
 

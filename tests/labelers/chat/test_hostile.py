@@ -41,7 +41,6 @@ from .hostile_cases import (
     once,
     reset,
     status,
-    truncated,
 )
 
 
@@ -54,8 +53,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 # One of each kind: no JSON, cut off, the line lost, silence, an error. The storm has them all.
 @pytest.mark.parametrize(
     "bad",
-    [garbage, truncated, reset, hang, status(500)],
-    ids=["json", "cut", "reset", "hang", "500"],
+    [garbage, reset, hang, status(500)],
+    ids=["json", "reset", "hang", "500"],
 )
 def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behaviour, tmp_path: Path) -> None:
     with serving(once(bad, 2)) as server:
@@ -106,13 +105,11 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        (status(429), "times in 0 s, the last time with HTTP 429"),
         (status(429, Retry_After="3600"), "again in 3600 s"),
         (status(401), "STACKSL_API_KEY"),
-        (status(400), "refused the request"),
         (status(302, Location="http://127.0.0.1:9/v1"), "redirect"),
     ],
-    ids=["429", "429-hour", "401", "400", "302"],
+    ids=["429-hour", "401", "302"],
 )
 def test_a_refusal_costs_nothing_and_the_run_goes_on(
     bad: Behaviour, why: str, tmp_path: Path
