@@ -86,7 +86,13 @@ def expect_a_sentence(code: int, out: str, err: str, path: Path) -> None:
     assert path.stem in lines[0] or "ledger" in lines[0], "the sentence names the file"
 
 
-@pytest.mark.parametrize("name", READ_BY)
+@pytest.mark.parametrize(
+    "name",
+    [  # of each kind of file one, the others in `make test-slow`
+        pytest.param(name, marks=() if number % 2 == 0 else pytest.mark.slow)
+        for number, name in enumerate(READ_BY)
+    ],
+)
 def test_a_flipped_bit_is_harmless_or_refused(home: Path, said: Said, name: str) -> None:
     (path,), commands = (home / "one").glob(name), READ_BY[name]
     whole = path.read_bytes()

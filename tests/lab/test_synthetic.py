@@ -12,7 +12,7 @@ from stacksl_lab.synthetic.streams import KINDS, Feedback, Kind, make_stream
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("feedback", ["scalar", "softmax"])
+@pytest.mark.parametrize("feedback", ["scalar", pytest.param("softmax", marks=pytest.mark.slow)])
 def test_features_have_norm_1_and_values_are_their_scores(kind: Kind, feedback: Feedback) -> None:
     source = make_stream(kind, feedback, 3, rounds=200)
     assert np.linalg.norm(source.features, axis=-1) == pytest.approx(1.0)

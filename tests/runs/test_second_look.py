@@ -265,7 +265,7 @@ def test_the_report_is_not_made_again_at_each_answer(
 # What happens meanwhile -----------------------------------------------------------------------
 
 
-OFTEN = (("take", "before"), ("reserve", "after"), ("hand_out", "before"), ("show_audit", "after"))
+OFTEN = (("take", "before"), ("hand_out", "before"), ("show_audit", "after"))
 CUT = [
     pytest.param(name, when, marks=() if (name, when) in OFTEN else pytest.mark.slow)
     for name in ("take", "reserve", "hand_out", "save_arrays", "show_audit", "note_derived")

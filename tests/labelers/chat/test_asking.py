@@ -175,8 +175,9 @@ def plain(handler: Handler, body: dict[str, Any], number: int) -> None:
     handler.send(200, chat_server.completion(said))
 
 
-@pytest.mark.parametrize("server_is", [right, plain])
-@pytest.mark.parametrize("names", [NAMES, MANY], ids=["3", "105"])
+@pytest.mark.parametrize(
+    ("server_is", "names"), [(right, MANY), (plain, NAMES), (plain, MANY)], ids=["a", "b", "c"]
+)
 def test_classes_by_what_the_server_can_do(
     server_is: chat_server.Behaviour, names: list[str], tmp_path: Path
 ) -> None:
