@@ -106,15 +106,6 @@ def test_what_is_no_head_is_one_sentence(stacksl, run, head) -> None:
     assert "ROWS:HASH" in said.err
 
 
-@pytest.mark.parametrize("verb", ["verify", "export", "replay"])
-def test_a_flipped_bit_in_the_file_is_one_sentence(stacksl, run, verb) -> None:
-    file = run / "run.db"
-    file.write_bytes(file.read_bytes().replace(b"CREATE TABLE items", b"CREATE TABLE \xe9tems"))
-    said = stacksl("ledger", verb, run)
-    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
-    assert "damaged" in said.err
-
-
 @pytest.mark.parametrize(
     "edit",
     [

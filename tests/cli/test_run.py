@@ -44,7 +44,6 @@ def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tm
         (["--config", "nowhere.toml"], "cannot read the config nowhere.toml"),
         (["--config", "/dev/null", "--set", "ridge"], "--set expects NAME=VALUE"),
         (["--gate", "margn"], "did you mean 'margin'"),
-        (["--preset", "papr"], "did you mean 'paper'"),
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_read(stacksl, api, words, hint) -> None:

@@ -175,14 +175,6 @@ def test_adopt_takes_the_state_and_the_round() -> None:
     assert third.threshold == second.state[0]
 
 
-def test_a_refused_want_adopts_the_state_of_a_skip() -> None:
-    learner = Learner(Noting(), Margin(pace=0.1, adaptive=False), budget=2, horizon=8)
-    [want] = decide(learner)
-    assert want.state != want.skip_state
-    learner.adopt([want.refused()], [THREE])
-    assert learner.gate_state == want.skip_state
-
-
 def test_unasked_rounds_skip_and_run_the_kl_step_while_a_label_is_left() -> None:
     scorer = Noting()
     learner = LLFStackSL(scorer, budget=1, horizon=6, gate_scale=1e9, kl_on_skips=True)

@@ -136,17 +136,6 @@ def test_an_encoder_that_is_not_there(home, refused) -> None:
     assert not (home / "new" / "run.db").exists(), "nothing was bought"
 
 
-def test_three_mistakes_of_a_config_are_named_at_once(home, refused) -> None:
-    (home / "my.toml").write_text('bugdet = 5\nscorer.ridge = -1\ngate = "margn"\n')
-    said = refused("run", "good.csv", "--config", "my.toml", "--out", "new")
-    for hint in (
-        "did you mean 'budget'",
-        "ridge must be greater than or equal to 0.000001",
-        "'margin'",
-    ):
-        assert hint in said
-
-
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_features_that_are_not_numbers(home, refused, monkeypatch, value) -> None:
     from stacksl.features.hashing import HashingEncoder
@@ -213,16 +202,6 @@ def test_corrupted_arrays_are_passed_over_and_told(home, capfd) -> None:
 def test_unlabelled_items_cannot_be_evaluated(home, refused) -> None:
     (home / "bare.csv").write_text("text,label\nsome words,\nothers,a\n")
     assert "1 of 2 have none" in refused("evaluate", "one", "bare.csv")
-
-
-def test_a_full_disk(home, refused, monkeypatch) -> None:
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    said = refused("run", "good.csv", "--out", "new", "--quiet", changes=True)
-    assert "No space left on device" in said
-    assert not any((home / "new" / "features").iterdir())
 
 
 def test_a_read_only_folder(home, refused, monkeypatch) -> None:

@@ -159,7 +159,7 @@ def scores(found: tuple[int, str, str]) -> dict[str, object]:
     return {key: table[key] for key in ("state", "asked", "spent", "accuracy_before", "test")}
 
 
-@pytest.mark.parametrize("command", [PREDICT, STATUS, REPLAY, "resume one", "report one"])
+@pytest.mark.parametrize("command", [PREDICT, STATUS, "resume one"])
 @pytest.mark.parametrize("step", [-1, 1])
 def test_a_run_of_another_format_is_refused(
     home: Path, said: Said, command: str, step: int

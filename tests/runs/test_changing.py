@@ -11,7 +11,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.cli.verbs.run import shown_run
-from stacksl.errors import DataError, LabelerError, RunError, SettingsError
+from stacksl.errors import DataError, LabelerError, RunError
 from stacksl.runs.changes.forgetting import forget
 
 from .changing_cases import POOL, audits, facts_of, finished, labelled
@@ -45,21 +45,6 @@ def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
     with done.ledger as ledger:
         assert [row.event for row in ledger.rows()].count("budget") == 1
     expect_sound(done)
-
-
-def test_a_budget_is_never_below_what_is_spent(tmp_path: Path) -> None:
-    waiting = begin(tmp_path, price="2")
-    answer_all(waiting)  # 6 are answered, and 6 more are out
-    table = waiting.folder.settings()
-    for text in ("11", "$22", "0.1"):
-        with pytest.raises(SettingsError, match="12"):
-            waiting.change(budget=text, later=True)
-    with pytest.raises(SettingsError, match="not 'much'"):
-        waiting.change(budget="much", later=True)
-    assert waiting.folder.settings() == table
-    waiting.change(budget="$24", later=True)
-    done = play(waiting.resume())
-    assert done.status()["money"] == {"price": 2.0, "budget": 24.0, "spent": 24.0}
 
 
 def test_money_left_by_who_costs_less_buys_more(tmp_path: Path) -> None:

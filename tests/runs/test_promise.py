@@ -311,7 +311,8 @@ def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None
     ambiguous = len({row["item"] for row in bought(made, said="ambiguous")})
     assert min(dropped, ambiguous) > 5
     last = looks(made)[-1]
-    assert last["left"] >= dropped + ambiguous
+    of_the_model = left_wrong(last["wrong"], last["audit"], last["rows"], MODEL)
+    assert last["left"] == of_the_model + dropped + ambiguous
     assert last["of"] == 400
     expect_sound(made)
 
