@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,7 @@ def test_a_correction_that_is_killed_is_completed_by_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     done = play(begin(tmp_path), wrong)
+    other = Run(shutil.copytree(done.path, tmp_path / "undisturbed"))
     again = all_rows(done, truth, tmp_path / "again.csv")
     agreed = done.corrections(again)
     with monkeypatch.context() as patch:
@@ -214,10 +216,7 @@ def test_a_correction_that_is_killed_is_completed_by_resume(
     assert done.status()["state"] == "finished"
     if moment == "before it is recorded":
         correct(done, again)
-    undisturbed = tmp_path / "b"
-    undisturbed.mkdir()
-    other = play(begin(undisturbed), wrong)
-    correct(other, all_rows(other, truth, undisturbed / "again.csv"))
+    correct(other, again)
     assert labels(done) == labels(other)
     assert _head(done) == _head(other)
     expect_sound(done)
