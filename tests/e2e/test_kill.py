@@ -101,7 +101,6 @@ ALIKE = (  # to the one before it: between the same two files, or of the same ro
     "before their last sheet is written",
     "before the next labels are reserved",
     "when the state is 'waiting'",
-    "when it was asked and paid",
 )
 POOL = {
     "before a batch is reserved": (f"{LABELS}.ledger:Ledger.post", 3, "before"),
