@@ -116,7 +116,7 @@ test: $(VENV)/.extras $(VENV)/.bench browser lint
 	exit $$code
 
 test-slow: $(VENV)/.extras browser
-	@$(RUN) -m pytest -m slow --durations=10
+	@NUMBA_OPT=3 $(RUN) -m pytest -m slow --durations=10
 
 bench: $(VENV)/.bench
 	@for each in learner_round width_error end_to_end preset_differences; do \

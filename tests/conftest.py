@@ -18,11 +18,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["STACKSL_FEATURES"] = "hashing"  # of runs over files: encoders take seconds to load
 os.environ["HF_DATASETS_OFFLINE"] = "1"
-# The laboratory's loops, compiled in two thirds of the time and kept apart from the quick ones.
-os.environ.setdefault("NUMBA_OPT", "1")
-os.environ.setdefault(
-    "NUMBA_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".pytest_cache" / "numba")
-)
+# The laboratory's loops are compiled in two thirds of the time, and kept apart from those of users.
+_opt = os.environ.setdefault("NUMBA_OPT", "1")
+_kept = Path(__file__).resolve().parents[1] / ".pytest_cache" / f"numba-{_opt}"
+os.environ.setdefault("NUMBA_CACHE_DIR", str(_kept))
 
 import pytest  # noqa: E402
 import threadpoolctl  # noqa: E402
