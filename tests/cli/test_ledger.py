@@ -106,6 +106,14 @@ def test_what_is_no_head_is_one_sentence(stacksl, run, head) -> None:
     assert "ROWS:HASH" in said.err
 
 
+def test_a_schema_that_is_no_text_is_one_sentence(stacksl, run) -> None:
+    file = run / "run.db"
+    file.write_bytes(file.read_bytes().replace(b"CREATE TABLE items", b"CREATE TABLE \xe9tems"))
+    said = stacksl("ledger", "verify", run)
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "damaged" in said.err
+
+
 @pytest.mark.parametrize(
     "edit",
     [

@@ -66,7 +66,7 @@ RUN = (
 )
 
 
-@pytest.mark.parametrize("name", [pytest.param("mlflow", marks=pytest.mark.slow), "tensorboard"])
+@pytest.mark.parametrize("name", ["mlflow", "tensorboard"])
 def test_each_refit_is_reported_and_nothing_else_changes(stacksl, folder: Path, name: str) -> None:
     assert stacksl(*RUN, "--out", "plain").code == 0
     said = stacksl(*RUN, "--out", "run", "--report-to", name)
