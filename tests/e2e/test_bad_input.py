@@ -112,6 +112,8 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--test", "nowhere.csv"], "nowhere.csv"),
         (["good.csv", "--test", "pairs.jsonl"], ""),
         (["good.csv", "--format", "cvs"], "csv"),
+        (["good.csv", "--max-candidates", "1"], "max_candidates"),
+        (["good.csv", "--features", "hashin"], "did you mean 'hashing'"),
         (["good.csv", "--budget", "$1", "--price", "2"], "no label"),
         (["good.csv", "--price", "cheap"], "price"),
         (["good.csv", "--aim", "modle"], "model"),
