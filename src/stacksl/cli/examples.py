@@ -68,6 +68,8 @@ The run's own table with a label in each row, by people or the model:
     stacksl export runs/first --table labelled.xlsx
 What people answered, with time and price:
     stacksl export runs/first --labels a.csv
+The final model, for somebody without stacksl:
+    stacksl export runs/first --model model
 One model, base and adapter:
     stacksl export runs/first --merge out
 A task of lm-eval:

@@ -88,13 +88,11 @@ def export(
 ) -> None:
     """The labelled table, bought labels, and the final model, in forms that need no stacksl.
 
-    --table writes the rows of the run's own files, each with people's label or the model's.
-    --labels writes what people answered; answers that measure the model follow once the run has
-    finished, and --pairs has none of them. --model writes encoder and final head as one folder:
-    `python use.py` labels texts there, MLflow serves it, and stacksl.load reads it. Of a language
-    model, --merge adds the adapter into its base: one folder that transformers loads, with
-    tokenizer and card, and no path of this machine in it. --task writes items as a task of lm-eval,
-    which gives the same predictions; its folder may be moved, and lm-eval be started anywhere.
+    --table writes the rows of the run's own files. --labels and --pairs write what people answered;
+    answers that measure the model are written once the run has finished, and make no pairs. --model
+    writes encoder and classifier as one folder, for `python use.py`, MLflow and stacksl.load.
+    --merge writes a language model with its adapter as one folder that transformers loads, and
+    --task a task of lm-eval that gives the same predictions.
     """
     from stacksl.api.exporting import write_labels, write_model, write_own, write_pairs
     from stacksl.lm.export.folder import expect_empty, read_about
