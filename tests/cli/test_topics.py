@@ -45,7 +45,7 @@ def test_topics_are_written_edited_and_begin_a_run(stacksl, file) -> None:
     said = stacksl("topics", file, "--about", "4", *WAY)
     assert said.code == 0, said.err
     assert "4 topics of 90 rows, in topics.xlsx" in said.out
-    assert f"stacksl run {file} --classes topics.xlsx" in said.out
+    assert f"stacksl run {file} --classes topics.xlsx --labeler file --annotators" in said.out
     book = load_workbook("topics.xlsx")
     assert book.sheetnames == ["Topics", "Rows", "How to edit"]
     header, *lines = book["Topics"].iter_rows(values_only=True)

@@ -1,6 +1,6 @@
 """Files and hubs to (items, answers), and back."""
 
-from stacksl.data.checking import check, columns_line, overlap
+from stacksl.data.checking import check, columns_line, overlap, set_aside
 from stacksl.data.classes import Bank, Classes, read_bank, read_classes
 from stacksl.data.dataset import Dataset, Layout, Rejected
 from stacksl.data.reading import as_written, read, rows_of
@@ -25,6 +25,7 @@ __all__ = [
     "read_classes",
     "rows_of",
     "sample",
+    "set_aside",
     "table_of",
     "write_table",
 ]

@@ -18,7 +18,7 @@ _SHOWN = 20  # rejected rows that are listed one by one
 
 def check(dataset: Dataset) -> list[str]:
     """What was understood of a file, and each row that was set aside, as sentences."""
-    return [one_line(sentence) for sentence in (*_understood(dataset), *_rejected(dataset))]
+    return [one_line(sentence) for sentence in (*_understood(dataset), *set_aside(dataset))]
 
 
 def _understood(dataset: Dataset) -> Iterator[str]:
@@ -59,7 +59,8 @@ def _options(dataset: Dataset) -> str:
     )
 
 
-def _rejected(dataset: Dataset) -> Iterator[str]:
+def set_aside(dataset: Dataset) -> Iterator[str]:
+    """A sentence for each of the first rows that were set aside, and how many more there are."""
     for rejected in dataset.rejected[:_SHOWN]:
         who = f" (id '{rejected.id}')" if rejected.id else ""
         yield f"row {rejected.row}{who} set aside: {rejected.reason}"

@@ -41,7 +41,7 @@ def topics(
     """
     from openpyxl import Workbook
 
-    from stacksl.data import Layout, read
+    from stacksl.data import Layout, read, set_aside
     from stacksl.data.classes import TOPICS
     from stacksl.features import TextMap, make_features
     from stacksl.files.atomic import write_atomic
@@ -82,11 +82,12 @@ def topics(
     book.worksheets[0].title = TOPICS
     write_atomic(out, packed(book))
     unusable = rejected(dataset)
-    warn([*no_encoder(resolved), *(f"row {r['row']} is left out: {r['reason']}" for r in unusable)])
+    warn([*no_encoder(resolved), *set_aside(dataset)])
     if json:
         listed = [{"name": each.name, "size": len(each.rows)} for each in found]
         print(as_json({"file": out, "rows": len(rows), "topics": listed, "rejected": unusable}))
         return
     print(table(("Rows", "Topic"), ((len(each.rows), each.name) for each in found)))
     print(f"\n{plural(len(found), 'topic')} of {plural(len(rows), 'row')}, in {out}")
-    print(f"{EDIT}. Then:\n  stacksl run {word(Path(file))} --classes {word(out)}")
+    people = "--labeler file --annotators NAMES"
+    print(f"{EDIT}. Then:\n  stacksl run {word(Path(file))} --classes {word(out)} {people}")
