@@ -133,6 +133,7 @@ def test_what_cannot_be_labelled(stacksl, new, words, expected) -> None:
 def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
     said = stacksl("export", "runs/first", "--table", "own.csv")
     assert said.code == 0, said.err
+    assert said.out == "Table  own.csv, 120 rows with labels\n"
     rows = table((folder / "own.csv").read_text())
     assert list(rows[0]) == COLUMNS
     human = [row for row in rows if row["source"] == "human"]

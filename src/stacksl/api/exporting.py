@@ -41,8 +41,8 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
     return found.left_out
 
 
-def write_own(run: Run, path: Path, progress: Progress = None) -> int:
-    """Write the rows of a finished run's own files with a label each; how many there are.
+def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, int]:
+    """Write the rows of a finished run's own files; how many there are, and how many have no label.
 
     Raises:
         SettingsError: the name ends in no known kind.
@@ -52,7 +52,7 @@ def write_own(run: Run, path: Path, progress: Progress = None) -> int:
     kind_of_table(path)
     table = label_own(run, progress)
     write_table(path, table.columns, table.rows)
-    return len(table.rows)
+    return len(table.rows), table.blank
 
 
 def write_pairs(run: Run, path: Path, *, names: bool = False) -> int:

@@ -37,11 +37,13 @@ class Labelled:
         columns: the names of its columns.
         rows: the values of each row by column.
         left_out: purchases left out because they measure a model that is not finished.
+        blank: how many rows of a file have no label.
     """
 
     columns: tuple[str, ...]
     rows: list[dict[str, Any]]
     left_out: int = 0
+    blank: int = 0
 
 
 def label_file(
@@ -333,4 +335,5 @@ def _labelled(
     for values, item in rows:
         label = {} if item is None else said[item.id]
         labelled_rows.append({**values, **{new: label.get(name) for name, new in names.items()}})
-    return Labelled((*columns, *names.values()), labelled_rows)
+    blank = sum(row[names["label"]] is None for row in labelled_rows)
+    return Labelled((*columns, *names.values()), labelled_rows, blank=blank)

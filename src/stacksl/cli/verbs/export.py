@@ -114,8 +114,8 @@ def export(
         expect_empty(merge)
     if table is not None:
         with live(quiet=json) as show:
-            n = write_own(opened, table, encoding(show))
-        result["table"] = {"file": table, "rows": n}
+            n, blank = write_own(opened, table, encoding(show))
+        result["table"] = {"file": table, "rows": n, "blank": blank}
     if labels is not None:
         result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
     if pairs is not None:
@@ -181,8 +181,10 @@ def _left_out(task: Task, rejected: int) -> list[str]:
 def _shown(result: dict[str, Any]) -> str:
     task, pairs, table = result["task"] or {}, result["pairs"], result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
+    blank = table and f", {count(table['blank'])} of them without a label" * bool(table["blank"])
+    with_labels = blank or " with labels"
     rows = [
-        ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')} with labels"),
+        ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')}{with_labels}"),
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
         ("Pairs", pairs and f"{pairs['file']}, {count(pairs['count'])}"),
