@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacksl.cli.printing import as_json, dollars
+from stacksl.cli.printing import as_json, dollars, measured
 
 
 @given(st.integers(0, 10**15))
@@ -41,3 +41,10 @@ def test_json_has_no_word_that_is_not_json() -> None:
         "text": "Grüße",
     }
     assert "Grüße" in as_json(value)
+
+
+def test_an_audit_drawn_late_is_said_to_be_of_the_other_rows() -> None:
+    audit = {"accuracy": 0.9, "interval": (0.8, 0.95), "n": 50, "measures": "accuracy"}
+    early, late = (measured({**audit, "passed_over": share}) for share in (0.0, 0.2))
+    assert early == "accuracy 0.900 (95% interval 0.800 to 0.950, 50 items)"
+    assert late == f"{early}, of rows that nobody had been asked about"

@@ -89,6 +89,12 @@ def test_an_audit_drawn_late_gives_an_interval_that_holds_whatever_the_bought_ar
     (said,) = (note for note in notes(facts) if "bought already" in note)
     assert f"{low:.1f}% to {high:.1f}%" in said
     assert "10.0% of the items" in said
+    late = replace(facts.audit, reference=50, trained_on=0)
+    assert "of items that nobody had been asked about correctly" in outcome(
+        replace(facts, audit=late)
+    )
+    early = replace(late, passed_over=0.0)
+    assert "of new items correctly" in outcome(replace(facts, audit=early))
 
 
 def test_rates_agreement_costs_and_changes_are_told(made):

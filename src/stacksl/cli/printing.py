@@ -112,6 +112,7 @@ def measured(result: Mapping[str, Any] | None) -> str | None:
     low, high = result["interval"]
     bound, wide = f"at least {low:.3f} in 95 of 100 runs", f"95% interval {low:.3f} to {high:.3f}"
     shown = f"({bound if result.get('look') else wide}, {result['n']:,} items)"
+    shown += ", of rows that nobody had been asked about" * bool(result.get("passed_over"))
     rows, classes = result.get("rows_after", 0), result.get("classes_after", 0)
     added = [f"{count(rows)} of {plural(result['rows'], 'row')}"] if rows else []
     added += [plural(classes, "class", "classes")] if classes else []

@@ -113,6 +113,7 @@ def _audited(audit: AuditResult) -> str:
     if audit.trained_on:
         subject = "Before it was trained on the audit's labels, too, the final model answered"
     end = "" if audit.trained_on else ", none of which it was trained on"
+    which = "items that nobody had been asked about" if audit.passed_over else "new items"
     if audit.measures != "accuracy":
         subject = subject.replace("answered", "agreed").replace("answers", "agrees")
         clear = f"{count(audit.n - audit.unknown)} clear ones of " * bool(audit.unknown)
@@ -125,13 +126,13 @@ def _audited(audit: AuditResult) -> str:
         )
     if audit.second is not None:
         return (
-            f"{subject} an estimated {percent(audit.accuracy)} of new items correctly ({wide}):"
+            f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}):"
             f" {items}{end}, with a second look for people's errors."
         )
     if audit.reference:
         clear = f"{count(audit.n - audit.unknown)} clear ones of " * bool(audit.unknown)
         return (
-            f"{subject} an estimated {percent(audit.accuracy)} of new items correctly ({wide}):"
+            f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}):"
             f" {percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{items}{end}."
         )
     if not audit.unknown:
@@ -476,7 +477,7 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
             ("End the second look without them", f"stacksl change {run} --free --drop"),
         ]
     else:
-        found = [("Write the table with a label each", f"stacksl export {run} --table labels.csv")]
+        found = [("Write the labelled table", f"stacksl export {run} --table labels.csv")]
     found.append(("Label new items", f"stacksl predict {run} new.csv --out labelled.csv"))
     if facts.asking.disagreements:
         found.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))

@@ -23,6 +23,7 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
 from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
 
+BEFORE = "passed_over"  # the share of the rows that the audit was not drawn from
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which it is told
 
@@ -119,7 +120,7 @@ def _audit(
     ledger: LedgerReader, facts: Facts | None, state: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """The audited accuracy as it was shown, and what was added to the run after it was drawn."""
-    audit = _accuracy(facts, "audit", *AUDITED, *AFTER)
+    audit = _accuracy(facts, "audit", *AUDITED, *AFTER, BEFORE)
     if audit is not None:  # its run may have changed since
         items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
         for name, more in zip(AFTER, (items, items, classes), strict=True):
