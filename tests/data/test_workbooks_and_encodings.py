@@ -137,6 +137,15 @@ def test_a_later_file_has_a_header_by_its_usual_names_where_the_first_has_none(
     assert read(path, layout=later, classes=("a", "b")).total == 2
 
 
+def test_the_only_column_of_a_later_file_without_a_header_holds_the_texts(tmp_path: Path) -> None:
+    how = {"layout": Layout(header=False), "classes": ("a", "b"), "usual": {"prompt": "utterance"}}
+    (path := tmp_path / "rows.csv").write_text("I lost it\nto top up\n", encoding="utf-8")
+    assert [item.prompt for item in read(path, **how).items] == ["I lost it", "to top up"]
+    path.write_text("I lost it,mail\nto top up,chat\n", encoding="utf-8")
+    with pytest.raises(DataError, match="the file has column 1, column 2; say which"):
+        read(path, **how)
+
+
 LINES = "Hello, where is it?\n\nIt is gone; I want it back\n"
 
 

@@ -45,12 +45,14 @@ def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
 def usual_columns(usual: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
     """The `usual` columns by role, without an id or a label that the file does not have.
 
-    For a prompt that it does not have stands the column whose name says that it holds one.
+    For a prompt that it does not have stands the column whose name says that it holds one, or the
+    only one of a file without a header.
     """
     free = ("id", "label")
     found = {role: name for role, name in usual.items() if role not in free or name in columns}
     if "prompt" in found and found["prompt"] not in columns:
-        found["prompt"] = find("prompt", columns) or found["prompt"]
+        texts = columns[0] if tuple(columns) == ("column 1",) else found["prompt"]
+        found["prompt"] = find("prompt", columns) or texts
     return found
 
 

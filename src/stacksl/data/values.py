@@ -53,7 +53,7 @@ def named(column: str, columns: Sequence[str]) -> str:
     """
     if not any(_is_long(name) or _CELL.fullmatch(name.strip().lower()) for name in columns):
         return column
-    hint = " (a long name: is the header missing?)" if _is_long(column) else ""
+    hint = " (a long name: without a header give --no-header)" if _is_long(column) else ""
     return f"number {columns.index(column) + 1}{hint}"
 
 
