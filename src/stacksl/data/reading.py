@@ -360,8 +360,8 @@ class _Items:
         )
         if not labels:
             raise DataError(
-                f"no row has a label{where}, so the classes are not known: label some rows, or give"
-                " the classes"
+                f"no row has a label{where}, so the classes are not known: label some rows, name"
+                " the classes in a file with --classes, or let `stacksl topics` propose some"
             )
         if len(labels) == 1:
             raise DataError(f"every row has the same label{where}: two or more are needed")

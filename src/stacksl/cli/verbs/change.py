@@ -283,8 +283,9 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
             " its name counts on them, too"
         )
     if found.mapped or found.measured:
-        audit = f", and {count(found.measured)} of the audit name it" if found.measured else ""
-        lines.append(f"{count(found.mapped)} answers named it and are learned at no cost{audit}")
+        it = "it" if len(wanted["classes"]) == 1 else "them"
+        audit = f", and {count(found.measured)} of the audit name {it}" if found.measured else ""
+        lines.append(f"{count(found.mapped)} answers named {it} and are learned at no cost{audit}")
     if found.again and wanted["reopen"]:
         lines.append(f"asked again: {_again(found)}")
     elif found.again and wanted["classes"]:

@@ -304,9 +304,9 @@ def promise_of(spec: RunSpec, game: Game) -> str:
         meant += f" {plural(aside, 'row')} with the text of an example of a class are not counted."
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
-        f" {count(last['audit'])} rows of {part} drawn at random {count(last['wrong'])} were"
-        f" wrong, so at most {count(last['left'])} of all are. Such a promise holds in 95 of 100"
-        f" runs.{meant}"
+        f" {count(last['audit'])} rows of {part} drawn at random {count(last['wrong'])}"
+        f" {'was' if last['wrong'] == 1 else 'were'} wrong, so at most {count(last['left'])} of all"
+        f" are. Such a promise holds in 95 of 100 runs.{meant}"
     )
 
 
