@@ -394,6 +394,7 @@ def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: An
     assert entry.call([*map(str, words)]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "20 labels for $50.00 at most, to ask further people" in told
+    assert "with two people the interval is about twice as wide" in told
     assert "it will measure the accuracy on" in told
     assert "Mailings 8 or more, of 25 rows in all at most Cost" in told
     assert entry.call([*map(str, words), "--open-questions", "7"]) == 0
