@@ -48,6 +48,16 @@ def _heads(classes, dim):
     return make_scorer("ridge", dim=dim, classes=classes, settings=ScorerSettings(), seed=3)
 
 
+def test_equal_rows_of_any_size_make_a_head_of_the_shares() -> None:
+    """Their curvature is singular in float64, in which a fit cannot change its coordinates."""
+    labels = np.repeat([0, 1, 2], (150, 100, 50))
+    for size in (0.0, 1.0, 1e6):
+        h = np.full((300, 20), size)
+        _, coef, intercept, _ = refits.fit_classes(h, labels, 0, Fit())
+        scores = np.exp(coef @ h[0] + intercept)
+        assert np.allclose(scores / scores.sum(), [1 / 2, 1 / 3, 1 / 6], atol=1e-3)
+
+
 @pytest.mark.parametrize("strength", refits.CHOICES)
 def test_class_head_is_logistic_regression(strength, monkeypatch):
     monkeypatch.setattr(refits, "DEFAULT", strength)

@@ -257,6 +257,7 @@ class _Classes:
         """B = L⁻¹, (d + 1, d + 1), L·Lᵀ the mean curvature of a class; None with few examples.
 
         The curvature is that of classes of equal probability, reduced as a fitted model is surer.
+        None also where it is not positive definite in float64, as of large features that are equal.
         """
         every = self.rows if self.soft is None else self.soft.rows
         if len(every) < self.shape[1]:
@@ -266,7 +267,10 @@ class _Classes:
             curved = curved + _second_moment(self.soft.rows, self.soft.mass)
         curved *= _SURER / (self.size * self.shape[0])
         curved[np.diag_indices_from(curved)] += decay[: self.shape[1]]
-        return np.linalg.inv(np.linalg.cholesky(curved))
+        try:
+            return np.linalg.inv(np.linalg.cholesky(curved))
+        except np.linalg.LinAlgError:
+            return None
 
     def loss(self, theta: Array) -> tuple[float, Array]:
         """Σ −log π(gold), and its gradient, flattened as `theta`."""
