@@ -238,6 +238,10 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
     budget = parse_budget(resolved.settings.budget, _rounds(sources), resolved.settings.price)
     if filed:
         resolved = intake.for_file(resolved, sources.pool, budget.labels)
+    if resolved.settings.server.batch_api and resolved.settings.mode == "stream":
+        raise SettingsError(
+            "a stream asks one question at a time: leave --batch-api out, or give --mode pool"
+        )
     return intake.with_coverage(resolved, sources.pool.classes), budget
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 import stacksl
-from stacksl.labelers.chat import labeler
-from stacksl.labelers.chat.calls import read_calls
+from stacksl.api import prepare
+from stacksl.errors import SettingsError
+from stacksl.labelers.chat import batches, labeler
+from stacksl.labelers.chat.calls import Calls, read_calls
 
 from .chat_server import Handler, Server, completion, letter_of, right, serving, wanted_of
 from .test_asking import NAMES, data_of
@@ -36,6 +38,8 @@ class Batching:
         self.status = "completed"
         self.before: Callable[[Handler], bool] = lambda _: False
         self.line: Callable[[int, dict[str, Any]], dict[str, Any] | None] = answered
+        self.errors: dict[str, Any] = {}
+        self.created = 200
         self.database = database
         self.recorded = 0
 
@@ -52,7 +56,8 @@ class Batching:
         elif what.startswith("GET /batches"):
             self._list(handler, what)
         elif found := re.fullmatch(r"GET /files/(.+)/content", what):
-            handler.send(200, self.files[found[1]])
+            content = self.files.get(found[1])
+            handler.send(*((404,) if content is None else (200, content)))
         else:
             gone = self.files.pop(what.removeprefix("DELETE /files/"), None)
             handler.send(404 if gone is None else 200)
@@ -65,7 +70,7 @@ class Batching:
         if self.before(handler):
             return
         self.batches.insert(0, found)
-        handler.send(200, json.dumps(found).encode())
+        handler.send(self.created, json.dumps(found).encode())
 
     def _list(self, handler: Handler, what: str) -> None:
         """One batch a page, the newest first."""
@@ -79,7 +84,7 @@ class Batching:
         handler.send(200, json.dumps(page).encode())
 
     def _end(self, batch: dict[str, Any]) -> None:
-        batch["status"] = self.status
+        batch |= {"status": self.status, "errors": self.errors}
         asked = [json.loads(line) for line in self.files[batch["input_file_id"]].splitlines()]
         lines = [self.line(n, each) for n, each in enumerate(asked)]
         good = [
@@ -236,6 +241,139 @@ def test_a_batch_that_is_not_found_costs_the_most_that_it_may_have_cost(
     assert cost(run) == 2 * SINGLE + 10 * HALF + sum(row["cost"] for row in lost)
 
 
+def test_a_batch_that_a_gateway_gave_up_on_is_found_again(
+    tmp_path: Path, served: tuple[Server, Batching]
+) -> None:
+    server, batching = served
+
+    def late(handler: Handler) -> bool:
+        batching.batches.insert(0, {"id": "b", "status": "validating", "input_file_id": "file-0"})
+        handler.send(504)
+        return True
+
+    batching.before = late
+    run = begin(tmp_path, server)
+    assert why(run) == "it answered POST /batches with HTTP 504: `resume` tries again"
+    batching.before = lambda _: False
+    run.resume()
+    expect_right(run)
+    assert cost(run) == 2 * SINGLE + 10 * HALF
+    assert batching.seen.count("POST /batches") == 1
+
+
+def test_what_a_server_says_in_other_words_costs_no_answer(
+    tmp_path: Path, served: tuple[Server, Batching]
+) -> None:
+    """A batch that was created (201), is queued, and has an answer and an error to a question."""
+    server, batching = served
+    batching.created, batching.done = 201, False
+    run = begin(tmp_path, server)
+    batching.batches[0]["status"] = "queued"
+    run.resume()
+    assert why(run) == "a batch of 10 questions is not done (queued): `resume` goes on"
+    batching.batches[0]["status"], batching.done = "validating", True
+    end = batching._end
+
+    def both(batch: dict[str, Any]) -> None:
+        end(batch)
+        batch["error_file_id"] = "error"
+        first, second, *rest = batching.files["output-batch-0"].splitlines()
+        odd, error = (json.loads(each) for each in (second, first))
+        odd["response"], error["response"] = "odd", {"status_code": 500}
+        batching.files["error"] = json.dumps(error).encode()
+        batching.files["output-batch-0"] = b"\n".join([first, json.dumps(odd).encode(), *rest])
+
+    batching._end = both  # type: ignore[method-assign]
+    run.resume()
+    assert why(run).startswith("1 questions were sent as a batch")
+    lost = [row["cost"] for row in read_calls(run.folder.database) if row.get("why") == "HTTP odd"]
+    batching._end = end  # type: ignore[method-assign]
+    run.resume()
+    expect_right(run)
+    assert cost(run) == 2 * SINGLE + 10 * HALF + sum(lost)
+    assert len(lost) == 1
+
+
+def test_answers_that_the_server_no_longer_has_are_charged_and_asked_again(
+    tmp_path: Path, served: tuple[Server, Batching]
+) -> None:
+    server, batching = served
+    run = begin(tmp_path, server)
+    end = batching._end
+
+    def gone(batch: dict[str, Any]) -> None:
+        end(batch)
+        del batching.files[batch["output_file_id"]]
+
+    batching._end = gone  # type: ignore[method-assign]
+    run.resume()
+    assert why(run).startswith("10 questions were sent as a batch")
+    batching._end = end  # type: ignore[method-assign]
+    run.resume()
+    expect_right(run)
+
+
+def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
+    tmp_path: Path, served: tuple[Server, Batching], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, batching = served
+    monkeypatch.setattr(batches, "SPACE", 2000)
+    run = begin(tmp_path, server)
+    sent = int(why(run).split()[0])
+    assert 1 <= sent < 10
+    assert len(batching.files["file-0"]) <= 2000 + sent
+    monkeypatch.setattr(batches, "SPACE", 1)
+    run.resume()
+    assert why(run).startswith("1 questions were sent")
+
+
+def test_a_list_of_batches_without_an_end_is_not_read_for_ever(
+    tmp_path: Path, served: tuple[Server, Batching]
+) -> None:
+    server, batching = served
+    run = begin(tmp_path, server)
+    page = json.dumps({"data": [{"id": "b", "input_file_id": "x"}], "has_more": True}).encode()
+    batching._list = lambda handler, _: handler.send(200, page)  # type: ignore[method-assign]
+    run.resume()
+    assert why(run) == "its batch API answers in another form than OpenAI's"
+
+
+def test_a_stream_asks_in_no_batches(tmp_path: Path) -> None:
+    data, classes = data_of(tmp_path)
+    given = {"labeler": "openai:m", "server.url": "http://127.0.0.1:1/v1", "classes": classes}
+    given |= {"server.batch_api": True, "server.allow_send": True, "budget": 4}
+    with pytest.raises(SettingsError, match="leave --batch-api out, or give --mode pool"):
+        stacksl.run(data, mode="stream", out=tmp_path / "run", **given)
+    assert prepare(data, out=tmp_path / "run", settings=given).spec.settings.mode == "pool"
+
+
+@pytest.mark.parametrize("moment", ["sent_together", "ended"])
+def test_a_run_killed_while_a_batch_is_recorded_pays_each_answer_once(
+    moment: str, tmp_path: Path, served: tuple[Server, Batching], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its questions are recorded nothing began; later the rest is collected."""
+    server, batching = served
+    run = None if moment == "sent_together" else begin(tmp_path, server)
+    do, times = getattr(Calls, moment), iter(range(100))
+
+    def cut(*given: Any, **more: Any) -> Any:
+        batched = moment == "ended" or len(given) > 2
+        if batched and next(times) == (5 if moment == "ended" else 0):
+            raise KeyboardInterrupt
+        return do(*given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Calls, moment, cut)
+        with pytest.raises(KeyboardInterrupt):
+            begin(tmp_path, server) if run is None else run.resume()
+    run = stacksl.Run.open(tmp_path / "run")
+    while run.status()["state"] != "finished":
+        run.resume()
+    expect_right(run)
+    assert batching.seen.count("POST /batches") == 1
+    assert cost(run) == 2 * SINGLE + 10 * HALF
+
+
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
@@ -261,6 +399,7 @@ def test_a_server_without_batches_costs_nothing(
     assert why(run).startswith(sentence)
     ended = [row for row in read_calls(run.folder.database) if "why" in row]
     assert [row["cost"] for row in ended] == [0] * 10
+    assert batching.files == {}, "nobody would collect it"
     batching.before = lambda _: False
     run.resume()
     run.resume()
@@ -273,9 +412,13 @@ def test_a_batch_that_is_refused_as_a_whole_is_sent_again(
 ) -> None:
     server, batching = served
     batching.status, batching.line = "failed", lambda *_: None
+    batching.errors = {"data": [{"code": "token_limit"}]}
     run = begin(tmp_path, server)
     run.resume()
-    assert why(run) == "a batch of 10 questions was refused as a whole: `resume` goes on"
+    said = "a batch of 10 questions was refused as a whole (`stacksl ledger requests` shows why)"
+    assert why(run) == f"{said}: `resume` goes on"
+    rows = read_calls(run.folder.database)
+    assert sum("token_limit" in row.get("answer", "") for row in rows) == 10
     batching.status, batching.line = "completed", answered
     run.resume()
     run.resume()

@@ -7,8 +7,11 @@ name: none is begun twice, and one that is not found costs the most that it may 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from stacksl.files import formats
@@ -17,9 +20,9 @@ from stacksl.labelers.chat.endpoint import JSON, Endpoint, Lost, NotSent
 from stacksl.labelers.chat.prompts import completion, encoded, tokens_of
 from stacksl.labelers.chat.questions import Questions, Rates
 
-MOST = 10_000  # questions of a batch
+MOST, SPACE = 10_000, 50_000_000  # questions of a batch, and their bytes
 ANSWERS = 400_000_000  # bytes of an answer of the server
-AT_WORK = ("validating", "in_progress", "finalizing", "cancelling")
+ENDED = ("completed", "failed", "expired", "cancelled", "lost")  # in others it is at work
 TO = "/v1/chat/completions"
 _EDGE = "stacksl-7c1f0e55"  # between the parts of a form: no line of JSON is this
 _FORM = (
@@ -30,6 +33,10 @@ _FORM = (
 
 class NoBatch(Exception):
     """The server did not do what it was asked for: the run waits."""
+
+
+class Unknown(Exception):
+    """It is not known whether the server did it: the run waits, too."""
 
 
 class Batches:
@@ -47,62 +54,73 @@ class Batches:
         """Begin a batch of the first questions in `asked`; how many they are.
 
         Raises:
-            NoBatch: the server began none, or it is not known whether it did.
+            NoBatch, Unknown: the server began none, or it may have begun one.
         """
         asked, first = asked[:MOST], self._calls.count + 1
         bodies = [{"method": "POST", "url": TO, "body": each.question.body} for each in asked]
         lines = [encoded({"custom_id": str(n), **each}) for n, each in enumerate(bodies, first)]
-        form = _FORM.encode() + b"\n".join(lines) + f"\r\n--{_EDGE}--\r\n".encode()
+        count = max(1, bisect_right([*accumulate(map(len, lines))], SPACE))
+        form = _FORM.encode() + b"\n".join(lines[:count]) + f"\r\n--{_EDGE}--\r\n".encode()
         kind = f"multipart/form-data; boundary={_EDGE}"
         file = str(formats.parsed(self._sent("POST /files", form, kind))["id"])
-        numbers = self._calls.sent_together(asked, file)
+        numbers = self._calls.sent_together(asked[:count], file)
         wanted = {"input_file_id": file, "endpoint": TO, "completion_window": "24h"}
         try:
             self._sent("POST /batches", encoded(wanted))
         except NoBatch as fault:
-            for number in numbers if not isinstance(fault.__cause__, Lost) else ():
+            for number in numbers:
                 self._calls.ended(number, 0, str(fault))
+            self._delete(file)
             raise
-        return len(asked)
+        return count
 
     def collect(self, questions: Questions) -> str:
         """Record the answers of the batches that have ended; what stands in the way of others.
 
         Raises:
-            NoBatch: the server does not say.
+            NoBatch, Unknown: the server does not say.
         """
         waits = []
         for file in sorted({row["batch"] for row in self._calls.in_batches.values()}):
             rows = [row for row in self._calls.in_batches.values() if row["batch"] == file]
             batch, size = self._found(file), f"a batch of {len(rows):,} questions"
-            if (state := batch.get("status", "lost")) in AT_WORK:
+            if (state := batch["status"]) not in ENDED:
                 waits.append(f"{size} is not done ({state})")
                 continue
-            names = [batch[kind] for kind in ("output_file_id", "error_file_id") if batch.get(kind)]
-            files = [self._sent(f"GET /files/{name}/content") for name in names]
+            # an answer stands against an error about the same question
+            names = [batch[kind] for kind in ("error_file_id", "output_file_id") if batch.get(kind)]
+            files = [self._sent(f"GET /files/{name}/content", gone=(404, 410)) for name in names]
             lines = [formats.parsed(line) for each in files for line in each.splitlines() if line]
             ended = {line.get("custom_id"): line for line in lines}
             for row in rows:
-                self._record(row, ended.get(str(row["call"])), questions, state)
-            waits += [f"{size} was refused as a whole"] * (state == "failed")
-            for name in (*names, file) if batch else ():  # the server would keep their prompts
-                self._sent(f"DELETE /files/{name}")
+                self._record(row, ended.get(str(row["call"])), questions, batch)
+            why = f"{size} was refused as a whole (`stacksl ledger requests` shows why)"
+            waits += [why] * (state == "failed")
+            self._delete(*names, file)
         return "; ".join(waits)
 
+    def _delete(self, *files: str) -> None:
+        """Delete files, of which the server would keep the prompts; a run does not wait for it."""
+        for file in files:
+            with suppress(NotSent, Lost):
+                self._endpoint.send(f"DELETE /files/{file}", b"")
+
     def _record(
-        self, row: Mapping[str, Any], line: Mapping[str, Any] | None, of: Questions, state: str
+        self, row: Mapping[str, Any], line: Mapping[str, Any] | None, of: Questions, batch: Any
     ) -> None:
-        """Record how a call in a batch of a `state` ended, by its line in the server's files."""
+        """Record how a call in a `batch` ended, by its line in the server's files."""
         number, cost, why = row["call"], row["most"], None
         said = (line or {}).get("response") or {}
+        said = said if isinstance(said, dict) else {"status_code": "odd"}
         status, payload = said.get("status_code"), encoded(said.get("body") or {})
         if line is None:
+            state, payload = batch["status"], encoded(batch.get("errors") or {})
             cost, why = 0 if state == "failed" else cost, f"its batch is {state}"
         elif status is None:  # the batch expired before, or was cancelled
             cost, why = 0, "not answered in its batch"
         elif status != 200:
             why = f"HTTP {status}"
-            if 400 <= status < 500:
+            if isinstance(status, int) and 400 <= status < 500:
                 cost = 0
                 self.singly.add((row["item"], row["slot"]))
         else:
@@ -114,25 +132,28 @@ class Batches:
         self._calls.ended(number, cost, why, payload)
 
     def _found(self, file: str) -> dict[str, Any]:
-        """The batch of an input file; empty where the server has none."""
-        page, more = "", True
-        while more:
+        """The batch of an input file, whose `status` is lost where the server has none."""
+        page, last = "", None
+        while page != last:
             listed = formats.parsed(self._sent(f"GET /batches?limit=100{page}"))
             for each in listed["data"]:
                 if each["input_file_id"] == file:
                     return dict(each)
-            if more := bool(listed.get("has_more")):
-                page = f"&after={listed['data'][-1]['id']}"
-        return {}
+            if not listed.get("has_more"):
+                return {"status": "lost"}
+            last, page = page, f"&after={listed['data'][-1]['id']}"
+        raise ValueError("the same page again")
 
-    def _sent(self, what: str, body: bytes = b"", kind: str = JSON) -> bytes:
+    def _sent(self, what: str, body: bytes = b"", kind: str = JSON, gone: Any = ()) -> bytes:
         try:
             reply = self._endpoint.send(what, body, kind, ANSWERS)
         except (NotSent, Lost) as fault:
-            raise NoBatch(f"{what} got {fault}") from fault
-        if reply.status != 200 and not what.startswith("DELETE"):
-            raise NoBatch(f"it answered {what} with HTTP {reply.status}")
-        return reply.payload
+            sort = Unknown if isinstance(fault, Lost) else NoBatch
+            raise sort(f"{what} got {fault}") from fault
+        if (status := reply.status) not in gone and not 200 <= status < 300:
+            proxied = status >= 500 and status not in (501, 503)  # maybe by one that gave up
+            raise (Unknown if proxied else NoBatch)(f"it answered {what} with HTTP {status}")
+        return b"" if status in gone else reply.payload
 
 
 def half(questions: Questions) -> Questions:

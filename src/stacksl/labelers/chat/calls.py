@@ -89,12 +89,7 @@ class Calls:
         with self._lock:
             numbers, rows = range(self.count + 1, self.count + 1 + len(asked)), list[Any]()
             for number, (item, slot, question, most) in zip(numbers, asked, strict=True):
-                row: dict[str, Any] = {
-                    "call": number,
-                    "item": item,
-                    "slot": slot,
-                    "way": question.way,
-                }
+                row = {"call": number, "item": item, "slot": slot, "way": question.way}
                 row |= {"order": list(question.order), "shots": list(question.shots)}
                 row |= {"most": most, "time": _now(), "request": dict(question.body)}
                 rows.append(row | own)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 
-from stacksl.labelers.chat.batches import Batches, NoBatch, half
+from stacksl.labelers.chat.batches import Batches, NoBatch, Unknown, half
 from stacksl.labelers.chat.calls import Asked, Calls, Kept
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, Lost, NotSent, Reply
 from stacksl.labelers.chat.prompts import (
@@ -156,7 +156,7 @@ class ChatLabeler:
         try:
             if why := do():
                 self._stop(f"{why}: `resume` goes on")
-        except NoBatch as fault:
+        except (NoBatch, Unknown) as fault:
             self._stop(f"{fault}: `resume` tries again")
         except (ValueError, LookupError, TypeError, AttributeError):
             self._stop("its batch API answers in another form than OpenAI's")
