@@ -71,6 +71,7 @@ def test_the_card_and_the_report_name_it(place: Path) -> None:
     assert digest_of(str(place / "adapter")) in (place / "run" / "facts.json").read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_ends_with_the_same_weights(place: Path, tmp_path: Path) -> None:
     known = {**SHORT, "lm.adapter": str(place / "adapter"), "open_questions": 2}
     with pytest.raises(LabelerError, match="gone home"):
@@ -102,7 +103,17 @@ def test_another_adapter_in_its_place_is_noticed(place: Path, tmp_path: Path) ->
         ({"use_dora": True}, {}, r"more than LoRA on named layers \(use_dora\): merge it"),
         ({"target_modules": ".*q"}, {}, r"\(target_modules\)"),
         ({"peft_type": "IA3", "r": None}, {}, f"the {CONFIG} of the adapter .* is not one of LoRA"),
-        (None, {}, f"neither a folder with {CONFIG} nor to be had from the Hugging Face hub"),
+        ({"base_model_name_or_path": 5}, {}, r"is not one of LoRA \(ValueError\)"),
+        ({"r": 0}, {}, r"is not one of LoRA \(ValueError\)"),
+        ({"lora_alpha": float("nan")}, {}, r"is not one of LoRA \(ValueError\)"),
+        ({"init_lora_weights": "pissa"}, {}, r"\(init_lora_weights\): merge it"),
+        ({"alora_invocation_tokens": [1]}, {}, r"\(alora_invocation_tokens\): merge it"),
+        (None, {}, f"is no folder with {CONFIG}: check the path"),
+        (
+            None,
+            {"lm.adapter": "me/mine"},
+            f"neither a folder with {CONFIG} nor to be had from the Hugging Face hub",
+        ),
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused(
@@ -127,6 +138,7 @@ def test_an_adapter_that_does_not_fit_is_refused(
         prepare(*CORPUS, out=tmp_path / "run", settings=given)
 
 
+@pytest.mark.slow
 def test_a_name_on_the_hub_is_kept_with_its_revision(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,9 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _OTHERWISE = (  # what PEFT's LoRA can have besides, none of which is trained here
     *("use_dora", "use_rslora", "lora_bias", "rank_pattern", "alpha_pattern", "modules_to_save"),
     *("layers_to_transform", "layer_replication", "target_parameters", "trainable_token_indices"),
+    *("alora_invocation_tokens", "arrow_config", "kasa_config", "use_bdlora", "use_qalora"),
 )
+_BEGUN = (True, False, "gaussian", "eva", "orthogonal")  # others, as PiSSA, change the base too
 
 
 def file_of(adapter: str, name: str) -> Path:
@@ -27,6 +29,8 @@ def file_of(adapter: str, name: str) -> Path:
     path = Path(adapter) / name
     if path.is_file():
         return path
+    if Path(adapter).is_absolute():
+        raise SettingsError(f"the adapter '{adapter}' is no folder with {name}: check the path")
     from huggingface_hub import hf_hub_download
 
     source, _, revision = adapter.partition("@")
@@ -52,9 +56,12 @@ def read_start(adapter: str) -> tuple[str | None, LoraSettings]:
         if base and said.get("revision") and not Path(base).is_absolute():
             base += f"@{said['revision']}"
         rank, alpha = int(said["r"]), float(said["lora_alpha"])
+        if rank < 1 or not 0 < alpha < float("inf") or not isinstance(base, str | None):
+            raise ValueError("no rank, no α, or no name")
         shape = LoraSettings(rank, alpha, targets=tuple(sorted(targets)), start=adapter)
         others = [name for name in _OTHERWISE if said.get(name)]
         others += ["peft_type"] * (said["peft_type"] != "LORA")
+        others += ["init_lora_weights"] * (said.get("init_lora_weights", True) not in _BEGUN)
         others += ["bias"] * (said.get("bias", "none") != "none")
         others += ["target_modules"] * isinstance(targets, str)  # a pattern of names
     except (ValueError, KeyError, TypeError, AttributeError) as fault:
