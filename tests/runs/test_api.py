@@ -80,7 +80,7 @@ def test_a_crash_is_recorded_and_resumed_to_the_same_end(classes, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    "step", [9, 20, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 14, 26))]
+    "step", [9, 20, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 14, 24))]
 )
 def test_a_full_disk_is_a_sentence_and_nothing_is_lost(tmp_path, monkeypatch, step) -> None:
     items, answers = class_items(30)
