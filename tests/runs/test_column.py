@@ -252,7 +252,9 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
     assert Counter(row["source"] for row in rows).keys() == {"human", "column", "model"}
     kept = [row for row in rows if row["source"] == "column"]
     assert all(row["label"] == row["gpt"] for row in kept)
-    assert "by the column or, where it has no label, the model: of" in run.status()["stopped"]
+    stopped = run.status()["stopped"]
+    assert "by the column or, where it has no label, the model: of" in stopped
+    assert "rows of the column or the model drawn at random" in stopped
     said = run.status()["column"]["sentence"]
     assert said.startswith("Of the table's labels that people had not been asked about")
     with run.ledger as ledger:

@@ -294,17 +294,16 @@ def promise_of(spec: RunSpec, game: Game) -> str:
             return _beyond(spec, game, share, table)
         return _refusal(share, found, table)
     last = found[-1]
-    part, blank = "the model" if spec.settings.column is None else "the column", ""
+    part = drawn = "the model" if spec.settings.column is None else "the column"
     if spec.settings.column is not None and -1 in spec.sources.said:
-        blank = " or, where it has no label, the model"
-    others = f"{count(table.rows - table.people)} by {part}{blank}"
-    by = f"{count(table.people)} by people and {others}"
+        part, drawn = f"{part} or, where it has no label, the model", f"{part} or the model"
+    by = f"{count(table.people)} by people and {count(table.rows - table.people)} by {part}"
     meant = "" if doubted(spec.settings) else " Right means: as the one who answered would say."
     if aside := len(spec.sources.aside - spec.sources.erased):
         meant += f" {plural(aside, 'row')} with the text of an example of a class are not counted."
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
-        f" {count(last['audit'])} rows of {part} drawn at random {count(last['wrong'])}"
+        f" {count(last['audit'])} rows of {drawn} drawn at random {count(last['wrong'])}"
         f" {'was' if last['wrong'] == 1 else 'were'} wrong, so at most {count(last['left'])} of all"
         f" are. Such a promise holds in 95 of 100 runs.{meant}"
     )
