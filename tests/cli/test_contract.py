@@ -255,13 +255,18 @@ def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, 
         assert len(rows) == 61, "its own items, none of the file as it is now"
 
 
-def test_a_model_is_handed_over(stacksl, folder) -> None:
-    pytest.importorskip("onnx", reason="the extra 'minilm' is not installed")
+def test_a_model_is_handed_over(stacksl, folder, monkeypatch) -> None:
+    said = stacksl("export", "runs/first", "--model", "handed")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "but this run has classes, a refit and 'hashing'" in said.err
+    written: list[Path] = []
+    target = "stacksl.models.portable.folder.write_folder"
+    monkeypatch.setattr(target, lambda out, *_: written.append(out))
     told = printed(stacksl, "export", "runs/first", "--model", "handed")
     assert isinstance(told, dict)
     assert set(told) == KEYS["export"]
     assert told["model"] == "handed"
-    assert (folder / "handed" / "use.py").is_file()
+    assert written == [Path("handed")]
 
 
 @pytest.mark.parametrize("words", [("--owned", "test.csv"), ("--label-column", "text")])

@@ -13,11 +13,15 @@ import pytest
 
 import stacksl
 from stacksl.api.exporting import write_model
+from stacksl.features.weights import minilm_is_here
 
 from .pages_cases import BLOCK, PAGES, ROOT, rows_under
 
 pytest.importorskip("fastapi", reason="fastapi is not installed (the extra 'label')")
 pytest.importorskip("onnx", reason="the extra 'minilm' is not installed")
+needs_weights = pytest.mark.skipif(
+    not minilm_is_here(), reason="the weights of 'minilm' are not installed"
+)
 CLIENTS = {"1": "1 client", "16": "16 clients"}
 TEXTS = ["the wave and the tide", "bread dough"]
 
@@ -29,7 +33,11 @@ def handed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     labels = [number % 2 for number in range(40)]
     texts = [f"{' '.join(rng.sample(words[at].split(), 3))} {n}" for n, at in enumerate(labels)]
     out = tmp_path_factory.mktemp("handed")
-    options: dict[str, Any] = {"classes": ("sea", "bread"), "features": "hashing", "budget": 12}
+    options: dict[str, Any] = {
+        "classes": ("sea", "bread"),
+        "features": "sentences:minilm",
+        "budget": 12,
+    }
     run = stacksl.run(texts, labels, out=out / "run", **options)
     found = [
         code for kind, code in BLOCK.findall(PAGES["docs/hand-over.md"]) if "FastAPI()" in code
@@ -48,10 +56,11 @@ def client(handed: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import serve  # type: ignore[import-not-found]
 
     yield TestClient(serve.app)
-    for name in {*sys.modules} - before & {"serve", "use", "grams"}:
+    for name in {*sys.modules} - before & {"serve", "use"}:
         del sys.modules[name]
 
 
+@needs_weights
 def test_the_lines_answer(handed, client) -> None:
     said = client.post("/predict", json={"texts": TEXTS})
     assert said.status_code == 200
@@ -60,6 +69,7 @@ def test_the_lines_answer(handed, client) -> None:
     assert [row["choice"] for row in expected] == ["sea", "bread"]
 
 
+@needs_weights
 @pytest.mark.parametrize(
     ("body", "words"),
     [
@@ -76,6 +86,7 @@ def test_a_request_beyond_the_limits_is_told_why(client, body, words) -> None:
     assert words in said.json()["detail"][0]["msg"]
 
 
+@needs_weights
 def test_a_body_that_is_too_large_is_not_read(client) -> None:
     assert client.post("/predict", content=b"[" + b" " * 4_000_000).status_code == 413
     said = client.post("/predict", content=iter([b"{}"]))  # in chunks, of no known length

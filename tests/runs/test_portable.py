@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pydoc_data.topics
 import random
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,8 +19,9 @@ from stacksl.api.exporting import write_model
 from stacksl.core.heads.linear import MixedHead
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.features import GivenFeatures, minilm, weights
+from stacksl.files import formats
 from stacksl.models.portable.folder import write_folder
-from stacksl.models.portable.use import PARTS, Model, Tokens
+from stacksl.models.portable.use import PARTS, Model
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
@@ -27,7 +29,7 @@ from .conftest import CLASSES, sentence
 
 pytest.importorskip("onnxruntime", reason="the extra 'minilm' is not installed")
 pytest.importorskip("onnx", reason="the extra 'minilm' is not installed")
-needs_weights = pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     not weights.minilm_is_here(), reason="the weights of 'minilm' are not installed"
 )
 TOPICS = list(pydoc_data.topics.topics.values())
@@ -72,32 +74,20 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, Path]:
     return made, write_model(made, made.path / "out")
 
 
-@pytest.fixture(scope="module")
-def hashed(classes, tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, Path]:
-    """The finished run of the other tests with `hashing`, and its folder."""
-    return classes.run, write_model(classes.run, tmp_path_factory.mktemp("hashed") / "out")
-
-
-@pytest.fixture(params=[pytest.param("mixed", marks=needs_weights), "hashed"])
-def handed(request) -> tuple[stacksl.Run, Path]:
-    return request.getfixturevalue(request.param)
-
-
 def predicted(run: stacksl.Run, texts: list[str], monkeypatch) -> np.ndarray:
     monkeypatch.setenv("STACKSL_NO_CACHE", "1")
     items = run.read([stacksl.Item(f"{n}", text, CLASSES) for n, text in enumerate(texts)]).items
     return np.array(run.model.policies(items))
 
 
-def test_probabilities_are_those_of_predict(handed, monkeypatch) -> None:
-    run, out = handed
+def test_probabilities_are_those_of_predict(mixed, monkeypatch) -> None:
+    run, out = mixed
     expected = predicted(run, TEXTS, monkeypatch)
     found = stacksl.load(out).probabilities(TEXTS)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     assert np.ptp(expected, axis=0).max() > 0.1, "the texts differ, and so does what is said"
 
 
-@needs_weights
 def test_a_padded_batch_changes_nothing(mixed, monkeypatch) -> None:
     run, out = mixed
     assert isinstance(run.model.head, MixedHead)
@@ -105,20 +95,19 @@ def test_a_padded_batch_changes_nothing(mixed, monkeypatch) -> None:
     model = Model(out)
     fed = model.read(texts)
     assert (fed["mask"] == 0).any()
-    assert fed["text"].tolist().count(1) > 1, "the long text has several parts"
+    assert (fed["parts"][1] > 0).sum() > 1, "the long text has several parts"
     (found,) = model.session.run(None, fed)
     np.testing.assert_allclose(found, predicted(run, texts, monkeypatch), rtol=0, atol=1e-5)
 
 
-@needs_weights
 def test_as_many_tokens_are_read_as_by_the_encoder(mixed) -> None:
     _, out = mixed
-    ids = Tokens(out)(["word " * 10_000])["ids"]
+    ids = Model(out).read(["word " * 10_000])["ids"]
     assert ids.shape == (PARTS, minilm.LONGEST) == (minilm.PARTS, 256)
 
 
-def test_use_runs_without_stacksl(handed, monkeypatch) -> None:
-    run, out = handed
+def test_use_runs_without_stacksl(mixed, monkeypatch) -> None:
+    run, out = mixed
     texts = ["flour dough oven", "owl and moon"]
     expected = list(run.predict(texts))
     script = [sys.executable, "-I", "-c", ALONE, str(out / "use.py")]
@@ -130,11 +119,14 @@ def test_use_runs_without_stacksl(handed, monkeypatch) -> None:
     lines = "\n".join(texts) + "\n"
     again = subprocess.run(script, input=lines, capture_output=True, check=True, text=True)
     assert again.stdout == said
+    bytes_ = b"a form feed \x0c and \xe2\x80\xa8 more\r\n\nwith \xff, no end of line"
+    odd = subprocess.run(script, input=bytes_, capture_output=True, check=True).stdout
+    assert odd.count(b"\n") == 3, "only the end of a line ends a text"
 
 
-def test_a_loaded_model_predicts_as_the_run(hashed) -> None:
+def test_a_loaded_model_predicts_as_the_run(mixed) -> None:
     pandas = pytest.importorskip("pandas")
-    run, out = hashed
+    run, out = mixed
     texts = ["flour dough oven", "owl and moon"]
     model = stacksl.load(out)
     rows = model.predict(texts)
@@ -146,9 +138,9 @@ def test_a_loaded_model_predicts_as_the_run(hashed) -> None:
     assert model.classes == list(CLASSES)
 
 
-def test_mlflow_loads_the_folder(hashed) -> None:
+def test_mlflow_loads_the_folder(mixed) -> None:
     pytest.importorskip("pandas")
-    _, out = hashed
+    _, out = mixed
     flavor = (out / "MLmodel").read_text(encoding="utf-8")
     assert "loader_module: use\n" in flavor
     script = "import json, sys, pandas, use\nframe = pandas.DataFrame({'text': ['owl', 'salt']})\n"
@@ -158,36 +150,40 @@ def test_mlflow_loads_the_folder(hashed) -> None:
     assert json.loads(said) == stacksl.load(out).predict(["owl", "salt"])
 
 
-def test_the_threshold_of_abstention_goes_along(hashed, tmp_path) -> None:
+def test_the_threshold_of_abstention_goes_along(mixed, tmp_path) -> None:
     from stacksl.core.heads.abstaining import Threshold
 
-    run, _ = hashed
+    run, _ = mixed
     model = replace(run.model, abstaining=Threshold(0.99, 0.8, 0.8, 20, 20))
-    write_folder(tmp_path / "out", model, read_facts(run.folder), {})
+    write_folder(tmp_path / "out", model, read_facts(run.folder), {0.9: 0.75})
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "90% of its labels with a probability of 0.750 or more are right" in card
     (row,) = stacksl.load(tmp_path / "out").predict(["nothing that is known: zzz"])
     assert row["abstain"] is True
 
 
-def test_what_cannot_be_handed_over_is_refused(hashed, pairs, tmp_path, monkeypatch) -> None:
-    run, _ = hashed
+def test_what_cannot_be_handed_over_is_refused(
+    mixed, classes, pairs, tmp_path, monkeypatch
+) -> None:
+    run, _ = mixed
     facts = read_facts(run.folder)
-    given = replace(run.model, features=GivenFeatures(3))
-    with pytest.raises(
-        SettingsError, match="'hashing', but the model of this run reads features 'given'"
-    ):
-        write_folder(tmp_path / "out", given, facts, {})
-    with pytest.raises(SettingsError, match="is the last online state"):
-        write_folder(tmp_path / "out", replace(run.model, head=None), facts, {})
-    with pytest.raises(SettingsError, match="scores items with candidates of their own"):
-        write_model(pairs.run, tmp_path / "out")
+    refused = {
+        "fitted on a run's own texts.*classes, a refit and 'hashing'": classes.run.model,
+        "classes, a refit and 'given'": replace(run.model, features=GivenFeatures(3)),
+        "classes, no refit and 'sentences:minilm'": replace(run.model, head=None),
+        "options for each item, a refit and": pairs.run.model,
+    }
+    for words, model in refused.items():
+        with pytest.raises(SettingsError, match=words):
+            write_folder(tmp_path / "out", model, facts, {})
     monkeypatch.setattr("stacksl.models.adapted.is_adapted", lambda folder: True)
     with pytest.raises(SettingsError, match="--merge OUT writes that as one model, which"):
         write_model(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_package_that_is_missing_is_named(hashed, tmp_path, monkeypatch) -> None:
-    run, out = hashed
+def test_a_package_that_is_missing_is_named(mixed, tmp_path, monkeypatch) -> None:
+    run, out = mixed
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingExtra, match=r"of which onnx is not installed: pip install"):
         write_model(run, tmp_path / "out")
@@ -199,8 +195,8 @@ def test_a_package_that_is_missing_is_named(hashed, tmp_path, monkeypatch) -> No
         stacksl.load(out)
 
 
-def test_a_folder_is_never_overwritten(hashed, tmp_path) -> None:
-    run, out = hashed
+def test_a_folder_is_never_overwritten(mixed, tmp_path) -> None:
+    run, out = mixed
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     with pytest.raises(RunError, match="is not empty"):
         write_model(run, out)
@@ -210,21 +206,32 @@ def test_a_folder_is_never_overwritten(hashed, tmp_path) -> None:
     assert {path.name for path in (tmp_path / "empty").iterdir()} == before.keys()
 
 
-def test_what_is_no_such_folder_is_refused(hashed, tmp_path) -> None:
-    run, _ = hashed
-    out = write_model(run, tmp_path / "out")
-    with pytest.raises(RunError, match=r"holds no model that was handed over.*export RUN --model"):
+def test_what_is_no_such_folder_is_refused(mixed, tmp_path) -> None:
+    run, handed = mixed
+    with pytest.raises(RunError, match=r"No such file.*export RUN --model OUT` writes one"):
         stacksl.load(run.path)
+    with pytest.raises(RunError, match="Not a directory"):
+        stacksl.load(handed / "use.py")
+    out = shutil.copytree(handed, tmp_path / "out")
     (out / "use.py").write_text("raise SystemExit\n", encoding="utf-8")
-    with pytest.raises(RunError, match=r"use\.py is missing or does not match its SHA-256"):
+    with pytest.raises(RunError, match=r"use\.py does not match its SHA-256"):
         stacksl.load(out)
-    (out / "stacksl.json").write_text("{", encoding="utf-8")
-    with pytest.raises(RunError, match="cannot be read"):
+    (out / "use.py").unlink()
+    with pytest.raises(RunError, match=r"No such file.*use\.py"):
+        stacksl.load(out)
+    about = json.loads((out / "stacksl.json").read_text(encoding="utf-8"))
+    for damaged in ("{", "[]", json.dumps({**about, "classes": 3}), "[" * 100_000, "{}"):
+        (out / "stacksl.json").write_text(damaged, encoding="utf-8")
+        with pytest.raises(RunError, match="holds no whole model"):
+            stacksl.load(out)
+    newer = formats.to_json({**formats.verified(about), formats.FORMAT: 99})
+    (out / "stacksl.json").write_text(newer, encoding="utf-8")
+    with pytest.raises(RunError, match="should have the format number 1"):
         stacksl.load(out)
 
 
-def test_the_card_names_no_text_and_a_licence(handed) -> None:
-    run, out = handed
+def test_the_card_names_no_text_and_a_licence(mixed) -> None:
+    run, out = mixed
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "python use.py" in card
     assert "Apache-2.0" in card

@@ -6,14 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.labelling import (
-    COLUMNS,
-    Bought,
-    Progress,
-    bought_answers,
-    label_own,
-    threshold_of,
-)
+from stacksl.api.labelling import COLUMNS, Bought, Progress, bought_answers, label_own
 from stacksl.data import kind_of_table, write_table
 from stacksl.errors import RunError, SettingsError
 
@@ -88,15 +81,17 @@ def write_model(run: Run, out: Path) -> Path:
         RunError: there is no model yet, or `out` is not empty or cannot be written.
         FeatureError, MissingExtra: the encoder's weights or packages are missing.
     """
-    from stacksl.models.adapted import AdaptedModel, is_adapted
+    from stacksl.api.labelling import threshold_of
+    from stacksl.models.adapted import is_adapted
     from stacksl.models.portable.folder import write_folder
     from stacksl.runs.storage.folder import read_facts
 
-    if is_adapted(run.folder.model) or isinstance(model := run.model, AdaptedModel):
+    if is_adapted(run.folder.model):
         raise SettingsError(
             "--model expects class heads on features, but this run adapted a language model:"
             " --merge OUT writes that as one model, which transformers loads"
         )
+    model: Any = run.model
     facts, right = read_facts(run.folder), dict[float, float]()
     for share in facts.own.shares if facts.own else ():
         with suppress(RunError):  # nothing shows it

@@ -6,7 +6,7 @@ Equal facts give equal bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePath
@@ -55,13 +55,10 @@ def render(facts: Facts, *, text: bool = True, class_names: bool = False) -> str
     )
 
 
-def card(
-    facts: Facts, *, text: bool = True, class_names: bool = False, handed: Sequence[Named] = ()
-) -> str:
+def card(facts: Facts, *, text: bool = True, class_names: bool = False, handed: Any = None) -> str:
     """The model card of the run, in Markdown: the README.md of the run's folder.
 
-    The arguments are those of `render`. With rows of a model that is `handed` over it is the card
-    of the folder of that model.
+    The arguments are those of `render`; for `handed` see `right` of `portable.folder.write_folder`.
     """
     shown = facts if text else without_text(facts, class_names)
     found = (

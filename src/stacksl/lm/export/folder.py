@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from stacksl.lm.training.adapters import Adapter
 
 ABOUT = "lm.json"
-PORTABLE = "stacksl.json"  # in place of it beside a model of class heads
-DESCRIPTIONS = (ABOUT, PORTABLE)
 FILES = "files"  # of lm.json: the SHA-256 of each file that decides a score, by name
 _REMEDY = "restore the folder from a copy, or delete it and `stacksl resume` makes it again"
 
@@ -69,7 +66,7 @@ def write_model(
         _name_base(folder / "adapter_config.json", about)
         replace_file(folder / "README.md", card_text(about, facts, tasks).encode())
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
-        described = formats.to_json({**table, FILES: digests(folder)})
+        described = formats.to_json({**table, FILES: _digests(folder)})
         replace_file(folder / ABOUT, described.encode())
     except OSError as fault:
         raise RunError(
@@ -96,7 +93,12 @@ def expect_whole(folder: Path) -> None:
     Raises:
         RunError: a file is missing or has other content.
     """
-    expect_digests(folder, _described(folder)[FILES], ABOUT, _REMEDY)
+    known, found = _described(folder)[FILES], _digests(folder)
+    for name, digest in known.items():
+        if found.get(name) != digest:
+            raise RunError(
+                f"{folder / name} is missing or does not match its SHA-256 in {ABOUT}: {_REMEDY}"
+            )
 
 
 def _described(folder: Path) -> dict[str, Any]:
@@ -114,25 +116,11 @@ def _described(folder: Path) -> dict[str, Any]:
         raise RunError(f"{path} cannot be read ({fault}): {_REMEDY}") from fault
 
 
-def expect_digests(folder: Path, known: Mapping[str, str], about: str, remedy: str) -> None:
-    """Hold that the files of `folder` have the digests that its file `about` names.
-
-    Raises:
-        RunError: a file is missing or has other content; with the `remedy`.
-    """
-    found = digests(folder)
-    for name, digest in known.items():
-        if found.get(name) != digest:
-            raise RunError(
-                f"{folder / name} is missing or does not match its SHA-256 in {about}: {remedy}"
-            )
-
-
-def digests(folder: Path) -> dict[str, str]:
+def _digests(folder: Path) -> dict[str, str]:
     """The SHA-256 of each file of `folder`, but for card and description."""
     found = {}
     for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name not in ("README.md", *DESCRIPTIONS):
+        if path.is_file() and path.name not in ("README.md", ABOUT):
             with path.open("rb") as file:
                 found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return found

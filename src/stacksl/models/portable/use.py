@@ -7,29 +7,37 @@ It needs onnxruntime, tokenizers and numpy. README.md says what the model is and
 
 import json
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
+from tokenizers import Tokenizer
 
 PARTS = 16  # of a long text that are read, each of 256 tokens at most
 CHARACTERS = 2048  # of texts that are read at a time: more is no faster
 
 
 class Model:
-    """The model of a folder; `read` turns texts into what model.onnx takes, else `Tokens` does."""
+    """The model of a folder."""
 
-    def __init__(self, folder: Path, read: Any = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.about = json.loads((folder / "stacksl.json").read_text(encoding="utf-8"))
         self.classes = self.about["classes"]
-        if read is None and self.about["features"] == "hashing":
-            read = import_module("grams").Grams
-        self.read = (read or Tokens)(folder)
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # threads sleep
         self.session = onnxruntime.InferenceSession(folder / "model.onnx", options)
+
+    def read(self, texts: list[str]) -> dict[str, Any]:
+        """Tokens and mask of the parts of texts, and how many tokens of a text a part has."""
+        found = [[each, *each.overflowing][:PARTS] for each in self.tokenizer.encode_batch(texts)]
+        parts = [part for text in found for part in text]
+        ids = np.array([part.ids for part in parts], np.int32)
+        mask = np.array([part.attention_mask for part in parts], np.int32)
+        tokens = np.maximum(mask.sum(axis=1) - 2, 1)  # without those that begin and end a part
+        owner = np.repeat(np.eye(len(texts)), [*map(len, found)], axis=1)
+        return {"ids": ids, "mask": mask, "parts": owner * tokens}
 
     def probabilities(self, texts: list[str]) -> Any:
         """One row for each text and one column for each class."""
@@ -53,31 +61,12 @@ class Model:
         return rows
 
 
-class Tokens:
-    """Texts as tokens; a long text is read in parts, which model.onnx puts together."""
-
-    def __init__(self, folder: Path) -> None:
-        from tokenizers import Tokenizer
-
-        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-
-    def __call__(self, texts: list[str]) -> dict[str, Any]:
-        """Tokens and mask of each part, and the number of the text that it is a part of."""
-        found = [[each, *each.overflowing][:PARTS] for each in self.tokenizer.encode_batch(texts)]
-        parts = [part for text in found for part in text]
-        return {
-            "ids": np.array([part.ids for part in parts], np.int32),
-            "mask": np.array([part.attention_mask for part in parts], np.int32),
-            "text": np.repeat(np.arange(len(texts), dtype=np.int32), [*map(len, found)]),
-        }
-
-
 def _load_pyfunc(path: str) -> Model:
     """What MLflow calls to load the folder."""
     return Model(Path(path))
 
 
 if __name__ == "__main__":
-    texts = sys.argv[1:] or sys.stdin.read().splitlines()
-    for row in Model(Path(__file__).parent).predict(texts):
+    lines = (line.decode(errors="replace").rstrip("\r\n") for line in sys.stdin.buffer)
+    for row in Model(Path(__file__).parent).predict(sys.argv[1:] or [*lines]):
         print(f"{row['choice']}\t{row['probability']:.6f}")
