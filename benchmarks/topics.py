@@ -35,8 +35,8 @@ from sklearn.metrics import adjusted_mutual_info_score
 import stacksl
 from stacksl.data import read
 from stacksl.features import make_features
-from stacksl.models import topics as grouping
 from stacksl.models.topics import averaged, find_topics
+from stacksl.runs.session import noticing
 
 SETS = ("banking77", "snips", "stackoverflow_titles", "medical_abstracts")
 WITHHELD = (("banking77", 5, 300), ("banking77", 10, 300), ("snips", 2, 100),
@@ -137,13 +137,13 @@ def large(root: Path) -> dict[str, Any]:
 def proposals(root: Path, seeds: int) -> Iterator[dict[str, Any]]:
     """A row for each run: what it proposed, and which withheld class that is."""
     shown: list[Any] = []
-    named = grouping.characteristic
+    named = noticing.characteristic
 
     def noted(texts: Any, groups: NDArray[np.int64]) -> Any:
         shown.append((texts, groups))
         return named(texts, groups)
 
-    grouping.characteristic = noted
+    noticing.characteristic = noted
     for name, withheld, budget in WITHHELD:
         texts, _, gold, classes = load(root, name)
         for seed in range(seeds):

@@ -235,7 +235,7 @@ def runs(data: Path, count: int) -> Iterator[dict[str, Any]]:
                     for u, text in zip(rng.random(len(new)), new, strict=True)
                 ]
                 for change, texts in (("none", new), ("another set, 10%", strange)):
-                    found[change].append(run.watch(texts))
+                    found[change].append(run.evaluate(texts))
         for change, each in found.items():
             row: dict[str, Any] = {
                 "set": name,

@@ -248,43 +248,23 @@ class Run:
         An unusable row counts as wrong. `stated` is what the run's audit measured, and whether the
         accuracy fell since. The arguments are those of `predict`, with `answers` as `stacksl.run`
         takes them; the folder of a later run stands for its rows, as its audit judged the labels
-        that this model gave them.
+        that this model gave them. Rows without answers, in the order in which they came, are
+        compared with the run's instead; the keys are those of `stacksl evaluate --json`.
         """
-        from stacksl.api.watching import audited_since, stated
+        from stacksl.api.watching import audited_since, stated, watch
         from stacksl.models.evaluation import evaluate
 
-        folder = self.folder
+        folder, run = self.folder, {"run": str(self.path)}
         if isinstance(data, str | Path) and Path(data).is_dir():
-            return {"run": str(self.path), **audited_since(folder, RunFolder.open(Path(data)))}
+            return {**run, **audited_since(folder, RunFolder.open(Path(data)))}
         reading = _reading(folder)
         dataset = _read(folder, reading, data, answers)
         model = _model_of(folder, reading, dataset.items, features)
+        if not dataset.answers and not dataset.unknown:
+            with self.ledger as ledger:
+                return {**run, **watch(RunSpec.open(folder), ledger, model, dataset, progress)}
         found = evaluate(model, dataset, progress)
-        before = stated(folder, (found.correct, found.n))
-        return {"run": str(self.path), **found.row(), "stated": before}
-
-    def watch(
-        self,
-        data: Any,
-        progress: Callable[[int, int], None] | None = None,
-        *,
-        features: Any = None,
-    ) -> dict[str, Any]:
-        """New rows beside those of the run: whether they are alike, and what is new in them.
-
-        It needs no answers, and uses none. The rows are taken in their order, as they arrived. The
-        arguments are those of `predict`.
-
-        Returns:
-            What `stacksl evaluate --json` prints of a file without answers.
-        """
-        from stacksl.api.watching import watch
-
-        reading, spec = _reading(self.folder), RunSpec.open(self.folder)
-        dataset = _read(self.folder, reading, data)
-        model = _model_of(self.folder, reading, dataset.items, features)
-        with self.ledger as ledger:
-            return {"run": str(self.path), **watch(spec, ledger, model, dataset, progress)}
+        return {**run, **found.row(), "stated": stated(folder, (found.correct, found.scored))}
 
     def report(self, *, text: bool = True, class_names: bool = False) -> Path:
         """Write the report again from the run's facts; its path.

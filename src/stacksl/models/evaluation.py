@@ -139,7 +139,7 @@ def evaluate(
         raise DataError(
             f"to evaluate, every row of {dataset.name} should have an answer, but"
             f" {dataset.unlabelled} of {dataset.total} have none{hint}: label them, leave them"
-            " out, use `stacksl predict`, or compare the rows with the run's by Run.watch"
+            " out, use `stacksl predict`, or give rows without any to compare them with the run"
         )
     return model.evaluated(dataset, progress)
 

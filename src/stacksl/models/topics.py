@@ -16,7 +16,6 @@ from stacksl.features.encoders import Vectors, unit
 
 AVERAGED, MOST = 2, 30_000  # times that vectors are averaged with neighbours, and of how many texts
 EXAMPLES, WORDS, NAMED = 6, 10, 3  # of a group, and how many of its words are its name
-FEWEST, SHOWN = 15, 3  # rows of a group that HDBSCAN finds; groups, the largest first
 STEM = 5  # letters at the start from which two words are one, as plurals are
 
 
@@ -58,54 +57,14 @@ def find_topics(texts: Sequence[str], vectors: Vectors, about: int) -> list[Topi
     topics: list[Topic] = []
     for group in np.argsort(-sizes, kind="stable"):
         own = np.flatnonzero(groups == group)
-        typical = chosen[_typical(found, own)]
+        near = found[own] @ found[own].mean(axis=0)
+        typical = chosen[own[np.argsort(-near, kind="stable")[:EXAMPLES]]]
         name = ", ".join(words[group][:NAMED])
         if not name or any(each.name == name for each in topics):
             name = f"{name or 'topic'} {len(topics) + 1}"
         rows = np.flatnonzero(groups[place] == group)
         topics.append(Topic(name, words[group], rows.tolist(), typical.tolist()))
     return topics
-
-
-def find_groups(
-    texts: Sequence[str], vectors: Vectors, like: NDArray[np.int64], rest: NDArray[np.int64]
-) -> list[Topic]:
-    """Groups among the rows `like` that look alike, at most three, the largest first.
-
-    HDBSCAN finds them; `rest` are rows from which the words of a group set it apart.
-
-    Args:
-        texts: of all rows that `like` and `rest` are places of.
-        vectors: of the rows `like`, in their order.
-        like, rest: places of rows.
-    """
-    from sklearn.cluster import HDBSCAN
-
-    if len(like) < FEWEST:
-        return []
-    how: dict[str, Any] = {"min_cluster_size": FEWEST, "min_samples": 1, "copy": True}
-    smooth = averaged(vectors)
-    group = HDBSCAN(**how).fit_predict(smooth)
-    if group.max() < 0:
-        group = HDBSCAN(**how, allow_single_cluster=True).fit_predict(smooth)
-    places = (np.flatnonzero(group == n) for n in range(group.max() + 1))
-    groups = sorted(places, key=len)[: -SHOWN - 1 : -1]
-    parts = [*(like[own] for own in groups), rest]
-    member = np.repeat(np.arange(len(parts)), [*map(len, parts)])
-    words = characteristic([texts[row] for row in np.concatenate(parts)], member)
-    return [
-        Topic(
-            ", ".join(some[:NAMED]), some, like[own].tolist(), like[_typical(smooth, own)].tolist()
-        )
-        for own, some in zip(groups, words, strict=False)
-        if some
-    ]
-
-
-def _typical(vectors: Vectors, own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows of a group that are nearest to its mean, the nearest first."""
-    near = vectors[own] @ vectors[own].mean(axis=0)
-    return own[np.argsort(-near, kind="stable")[:EXAMPLES]]
 
 
 def averaged(vectors: Vectors) -> Vectors:

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.features.encoders import Vectors
-from stacksl.models.metrics import wilson
-from stacksl.models.topics import FEWEST
 
 LEVEL = 0.05  # of false alarms, and of classes that are told wrongly
+FEWEST = 15  # rows that are grouped
 FALSE = 0.1  # the share of the rows told as unlike that are so by chance, at most
 STAKES = (-1.8, -1.2, -0.6, 0.6, 1.2, 1.8)  # on p − 1/2
 FIRST, GROWTH = 32, 1.5  # new rows before the first bet; as many times more before the next fit
@@ -119,7 +118,7 @@ def shifted_classes(
     """The classes whose share of the model's choices changed, the largest difference first.
 
     Fisher's exact test of each, at 5% for all together (Holm 1979), of choices for rows held out
-    (`before`) and new rows (`now`). It is one look's. `low` and `high` are Wilson's of `now`.
+    (`before`) and new rows (`now`). It is one look's.
     """
     from scipy.stats import fisher_exact
 
@@ -130,9 +129,7 @@ def shifted_classes(
     for rank, k in enumerate(np.argsort(p, kind="stable")):
         if p[k] > LEVEL / (len(names) - rank):
             break
-        low, high = wilson(int(new[k]), n)
-        shares = {"before": int(held[k]) / m, "now": int(new[k]) / n, "low": low, "high": high}
-        found.append({"name": names[k], **shares})
+        found.append({"name": names[k], "before": float(held[k] / m), "now": float(new[k] / n)})
     return sorted(found, key=lambda each: -abs(each["now"] - each["before"]))
 
 

@@ -15,8 +15,7 @@ from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import with_header
-from stacksl.cli.watched import fell, watched
-from stacksl.report.wording import count, plural
+from stacksl.report.wording import count, excerpt, percent, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -32,6 +31,12 @@ PredictOut = Annotated[
         " or .parquet, or - for stdout.",
     ),
 ]
+_VERDICTS = {
+    "too few rows": "too few rows to compare: it takes 50 new ones, and 50 of the run",
+    "alike": "no difference is shown so far; what follows is of this one look, and can be chance",
+    "different": "the rows differ from the run's, as the first {rows} show; of rows that are alike"
+    " this is said in 5% of cases at most, however often you look",
+}
 
 
 @options.takes(*options.READING)
@@ -48,26 +53,22 @@ def evaluate(
     No row is dropped in silence: one that cannot be used counts as wrong and is reported. Columns
     and format are those of the run unless given.
 
-    Of a file without answers it says whether the rows are like those of the run, which classes grew
-    or shrank, and where the run has few rows.
-
+    Of a file without answers it says whether the rows are like those of the run, and what is new.
     In place of the file there may be a run over new rows with this model's labels in a column: its
     audit says whether the accuracy fell.
     """
     opened = options.open_run(run)
     if Path(file).is_dir():
-        since = opened.evaluate(file)
-        print(as_json(since) if json else _shown(since))
-        return
-    dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
-    told = bool(dataset.answers or dataset.unknown or not dataset.items)
-    with live(quiet=quiet) as show:
-        work = opened.evaluate if told else opened.watch
-        result = work(dataset, progress=encoding(show))
-    result["rejected"] = rejected(dataset)
-    if not json:
-        warn(dataset.warnings)
-    print(as_json(result) if json else _shown(result) if told else watched(result))
+        result = opened.evaluate(file)
+    else:
+        dataset = with_header(context, lambda: opened.read(file, given=options.reading(context)))
+        with live(quiet=quiet) as show:
+            result = opened.evaluate(dataset, progress=encoding(show))
+        result["rejected"] = rejected(dataset)
+        if not json:
+            warn(dataset.warnings)
+    shown = as_json if json else _compared if "verdict" in result else _shown
+    print(shown(result))
 
 
 def _shown(result: dict[str, Any]) -> str:
@@ -80,12 +81,52 @@ def _shown(result: dict[str, Any]) -> str:
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
             ("Accuracy on the rest", share(result.get("accuracy_kept"))),
-            ("Right in the audit", fell(result["stated"])),
+            ("Right in the audit", _audited(result["stated"])),
             ("Items", count(result["n"])),
             ("Right answer no candidate, counted as wrong", unknown or None),
             *(("Unusable, counted as wrong", f"row {r['row']}: {r['reason']}") for r in unusable),
         ]
     )
+
+
+def _compared(found: dict[str, Any]) -> str:
+    """What is said of rows without answers."""
+    confidence, classes = found["confidence"], found["classes"]
+    if confidence is not None:
+        sure = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
+    else:
+        sure = "not compared: it takes 50 rows held out, and features not fitted on the run's rows"
+    rows: list[tuple[str, object]] = [
+        ("Without answers", f"{plural(found['n'], 'row')} (see --label-column)"),
+        ("Held out in the run", plural(found["held_out"], "row")),
+        ("Likeness", _VERDICTS[found["verdict"]].format(rows=found["told_after"])),
+    ]
+    if found["unlike"] is not None:
+        rows.append(("Confidence", sure))
+        for each in classes or ():
+            grew = "grew" if each["now"] > each["before"] else "shrank"
+            shares = f"from {percent(each['before'])} to {percent(each['now'])}"
+            rows.append((each["name"], f"{grew} {shares} of the answers"))
+        if classes == []:
+            rows.append(("Classes", "none grew or shrank beyond chance"))
+        rows.append(("Where the run has few", plural(found["unlike"], "row")))
+    for group in found["groups"]:
+        rows.append((plural(group["rows"], "row"), f"about {group['name']}, such as"))
+        rows += [(f"  {each['id']}", excerpt(each["text"], 100)) for each in group["examples"]]
+    return facts([*rows, ("Right in the audit", _audited(found["stated"]))])
+
+
+def _audited(stated: dict[str, Any] | None) -> str | None:
+    """The run's audit beside new rows."""
+    if stated is None:
+        return None
+    right = f"{count(stated['correct'])} of {plural(stated['n'], 'row')}"
+    if "p" in stated:
+        fallen = "lower" if stated["p"] <= 0.05 else "not lower beyond chance"
+        part = share(stated["correct"] / stated["n"])
+        return f"{right} ({part}); the new accuracy is {fallen} (one-sided p = {stated['p']:.3f})"
+    found = (f"{percent(part, 0)} with {n} rows" for n, part in stated["found"].items())
+    return f"{right}; an audit of new rows finds a fall of ten points in {' and in '.join(found)}"
 
 
 Right = Annotated[

@@ -10,12 +10,13 @@ from stacksl.core.blocks import SharedBlock
 from stacksl.features.retrieval import nearest
 from stacksl.ledger.events import Row
 from stacksl.models.annotators import compare_annotators, doubt_of
-from stacksl.models.topics import find_groups
+from stacksl.models.topics import NAMED, averaged, characteristic
 from stacksl.report.quality import Differing
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 from stacksl.types import Decision
 
+FEWEST, SHOWN = 15, 3  # rows of a group; groups, the largest first
 LOOKED_AT, COMPARED = 20_000, 2_000  # rows without an answer; of these, for the words of a group
 AT_ONCE = 25  # answers: what is shown of a run that goes on would else tell what each was for
 
@@ -84,10 +85,12 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     """Groups of rows that look alike and like no class: how many rows, and a name of their words.
 
     Such a row was answered with none of these, or has no answer and is nearer to one that was than
-    to a row with a label or to the name of a class (`find_groups`). Answers of the audit
+    to a row with a label or to the name of a class; HDBSCAN finds the groups. Answers of the audit
     are never used, and of the others as many as a multiple of `at_once`; nor is one whose nearest
     class by name was added after the first `began` ones.
     """
+    from sklearn.cluster import HDBSCAN
+
     corpus, ledger, block, trainer = game.corpus, game.ledger, game.examples.block, game.trainer
     if not isinstance(block, SharedBlock) or not isinstance(trainer, LinearTrainer):
         return []
@@ -107,6 +110,16 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     known = np.concatenate([block.h[none], block.h[labelled], names]).astype(np.float32)
     near = nearest(np.asarray(block.h[rest], np.float32), known, 1)[:, 0]
     like = np.array([*none, *rest[near < len(none)]])
-    texts, others = [item.prompt for item in corpus.items], np.setdiff1d(rest, like)[:COMPARED]
-    found = find_groups(texts, np.asarray(block.h[like]), like, others)
-    return [{"rows": len(each.rows), "name": each.name} for each in found]
+    if len(like) < FEWEST:
+        return []
+    how: dict[str, Any] = {"min_cluster_size": FEWEST, "min_samples": 1, "copy": True}
+    smooth = averaged(np.asarray(block.h[like]))
+    group = HDBSCAN(**how).fit_predict(smooth)
+    if group.max() < 0:
+        group = HDBSCAN(**how, allow_single_cluster=True).fit_predict(smooth)
+    groups = sorted((like[group == n] for n in range(group.max() + 1)), key=len)[: -SHOWN - 1 : -1]
+    groups.append(np.setdiff1d(rest, like)[:COMPARED])
+    member = np.repeat(np.arange(len(groups)), [*map(len, groups)])
+    words = characteristic([corpus.items[row].prompt for row in np.concatenate(groups)], member)
+    found = zip(groups[:-1], words, strict=False)
+    return [{"rows": len(rows), "name": ", ".join(some[:NAMED])} for rows, some in found if some]
