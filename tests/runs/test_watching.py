@@ -26,6 +26,7 @@ from stacksl.models.watching import (
     unlike,
     vector_bets,
 )
+from stacksl.types import Item
 
 from .conftest import CLASSES, WORDS, class_items, pair_items, sentence
 
@@ -154,6 +155,13 @@ def test_other_rows_are_told_and_shown(
     assert f"the rows differ from the run's, as the first {found['told_after']} show" in out
     assert found["groups"][0]["examples"][0]["text"] in out
     assert "not compared: it takes 50 rows held out, and features not fitted" in out
+
+
+def test_rows_of_the_run_itself_are_left_out(audited: Run) -> None:
+    new = [Item(f"n{n}", text, CLASSES) for n, text in enumerate(texts(200, 1))]
+    found = audited.evaluate([*class_items(400)[0], *new])
+    assert (found["known"], found["n"], found["verdict"]) == (400, 200, "alike")
+    assert audited.evaluate(class_items(400)[0])["verdict"] == "too few rows"
 
 
 def test_few_rows_are_not_compared(audited: Run) -> None:

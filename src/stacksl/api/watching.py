@@ -45,12 +45,16 @@ def watch(
 
     Rows are compared with others that took no part in what is compared: the model's answers with
     those to rows held out, vectors with those of all rows where no row took part in making them.
+    Rows of the run itself, which have its ids and texts, are left out.
     Where they did, as in `hashing`, n-grams stand for vectors, and the confidence is not compared.
     """
     own, old, held = _rows(spec, ledger)
-    items = with_classes(dataset.items, model.classes)
+    of_run = {(item.id, item.prompt) for item in own}
+    new = [item for item in dataset.items if (item.id, item.prompt) not in of_run]
+    items = with_classes(new, model.classes)
     result: dict[str, Any] = {
         "n": len(items),
+        "known": len(dataset.items) - len(items),
         "held_out": len(held),
         **dict.fromkeys(("verdict", "told_after", "confidence", "classes", "unlike")),
         "groups": [],

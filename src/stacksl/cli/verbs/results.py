@@ -98,6 +98,7 @@ def _compared(found: dict[str, Any]) -> str:
         sure = "not compared: it takes 50 rows held out, and features not fitted on the run's rows"
     rows: list[tuple[str, object]] = [
         ("Without answers", f"{plural(found['n'], 'row')} (see --label-column)"),
+        ("Left out, rows of the run", plural(found["known"], "row") if found["known"] else None),
         ("Held out in the run", plural(found["held_out"], "row")),
         ("Likeness", _VERDICTS[found["verdict"]].format(rows=found["told_after"])),
     ]
