@@ -28,8 +28,8 @@ Model = Annotated[
     Path | None,
     typer.Option(
         metavar="OUT",
-        help="Write the final model of a run with classes into this new or empty folder: ONNX,"
-        " tokenizer, card, a use.py that needs no stacksl, and an MLflow model.",
+        help="Write the final model of a run with classes into this new or empty folder, for"
+        " somebody without stacksl.",
     ),
 ]
 Labels = Annotated[
@@ -46,8 +46,8 @@ Table = Annotated[
     typer.Option(
         "--table",
         metavar="FILE",
-        help="Write the run's own rows and columns with label, confidence and source (human or"
-        " model): .csv, .tsv, .jsonl, .json, .xlsx or .parquet.",
+        help="Write the run's own rows and columns with label, confidence and source: .csv, .tsv,"
+        " .jsonl, .json, .xlsx or .parquet.",
     ),
 ]
 Pairs = Annotated[
