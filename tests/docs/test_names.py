@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from typing import Any
 
@@ -59,6 +60,13 @@ def test_every_name_is_documented(kind: str, name: str) -> None:
     pages = "docs/paper.md", "docs/presets.md", "docs/concepts.md"
     words = {w for page in pages for span in spans(PAGES[page]) for w in re.split(r"[ :=]", span)}
     assert name in words, f"the {kind} '{name}' stands in none of {pages}"
+
+
+def test_the_site_documents_names_that_there_are() -> None:
+    named = re.findall(r"^::: (.+)$", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.M)
+    assert "stacksl.api.planning.run" in named
+    for name in named:
+        assert pkgutil.resolve_name(name).__doc__, name
 
 
 def test_every_decision_has_its_section() -> None:
