@@ -162,7 +162,7 @@ def test_two_processes_buy_and_learn_what_one_does(jobs: Jobs) -> None:
 
 
 def test_an_error_is_one_sentence_and_ends_both(jobs: Jobs) -> None:
-    done = jobs.run("wrong", 2, update={"learning_rate": 1e30})
+    done = jobs.run("wrong", 2, **{"update.learning_rate": 1e30})
     assert done.returncode != 0
     assert ["not finite" in each for each in sentences(done)] == [True], done.stderr
     assert Run.open(jobs.folder / "wrong").status()["state"] == "failed"
