@@ -285,7 +285,7 @@ def test_what_a_server_says_in_other_words_costs_no_answer(
 
     batching._end = both  # type: ignore[method-assign]
     run.resume()
-    assert why(run).startswith("1 questions were sent as a batch")
+    assert why(run).startswith("1 question was sent as a batch")
     lost = [row["cost"] for row in read_calls(run.folder.database) if row.get("why") == "HTTP odd"]
     batching._end = end  # type: ignore[method-assign]
     run.resume()
@@ -313,6 +313,49 @@ def test_answers_that_the_server_no_longer_has_are_charged_and_asked_again(
     expect_right(run)
 
 
+def test_a_line_that_was_cut_costs_its_own_question_alone(
+    tmp_path: Path, served: tuple[Server, Batching]
+) -> None:
+    server, batching = served
+    run = begin(tmp_path, server)
+    end = batching._end
+
+    def cut(batch: dict[str, Any]) -> None:
+        end(batch)
+        name = batch["output_file_id"]
+        batching.files[name] = batching.files[name][:-20]
+        batching._end = end  # type: ignore[method-assign]
+
+    batching._end = cut  # type: ignore[method-assign]
+    run.resume()
+    assert why(run).startswith("1 question was sent as a batch")
+    run.resume()
+    expect_right(run)
+    assert len(batching.batches) == 2
+
+
+def test_a_file_of_which_no_line_can_be_read_is_waited_for(
+    tmp_path: Path, served: tuple[Server, Batching]
+) -> None:
+    server, batching = served
+    run = begin(tmp_path, server)
+    end = batching._end
+
+    def page(batch: dict[str, Any]) -> None:
+        end(batch)
+        batching.files[batch["output_file_id"]] = b"<html>\nsign in\n</html>"
+
+    batching._end = page  # type: ignore[method-assign]
+    run.resume()
+    assert why(run) == "its batch API answers in another form than OpenAI's"
+    batching.files["output-batch-0"] = b""
+    batching._end = end  # type: ignore[method-assign]
+    end(batching.batches[0])
+    run.resume()
+    expect_right(run)
+    assert cost(run) == 2 * SINGLE + 10 * HALF
+
+
 def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
     tmp_path: Path, served: tuple[Server, Batching], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,7 +367,7 @@ def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
     assert len(batching.files["file-0"]) <= 2000 + sent
     monkeypatch.setattr(batches, "SPACE", 1)
     run.resume()
-    assert why(run).startswith("1 questions were sent")
+    assert why(run).startswith("1 question was sent")
 
 
 def test_a_list_of_batches_without_an_end_is_not_read_for_ever(

@@ -19,6 +19,7 @@ from stacksl.labelers.chat.calls import Asked, Calls
 from stacksl.labelers.chat.endpoint import JSON, Endpoint, Lost, NotSent
 from stacksl.labelers.chat.prompts import completion, encoded, tokens_of
 from stacksl.labelers.chat.questions import Questions, Rates
+from stacksl.report.wording import plural
 
 MOST, SPACE = 10_000, 50_000_000  # questions of a batch, and their bytes
 ANSWERS = 400_000_000  # bytes of an answer of the server
@@ -83,15 +84,14 @@ class Batches:
         waits = []
         for file in sorted({row["batch"] for row in self._calls.in_batches.values()}):
             rows = [row for row in self._calls.in_batches.values() if row["batch"] == file]
-            batch, size = self._found(file), f"a batch of {len(rows):,} questions"
+            batch, size = self._found(file), f"a batch of {plural(len(rows), 'question')}"
             if (state := batch["status"]) not in ENDED:
                 waits.append(f"{size} is not done ({state})")
                 continue
             # an answer stands against an error about the same question
             names = [batch[kind] for kind in ("error_file_id", "output_file_id") if batch.get(kind)]
             files = [self._sent(f"GET /files/{name}/content", gone=(404, 410)) for name in names]
-            lines = [formats.parsed(line) for each in files for line in each.splitlines() if line]
-            ended = {line.get("custom_id"): line for line in lines}
+            ended = {line.get("custom_id"): line for each in files for line in _answers(each)}
             for row in rows:
                 self._record(row, ended.get(str(row["call"])), questions, batch)
             why = f"{size} was refused as a whole (`stacksl ledger requests` shows why)"
@@ -154,6 +154,17 @@ class Batches:
             proxied = status >= 500 and status not in (501, 503)  # maybe by one that gave up
             raise (Unknown if proxied else NoBatch)(f"it answered {what} with HTTP {status}")
         return b"" if status in gone else reply.payload
+
+
+def _answers(file: bytes) -> list[dict[str, Any]]:
+    """The lines of a file. One that was cut is left out, unless no line can be read."""
+    found, lines = [], [line for line in file.splitlines() if line]
+    for line in lines:
+        with suppress(ValueError):
+            found.append(formats.parsed(line))
+    if lines and not found:
+        raise ValueError("no line is a JSON object")
+    return found
 
 
 def half(questions: Questions) -> Questions:

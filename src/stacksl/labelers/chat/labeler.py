@@ -169,7 +169,8 @@ class ChatLabeler:
             asked.setdefault(alike, self._in_batch(request))
         assert self._batches is not None
         count = self._batches.send([*asked.values()])
-        return f"{count:,} questions were sent as a batch, which takes up to a day"
+        sent = "1 question was" if count == 1 else f"{count:,} questions were"
+        return f"{sent} sent as a batch, which takes up to a day"
 
     def _in_batch(self, request: Request) -> Asked:
         """A request as a batch asks it."""
