@@ -29,7 +29,7 @@ finally:
     sys.path.remove(str(ROOT / "scripts"))
 
 SOMETIMES = {"Warning", "Abstains on", "Accuracy on the rest"}  # not printed of every model
-SOMETIMES |= {"Labels learnt", "Accuracy now", "Rests on", "N"}  # a forecast: not of so few items
+SOMETIMES |= {"Labels learned", "Accuracy now", "Rests on", "N"}  # a forecast: not of so few items
 SOMETIMES |= {"N rows"}  # classes that a run proposes
 SCALE = first_day.SMALL
 BUDGET = int(SCALE.money / first_day.PRICE)

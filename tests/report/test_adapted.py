@@ -82,7 +82,7 @@ def test_what_a_poor_run_lacks_is_said(made):
     text, written = read(render(facts)).text, card(facts)
     for words in (
         "names no licence",
-        "There was no refit: no label was learnt.",
+        "There was no refit: no label was learned.",
         "Peak memory of tensors on the GPU",
         "--test FILE",
     ):

@@ -197,7 +197,7 @@ def test_the_uses_of_labels_are_defined_and_add_up(made):
     numbers = [int(number.replace(",", "")) for number, _, _ in uses(facts)]
     assert sum(numbers) == facts.budget.spent == 1000
     page, _ = shown(facts)
-    assert "20 second answers : to compare people, or on erased items; not learnt" in page
+    assert "20 second answers : to compare people, or on erased items; not learned" in page
     assert page.index("random items that only measure the final model") < page.index("audited")
 
 

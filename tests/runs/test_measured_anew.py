@@ -74,7 +74,7 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(done: Run) -
         assert (first.shown_at, second.shown_at, second.learnt) == (14, 14, labels - 6)
         assert (first.shown_before, second.shown_before) == (False, True)
         page = (done.path / "report.html").read_text()
-        assert "This audit was shown before, when the model had learnt 14 labels" in page
+        assert "This audit was shown before, when the model had learned 14 labels" in page
     expect_sound(done)
 
 

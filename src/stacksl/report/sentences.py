@@ -281,8 +281,8 @@ def notes(facts: Facts) -> list[str]:
         )
     if audit.shown_before:
         found.append(
-            "This audit was shown before, when the model had learnt"
-            f" {plural(audit.shown_at, 'label')} (now it has learnt {count(audit.learnt)}), and no"
+            "This audit was shown before, when the model had learned"
+            f" {plural(audit.shown_at, 'label')} (now it has learned {count(audit.learnt)}), and no"
             " new one was drawn since. The model was not trained on its answers. But if a run goes"
             " on until its audit looks good, that audit is a little too high."
         )
@@ -410,13 +410,13 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
     """(count, name, meaning) of each use of the labels spent; the counts add up to them."""
     budget = facts.budget
     found = [
-        (budget.answered, "learnt", "the model was trained on them"),
-        (budget.unlearnt, "second answers", "to compare people, or on erased items; not learnt"),
+        (budget.answered, "learned", "the model was trained on them"),
+        (budget.unlearnt, "second answers", "to compare people, or on erased items; not learned"),
         (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
         (budget.aside, "set aside", "answers of people who are set aside; charged"),
         (budget.open, "still out", "asked and not yet answered"),
-        (budget.audit, "audit", "never learnt; measure the final model"),
-        (budget.further, "second look", "further answers to rows of the audit; never learnt"),
+        (budget.audit, "audit", "never learned; measure the final model"),
+        (budget.further, "second look", "further answers to rows of the audit; never learned"),
     ]
     return [(count(n), name, meaning) for n, name, meaning in found if n]
 

@@ -155,7 +155,7 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
     told = forget(path, ID)
     assert holding(path, cache) == set()
     assert told.learnt
-    assert any("learnt its label" in sentence for sentence in told.remains)
+    assert any("learned its label" in sentence for sentence in told.remains)
     rows = [row for row in keep.split(b"\r\n") if PROMPT.encode() not in row]
     assert (path / "ask" / "0001-ben.csv").read_bytes() == b"\r\n".join(rows)
     for state in ("the row still there", "the row deleted"):

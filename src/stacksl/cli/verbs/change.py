@@ -319,7 +319,7 @@ def forget(
 
 
 def _shown_forgotten(result: Forgotten) -> str:
-    learnt = "its label was learnt" if result.learnt else "no label of it was learnt"
+    learnt = "its label was learned" if result.learnt else "no label of it was learned"
     return facts(
         [
             ("Forgotten", f"{learnt}; its id is now {result.name}"),

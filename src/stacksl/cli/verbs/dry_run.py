@@ -159,7 +159,7 @@ def shown_forecast(found: dict[str, Any]) -> str:
         lines.append(table(header + (["Cost"] if priced else []), rows))
     now = found["now"]
     about: list[tuple[str, object]] = [
-        ("Labels learnt", count(found["labels"]) if found["labels"] else None),
+        ("Labels learned", count(found["labels"]) if found["labels"] else None),
         ("Accuracy now", now and f"{share(now['accuracy'])} ({_between(now)})"),
         ("Rests on", found["rests_on"] or None),
         ("No forecast", found["reason"] or None),

@@ -177,7 +177,7 @@ def _labels(result: Mapping[str, Any]) -> str:
     measuring = result["spent"] - result["asked"]
     parts = [f"{count(result['spent'])} of {count(result['budget'])} bought"]
     if result["asked"] > result["answered"]:
-        parts.append(f"{count(result['answered'])} learnt")
+        parts.append(f"{count(result['answered'])} learned")
     if measuring:
         parts.append(f"{count(measuring)} to measure the model")
     return ", ".join([*parts, f"{count(result['left'])} left"])

@@ -126,7 +126,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     remains = ["the feature map was fitted on the texts of all items, this one among them"]
     if learnt:
         adapters = ", and so did every adapter trained since" if spec.settings.adapts else ""
-        remains.append(f"the online model learnt its label{adapters}")
+        remains.append(f"the online model learned its label{adapters}")
     remains.append("its row in your data is yours to delete: the run does not read it again")
     remains += [f"{sheet} cannot be read as a sheet and is as it was" for sheet in unread]
     text = (item.prompt, item.candidates)
