@@ -242,7 +242,7 @@ def _limits(about: About, warnings: Iterable[str]) -> list[str]:
     return [
         "## Limits",
         "",
-        "- The labels it learnt from are not a uniform sample: a gate chose them.",
+        "- The labels it learned from are not a uniform sample: a gate chose them.",
         "- It ranks given candidates; it was not trained to write text.",
         *quantised,
         *(f"- {_plain(warning)}" for warning in warnings),

@@ -136,7 +136,7 @@ def unanswered_warning(ledger: LedgerReader) -> list[str]:
     if unnamed < max(UNANSWERED, answers * UNANSWERED_SHARE):
         return []
     return [
-        f"{unnamed:,} of {answers:,} answers name no candidate, and nothing is learnt from them:"
+        f"{unnamed:,} of {answers:,} answers name no candidate, and nothing is learned from them:"
         " look at the items and at the classes; a pool asks about similar items less often"
     ]
 
