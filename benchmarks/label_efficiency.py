@@ -270,10 +270,7 @@ def figure(rows: list[dict[str, Any]], stem: Path) -> None:
         axis.margins(x=0.15)
     axes[1].set_xlabel("test accuracy with 10% of the labels (mean and 95% interval over seeds)")
     picture.tight_layout()
-    for suffix in (".svg", ".png"):
-        picture.savefig(
-            stem.with_suffix(suffix), dpi=160, metadata={"Date": None} if suffix == ".svg" else {}
-        )
+    picture.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
 
 
 def main() -> None:
@@ -290,7 +287,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="10% of the labels only")
     parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
     parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
-    parser.add_argument("--figure", type=Path, help="draw FIGURE.svg and FIGURE.png")
+    parser.add_argument("--figure", type=Path, help="draw FIGURE.svg")
     words = parser.parse_args()
     if words.source:
         rows = json.loads(words.source.read_text())["rows"]

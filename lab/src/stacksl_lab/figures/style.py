@@ -146,7 +146,7 @@ def curve(
 
 
 def save(figures: Mapping[str, Figure], folder: Path) -> list[Path]:
-    """Write each figure as NAME.svg and NAME.png (200 dots an inch) in `folder`.
+    """Write each figure as NAME.svg in `folder`.
 
     Raises:
         OSError: the folder cannot be written.
@@ -155,8 +155,6 @@ def save(figures: Mapping[str, Figure], folder: Path) -> list[Path]:
     written = []
     with styled():
         for name, figure in figures.items():
-            for ending, more in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 200})):
-                path = folder / f"{name}.{ending}"
-                figure.savefig(path, **more)
-                written.append(path)
+            written.append(folder / f"{name}.svg")
+            figure.savefig(written[-1], metadata={"Date": None})
     return written
