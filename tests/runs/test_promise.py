@@ -348,7 +348,7 @@ def test_new_rows_are_labelled_where_the_audit_shows_it(tmp_path: Path, promised
     assert sum(by_model) > 0
     assert [row["source"] == "model" for row in rows] == by_model
     assert [row["choice"] is not None for row in rows] == by_model
-    table = label_file(made, path, made.read(str(path)), None, 0.9).rows
+    table = label_file(made.model, path, made.read(str(path)), None, least).rows
     assert [row["source"] for row in table] == [row["source"] for row in rows]
     assert all((row["label"] is None) == (row["source"] == TO_PERSON) for row in table)
     assert all((row["label"] is None) == (row["confidence"] is None) for row in table)

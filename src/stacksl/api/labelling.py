@@ -20,6 +20,10 @@ from stacksl.types import Item
 
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
+    from stacksl.models.adapted import AdaptedModel
+    from stacksl.models.linear import Model
+
+    AnyModel: TypeAlias = Model | AdaptedModel
 
 BUYING = ("labeler", "time", "price", "purpose", "set_aside")
 COLUMNS = ("item", "key", "text", "label", "said", *BUYING)
@@ -47,22 +51,18 @@ class Labelled:
 
 
 def label_file(
-    run: Run,
-    path: str | Path,
-    dataset: Dataset,
-    progress: Progress,
-    right: float | str | None = None,
+    model: AnyModel, path: str | Path, dataset: Dataset, progress: Progress, least: float | None
 ) -> Labelled:
-    """The rows of the file `path`, read as `dataset`, each with what the run's model says of it.
+    """The rows of the file `path`, read as `dataset`, each with what the `model` says of it.
 
     To its columns are added `label`, `confidence` (the label's probability), `source` (`model`),
     and `abstain` where the model says that; names that the file has get the prefix `predicted_`.
-    A row that was set aside has none of them, and no label one that is left to a person; for
-    `right` see `Run.predict`.
+    A row that was set aside has none of them, and no label one that is left to a person, as all
+    below the probability `least` are.
     """
     columns, rows = rows_of(path, dataset)
     items = [item for _, item in rows if item is not None]
-    return _labelled(columns, rows, by_model(run, items, progress, right))
+    return _labelled(columns, rows, by_model(model, items, progress, least))
 
 
 def label_own(run: Run, progress: Progress) -> Labelled:
@@ -86,7 +86,7 @@ def label_own(run: Run, progress: Progress) -> Labelled:
     columns, rows = _own_rows(spec)
     known = {**column_labels(run, spec), **human_labels(run, spec)}
     asked = [item for _, item in rows if item is not None and item.id not in known]
-    return _labelled(columns, rows, {**by_model(run, asked, progress), **known})
+    return _labelled(columns, rows, {**by_model(run.model, asked, progress), **known})
 
 
 def joined(
@@ -260,11 +260,11 @@ def column_labels(run: Run, spec: RunSpec) -> dict[str, dict[str, Any]]:
 
 
 def by_model(
-    run: Run, items: Sequence[Item], progress: Progress, right: float | str | None = None
+    model: AnyModel, items: Sequence[Item], progress: Progress, least: float | None = None
 ) -> dict[str, dict[str, Any]]:
     """What the model says of each item, by its id."""
-    predictions: Iterator[dict[str, Any]] = run.model.predict(items, progress)
-    rows = predictions if right is None else left_to_people(predictions, threshold_of(run, right))
+    predictions = model.predict(items, progress)
+    rows = predictions if least is None else left_to_people(predictions, least)
     return {row["id"]: said_of(row) for row in rows}
 
 

@@ -322,6 +322,12 @@ Quiet = Annotated[
 Debug = Annotated[
     bool, typer.Option("--debug", rich_help_panel=_OUTPUT, help="Show the traceback of an error.")
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", rich_help_panel=_OUTPUT, help="Where texts are encoded: local or ray."
+    ),
+]
 PATIENCE = 30.0
 Wait = Annotated[
     float,

@@ -12,15 +12,17 @@ import os
 import sqlite3
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from socket import gethostname
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.engine import on_ray, over_ray
 from stacksl.errors import FeatureError
 from stacksl.features.encoders import Progress, Vectors, readable
 
@@ -185,17 +187,23 @@ class CachedEncoder(ABC):
 
     Args:
         spec: what a user writes to get it.
+        given: what the class is called with for the same encoder on another machine.
 
     Attributes:
         encoded: how many texts went through the model, not the cache.
     """
 
     bias = 0.0  # a vector of norm 1 is never zero, and the refit has an intercept of its own
+    gpu = False  # whether it runs on a GPU where there is one
 
-    def __init__(self, spec: str) -> None:
+    def __init__(self, spec: str, **given: str) -> None:
         self.spec = spec
+        self._given = given
         self.encoded = 0
         self._cut: set[bytes] = set()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remade, (type(self), self._given, self.identity)
 
     @property
     @abstractmethod
@@ -249,7 +257,7 @@ class CachedEncoder(ABC):
         """Encode `todo` batch by batch, writing to the cache from time to time."""
         keys, unkept = list(todo), dict[bytes, Entry]()
         try:
-            for batch in self.vectors(list(todo.values())):
+            for batch in self._batches(list(todo.values())):
                 fresh = {keys[place]: entry for place, entry in batch}
                 self.encoded += len(fresh)
                 unkept.update((k, e) for k, e in fresh.items() if np.isfinite(e[0]).all())
@@ -261,6 +269,29 @@ class CachedEncoder(ABC):
             if unkept:
                 self._cache.put(unkept.items())
 
+    def _batches(self, texts: list[str]) -> Iterator[list[tuple[int, Entry]]]:
+        """`vectors`, made by Ray where it is the engine and there is work for more than one."""
+        if len(texts) <= _KEPT_AT_ONCE or not on_ray():
+            return self.vectors(texts)
+        parts = [(n, texts[n : n + _KEPT_AT_ONCE]) for n in range(0, len(texts), _KEPT_AT_ONCE)]
+        return over_ray(partial(_part, self), parts, gpu=self.gpu)
+
     @cached_property
     def _cache(self) -> VectorCache:
         return VectorCache(self.identity)
+
+
+def _part(encoder: CachedEncoder, part: tuple[int, list[str]]) -> list[tuple[int, Entry]]:
+    """The entries of a part of the texts, by their places among all of them."""
+    start, texts = part
+    return [(start + n, entry) for batch in encoder.vectors(texts) for n, entry in batch]
+
+
+def _remade(kind: type[CachedEncoder], given: Mapping[str, str], identity: str) -> CachedEncoder:
+    """An encoder that was pickled, with the weights of this machine."""
+    encoder = kind(**given)
+    if encoder.identity != identity:
+        raise FeatureError(
+            f"'{encoder.spec}' has other weights on the node {gethostname()}: copy yours there"
+        )
+    return encoder

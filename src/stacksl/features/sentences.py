@@ -43,8 +43,10 @@ class SentenceEncoder(CachedEncoder):
     Source: Reimers and Gurevych (2019), "Sentence-BERT".
     """
 
+    gpu = True
+
     def __init__(self, name: str, *, role: Role = "", threads: int | None = None) -> None:
-        super().__init__(f"sentences:{name}")
+        super().__init__(f"sentences:{name}", name=name, role=role)
         self.role = role
         self.threads = threads or _threads()
         self._folder = find_weights(name)

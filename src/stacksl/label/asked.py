@@ -96,7 +96,7 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
         found = _asked_rows(ledger, items)
     people = human_labels(run, spec)
     linear = isinstance(run.model, Model)
-    now = by_model(run, [items[id] for id in found], None) if linear else {}
+    now = by_model(run.model, [items[id] for id in found], None) if linear else {}
     for number, (id, row) in enumerate(found.items(), 1):
         said, model = people.get(id, {}), now.get(id, {})
         row |= {"number": number, "now": model.get("label", ""), "sure": model.get("confidence")}

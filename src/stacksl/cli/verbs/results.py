@@ -15,6 +15,7 @@ from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import with_header
+from stacksl.errors import SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
 
 if TYPE_CHECKING:
@@ -145,10 +146,15 @@ def predict(
     context: typer.Context,
     run: options.RunFolder,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file of items; - for stdin, plain lines too.")
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A file of items; - for stdin, plain lines too; a folder or 'PATTERN' for parts.",
+        ),
     ],
     out: PredictOut = None,
     right: Right = None,
+    engine: options.Engine = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
@@ -161,15 +167,35 @@ def predict(
 
     With --right 95% only rows above the report's threshold for that share get a label. It holds
     for rows from the source of the run's own.
-    """
-    from stacksl.data import kind_of_table
 
+    Files in parts are labelled one by one into the folder --out. Those that it has are kept.
+    """
+    from stacksl.api.parts import in_parts, label_parts
+    from stacksl.data import TABLES, kind_of_table
+    from stacksl.engine import on_ray
+
+    on_ray(engine)
+    if in_parts(file):
+        if out in (None, "-") or Path(out).suffix[1:] in TABLES:
+            raise SettingsError(f"expected --out FOLDER for the files of '{file}', got {out}")
+        opened, given = options.open_run(run), options.reading(context)
+        for row in label_parts(opened, file, out, given, right):
+            print(as_json(row) if json else _part(row), flush=True)
+        return
     if out not in (None, "-"):
         kind_of_table(out)  # before the work
     opened = options.open_run(run)
     with _named(file) as path:
         dataset = with_header(context, lambda: opened.read(path, given=options.reading(context)))
         _predict(opened, path, dataset, out, right, json, quiet)
+
+
+def _part(row: dict[str, Any]) -> str:
+    if row["kept"]:
+        return f"{row['file']}  kept"
+    warn(f"{row['file']}: row {r['row']} has no label: {r['reason']}" for r in row["rejected"])
+    blank = f", {count(row['blank'])} of them blank, to a person" * bool(row["blank"])
+    return f"{row['file']}  {plural(row['n'], 'row')} with labels{blank}"
 
 
 def _predict(
@@ -187,9 +213,10 @@ def _predict(
             for row in opened.predict(dataset, progress=encoding(show), right=right):
                 print(as_json(row))
             return
-        from stacksl.api.labelling import label_file
+        from stacksl.api.labelling import label_file, threshold_of
 
-        table = label_file(opened, path, dataset, encoding(show), right)
+        least = None if right is None else threshold_of(opened, right)
+        table = label_file(opened.model, path, dataset, encoding(show), least)
     kind = dataset.format.partition(":")[0].replace("lines", "csv")
     _put_out(table, out, kind, {"run": opened.path, "rejected": rejected(dataset)}, json)
 

@@ -42,6 +42,7 @@ def run(
     config: options.Config = None,
     set_: options.Set = None,
     out: options.Out = None,
+    engine: options.Engine = None,
     report_to: options.ReportTo = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -55,8 +56,10 @@ def run(
     """
     from stacksl.api import prepare
     from stacksl.data import columns_line
+    from stacksl.engine import on_ray
     from stacksl.runs.settings.resolve import resolve
 
+    on_ray(engine)
     table, copied = _config(config)
     named = table.pop("data", None), table.pop("test", None)
 

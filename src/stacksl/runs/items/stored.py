@@ -241,11 +241,17 @@ def read_like_run(
     folder: RunFolder, model: Reading, path: str | Path, given: Mapping[str, str] | None
 ) -> Dataset:
     """A file to predict or evaluate on; see `reading.read_again`."""
+    settings, bank = how_read(folder)
+    return read_again(settings, model, path, bank, given)
+
+
+def how_read(folder: RunFolder) -> tuple[Settings, Bank | None]:
+    """The settings of a run that say how a file is read, and its bank, if any."""
     table = folder.resolved()
     known = {name: table[name] for name in Settings.model_construct().flat() if name in table}
     with opened(folder.database, readonly=True) as store:
         bank = _bank(store)
-    return read_again(Settings.model_construct().replaced(known), model, path, bank, given)
+    return Settings.model_construct().replaced(known), bank
 
 
 # The user's files -----------------------------------------------------------------------------

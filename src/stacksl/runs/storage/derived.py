@@ -27,7 +27,7 @@ DERIVED: Final = (MODEL, FACTS, "report.html", "README.md", NO_TEXT)
 
 def note_derived(folder: RunFolder, ledger: Ledger, *names: str) -> None:
     """Record in the `ledger` that files of these names were made."""
-    ledger.note_derived(dict(_digests(folder, names)))
+    ledger.note_derived(dict(digests(folder, names)))
 
 
 def expect_derived(folder: RunFolder, *names: str) -> None:
@@ -37,7 +37,7 @@ def expect_derived(folder: RunFolder, *names: str) -> None:
         RunError: naming the first that is not the one which was made last.
     """
     with opened(folder.database, readonly=True) as store:
-        other = other_derived(store, dict(_digests(folder, names)))
+        other = other_derived(store, dict(digests(folder, names)))
     for name in other:
         raise RunError(
             f"{folder.path / name} is not the one that the ledger of this run records: it was"
@@ -64,7 +64,7 @@ def _remedy(folder: RunFolder, name: str) -> str:
     return f"`stacksl report {folder.path}{option}` writes it again"
 
 
-def _digests(folder: RunFolder, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def digests(folder: RunFolder, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The name and SHA-256 of each of these files that is there; of a folder that of its files."""
     for name in names:
         place = folder.path / name

@@ -1,0 +1,114 @@
+"""Files in parts, each labelled to a file of its own: in this process, or by Ray on many nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from stacksl.api.labelling import label_file, threshold_of
+from stacksl.data import TABLES, kind_of_table
+from stacksl.engine import on_ray, over_ray
+from stacksl.errors import DataError, SettingsError
+from stacksl.files.atomic import replace_file
+from stacksl.models.linear import Model
+from stacksl.runs.items.reading import read_again
+from stacksl.runs.items.stored import how_read
+from stacksl.runs.storage.derived import MODEL, digests
+
+if TYPE_CHECKING:
+    from stacksl.api.stored import Run
+
+
+def in_parts(source: str) -> bool:
+    """Whether `source` names files in parts: a pattern, a folder, or an address like `s3://...`."""
+    pattern = any(sign in source for sign in "*?[") and not os.path.exists(source)
+    return pattern or "://" in source or os.path.isdir(source)
+
+
+def label_parts(
+    run: Run, source: str, out: str, given: Mapping[str, str], right: str | None
+) -> Iterator[dict[str, Any]]:
+    """Label each file of `source` by the run's model, to a file of the same name in `out`.
+
+    A file that is there already is kept, unless its part is newer. `source` is a pattern such as
+    `parts/*.csv` or a folder, `out` a folder, on any file system of pyarrow; names that begin with
+    `.` or `_` are left out. `given` is as for `Run.read`, `right` as for `Run.predict`.
+
+    Returns:
+        For each part `file`, `kept`, and, if it was not, the rows `n`, how many of them are `blank`
+        for a person, and those `rejected`.
+
+    Raises:
+        StackslError: as `Run.predict`; or there is no part, or `out` has other files.
+    """
+    model, (settings, bank) = run.model, how_read(run.folder)
+    if not isinstance(model, Model):
+        raise SettingsError("a language model labels one file at a time: give the name of a file")
+    least = None if right is None else threshold_of(run, right)
+    folder, _, pattern = (f"{source}/" if os.path.isdir(source) else source).rpartition("/")
+    reads, _, found = _listed(folder or ("/" if source.startswith("/") else "."))
+    named = {f.base_name: f for f in found if fnmatchcase(f.base_name, pattern or "*")}
+    parts = {name: named[name] for name in sorted(named) if name[0] not in "._"}
+    if not parts:
+        raise DataError(f"there is no file '{source}': give a pattern in quotes, or a folder")
+    writes, target, found = _listed(out)
+    there = {each.base_name: each.mtime_ns or 0 for each in found}
+    how = repr((dict(digests(run.folder, [MODEL])), sorted(given.items()), least))
+    mark = f"_labelled-{sha256(how.encode()).hexdigest()[:16]}"  # an empty file
+    if there and mark not in there:
+        raise DataError(
+            f"'{out}' has files of another model, other options or another program: give --out a"
+            " folder that is new, empty or of the same command"
+        )
+    todo = []
+    for name, part in parts.items():
+        kind_of_table(name)  # before the work
+        if there.get(name, -1) < (part.mtime_ns or 0):
+            todo.append((part.path, name))
+        else:
+            yield {"file": name, "kept": True}
+
+    def write(name: str, payload: bytes) -> None:  # a file appears when it is whole
+        if writes.type_name == "local":
+            replace_file(Path(target) / name, payload)
+            return
+        with writes.open_output_stream(f"{target}/{name}") as stream:
+            stream.write(payload)
+
+    def label(part: tuple[str, str]) -> dict[str, Any]:
+        path, name = part
+        try:
+            with TemporaryDirectory() as own, reads.open_input_file(path) as stream:
+                copy = Path(own) / name
+                copy.write_bytes(stream.read())
+                data = read_again(settings, model, copy, bank, given)
+                table = label_file(model, copy, data, None, least)
+            write(name, TABLES[kind_of_table(name)](table.columns, table.rows))
+        except (DataError, OSError) as fault:
+            raise DataError(f"in the part {name}: {fault}") from None
+        rejected = [{"row": r.row, "id": r.id, "reason": r.reason} for r in data.rejected]
+        counts = {"n": len(table.rows), "blank": table.blank - len(rejected)}
+        return {"file": name, "kept": False, **counts, "rejected": rejected}
+
+    writes.create_dir(target, recursive=True)
+    write(mark, b"")
+    gpu = getattr(getattr(model.features, "encoder", None), "gpu", False)
+    yield from over_ray(label, todo, gpu=gpu) if todo and on_ray() else map(label, todo)
+
+
+def _listed(folder: str) -> tuple[Any, str, list[Any]]:
+    """A folder's file system, its path there, and its files."""
+    from pyarrow.fs import FileSelector, FileSystem
+
+    try:
+        place = folder if "://" in folder else os.path.abspath(folder)
+        system, path = FileSystem.from_uri(place)
+        found = system.get_file_info(FileSelector(path, allow_not_found=True))
+    except (OSError, ValueError) as fault:
+        raise DataError(f"the folder '{folder}' cannot be opened: {fault}") from None
+    return system, path, [each for each in found if each.is_file]

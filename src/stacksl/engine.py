@@ -1,0 +1,91 @@
+"""Where texts are encoded and files are labelled: in this process, or by Ray Data on many machines.
+
+Ray Data places the work, repeats what a dead node had begun, and brings back what is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+from stacksl.errors import MissingExtra, RunError, StackslError, unknown_name
+from stacksl.telemetry import refuse_telemetry
+
+Part = TypeVar("Part")
+Made = TypeVar("Made")
+
+
+def on_ray(engine: str | None = None) -> bool:
+    """Whether Ray is to be used: RAY_ADDRESS is set, as an `engine` that is named does for good.
+
+    Raises:
+        SettingsError: the engine is neither `local` nor `ray`.
+        MissingExtra: it is Ray, which is not installed.
+    """
+    if engine == "ray":
+        os.environ.setdefault("RAY_ADDRESS", "local")  # a cluster of this machine alone
+    elif engine == "local":
+        os.environ.pop("RAY_ADDRESS", None)
+    elif engine is not None:
+        raise unknown_name("engine", engine, ("local", "ray"))
+    if not os.environ.get("RAY_ADDRESS"):
+        return False
+    if find_spec("ray") is None:
+        raise MissingExtra.of("RAY_ADDRESS or --engine ray", "ray")
+    return True
+
+
+def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) -> Iterator[Made]:
+    """What `work` makes of each part, in the order in which they are done; both are pickled.
+
+    Each actor has a CPU, and a GPU as well where `gpu` asks for it and the cluster has any.
+
+    Raises:
+        StackslError: what `work` raised, or Ray cannot be reached or gives up (`RunError`).
+    """
+    refuse_telemetry()
+    import ray
+    import ray.data
+
+    pickled = ray.cloudpickle.dumps(work)
+
+    class Worker:
+        work: Any = None
+
+        def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
+            os.environ.pop("RAY_ADDRESS", None)  # an actor starts no others
+            os.environ.setdefault("STACKSL_ENCODER_THREADS", "1")
+            try:
+                self.work = self.work or pickle.loads(pickled)
+                done: Any = True, self.work(pickle.loads(batch["part"][0]))
+            except StackslError as fault:  # Ray would wrap it
+                done = False, fault
+            return {"done": [pickle.dumps(done)]}
+
+    rows = [{"part": pickle.dumps(part)} for part in parts]
+    try:
+        if not ray.is_initialized():
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, include_dashboard=False)
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        has = ray.cluster_resources()
+        gpus = int(has.get("GPU", 0)) if gpu else 0
+        most = gpus or max(1, int(has.get("CPU", 1)))
+        pool = ray.data.ActorPoolStrategy(min_size=1, max_size=most)
+        data = ray.data.from_items(rows, override_num_blocks=len(rows))
+        done = data.map_batches(Worker, batch_size=1, compute=pool, num_gpus=1 if gpus else None)
+        results = (pickle.loads(row["done"]) for row in done.iter_rows())
+        for right, made in results:
+            if not right:
+                raise made
+            yield made
+    except (ray.exceptions.RayError, ConnectionError, RuntimeError) as fault:
+        why = str(fault).strip().splitlines()[-1:] or [type(fault).__name__]
+        raise RunError(
+            f"Ray cannot be reached or gave up ({why[0].strip()}): check RAY_ADDRESS and the nodes;"
+            " what was finished is kept, and the same command does the rest"
+        ) from fault
