@@ -27,7 +27,7 @@ def on_ray(engine: str | None = None) -> bool:
         MissingExtra: it is Ray, which is not installed.
     """
     if engine == "ray":
-        os.environ.setdefault("RAY_ADDRESS", "local")  # a cluster of this machine alone
+        os.environ["RAY_ADDRESS"] = os.environ.get("RAY_ADDRESS") or "local"  # this machine alone
     elif engine == "local":
         os.environ.pop("RAY_ADDRESS", None)
     elif engine is not None:
