@@ -67,6 +67,12 @@ $(VENV)/.extras: pyproject.toml lab/pyproject.toml $(VENV)/.torch
 	@$(PIP) install $(WEIGHTS) 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 
+# Ray has wheels for few platforms: without one its tests are skipped.
+$(VENV)/.ray: pyproject.toml $(VENV)/.extras
+	@echo "installing Ray into $(VENV)"
+	@$(PIP) -qq install --editable '.[ray]' 2>/dev/null || echo "left out: Ray (it does not install here)"
+	@touch $@
+
 # The peers of the benchmark have wheels for few platforms: those that do not install are skipped.
 $(VENV)/.bench: pyproject.toml $(VENV)/.extras
 	@rm -f $(VENV)/.left-out
@@ -115,7 +121,7 @@ test: $(VENV)/.extras $(VENV)/.bench browser lint
 	if [ -f $(VENV)/.left-out ]; then sed 's/^/left out: /' $(VENV)/.left-out; fi; \
 	exit $$code
 
-test-slow: $(VENV)/.extras browser
+test-slow: $(VENV)/.ray browser
 	@NUMBA_OPT=3 $(RUN) -m pytest -m slow --durations=10
 
 bench: $(VENV)/.bench

@@ -27,9 +27,6 @@ import numpy as np
 
 os.environ |= {"STACKSL_NO_CACHE": "1", "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
-import ray
-import ray.data
-
 from stacksl.data import read
 from stacksl.features.minilm import MiniLM
 
@@ -44,10 +41,13 @@ class Encode:
         self.encoder = MiniLM(threads=1)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """The vectors of a batch."""
         return {"n": batch["n"], "vector": self.encoder.encode(list(batch["text"]))}
 
 
 def plain(texts: list[str], workers: int) -> np.ndarray:
+    import ray
+
     rows = [{"n": n, "text": text} for n, text in enumerate(texts)]
     pool = ray.data.ActorPoolStrategy(size=workers)
     data = ray.data.from_items(rows).map_batches(Encode, batch_size=512, compute=pool, num_cpus=1)
@@ -76,6 +76,9 @@ def timed(way: Callable[[list[str], int], np.ndarray], texts: list[str], workers
 
 
 def measured(texts: list[str], turns: int) -> list[dict[str, Any]]:
+    import ray
+    import ray.data
+
     found, expected = [], MiniLM().encode(texts)
     for workers in WORKERS:
         ray.init(num_cpus=workers, include_dashboard=False, logging_level=logging.ERROR)

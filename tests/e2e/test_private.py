@@ -44,7 +44,8 @@ from stacksl.cli.entry import call
 for words in json.loads(sys.stdin.read()):
     if code := call(words):
         sys.exit(f"{words} ended with {code}")
-print(json.dumps([n for n in ("HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK") if n in os.environ]))
+NAMES = "HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK", "RAY_USAGE_STATS_ENABLED"
+print(json.dumps([n for n in NAMES if n in os.environ]))
 """
 OFFLINE = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 Commands = Sequence[Sequence[str]]
@@ -129,7 +130,8 @@ def test_a_local_encoder_opens_no_socket(watched: Callable[..., str], tmp_path: 
     write_encoder(tmp_path / "encoder")
     write_job(tmp_path)
     said = watched(main_job("--features", "sentences:encoder")[:4:3])
-    assert json.loads(said.splitlines()[-1]) == ["HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK"]
+    switched_off = ["HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK", "RAY_USAGE_STATS_ENABLED"]
+    assert json.loads(said.splitlines()[-1]) == switched_off
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ _OUTPUT = "Output"
 PANELS = (SPEND, DATA, LEARN, MODEL, _OUTPUT)
 """The groups of options, in the order of the help."""
 
-_FOR_RESEARCH = ("report_to", "preset", "config")  # of `run`: only `--help-all` shows them
+_FOR_RESEARCH = ("report_to", "preset", "config", "engine")  # of `run`, in `--help-all` alone
 EVERYTHING = "stacksl.everything"
 """Where a context notes that every option is to be shown."""
 
