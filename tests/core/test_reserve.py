@@ -43,7 +43,7 @@ def test_the_level_the_reserve_and_the_price_by_hand() -> None:
     gate, most = Reserve(share=0.5, ahead=0.5, floor=0.01), 4.0 * math.log(11.0)
     v = math.exp(most / 20.0) - 1.0
     assert statistics.capacity(40, 4, 1.0) == pytest.approx(most)
-    assert statistics.reserve_held(0.25 * most, most, 40, 0.5) == pytest.approx(15.0)
+    assert statistics.reserve_held(0.25 * most, most, 40, 0.5, v, 2.0) == pytest.approx(15.0)
     # half of the rounds; labels free: 40 − 15 − 15 = 10 of 20, on schedule: the price is r·v
     clock = Clock(15, 40, 51, 100)
     view = a_view(-9.0, 0.02, 0.25 * most)

@@ -145,8 +145,16 @@ def reserve_square(most: float, budget: int, share: float, pending: int) -> floa
     return math.expm1(min(600.0, (1 + pending) * most / (share * max(1, budget))))
 
 
-def reserve_held(volume: float, most: float, budget: int, share: float) -> float:
-    """The labels kept for rounds above the level, κB(1 − log det(V/λI)/most), at least 0."""
+def reserve_held(
+    volume: float, most: float, budget: int, share: float, square: float, widest: float
+) -> float:
+    """The labels kept for rounds above the level, κB(1 − log det(V/λI)/most), at least 0.
+
+    None where no round can be above it: the level, twice the root of `square`, is at least the
+    `widest` pair before any label.
+    """
+    if 4.0 * square >= widest * widest:
+        return 0.0
     unknown = 1.0 - volume / most
     return share * budget * (0.0 if unknown < 0.0 else unknown)
 
@@ -161,11 +169,13 @@ def reserve_statistic(
     share: float,
     ahead: float,
     floor: float,
+    widest: float,
 ) -> float:
     """The larger of G/(β·level) and, where a label is free, information over its price.
 
-    `gap` is G (score units), `radius` β, `square` v and `held` R, from the two functions above. A
-    ratio above 1 asks. NaN where widths are.
+    `gap` is G (score units), `radius` β, `square` v and `held` R, from the two functions above. The
+    price is in units of v, or of a quarter of the square of `widest` where that is less. A ratio
+    above 1 asks. NaN where widths are.
     """
     if math.isnan(gap) or math.isnan(information) or math.isnan(held):
         return np.nan
@@ -178,7 +188,7 @@ def reserve_statistic(
     labels = min(float(left), free / (1.0 - share)) / clock.budget
     rounds = (clock.horizon - clock.round + 1) / clock.horizon
     exponent = (1.0 - (1.0 - labels / rounds) / ahead) * math.log(floor)
-    worth = information / square * math.exp(min(600.0, max(-600.0, -exponent)))
+    worth = information / min(square, 0.25 * widest * widest) * math.exp(min(600.0, max(-600.0, -exponent)))
     return max(forced, worth)
 
 

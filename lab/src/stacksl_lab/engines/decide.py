@@ -32,7 +32,6 @@ _price = allocating(rules.price)
 _peak = allocating(rules.peak)
 _bounded_contested = allocating(rules.bounded_contested_statistic)
 _bounded_information = allocating(rules.bounded_information)
-_capacity = allocating(statistics.capacity)
 _reserve_square = allocating(statistics.reserve_square)
 _reserve_held = allocating(statistics.reserve_held)
 _reserve_statistic = allocating(statistics.reserve_statistic)
@@ -251,12 +250,12 @@ def _reserve(
     plan: Plan, clock: Clock, gap: float, radius: float, volume: float, information: float
 ) -> float:
     """The statistic of `reserve`, from the contested score and the information."""
-    most = _capacity(clock.budget, plan.dim, plan.prior_width)
+    square = _reserve_square(plan.capacity, clock.budget, plan.share, plan.pending)
+    widest = plan.reach * plan.prior_width
+    held = _reserve_held(volume, plan.capacity, clock.budget, plan.share, square, widest)
     return _reserve_statistic(
-        gap, information, radius, _reserve_square(most, clock.budget, plan.share, plan.pending),
-        _reserve_held(volume, most, clock.budget, plan.share), clock, plan.share, plan.reserve,
-        plan.floor,
-    )  # fmt: skip
+        gap, information, radius, square, held, clock, plan.share, plan.reserve, plan.floor, widest
+    )
 
 
 @compiled

@@ -141,6 +141,8 @@ class Plan(NamedTuple):
     share: float
     reserve: float
     pending: int
+    capacity: float  # the most that the budget can add to log det V
+    reach: float  # the widest pair before any label, over the largest width
     floor: float
     level: float  # NaN: the level that keeps the pace
     tolerance: float
@@ -165,6 +167,8 @@ class Plan(NamedTuple):
 
 def make_plan(terms: Terms, dim: int, horizon: int) -> Plan:
     """The plan of a run under `terms` of so many rounds, in `dim` columns of φ or of h."""
+    settings, kept = terms.settings, _reserve_of(terms.gate)
+    prior_width = float(settings.feature_norm) / math.sqrt(settings.ridge)
     return Plan(
         scorer=("sgd", "ridge", "newton").index(terms.scorer),
         dim=int(dim),
@@ -175,7 +179,9 @@ def make_plan(terms: Terms, dim: int, horizon: int) -> Plan:
         width_scale=_alpha(terms.width_scale, dim),
         certificates=bool(terms.certificates),
         present=terms.present or 0,
-        **_scorer_numbers(terms.settings),
+        prior_width=prior_width,
+        capacity=kept.most(int(terms.budget), int(dim), prior_width),
+        **_scorer_numbers(settings),
         **_gate_numbers(terms.gate, dim),
         **_guard_numbers(terms.drift),
     )
@@ -188,7 +194,6 @@ def _scorer_numbers(settings: ScorerSettings) -> dict[str, Any]:
         "noise": float(settings.noise),
         "norm_bound": float(settings.norm_bound),
         "feature_norm": float(settings.feature_norm),
-        "prior_width": float(settings.feature_norm) / math.sqrt(settings.ridge),
         "learning_rate": float(settings.learning_rate),
         "kl_weight": float(settings.kl_weight),
         "kl_target": _or_nan(settings.kl_target),
@@ -220,7 +225,7 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
     llf = gate if isinstance(gate, LLF) else LLF()
     margin = gate if isinstance(gate, Margin) else Margin()
     adpo = gate if isinstance(gate, ADPO) else ADPO()
-    kept = gate if isinstance(gate, Reserve) else Reserve()
+    kept = _reserve_of(gate)
     return {
         "gate": CODES[type(gate)],
         "by_widths": by_widths(gate),
@@ -234,6 +239,7 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
         "share": float(kept.share),
         "reserve": float(getattr(gate, "reserve", kept.ahead)),
         "pending": int(kept.pending),
+        "reach": float(kept.reach),
         "floor": float(getattr(gate, "floor", 0.5)),
         "level": _or_nan(adpo.level),
         "tolerance": float(getattr(gate, "tolerance", 0.0)),
@@ -242,6 +248,11 @@ def _gate_numbers(gate: Gate, dim: int) -> dict[str, Any]:
         "gate_ridge": float(getattr(gate, "ridge", 1.0)),
         "gate_delta": float(getattr(gate, "delta", 1.0)),
     }
+
+
+def _reserve_of(gate: Gate) -> Reserve:
+    """The gate, or where it is another one a `reserve` that nobody reads."""
+    return gate if isinstance(gate, Reserve) else Reserve()
 
 
 def by_widths(gate: Gate) -> bool:
