@@ -40,6 +40,8 @@ from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.budget import parse_budget
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label
+from stacksl_lab.baselines.capacity import knowing
+from stacksl_lab.baselines.reserve import Reserve
 
 STREAMS = ("shuffled", "rare", "late")
 GATES = ("margin", "information", "reserve", "contested", "llf", "first", "random")
@@ -129,6 +131,8 @@ def measure(cell: Cell, world: World) -> dict[str, Any]:
     given = {"gate": cell.gate, "seed": cell.seed, "budget": cell.budget, "plugins": plugins}
     settings = resolve(given).settings
     learner, _ = build_learner(settings, world.block, order, labels)
+    if isinstance(learner.gate, Reserve):  # which a run's items may leave or join, but not here
+        learner.gate = knowing(learner.gate, world.block.take(order), labels, learner.scorer)
     bought = buy(learner, world, order)
     head = learner.scorer.refit(world.block.take(bought), world.answers[bought])
     if head is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Inputs, PairFeatures
+from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.registry import Gate
 from stacksl.core.gates.rules import Clock
@@ -120,6 +120,27 @@ class StudyLearner(Learner):
             self.resets += 1
             return
         super().learn(decision, inputs, feedback)
+
+    def close(self, inputs: Inputs) -> None:
+        """Learn that an answer named none of the classes: its row enters V, at θ for `newton`.
+
+        `ridge` regresses each class on a target of 0. The label is open no longer, and what
+        `reserve` holds for rounds like it becomes less. Runs do not learn such answers.
+
+        Raises:
+            SettingsError: pair features, or a scorer without a matrix of classes.
+        """
+        scorer = self.scorer
+        if not isinstance(inputs, SharedFeatures) or scorer.name not in ("ridge", "newton"):
+            raise SettingsError(
+                "an answer that names no candidate is learnt by 'ridge' and 'newton' on classes, "
+                f"got '{scorer.name}' on {type(inputs).__name__}: leave it out"
+            )
+        residual: Array = -scorer.scores(inputs)
+        weight = np.array([1.0 if scorer.name == "ridge" else 0.5])
+        scorer.confidence.update(inputs.h[None, :], weight)
+        if scorer.name == "ridge":
+            scorer.theta += residual[:, None] * (scorer.confidence.gram_inv @ inputs.h)
 
     def _alarmed(
         self, guard: DriftGuard, decision: Decision, inputs: Inputs, feedback: Feedback

@@ -188,7 +188,11 @@ def reserve_statistic(
     labels = min(float(left), free / (1.0 - share)) / clock.budget
     rounds = (clock.horizon - clock.round + 1) / clock.horizon
     exponent = (1.0 - (1.0 - labels / rounds) / ahead) * math.log(floor)
-    worth = information / min(square, 0.25 * widest * widest) * math.exp(min(600.0, max(-600.0, -exponent)))
+    worth = (
+        information
+        / min(square, 0.25 * widest * widest)
+        * math.exp(min(600.0, max(-600.0, -exponent)))
+    )
     return max(forced, worth)
 
 

@@ -134,6 +134,8 @@ def _gate(
     )
     own = settings.gate
     for each in fields(kind):
+        if each.name == "pending":  # labels open when another is bought; `oracle` answers at once
+            parameters["pending"] = (settings.labeler != "oracle") * (settings.open_questions - 1)
         if (value := getattr(own, each.name, None)) is not None:
             parameters[each.name] = value
     if not isinstance(own, CalibratedGate):
