@@ -15,6 +15,7 @@ from stacksl.core.gates.registry import Gate
 from stacksl.core.gates.rules import Clock
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import Bounds, Scorer, tie_argmax
+from stacksl.core.scorers.base import LinearScorer
 from stacksl.core.scorers.gradient import class_pair_widths
 from stacksl.core.scorers.rows import presented_rows
 from stacksl.errors import SettingsError
@@ -131,11 +132,13 @@ class StudyLearner(Learner):
             SettingsError: pair features, or a scorer without a matrix of classes.
         """
         scorer = self.scorer
-        if not isinstance(inputs, SharedFeatures) or scorer.name not in ("ridge", "newton"):
+        able = isinstance(scorer, LinearScorer) and scorer.name in ("ridge", "newton")
+        if not isinstance(inputs, SharedFeatures) or not able:
             raise SettingsError(
                 "an answer that names no candidate is learnt by 'ridge' and 'newton' on classes, "
                 f"got '{scorer.name}' on {type(inputs).__name__}: leave it out"
             )
+        assert isinstance(scorer, LinearScorer)
         residual: Array = -scorer.scores(inputs)
         weight = np.array([1.0 if scorer.name == "ridge" else 0.5])
         scorer.confidence.update(inputs.h[None, :], weight)
