@@ -11,38 +11,28 @@ from typing import Any
 import pytest
 
 from stacksl.api import run
-from stacksl.errors import DataError
 from stacksl.runs.spec import RunSpec
 
 from .conftest import class_items
 
 
-@pytest.mark.parametrize("rounds", [None, 30])
+@pytest.mark.parametrize("mode", [None, "stream"])
 def test_texts_on_standard_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None
 ) -> None:
     items, _ = class_items(40)
     lines = "".join(f"{item.prompt}, and so on\n\n" for item in items)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))
     listed = tmp_path / "classes.txt"
     listed.write_text("\n".join(items[0].candidates), encoding="utf-8")
-    settings: dict[str, Any] = {"read.rounds": rounds, "labeler": "file", "classes": str(listed)}
+    settings: dict[str, Any] = {"mode": mode, "labeler": "file", "classes": str(listed)}
     made = run("-", budget=12, out=tmp_path / "run", **settings)
     with made.ledger as ledger:
         asked = {row.item for row in ledger.private.handed()}
     assert asked
     spec = RunSpec.open(made.folder)
-    assert [i.prompt for i in spec.dataset.items] == [
-        f"{item.prompt}, and so on" for item in items[:rounds]
-    ]
-    assert spec.settings.mode == ("stream" if rounds else "pool")
-
-
-def test_standard_input_says_what_it_expects(monkeypatch: pytest.MonkeyPatch) -> None:
-    for text, wanted in (('{"a": 1}\nx\n', "line 2 .* JSON object"), ("x\n", "after 1 of 2 items")):
-        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(text.encode())))
-        with pytest.raises(DataError, match=wanted):
-            run("-", **{"read.rounds": 2, "budget": 2})
+    assert [i.prompt for i in spec.dataset.items] == [f"{i.prompt}, and so on" for i in items]
+    assert spec.settings.mode == (mode or "pool")
 
 
 @pytest.mark.parametrize(("column", "settings"), [("text", {}), ("say", {"columns.prompt": "say"})])
@@ -57,7 +47,7 @@ def test_a_run_whose_prompts_have_another_name_is_opened_again(
     listed = tmp_path / "classes.txt"
     listed.write_text("\n".join(names), encoding="utf-8")
     named: dict[str, Any] = {
-        "read.rounds": 40,
+        "mode": "stream",
         "budget": 12,
         "audit": 0,
         "classes": str(listed),

@@ -24,8 +24,7 @@ from stacksl.runs.items.reading import (
     load_test,
     named_columns,
 )
-from stacksl.runs.items.sources import QUESTIONS, SAMPLE, Sources, load
-from stacksl.runs.items.spool import STDIN, as_stream, spooled
+from stacksl.runs.items.sources import QUESTIONS, SAMPLE, STDIN, Sources, load, of_stdin
 from stacksl.runs.items.stored import stamps_of
 from stacksl.runs.settings.budget import Budget, parse_budget, promised_share
 from stacksl.runs.settings.fields import Settings
@@ -178,14 +177,14 @@ def prepare(
     if resolved.settings.labeler == "file":
         # who knew the seed and the size of the pool could name the items of the audit
         resolved = resolved.with_defaults({"seed": unforeseen(32)}, "drawn")
-    resolved = intake.absolute(as_stream(resolved) if _is(data, STDIN) else resolved)
+    resolved = intake.absolute(resolved)
     place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)
     names = labelled.classes if labelled else classes
     sources = _read_sources(data, answers, test, resolved.settings, names)
     _expect_rows(resolved.settings, rows, sources)
-    filed = copied is not None or place is not None or sources.pool.format == intake.TEXTS
-    filed |= _is(data, STDIN) and resolved.settings.read.rounds is None
+    filed = copied is not None or place is not None or _is(data, STDIN)
+    filed |= sources.pool.format == intake.TEXTS
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
     _expect_playable(resolved.settings, sources, labeler)
@@ -277,7 +276,7 @@ def _read_sources(
         how: dict[str, Any] = {"columns": named_columns(settings), "aside": settings.column}
         known = names if classes is None else classes.names
         pool = (
-            spooled(settings, classes)
+            of_stdin(settings, classes)
             if _is(data, STDIN)
             else as_written(intake.in_memory(data, answers, classes=known, **how))
         )
@@ -368,10 +367,10 @@ def _expect_source(resolved: Resolved, data: Any) -> None:
     """Refuse settings that need items of another source, or reading them in another way.
 
     Raises:
-        SettingsError: a bank without a file of questions, rounds without standard input, or flags
-            that say how files are read where the items of a run are taken.
+        SettingsError: a bank without a file of questions, or flags that say how files are read
+            where the items of a run are taken.
     """
-    settings, stdin = resolved.settings, _is(data, STDIN)
+    settings = resolved.settings
     if isinstance(data, RunSpec):
         now, then = settings.flat(), data.settings.flat()
         for name in READING:
@@ -381,10 +380,8 @@ def _expect_source(resolved: Resolved, data: Any) -> None:
                     f"the items of the run {data.folder.path} are taken as they were read, without"
                     f" another {name}: leave that out, or name the file to read it again"
                 )
-    elif settings.bank is not None and (stdin or _path(data) is None):
+    elif settings.bank is not None and (_is(data, STDIN) or _path(data) is None):
         raise SettingsError("--bank needs the questions in a file: give its path as DATA")
-    if settings.read.rounds is not None and not stdin:
-        raise SettingsError("--rounds counts the items of standard input: leave it out of a file")
 
 
 def _expect_rows(settings: Settings, given: Any, sources: Sources) -> None:

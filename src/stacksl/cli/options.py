@@ -79,7 +79,6 @@ FLAGS: Mapping[str, Flag] = {
     "read.format": Flag("format", "NAME", DATA),
     "read.worksheet": Flag("worksheet", "NAME", DATA),
     "read.header": Flag("header", None, DATA),
-    "read.rounds": Flag("rounds", "N", DATA),
     "read.max_candidates": Flag("max-candidates", "N", DATA),
     "read.strict": Flag("strict", None, DATA),
     "features": Flag("features", "SPEC", LEARN, True),

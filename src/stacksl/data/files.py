@@ -129,7 +129,7 @@ def container_of(path: Path, head: bytes, columns: Collection[str] = ()) -> str:
     if by_name in ("parquet", "xlsx"):
         raise DataError(f"'{path}' is not a file of the kind that its name says")
     text = head.decode(encoding_of(path), errors="replace").encode().lstrip()
-    if text.startswith(b"{") and (by_name is None or by_name == "json" or is_object(text)):
+    if text.startswith(b"{") and (by_name is None or by_name == "json" or _is_object(text)):
         return "jsonl"
     if text.startswith(b"[") and by_name in (None, "json"):
         return "json"
@@ -150,7 +150,7 @@ def container_of(path: Path, head: bytes, columns: Collection[str] = ()) -> str:
     )
 
 
-def is_object(text: bytes) -> bool:
+def _is_object(text: bytes) -> bool:
     """Whether the first line of a text is a JSON object."""
     try:
         return isinstance(json.loads(text.split(b"\n", 1)[0]), dict)

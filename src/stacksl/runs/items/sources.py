@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, chain, pairwise, starmap
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 from stacksl.data import Bank, Classes, Dataset, read_bank, sample
@@ -17,6 +20,7 @@ from stacksl.runs.items.reading import load_owned, load_test, read_first, read_l
 from stacksl.runs.settings.fields import Settings
 from stacksl.types import Item
 
+STDIN = "-"  # names standard input as data
 SAMPLE = "sample"  # names the built-in sample as data
 QUESTIONS = "questions"  # names the questions of the sample language model as data
 ROW = re.compile(r"row-\d+")  # the id of an item without one in its file
@@ -270,6 +274,14 @@ def load(
         held = load_test(test, dataset, settings, bank)
     owned = load_owned(settings.owned, dataset, settings, bank)
     return replace(Sources.of(dataset, held, owned, classes), bank=bank)
+
+
+def of_stdin(settings: Settings, classes: Classes | None) -> Dataset:
+    """The items of standard input, which is read to its end, as a file is."""
+    with TemporaryDirectory(prefix="stacksl-") as folder:  # private, as mkdtemp makes it
+        path = Path(folder) / "stdin"
+        path.write_bytes(sys.stdin.buffer.read())
+        return replace(read_first(str(path), settings, classes, None), name="stdin")
 
 
 def with_more(sources: Sources, more: More, settings: Settings) -> Sources:

@@ -74,9 +74,6 @@ class Read(Group):
     header: bool | None = None
     """Whether the first row of a CSV file or a workbook has the names of the columns; guessed if
     absent."""
-    rounds: int | None = Field(None, ge=1)
-    """How many lines of standard input (DATA is -) to play as a stream; if absent, all of them are
-    read as a file."""
     max_candidates: int = Field(2000, ge=2)
     """Items with more candidates are set aside (2000)."""
     strict: bool = False
