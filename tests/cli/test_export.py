@@ -76,7 +76,7 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
     assert said.code == 0, said.err
     told = json.loads(said.out)
     assert set(told) == {
-        "run", "table", "labels", "left_out", "pairs", "model", "merged", "task", "command",
+        "run", "table", "labels", "left_out", "model", "merged", "task", "command",
     }  # fmt: skip
     assert told["task"]["names"] == [
         f"stacksl_{tmp_path.name}_items", f"stacksl_{tmp_path.name}_items_token_mean",

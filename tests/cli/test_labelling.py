@@ -148,9 +148,6 @@ def test_bought_labels_for_other_programs(stacksl, folder) -> None:
     assert len(json.loads((folder / "labels.json").read_text())) == 30
     told = stacksl("run", "labels.json", "--dry-run").out
     assert "answers: 30 of 30" in told
-    said = stacksl("export", "runs/first", "--pairs", "pairs.jsonl")
-    assert said.code == 2
-    assert "--labels FILE" in said.err
     said = stacksl("export", "runs/first", "--labels", "runs")
     assert said.code == 2
     assert "expected a file whose name ends in one of" in said.err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import random
 import shutil
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from stacksl import Run, run
-from stacksl.api.exporting import write_pairs
 from stacksl.api.planning import prepare
 from stacksl.data import read, read_bank
 from stacksl.errors import DataError, SettingsError
@@ -76,10 +74,10 @@ def test_a_run_ranks_what_it_retrieved(done: Run, files: tuple[Path, Path], tmp_
     assert outside > 0
     assert inside + outside == len(asked.items)
 
-    assert write_pairs(done, tmp_path / "pairs.jsonl") > 0
-    pairs = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
     kept = {item.prompt: item.candidates for item in narrow.items}
-    assert all({row["chosen"], row["rejected"]} <= set(kept[row["prompt"]]) for row in pairs)
+    rows = [row for row in done.labels().rows if row["label"]]
+    assert rows
+    assert all(row["label"] in kept[row["text"]] for row in rows)
     found = done.evaluate(files[0])
     assert found["unknown_classes"] == outside
     assert found["correct"] <= inside

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from stacksl import Item
 from stacksl.api import Run, run
-from stacksl.api.exporting import write_labels, write_pairs
+from stacksl.api.exporting import write_labels
 from stacksl.data import read
 from stacksl.errors import SettingsError
-from stacksl.ledger.ledger import Ledger
 
 from .people_cases import begin, bought, fill, play, sheets, truth, wrong
 
@@ -99,43 +97,7 @@ def test_an_export_is_read_again_with_the_same_labels(tmp_path: Path) -> None:
     assert all(wanted[item] == label for item, label in bought_again.items())
 
 
-def test_pairs_have_the_chosen_option_and_where_it_is_from(tmp_path: Path, hub: Any) -> None:
-    options = ("yes it is", "no", "perhaps")
-    items = [Item(f"q{n}", f"question {n}", (*options, f"other {n}")) for n in range(40)]
-    answers = {item.id: n % 4 for n, item in enumerate(items)}
-    done = run(items, answers, budget=12, audit=4, price="0.5", out=tmp_path / "run")
-    taught = {row["item"]: row for row in done.labels().rows if row["purpose"] == "train"}
-    assert write_pairs(done, tmp_path / "pairs.jsonl") == 3 * len(taught)
-    loaded = hub.load_dataset("json", data_files=str(tmp_path / "pairs.jsonl"), split="train")
-    assert loaded.column_names[:3] == ["prompt", "chosen", "rejected"]
-    for row in loaded:
-        item = items[int(row["item"][1:])]
-        assert row["prompt"] == item.prompt
-        assert row["chosen"] == item.candidates[answers[item.id]] == taught[item.id]["label"]
-        assert row["rejected"] in set(item.candidates) - {row["chosen"]}
-        assert (row["labeler"], row["price"]) == ("oracle", 0.5)
-        assert row["time"]
-
-
-def test_answers_that_are_set_aside_make_no_pairs(tmp_path: Path) -> None:
-    items = [Item(f"q{n}", f"question {n}", ("yes it is", "no", f"other {n}")) for n in range(20)]
-    more: dict[str, Any] = {"labeler": "file", "annotators": "anna,ben", "sheets.format": "csv"}
-    waiting = run(
-        items, budget=8, audit=0, open_questions=8, mode="pool", out=tmp_path / "run", **more
-    )
-    with Ledger.open(waiting.path / "run.db") as ledger:
-        ledger.stand("set_aside", "ben")
-    waiting.answer(*[fill(path, lambda _: "A") for path in sheets(waiting)])
-    assert len(bought(waiting, state="answered", labeler="ben")) == 4
-    assert write_pairs(waiting, tmp_path / "pairs.jsonl", names=True) == 2 * 4
-    assert "ben" not in (tmp_path / "pairs.jsonl").read_text()
-    waiting.people(keep="ben")
-    assert write_pairs(waiting, tmp_path / "pairs.jsonl") == 2 * 8
-
-
-def test_classes_make_no_pairs(tmp_path: Path) -> None:
+def test_the_end_of_the_name_says_the_format(tmp_path: Path) -> None:
     waiting = people(tmp_path)
-    with pytest.raises(SettingsError, match="options of their own"):
-        write_pairs(waiting, tmp_path / "pairs.jsonl")
     with pytest.raises(SettingsError, match="ends in one of"):
         write_labels(waiting, tmp_path / "a.doc")

@@ -1,4 +1,4 @@
-"""What a run leaves to others: labels as tables, pairs for DPO, and its model."""
+"""What a run leaves to others: labels as tables, and its model."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.labelling import COLUMNS, Bought, Progress, bought_answers, label_own
+from stacksl.api.labelling import COLUMNS, Progress, bought_answers, label_own
 from stacksl.data import kind_of_table, write_table
 from stacksl.errors import RunError, SettingsError
 
 if TYPE_CHECKING:
     from stacksl.api.stored import Run
-
-PAIR = ("prompt", "chosen", "rejected", "item", "labeler", "time", "price", "purpose")
 
 
 def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
@@ -29,8 +27,8 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
         DataError, RunError: it cannot be written.
     """
     kind_of_table(path)
-    found = bought_answers(run, names=names)
-    write_table(path, COLUMNS, [each.row for each in found.answers])
+    _, found = bought_answers(run, names=names)
+    write_table(path, COLUMNS, found.rows)
     return found.left_out
 
 
@@ -46,31 +44,6 @@ def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, int
     table = label_own(run, progress)
     write_table(path, table.columns, table.rows)
     return len(table.rows), table.blank
-
-
-def write_pairs(run: Run, path: Path, *, names: bool = False) -> int:
-    """Write the answers that train as pairs for DPO, in TRL's format with an explicit prompt.
-
-    A chosen option makes a pair with each other option of its item. Answers that measure the
-    model, of people who are set aside, and that name no option make none.
-
-    Returns:
-        The number of pairs.
-
-    Raises:
-        SettingsError: the items have no options of their own, or the name ends in no known kind.
-        DataError: the file cannot be written.
-    """
-    kind_of_table(path)
-    found = bought_answers(run, names=names)
-    if found.classes is not None:
-        raise SettingsError(
-            "expected items with options of their own, got classes that all items share: give"
-            " --labels FILE instead"
-        )
-    rows = [row for each in found.answers for row in _pairs(each)]
-    write_table(path, PAIR, rows)
-    return len(rows)
 
 
 def write_model(run: Run, out: Path) -> Path:
@@ -98,12 +71,3 @@ def write_model(run: Run, out: Path) -> Path:
             right[share.wanted] = threshold_of(run, share.wanted)
     write_folder(out, model, facts, right)
     return out
-
-
-def _pairs(bought: Bought) -> list[dict[str, Any]]:
-    row, item = bought.row, bought.item
-    if item is None or row["label"] is None or row["set_aside"] or row["purpose"] == "audit":
-        return []
-    kept = {name: row[name] for name in PAIR[3:]}
-    pair = {"prompt": item.prompt, "chosen": row["label"]}
-    return [{**pair, "rejected": o, **kept} for o in item.candidates if o != row["label"]]

@@ -108,33 +108,11 @@ def joined(
     return frame.assign(**{prefix + name: [row.get(name) for row in rows] for name in names})
 
 
-@dataclass(frozen=True, slots=True)
-class Bought:
-    """A bought answer as a row of `COLUMNS`, and its item; None of an erased one."""
+def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labelled]:
+    """The spec of a run, and its answers that may be shown, people by number or by `names`.
 
-    row: dict[str, Any]
-    item: Item | None
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The bought answers that may be shown.
-
-    Attributes:
-        answers: in the order of purchase.
-        left_out: how many purchases, answered or not, are of the audit of a run that goes on.
-        classes: the fixed classes, if any.
-        spec: of the run.
+    What is left out are the purchases, answered or not, of the audit of a run that goes on.
     """
-
-    answers: list[Bought]
-    left_out: int
-    classes: tuple[str, ...] | None
-    spec: RunSpec
-
-
-def bought_answers(run: Run, *, names: bool) -> Answers:
-    """The answers of a run that may be shown, people by number or by `names`."""
     from stacksl.runs.storage.folder import sealed
 
     spec = RunSpec.open(run.folder)
@@ -149,20 +127,13 @@ def bought_answers(run: Run, *, names: bool) -> Answers:
     visible = [row for row in bought if row["item"] not in hidden]
     shown = [row for row in visible if row["state"] == "answered"]
     people = {} if names else _numbers(spec, bought)
-    return Answers(
-        [
-            Bought(
-                _answer(row, item := items.get(str(row["item"])), when, people)
-                | {"set_aside": row["labeler"] in aside}
-                | {"key": keys.get((row["item"], row["slot"], row["labeler"]))},
-                item,
-            )
-            for row in shown
-        ],
-        len(bought) - len(visible),
-        spec.dataset.classes,
-        spec,
-    )
+    rows = [
+        _answer(row, items.get(str(row["item"])), when, people)
+        | {"set_aside": row["labeler"] in aside}
+        | {"key": keys.get((row["item"], row["slot"], row["labeler"]))}
+        for row in shown
+    ]
+    return spec, Labelled(COLUMNS, rows, len(bought) - len(visible))
 
 
 def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -224,16 +224,15 @@ class Run:
         `annotator 1`, `annotator 2`, ... in the order of the run's setting, or have their `names`.
         Until the run has finished, all purchases of its audit are left out and counted.
         """
-        from stacksl.api.labelling import COLUMNS, Labelled, bought_answers, joined
+        from stacksl.api.labelling import COLUMNS, bought_answers, joined
 
-        found, frame = bought_answers(self, names=names), self.frame if frame is None else frame
-        rows = [each.row for each in found.answers]
+        spec, found = bought_answers(self, names=names)
+        frame = self.frame if frame is None else frame
         if frame is None:
-            return Labelled(COLUMNS, rows, found.left_out)
+            return found
         kept = COLUMNS[COLUMNS.index("label") :]
-        first = {row["item"]: {name: row[name] for name in kept} for row in reversed(rows)}
-        pool = found.spec.sources.pool
-        return joined(frame, again_in_memory(frame, None, pool), first, "bought_")
+        first = {row["item"]: {name: row[name] for name in kept} for row in reversed(found.rows)}
+        return joined(frame, again_in_memory(frame, None, spec.sources.pool), first, "bought_")
 
     def evaluate(
         self,

@@ -50,14 +50,6 @@ Table = Annotated[
         " .jsonl, .json, .xlsx or .parquet.",
     ),
 ]
-Pairs = Annotated[
-    Path | None,
-    typer.Option(
-        "--pairs",
-        metavar="FILE",
-        help="Write bought choices between options as pairs for DPO: .jsonl or .parquet.",
-    ),
-]
 Names = Annotated[
     bool, typer.Option("--names", help="Name the annotators, who are numbered otherwise.")
 ]
@@ -81,33 +73,31 @@ def export(
     merge: Merge = None,
     task: TaskOut = None,
     labels: Labels = None,
-    pairs: Pairs = None,
     names: Names = False,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
     """The labelled table, bought labels, and the final model, in forms that need no stacksl.
 
-    --table writes the rows of the run's own files. --labels and --pairs write what people answered;
-    answers that measure the model are written once the run has finished, and make no pairs. --model
-    writes encoder and classifier as one folder, for `python use.py`, MLflow and stacksl.load.
+    --table writes the rows of the run's own files. --labels writes what people answered; answers
+    that measure the model are written once the run has finished. --model writes encoder and
+    classifier as one folder, for `python use.py`, MLflow and stacksl.load.
     --merge writes a language model with its adapter as one folder that transformers loads, and
     --task a task of lm-eval that gives the same predictions.
     """
-    from stacksl.api.exporting import write_labels, write_model, write_own, write_pairs
+    from stacksl.api.exporting import write_labels, write_model, write_own
     from stacksl.lm.export.folder import expect_empty, read_about
     from stacksl.lm.export.folder import merge as merge_into
     from stacksl.runs.storage.folder import shown_facts
 
-    if not any(each is not None for each in (table, model, merge, task, labels, pairs)):
+    if not any(each is not None for each in (table, model, merge, task, labels)):
         raise SettingsError(
             "expected something to write, got nothing: give --table FILE for the labelled table,"
-            " --labels FILE for the bought labels, --pairs FILE for pairs of DPO, --model OUT for"
-            " the final model, --merge OUT for a language model as one, or --task FILE OUT for a"
-            " task of lm-eval"
+            " --labels FILE for the bought labels, --model OUT for the final model, --merge OUT for"
+            " a language model as one, or --task FILE OUT for a task of lm-eval"
         )
     opened = options.open_run(run)
-    keys = ("table", "labels", "left_out", "pairs", "model", "merged", "task", "command")
+    keys = ("table", "labels", "left_out", "model", "merged", "task", "command")
     result: dict[str, Any] = {"run": run, **dict.fromkeys(keys), "left_out": 0}
     about = None if merge is None and task is None else read_about(opened.folder.model)
     if merge is not None:
@@ -118,8 +108,6 @@ def export(
         result["table"] = {"file": table, "rows": n, "blank": blank}
     if labels is not None:
         result |= {"labels": labels, "left_out": write_labels(opened, labels, names=names)}
-    if pairs is not None:
-        result["pairs"] = {"file": pairs, "count": write_pairs(opened, pairs, names=names)}
     if model is not None:
         result["model"] = write_model(opened, model)
     if task is not None and about is not None:  # before the long work: a wrong file is found early
@@ -179,7 +167,7 @@ def _left_out(task: Task, rejected: int) -> list[str]:
 
 
 def _shown(result: dict[str, Any]) -> str:
-    task, pairs, table = result["task"] or {}, result["pairs"], result["table"]
+    task, table = result["task"] or {}, result["table"]
     sealed = f"{plural(result['left_out'], 'purchase')} of the audit, until the run has finished"
     blank = table and f", {count(table['blank'])} of them without a label" * bool(table["blank"])
     with_labels = blank or " with labels"
@@ -187,7 +175,6 @@ def _shown(result: dict[str, Any]) -> str:
         ("Table", table and f"{table['file']}, {plural(table['rows'], 'row')}{with_labels}"),
         ("Labels", result["labels"]),
         ("Left out", sealed if result["left_out"] else None),
-        ("Pairs", pairs and f"{pairs['file']}, {count(pairs['count'])}"),
         ("Model", result["model"]),
         ("Merged model", result["merged"]),
         ("Task", task.get("folder")),
