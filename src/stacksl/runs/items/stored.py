@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
+from hashlib import file_digest
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -264,10 +264,7 @@ def _stamp_of(path: str) -> list[Any] | None:
         return None
     about = place.stat()
     with place.open("rb") as file:
-        digest = sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return [about.st_size, about.st_mtime_ns, digest.hexdigest()]
+        return [about.st_size, about.st_mtime_ns, file_digest(file, "sha256").hexdigest()]
 
 
 def stamps_of(paths: Iterable[str]) -> dict[str, list[Any]]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -310,15 +311,16 @@ def class_rows(classes: Classes) -> list[ClassRow]:
     return [ClassRow(*row) for row in zip(*columns, strict=True)]
 
 
+def _names(root: Path, day: str, name: str) -> Iterator[Path]:
+    """The folder `root/DAY-NAME`, then the same with numbers appended."""
+    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
+    yield root / f"{day}-{stem}"
+    yield from (root / f"{day}-{stem}-{number}" for number in count(2))
+
+
 def new_folder_name(root: Path, day: str, name: str) -> Path:
     """The first free folder `root/DAY-NAME`, with a number appended where that is taken."""
-    stem = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
-    candidate = root / f"{day}-{stem}"
-    number = 2
-    while candidate.exists():
-        candidate = root / f"{day}-{stem}-{number}"
-        number += 1
-    return candidate
+    return next(folder for folder in _names(root, day, name) if not folder.exists())
 
 
 def claim_folder(root: Path, day: str, name: str) -> Path:
@@ -326,18 +328,13 @@ def claim_folder(root: Path, day: str, name: str) -> Path:
 
     One that cannot be made is given back as it is: `RunFolder.create` says why.
     """
-    taken: Path | None = None
-    while (folder := new_folder_name(root, day, name)) != taken:
-        try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700)
-        except FileExistsError:
-            taken = folder  # by another process, just now; asked again it is another name
-        except OSError:
-            break
-        else:
-            break
-    return folder
+    with suppress(OSError):
+        root.mkdir(parents=True, exist_ok=True)
+        for folder in _names(root, day, name):
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+                return folder
+    return new_folder_name(root, day, name)
 
 
 def shown_facts(folder: RunFolder) -> Facts | None:
