@@ -56,9 +56,7 @@ def test_a_labeler_is_asked_with_prompt_and_candidates(tmp_path: Path) -> None:
     texts = {item.id: (item.prompt, item.candidates) for item in items}
     assert [(each.prompt, each.candidates) for each in seen] == [texts[each.item] for each in seen]
     assert len(seen) == 5
-    shown = Request.of(seen[0], items[0], (2, 0, 1))
-    assert shown.candidates == tuple(items[0].candidates[index] for index in (2, 0, 1))
-    assert shown.answer(0, "me") == Answer(seen[0].item, 0, 1, 2, "me")
+    assert seen[0].answer(2, "me") == Answer(seen[0].item, 0, 1, 2, "me")
 
 
 # The user's file ------------------------------------------------------------------------------

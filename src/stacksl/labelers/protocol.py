@@ -16,24 +16,22 @@ class Request(Purchase):
 
     Attributes:
         prompt: the item's prompt.
-        candidates: the possible answers, in the order shown.
-        order: for each of them its index in the item's own list, which an `Answer` names.
+        candidates: the possible answers; an `Answer` names one by its index.
     """
 
     prompt: str
     candidates: tuple[str, ...]
-    order: tuple[int, ...]
 
     @classmethod
-    def of(cls, purchase: Purchase, item: Item, order: tuple[int, ...]) -> Request:
-        """The request for a purchase of `item`, with the candidates shown in this `order`."""
-        p, candidates = purchase, tuple(item.candidates[index] for index in order)
+    def of(cls, purchase: Purchase, item: Item) -> Request:
+        """The request for a purchase of `item`."""
+        p = purchase
         about = (p.item, p.slot, p.token, p.round, p.purpose, p.price)
-        return cls(*about, item.prompt, candidates, order)
+        return cls(*about, item.prompt, item.candidates)
 
-    def answer(self, position: int, labeler: str, price: int = 0) -> Answer:
-        """The answer that the candidate shown at `position` is the right one."""
-        return Answer(self.item, self.slot, self.token, self.order[position], labeler, price)
+    def answer(self, index: int, labeler: str, price: int = 0) -> Answer:
+        """The answer that the candidate of this index is the right one."""
+        return Answer(self.item, self.slot, self.token, index, labeler, price)
 
 
 class Pending(NamedTuple):

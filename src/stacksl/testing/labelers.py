@@ -15,15 +15,11 @@ CANDIDATES = ("even", "odd", "neither")
 
 
 def example_requests(count: int = 6, price: int = 1_000_000) -> list[Request]:
-    """Requests with prompts; the candidates of every second one are shown in another order."""
-    orders = ((0, 1, 2), (2, 0, 1))
-    made = []
-    for n in range(count):
-        order = orders[n % 2]
-        shown = tuple(CANDIDATES[index] for index in order)
-        about = (f"q{n}", 0, 1, n + 1, "train", price)
-        made.append(Request(*about, f"Is {n} even or odd?", shown, order))  # type: ignore[arg-type]
-    return made
+    """Requests with prompts."""
+    return [
+        Request(f"q{n}", 0, 1, n + 1, "train", price, f"Is {n} even or odd?", CANDIDATES)
+        for n in range(count)
+    ]
 
 
 def check_labeler(

@@ -267,8 +267,6 @@ class ChatLabeler:
         near = None
         if len(request.candidates) > LISTED:
             near = self._nearby.classes(request.item)
-        if near is not None:
-            near = [request.order.index(index) for index in near]
         shots = self._nearby.shots(request.item)
         return self._questions.of(request.prompt, request.candidates, shots, near)
 
@@ -310,7 +308,7 @@ class ChatLabeler:
             self._unnamed_again(f"{UNNAMED} answers in a row named no option and are charged{told}")
             return self._broken(request, f"the model named no option{told}")
         self._unnamed = 0
-        return Answer(*key, request.order[kept.order[place]], self.name, price)
+        return Answer(*key, kept.order[place], self.name, price)
 
     def _leave_room(self, request: Request) -> None:
         """Ask a model that thinks with room for its thoughts; stop where a label's price has none.

@@ -177,8 +177,7 @@ class Game:
     def requests(self) -> list[Request]:
         """The open purchases, as requests to a labeler."""
         items, row = self.corpus.items, self.corpus.row
-        leases = [(each, items[row[each.item]]) for each in self.ledger.open_purchases()]
-        return [Request.of(each, item, tuple(range(len(item.candidates)))) for each, item in leases]
+        return [Request.of(p, items[row[p.item]]) for p in self.ledger.open_purchases()]
 
     def adopt(self, posted: Sequence[Decision]) -> None:
         """Give the learner the decisions as the ledger recorded them, and note their rounds."""

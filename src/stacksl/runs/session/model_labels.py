@@ -334,8 +334,7 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
     """
     owned, items = spec.sources.owned, _judging(spec)
     bought = [(Purchase(item.id, 0, 0, 0, "owned", 0), item) for item in items]
-    shown = tuple(range(len(spec.dataset.classes or ())))
-    said = ask([Request.of(purchase, item, shown) for purchase, item in bought]) if items else []
+    said = ask([Request.of(purchase, item) for purchase, item in bought]) if items else []
     if len(said) < len(items):
         return None
     spec.note({JUDGED: len(said)})
