@@ -34,9 +34,9 @@ class Task:
     @cached_property
     def prompts(self) -> NDArray[np.float32]:
         """Sentence vectors of the questions to label."""
-        from stacksl.features.sentences import SentenceEncoder
+        from stacksl.features.minilm import MiniLM
 
-        return SentenceEncoder("minilm").encode([item.prompt for item in self.items])
+        return MiniLM().encode([item.prompt for item in self.items])
 
     @cached_property
     def words(self) -> NDArray[np.float32]:
@@ -91,7 +91,7 @@ def refitted(
     for number in range(1 if average == "tail" else average):
         model = model_of(more, seed + 1000 * number)
         model.rescale(temperature)
-        trained = model.refit(lessons, key, None, note)
+        trained = model.refit(lessons, key, note)
     if average != 1:
         adapter = model.worker.adapter
         adapter.restore({n: own * ("lora_B" not in n) for n, own in adapter.state().items()})

@@ -37,8 +37,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from _refits import Row, Task, lessons_of, model_of, refitted
+from _supervision import judged_stacked, with_negatives
 from _unlabelled import losses_of_weights, pretrained, taught, weighted
 from language_model_table import table
+from numpy.typing import NDArray
 from selections import bought
 
 GATES = ("margin", "random")
@@ -77,13 +79,19 @@ def measure(cell: Row, task: Task) -> Row:
     """Buy, train, judge."""
     begin, seed, more = time.monotonic(), cell["seed"], dict(cell["settings"])
     average, weight = more.pop("average", 1), more.pop("self_training", 0)
+    negatives, stacked = more.pop("negatives", 0), more.pop("stacked", False)
     if "pretrained" in more:
         task, folder = pretrained(task, more.pop("pretrained"), seed)
         more["model"] = folder.name
     count = int(len(task.items) * cell["budget"])
     rows = bought(task, cell["gate"], count, seed)
     lessons, temperature = lessons_of(task, rows, more.get("temperature"))
-    chosen = {}
+    if negatives:
+        lessons = with_negatives(task, lessons, negatives, seed)
+    chosen: Row = {}
+    if stacked:
+        right, chosen = judged_stacked(task, rows, lessons, seed)
+        return {**cell, "labels": count, **of(right), **chosen, **since(begin)}
     if weight == "chosen":
         losses = losses_of_weights(task, lessons, more, seed, temperature)
         weight = min(losses, key=lambda each: losses[each])
@@ -95,17 +103,19 @@ def measure(cell: Row, task: Task) -> Row:
     trained, model = refitted(lessons, count, more, seed, temperature, average)
     predicted = [int(np.argmax(each)) for each in model.scores(task.judged)["pmi"]]
     right = np.array(predicted) == task.judged_gold
-    return {
-        **cell,
-        "labels": count,
-        "n": len(right),
-        "accuracy": float(right.mean()),
-        "right": np.packbits(right).tobytes().hex(),
-        "temperature": round(temperature, 3),
-        "loss": trained.loss,
-        **chosen,
-        "seconds": round(time.monotonic() - begin, 1),
-    }
+    chosen |= {"temperature": round(temperature, 3), "loss": trained.loss}
+    return {**cell, "labels": count, **of(right), **chosen, **since(begin)}
+
+
+def of(right: NDArray[np.bool_]) -> Row:
+    """What is kept of the questions judged."""
+    accuracy, packed = float(right.mean()), np.packbits(right).tobytes().hex()
+    return {"n": len(right), "accuracy": accuracy, "right": packed}
+
+
+def since(begin: float) -> Row:
+    """Seconds, on a machine that others use too."""
+    return {"seconds": round(time.monotonic() - begin, 1)}
 
 
 def main() -> None:

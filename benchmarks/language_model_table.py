@@ -28,7 +28,10 @@ def table(kept: Row) -> str:
 
 def tested(cells: dict[Key, Cell], items: int, base: float) -> list[str]:
     """What labels bought, with 95% intervals over seeds, and the goal."""
-    test = {key[1:]: of_quarter(0, own) for key, own in cells.items() if key[0] == "{}"}
+    test = {
+        (budget, ", ".join((gate, *named(settings)))): of_quarter(0, own)
+        for (settings, budget, gate), own in cells.items()
+    }
     n = next(iter(test[0.1, "margin"].values()))["n"]
     lines = [
         f"{items:,} questions to label, {n} to test on, chance 0.250. Base model"
@@ -66,7 +69,7 @@ def tried(cells: dict[Key, Cell], base: float) -> list[str]:
         if not pilot:
             continue
         found = {at: own[at] for at in pilot}
-        settings = ", ".join(f"`{k}={v}`" for k, v in json.loads(key[0]).items())
+        settings = ", ".join(named(key[0]))
         weights = ", ".join(f"{row['weight']}" for row in found.values() if "weight" in row)
         name = (settings or "the defaults") + (f" ({weights})" if weights else "")
         seeds = ", ".join(str(seed) for _, seed in found)
@@ -74,6 +77,11 @@ def tried(cells: dict[Key, Cell], base: float) -> list[str]:
         more = over(found, cells["{}", *key[1:]]) if settings else ""
         lines.append(f"| {name} | {key[1]:.0%} | {seeds} | {each} | {more} |")
     return lines
+
+
+def named(settings: str) -> list[str]:
+    """Settings as a table names them."""
+    return [f"`{name}={value}`" for name, value in json.loads(settings).items()]
 
 
 def selections(cells: dict[Key, Cell]) -> list[str]:

@@ -46,6 +46,10 @@ def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
         anew = model.scores([task.items[row] for row in rest])["pmi"]
         policy = np.array([softmax(each / scale) for each in anew])
         return np.concatenate([first, rest[margin(policy)]])[:count]
+    if gate == "committee":
+        first, near = order[: count // 2], order[count // 2 : 5 * (count // 2)]
+        voices = voices_of(task, first, near, seed)
+        return np.concatenate([first, near[disagreement(*voices)]])[:count]
     if gate == "disagreement":
         first = order[: count // 2]
         apart = disagreement(policy, head_of(task, first, seed))
@@ -63,6 +67,23 @@ def head_of(task: Task, rows: NDArray[np.int64], seed: int) -> NDArray[np.float6
     phi = task.states[rows].reshape(-1, task.states.shape[2])
     theta, _ = fit_pairs(phi, offsets, task.gold[rows], seed, tune=True)
     return np.array([softmax(each @ theta) for each in task.states])
+
+
+def voices_of(task: Task, first: Rows, near: Rows, seed: int) -> list[Array]:
+    """What three adapters of other seeds, trained on `first`, say of the questions `near`.
+
+    Only those of the next margins are asked, four for each to buy, since scoring all costs more
+    than the refits.
+    """
+    from stacksl.core.losses import softmax
+
+    lessons, scale = lessons_of(task, first)
+    voices = []
+    for member in (1, 2, 3):
+        _, model = refitted(lessons, len(first), {}, seed + 10_000 * member, scale)
+        scores = model.scores([task.items[row] for row in near])["pmi"]
+        voices.append(np.array([softmax(each / scale) for each in scores]))
+    return voices
 
 
 def margin(policy: Array) -> Rows:
@@ -93,11 +114,11 @@ def badge(policy: Array, phi: Array, count: int, draw: np.random.Generator) -> R
     return np.array(rows)
 
 
-def disagreement(policy: Array, other: Array) -> Rows:
-    """The items by the Jensen-Shannon divergence of two policies, (n, K), largest first."""
-    mean = (policy + other) / 2
-    apart = (policy * np.log(policy / mean) + other * np.log(other / mean)).sum(axis=1)
-    return np.argsort(-apart, kind="stable")
+def disagreement(*policies: Array) -> Rows:
+    """The items by the Jensen-Shannon divergence of policies, (n, K) each, largest first."""
+    mean = sum(policies) / len(policies)
+    apart = sum((each * np.log(each / mean)).sum(axis=1) for each in policies)
+    return np.argsort(-np.asarray(apart), kind="stable")
 
 
 def covering(prompts: NDArray[np.float32], doubt: Array, count: int) -> Rows:

@@ -104,6 +104,9 @@ def test_the_choice_of_a_normalisation_is_made_from_the_committed_rows(
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     kept = json.loads((ROOT / "benchmarks/results/normalisation_choice.json").read_text())
     _stands_on(_benchmark("normalisation_choice").table(kept), "docs/lm.md")
+    kept = json.loads((ROOT / "benchmarks/results/stacked_scores.json").read_text())
+    _stands_on(_benchmark("stacked_scores").table(kept), "docs/lm.md")
+    assert {row["seed"] for row in kept["rows"]} == set(range(10))
 
 
 def test_the_table_of_banks_is_made_from_the_committed_rows() -> None:
