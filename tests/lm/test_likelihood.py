@@ -13,6 +13,7 @@ from stacksl.errors import FeatureError, MissingExtra, SettingsError
 from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.scoring.likelihood import unfit
 from stacksl.lm.scoring.packing import BATCH_TOKENS
+from stacksl.lm.scoring.paths import packed, padded
 
 torch = pytest.importorskip("torch")
 
@@ -394,3 +395,53 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"pip install 'stacksl\[lm\]'"):
         Likelihood(object())
+
+
+def calls_of(model: Any, items: list[TokenItem], read: Any) -> tuple[list[str], Any]:
+    """The names of torch's kernels in a pass and its gradients, and the scores of the pass."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Calls(TorchDispatchMode):
+        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None):
+            seen.append(call.name().removeprefix("aten::"))
+            return call(*args, **(kwargs or {}))
+
+    seen: list[str] = []
+    with Calls():
+        values = torch.cat([sums for sums, _ in read(model, items)])
+        values.sum().backward()
+    return seen, values
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "autocast"])
+def test_a_packed_pass_takes_the_fused_attention_and_reads_no_number(
+    make_model: Any, with_lora: Any, items: list[TokenItem], half: bool
+) -> None:
+    """With its mask too, so that no matrix of attention weights is kept for the gradients."""
+    model = with_lora(make_model("qwen3"))
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        seen, values = calls_of(model, items, packed)
+    layers = model.config.num_hidden_layers
+    kernel = "_scaled_dot_product_flash_attention_for_cpu"
+    assert (seen.count(kernel), seen.count(f"{kernel}_backward")) == (layers, layers)
+    assert not {"_softmax", "_safe_softmax", "_local_scalar_dense"} & set(seen)
+    gradients = [each.grad for each in model.parameters() if each.grad is not None]
+    assert {each.dtype for each in (values, *gradients)} == {torch.float32}
+    model.set_attn_implementation("eager")
+    assert "_softmax" in calls_of(model, items, packed)[0]
+
+
+def test_a_padded_pass_reads_one_number_which_is_of_transformers(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    """Without a mask it looks whether positions are of several texts in one row."""
+    seen, _ = calls_of(make_model("qwen3"), items, padded)
+    assert seen.count("_local_scalar_dense") <= 1
+
+
+def test_a_packed_pass_keeps_to_the_device_of_its_model(
+    make_model: Any, items: list[TokenItem]
+) -> None:
+    """On a device without numbers: a tensor elsewhere, or a number read, would be refused."""
+    _, values = calls_of(make_model("qwen3").to("meta"), items, packed)
+    assert (values.device.type, len(values)) == ("meta", sum(len(i.options) for i in items))
