@@ -93,7 +93,7 @@ def selections(cells: dict[Key, Cell]) -> list[str]:
     }
     lines = [
         "One batch of 10% of three quarters of these questions, judged on the fourth, in each"
-        " quarter the mean of two or three seeds:",
+        " quarter the mean of one to three seeds:",
         "",
         "| bought by | quarters 1 to 4 | over `margin` | over `random` |",
         "|---|---|---|---|",
