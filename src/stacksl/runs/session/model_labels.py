@@ -48,8 +48,8 @@ CHECKED = "label_verdict"  # of its scoring path
 JUDGED = "label_judged"  # by how many owned labels, once that came to its end
 LEAST_KNOWN, MOST_KNOWN = 30, 100  # owned labels by which a model that answers is judged
 NO_AUDIT = (
-    "the labels are a model's: no audit by people measures them or what is learned from them; --test"
-    " FILE with people's answers would"
+    "the labels are a model's: no audit by people measures them or what is learned from them;"
+    " --test FILE with people's answers would"
 )
 CALLS_A_LABEL = 2  # that its price is reserved for: one may be lost
 
