@@ -48,7 +48,7 @@ from stacksl.data import Bank, Dataset, read, read_bank
 from stacksl.features import BANK
 from stacksl.features.retrieval import nearest
 from stacksl.features.rows import pair_rows
-from stacksl.features.sentences import SentenceEncoder
+from stacksl.features.minilm import MiniLM
 
 OUTSIDE = ("inside", "both", "joined")  # how a label with a gold outside is learnt
 CHOSEN = ("random", "stream", "pool")
@@ -113,7 +113,7 @@ class Ranking:
         )
         if longest is not None:
             self._shorten(longest)
-        encoder = SentenceEncoder("minilm")
+        encoder = MiniLM()
         self.answers = encoder.encode(self.bank.texts)
         self.prompts = {
             id(part): encoder.encode([item.prompt for item in part.items])
