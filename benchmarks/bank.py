@@ -46,9 +46,9 @@ from stacksl import run
 from stacksl.core.heads.logistic import fit_pairs
 from stacksl.data import Bank, Dataset, read, read_bank
 from stacksl.features import BANK
+from stacksl.features.minilm import MiniLM
 from stacksl.features.retrieval import nearest
 from stacksl.features.rows import pair_rows
-from stacksl.features.minilm import MiniLM
 
 OUTSIDE = ("inside", "both", "joined")  # how a label with a gold outside is learnt
 CHOSEN = ("random", "stream", "pool")

@@ -54,7 +54,7 @@ def play(folder: Path) -> Desk:
 
     types(
         "stacksl run sentences.csv --classes topics.txt --labeler file --annotators anna,ben"
-        f" --budget '$500' --price 2.50 --open-questions 50 --sheets csv --out {RUN} --yes"
+        f" --budget '$500' --price 2.50 --open-questions 50 --sheets csv --seed 0 --out {RUN} --yes"
     )
     while (status := desk.asks(f"stacksl status {RUN}"))["state"] == "waiting":
         sheets = [Path(sheet["file"]) for sheet in status["sheets"] or () if sheet["open"]]

@@ -115,7 +115,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
         "from pathlib import Path; folder = S(database=Path('none'));"
         "run = S(read=read, predict=lambda data, progress, right: rows, folder=folder);"
         "m.Run = S(open=lambda p: run);"
-        "sys.modules['stacksl.api'] = m; from stacksl.cli import main; main()"
+        "sys.modules['stacksl.api'] = m; p = ModuleType('p'); p.label_parts = None;"
+        "p.in_parts = lambda file: False; sys.modules['stacksl.api.parts'] = p;"
+        "from stacksl.cli import main; main()"
     )
     words = [sys.executable, "-c", script, "predict", "runs/first", "new.csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -1,0 +1,109 @@
+"""What do the rows cost that are set aside before the first purchase, to narrow the audit?
+
+From 2,000 items on a tenth of the pool, 500 rows at most, is drawn at random, never bought, and
+left out of the graph of neighbours. Pools of Banking77's training rows with and without them are
+labelled by the default and judged on a fifth of the rows, as in `floors.py`.
+
+    python benchmarks/rows_set_aside.py --data $STACKSL_DATA --json rows_set_aside.json
+    python benchmarks/rows_set_aside.py --from benchmarks/results/rows_set_aside.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from floors import Case, arena_of, difference, judged
+from plan_scenarios import MINILM
+
+from stacksl.core.threads import one_thread
+from stacksl.models.powered import reference_size
+from stacksl.runs.loop.head_fitting import Source, make_final
+from stacksl.version import __version__
+from stacksl_lab.pools import ours
+from stacksl_lab.pools.strategies import COVERAGE
+
+BUDGETS = (100, 300, 1000)
+VARIANTS = ("plain", "rare")
+POOL = 7_000  # rows, or four fifths of those that are not tested on
+
+Row = dict[str, Any]
+
+
+def run(data: Path, seeds: int) -> list[Row]:
+    """A row for each variant, seed, arm and budget, with the test rows that were right."""
+    rows: list[Row] = []
+    for variant in VARIANTS:
+        whole = arena_of(Case("banking77", MINILM, variant, POOL), data)
+        aside = reference_size(whole.size, max(BUDGETS))
+        for seed in range(seeds):
+            for arm, arena in (("all", whole), ("aside", replace(whole, size=whole.size - aside))):
+                pool = arena.pool(seed)
+                with one_thread():
+                    bought = np.array(ours.bought(pool, COVERAGE, max(BUDGETS)))
+                    source = Source(pool.block, pool.names, frozenset(), seed)
+                    for labels in BUDGETS:
+                        some = bought[:labels]
+                        head = make_final(source, some, pool.gold[some])[0]
+                        right, _ = judged(arena, head)
+                        rows.append(
+                            {"variant": variant, "pool": whole.size, "aside": aside, "seed": seed}
+                            | {"arm": arm, "labels": labels, "n": len(right)}
+                            | {"right": np.packbits(right).tobytes().hex()}
+                        )
+            print(variant, "seed", seed, file=sys.stderr)
+    return rows
+
+
+def table(rows: list[Row]) -> str:
+    """Mean accuracies, and the paired difference with its two-sided 90% interval."""
+    lines = ["| pool | labels | all rows | rows set aside | difference (90% interval) |"]
+    lines.append(f"|{'---|' * 5}")
+    for variant in VARIANTS:
+        for labels in BUDGETS:
+            mine = [row for row in rows if (row["variant"], row["labels"]) == (variant, labels)]
+            every, aside = (
+                np.stack([_right(row) for row in mine if row["arm"] == arm])
+                for arm in ("all", "aside")
+            )
+            away = difference(aside, every)
+            name = f"{variant}, {mine[0]['pool']:,} rows, {mine[0]['aside']} set aside"
+            between = f"{away.mean:+.4f} ({away.low:+.4f} to {away.high:+.4f})"
+            means = f"{every.mean():.3f} | {aside.mean():.3f}"
+            lines.append(f"| {name} | {labels:,} | {means} | {between} |")
+    return "\n".join(lines)
+
+
+def _right(row: Row) -> Any:
+    bits = np.unpackbits(np.frombuffer(bytes.fromhex(row["right"]), np.uint8))
+    return bits[: row["n"]].astype(bool)
+
+
+def main() -> None:
+    """Measure or show; see the module's text."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="the folder of the sets")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--json", type=Path, help="write the rows here")
+    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
+    words = parser.parse_args()
+    if words.source is not None:
+        print(table(json.loads(words.source.read_text(encoding="utf-8"))["rows"]))
+        return
+    if words.data is None:
+        parser.error("give --data DIR or --from FILE")
+    rows = run(words.data, words.seeds)
+    if words.json is not None:
+        lines = ",\n".join(json.dumps(row) for row in rows)
+        text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
+        words.json.write_text(text, encoding="utf-8")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
