@@ -252,7 +252,7 @@ STUDIES: dict[str, list[Cell]] = {
     ],
     "presets on labels": [
         Cell("default", "labels", preset={}, metrics=("regret", "final")),
-        Cell("aim regret", "labels", preset={"aim": "regret"}, metrics=("regret", "final")),
+        Cell("information", "labels", preset={"gate": "information"}, metrics=("regret", "final")),
         Cell("paper", "labels", preset={"preset": "paper"}, metrics=("regret", "final")),
         Cell("small", "labels", preset={"preset": "small"}, metrics=("regret", "final")),
     ],
@@ -268,7 +268,7 @@ STUDIES: dict[str, list[Cell]] = {
     ],
     "presets on classes": [
         Cell("default", "classes", preset={}, metrics=("regret", "final")),
-        Cell("aim regret", "classes", preset={"aim": "regret"}, metrics=("regret", "final")),
+        Cell("information", "classes", preset={"gate": "information"}, metrics=("regret", "final")),
         Cell("paper", "classes", preset={"preset": "paper"}, metrics=("regret", "final")),
         Cell("small", "classes", preset={"preset": "small"}, metrics=("regret", "final")),
     ],

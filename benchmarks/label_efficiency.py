@@ -47,7 +47,7 @@ STREAMS = ("shuffled", "rare", "late")
 GATES = ("margin", "information", "reserve", "contested", "llf", "first", "random")
 NAMES = {
     "margin": "margin (default)",
-    "information": "information (aim regret)",
+    "information": "information",
     "reserve": "reserve",
     "contested": "contested",
     "llf": "llf (the paper's)",

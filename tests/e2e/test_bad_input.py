@@ -116,7 +116,7 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--features", "hashin"], "did you mean 'hashing'"),
         (["good.csv", "--budget", "$1", "--price", "2"], "no label"),
         (["good.csv", "--price", "cheap"], "price"),
-        (["good.csv", "--aim", "modle"], "model"),
+        (["good.csv", "--set", "aim=regret"], "it is called gate.name"),
         (["good.csv", "--set", "order=any"], "shuffled"),
         (["good.csv", "--set", "rigde=1"], "did you mean 'scorer.ridge'"),
         (["good.csv", "--set", "update.kl_weight=0.1"], "sgd"),

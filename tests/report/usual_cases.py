@@ -116,7 +116,6 @@ def budget() -> Budget:
 
 def method() -> Method:
     return Method(
-        aim="model",
         gate="margin",
         scorer="ridge",
         features="sentences:minilm",
@@ -157,7 +156,7 @@ def settings() -> tuple[SettingRow, ...]:
     return (
         SettingRow("budget", "0.1", "flag"),
         SettingRow("features", "sentences:minilm", "flag"),
-        SettingRow("gate.name", "margin", "aim"),
+        SettingRow("gate.name", "margin", "flag"),
         *(
             SettingRow(name, "1.0", "default")
             for name in ("scorer.ridge", "scorer.noise", "scorer.norm_bound")

@@ -63,7 +63,7 @@ def test_a_gate_s_settings_are_its_fields_absent_and_explained(gate: str) -> Non
         (class_items, {"mode": "pool", "gate": "margin"}, "margin"),
         (class_items, {"mode": "pool", "follower": "hard"}, "margin"),
         (class_items, {"mode": "stream", "class_names": False}, "margin"),
-        (class_items, {"mode": "stream", "aim": "regret"}, "information"),
+        (class_items, {"gate": "information"}, "information"),
         (pair_items, {"mode": "pool"}, "margin"),
     ],
 )

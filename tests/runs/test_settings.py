@@ -12,17 +12,16 @@ from stacksl.runs.settings.fields import FIELDS, descriptions
 from stacksl.runs.settings.resolve import RENAMED, known_settings, resolve
 
 
-def test_a_flag_is_over_the_config_over_the_preset_over_the_aim_over_the_default() -> None:
+def test_a_flag_is_over_the_config_over_the_preset_over_the_default() -> None:
     def seen(**layers: object) -> tuple[str, str]:
         resolved = resolve(**layers)  # type: ignore[arg-type]
         return resolved.settings.gate.name, resolved.origin["gate.name"]
 
-    flags, config = {"gate": "first", "aim": "regret"}, {"gate": "random", "aim": "regret"}
+    flags, config = {"gate": "first"}, {"gate": "random"}
     assert seen(flags=flags, config=config, preset="paper") == ("first", "flag")
-    assert seen(flags={"aim": "regret"}, config=config, preset="paper") == ("random", "config")
-    assert seen(flags={"aim": "regret"}, preset="paper") == ("llf", "preset")
-    assert seen(flags={"aim": "regret"}) == ("information", "aim")
-    assert seen() == ("margin", "aim")
+    assert seen(config=config, preset="paper") == ("random", "config")
+    assert seen(preset="paper") == ("llf", "preset")
+    assert seen() == ("margin", "default")
     assert resolve().origin["scorer.ridge"] == "default"
 
 
@@ -42,12 +41,7 @@ def test_a_budget_keeps_its_decimals(budget: object) -> None:
     assert (settings.budget, settings.price) == (str(budget), "2.5")
 
 
-def test_the_other_aim_has_its_own_gate_and_nothing_else() -> None:
-    model, regret = resolve().settings.flat(), resolve({"aim": "regret"}).settings.flat()
-    other = {"aim": "regret", "gate.name": "information"}
-    assert {name: regret[name] for name in other} == other
-    same = set(model) & set(regret) - set(other)
-    assert [regret[name] for name in same] == [model[name] for name in same]
+def test_the_default_scorer_depends_on_the_classes() -> None:
     assert (default_scorer(3), default_scorer(None)) == ("ridge", "newton")
 
 

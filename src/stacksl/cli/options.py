@@ -85,7 +85,6 @@ FLAGS: Mapping[str, Flag] = {
     "seed": Flag("seed", "N", LEARN, True),
     "mode": Flag("mode", "MODE", LEARN),
     "class_names": Flag("class-names", None, LEARN),
-    "aim": Flag("aim", "AIM", LEARN),
     "gate.name": Flag("gate", "NAME", LEARN),
     "scorer.name": Flag("scorer", "NAME", LEARN),
     "lm.model": Flag("model", "NAME_OR_DIR", LEARN, True),

@@ -122,7 +122,6 @@ class Budget:
 class Method:
     """The names of the parts that made the run; `preset` is empty where none was named."""
 
-    aim: str
     gate: str
     scorer: str
     features: str
@@ -182,7 +181,7 @@ class Refit:
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class SettingRow:
-    """One setting with its value, and who set it: `default`, `aim`, `preset`, `config`, `flag`."""
+    """One setting with its value, and who set it: `default`, `preset`, `config`, `flag`."""
 
     name: str
     value: str

@@ -197,7 +197,7 @@ class LLF(Usual):
 @final
 @dataclass(frozen=True, slots=True)
 class Margin(Usual):
-    """The paced margin (aim `model`): ask iff −margin exceeds a threshold that keeps the pace.
+    """The paced margin: ask iff −margin exceeds a threshold that keeps the pace.
 
     threshold += step × ((1 if asked else 0) − labels left / rounds left). The first item is asked
     and sets the threshold, unless it was `primed`. The state is (threshold, mean of g, mean of
@@ -346,7 +346,7 @@ class Contested(Priced):
 @final
 @dataclass(frozen=True, slots=True)
 class Information(Priced):
-    """The information of a label (aim `regret`): ask where, under a price, most is learnt.
+    """The information of a label: ask where, under a price, most is learnt.
 
     g = tr(F H⁻¹), at most 1, the mutual information of label and θ to first order (nats), with F
     the Fisher information of the round's label at θ. For scorers that keep no Fisher information

@@ -214,16 +214,17 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
 
     So it was measured, for items with fixed classes and for language models, which are then
     refitted once, at the end, on scores that the first labels choose (`docs/decisions.md`). A
-    stream stays where nothing was, where the decisions on the way or the skipped items count, where
-    the gate ranks nothing, and where a labeler that answers at once would wait long for so many
-    batches to be ranked by heads refitted between them; a language model takes far longer to score
-    an item than batches take to rank it.
+    stream stays where nothing was, where the decisions on the way (the gate `information`) or the
+    skipped items count, where the gate ranks nothing, and where a labeler that answers at once
+    would wait long for so many batches to be ranked by heads refitted between them; a language
+    model takes far longer to score an item than batches take to rank it.
     """
-    from stacksl.core.gates.registry import gate_type
+    from stacksl.core.gates.registry import Information, gate_type
 
     wanted = resolved.settings
     gate = gate_type(wanted.gate.name)
-    if wanted.aim != "model" or gate is None or not gate.ranks or wanted.update.kl_on_skips:
+    decides = wanted.gate.name == Information.name or wanted.update.kl_on_skips
+    if decides or gate is None or not gate.ranks:
         return resolved
     if wanted.adapts:
         resolved = resolved.with_defaults({"mode": "pool"}, "file")
@@ -241,7 +242,7 @@ def for_file(resolved: Resolved, dataset: Dataset, labels: int) -> Resolved:
 
 
 def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved:
-    """The settings with the query strategy `coverage` in place of the aim's margin, if it can be.
+    """The settings with the query strategy `coverage` in place of the default margin, if it can be.
 
     Raises:
         SettingsError: the user chose it, and it cannot be.
@@ -249,7 +250,7 @@ def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved
     from stacksl.core.gates.registry import COVERAGE
     from stacksl.features import make_features
 
-    settings, chosen = resolved.settings, resolved.origin["gate.name"] != "aim"
+    settings, chosen = resolved.settings, resolved.origin["gate.name"] != "default"
     if settings.gate.name != COVERAGE and (chosen or settings.gate.name != "margin"):
         return resolved
     possible = classes is not None and not settings.adapts and settings.follower == "given"

@@ -375,9 +375,6 @@ class Settings(Group):
     stream (items come one by one, and are decided at once)."""
     class_names: bool = True
     """Let the names of classes and the unlabelled items help the final model (the default)."""
-    aim: Literal["model", "regret"] = "model"
-    """The aim of the labels: a good final model (model, the default) or good decisions during the
-    run (regret)."""
     order: Literal["shuffled", "file"] = "shuffled"
     """The order of a stream's items: shuffled by the seed, or as the file has them."""
     follower: str = "given"

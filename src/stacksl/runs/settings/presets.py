@@ -1,4 +1,4 @@
-"""The presets and the two aims: named layers of settings.
+"""The presets: named layers of settings.
 
 `docs/presets.md` has the table with the number that justifies every difference.
 """
@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-
-AIMS: Mapping[str, Mapping[str, Any]] = {
-    "model": {"gate.name": "margin"},
-    "regret": {"gate.name": "information"},
-}
 
 _PAPER: Mapping[str, Any] = {
     "lm.objective": "stacksl",

@@ -1,4 +1,4 @@
-"""From layers (flags, a config file, a preset, an aim) to a run's settings, or to their mistakes.
+"""From layers (flags, a config file, a preset) to a run's settings, or to their mistakes.
 
 Each value keeps its origin, and every mistake is named at once.
 
@@ -24,7 +24,7 @@ from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError
 from stacksl.runs.settings.conflicts import conflicts, nearest, unknown_names
 from stacksl.runs.settings.fields import GROUPS, Group, Settings, descriptions, gate_group
-from stacksl.runs.settings.presets import AIMS, PRESETS
+from stacksl.runs.settings.presets import PRESETS
 
 Model = TypeVar("Model", bound=Group)
 
@@ -34,6 +34,7 @@ CHOSEN = ("flag", "config", "installed", "environment", "drawn")
 
 RENAMED = {
     "batch": "open_questions",
+    "aim": "gate.name",
     "until": "stop_when",
     "names": "class_names",
     "k": "top_k",
@@ -103,7 +104,7 @@ def flattened(layer: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Settings with the `origin` of each value: default, aim, preset, config or flag."""
+    """Settings with the `origin` of each value: default, preset, config or flag."""
 
     settings: Settings
     origin: Mapping[str, str]
@@ -153,8 +154,6 @@ def resolve(
         ("config", flattened(table)),
         ("preset", _preset(preset, mistakes)),
     ]
-    aim = next((str(layer["aim"]) for _, layer in layers if "aim" in layer), "model")
-    layers.append(("aim", AIMS.get(aim, {})))
     merged, origin = _merge(layers)
     load_plugins(merged.get("plugins"))  # a gate's fields are settings
     if merged.keys() & {"lm.model", "lm.adapt", "lm.adapter"}:
