@@ -184,16 +184,17 @@ def _true_accuracy(folder: Path) -> tuple[float, int]:
 
 def _books(desk: Desk) -> None:
     desk.says(WORDS["books"])
-    desk.types(f"stacksl ledger export {RUN} > purchases.csv")
-    bought = desk.types("grep -E -m 4 '^(item|q.*train$)' purchases.csv").splitlines()
+    desk.types(f"stacksl export {RUN} --labels answers.csv --names")
+    with (desk.folder / "answers.csv").open(encoding="utf-8", newline="") as file:
+        answers = list(csv.DictReader(file))
     verified = desk.types(f"stacksl ledger verify {RUN}")
     replayed = desk.types(f"stacksl ledger replay {RUN}")
-    desk.says(WORDS["counts"].format(**_counts(desk.folder / "purchases.csv", verified, replayed)))
+    desk.says(WORDS["counts"].format(**_counts(answers, verified, replayed)))
     desk.says(WORDS["forward"])
     desk.types(f"stacksl report {RUN} --no-text")
     desk.says(WORDS["forget"])
-    trained = [line for line in bought if line.endswith("train")]
-    desk.types(f"stacksl forget {RUN} --id {trained[0].partition(',')[0]}")
+    trained = next(row["item"] for row in answers if row["purpose"] == "train")
+    desk.types(f"stacksl forget {RUN} --id {trained}")
     desk.says(WORDS["forgotten"])
     desk.types(f"stacksl resume {RUN}")
     desk.says(WORDS["remade"])
@@ -201,23 +202,22 @@ def _books(desk: Desk) -> None:
     desk.types(f"stacksl ledger replay {RUN}")
 
 
-def _counts(purchases: Path, verified: str, replayed: str) -> dict[str, int]:
-    """What the ledger's two commands count, and the purchases that this comes to."""
+def _counts(answers: list[dict[str, str]], verified: str, replayed: str) -> dict[str, int]:
+    """What the ledger's two commands count, and the answers that this comes to."""
     [rows] = re.findall(r"whole: ([\d,]+) rows", verified)
     played = dict(re.findall(r"^(\w+) +([\d,]+)$", replayed, re.MULTILINE))
     found = {name: int(value.replace(",", "")) for name, value in played.items()}
-    with purchases.open(encoding="utf-8", newline="") as file:
-        answered = [row for row in csv.DictReader(file) if row["state"] == "answered"]
-    owned = sum(row["purpose"] == "owned" for row in answered)
-    audit = sum(row["purpose"] == "audit" for row in answered)
-    second = sum(row["purpose"] == "train" and row["slot"] != "0" for row in answered)
+    owned = sum(row["purpose"] == "owned" for row in answers)
+    audit = sum(row["purpose"] == "audit" for row in answers)
+    train = [row["item"] for row in answers if row["purpose"] == "train"]
+    second = len(train) - len(set(train))
     return {
         "rows": int(rows.replace(",", "")),
         "played": found["Rows"],
         "rounds": found["Rounds"],
         "learnt": found["Labels"],
         "refits": found["Rows"] - found["Rounds"] - found["Labels"],
-        "paid": len(answered) - owned,
+        "paid": len(answers) - owned,
         "audit": audit,
         "second": second,
         "named": found["Labels"] - owned,

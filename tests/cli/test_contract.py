@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,7 +133,6 @@ def test_money_and_the_test_file_are_told(stacksl, folder) -> None:
     ("section", "words", "lines"),
     [
         ("predict", ["predict", "runs/first", "test.csv"], 30),
-        ("ledger export", ["ledger", "export", "runs/first"], 30),
     ],
 )
 def test_a_verb_of_many_lines(stacksl, folder, section, words, lines) -> None:
@@ -234,9 +234,10 @@ def test_a_file_that_a_run_would_refuse_is_refused_with_all_its_rows(stacksl, fo
     assert stacksl("run", "bad.csv").out == ""
 
 
-def bought(stacksl, run: str) -> list[list[str]]:
+def bought(run: str) -> list[tuple[Any, ...]]:
     """Item, slot, state and answer of each purchase of a run, in their order."""
-    return [line.split(",")[:4] for line in stacksl("ledger", "export", run).out.splitlines()]
+    with Run.open(run).ledger as ledger:
+        return [(row["item"], row["slot"], row["state"], row["answer"]) for row in ledger.export()]
 
 
 def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, folder) -> None:
@@ -245,7 +246,7 @@ def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, 
     write(data, 12, start=500)
     again = stacksl("run", "--config", "runs/once", "--out", "runs/twice", "--quiet")
     assert again.code == 0, again.err
-    assert bought(stacksl, "runs/twice") == bought(stacksl, "runs/once")
+    assert bought("runs/twice") == bought("runs/once")
     for run in ("runs/once", "runs/twice"):
         told = printed(stacksl, "status", run)
         assert isinstance(told, dict)
@@ -284,7 +285,7 @@ def test_a_run_is_played_again_from_its_settings_as_a_file(stacksl, folder) -> N
     (folder / "first.toml").write_text(text, encoding="utf-8")
     words = ("--config", "first.toml", "--out", "runs/third", "--yes", "--quiet")
     assert stacksl("run", *words).code == 0
-    assert bought(stacksl, "runs/third") == bought(stacksl, "runs/first")
+    assert bought("runs/third") == bought("runs/first")
     again = stacksl("status", "runs/third", "--settings", "--toml").out
     assert tomllib.loads(again) == tomllib.loads(text)
     told = printed(stacksl, "status", "runs/third", "--settings")

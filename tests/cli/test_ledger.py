@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import sqlite3
@@ -136,22 +135,6 @@ def test_an_edited_setting_or_class_is_told_by_every_command(stacksl, run, edit)
         assert "the settings or classes in" in said.err
         assert "were edited or damaged" in said.err
     assert not (run.parent / "new").exists()
-
-
-def test_no_cell_of_an_export_is_a_formula(stacksl, tmp_path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    ids = ["=HYPERLINK(1)", "+1", "@x", "-a", "007", "plain", "\t=1", "a;=2"]
-    rows = [f'"{name}",thing {i},{"ab"[i % 2]}\n' for i, name in enumerate(ids)]
-    Path("data.csv").write_text("id,text,label\n" + "".join(rows))
-    assert stacksl("run", "data.csv", "--budget", "all", "--yes", "-q", "--out", "r").code == 0
-    lines = stacksl("ledger", "export", "r").out.splitlines()
-    cells = {next(csv.reader([line]))[0] for line in lines[1:]}
-    assert cells >= {"'=HYPERLINK(1)", "'+1", "'@x", "'-a", "007", "plain", "a;\u00a0=2"}
-    told = [
-        json.loads(line)["item"]
-        for line in stacksl("ledger", "export", "r", "--json").out.splitlines()
-    ]
-    assert "=HYPERLINK(1)" in told
 
 
 def test_a_folder_that_was_put_back_is_told_by_every_command_and_found(

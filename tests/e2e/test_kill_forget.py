@@ -210,7 +210,6 @@ COMMANDS = [
     ["change", "r", "--train-on-audit"],
     ["run", "--config", "r", "--out", "again", "--quiet"],
     ["ledger", "verify", "r"],
-    ["ledger", "export", "r"],
     ["ledger", "requests", "r"],
     ["ledger", "replay", "r"],
     ["ledger", "path", "r"],

@@ -71,7 +71,6 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("ls", "Look", ls.ls),
     ("ledger path", "Look", ledger.path),
     ("ledger verify", "Look", ledger.verify),
-    ("ledger export", "Look", ledger.export),
     ("ledger requests", "Look", ledger.requests),
     ("ledger replay", "Look", ledger.replay),
 )

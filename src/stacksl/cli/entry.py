@@ -54,6 +54,7 @@ GONE = {
     "refit": "use `stacksl change RUN --train-on-audit`",
     "reproduce": "use `stacksl-lab reproduce STUDY`",
     "size": "use `stacksl run DATA --model NAME --adapt lora --dry-run`",
+    "ledger export": "use `stacksl export RUN --labels FILE`",
     "ls studies": "use `stacksl-lab reproduce`",
 }
 """Verbs of earlier versions, each with what to use now."""

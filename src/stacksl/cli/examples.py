@@ -106,11 +106,6 @@ For a script (exit code 2 where it was):
 Against a head that was kept elsewhere:
     stacksl ledger verify runs/first --head 566:9f2c...
 
-One row per purchase, as CSV:
-    stacksl ledger export runs/first
-The same as JSON lines:
-    stacksl ledger export runs/first --json
-
 What a model was asked, and what it said:
     stacksl ledger requests runs/first
 For a script:

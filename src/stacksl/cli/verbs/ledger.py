@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import re
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,14 +10,11 @@ import typer
 
 from stacksl.cli import options
 from stacksl.cli.printing import as_json, facts
-from stacksl.report.wording import count, plural
+from stacksl.report.wording import count
 
 if TYPE_CHECKING:
     from stacksl.api import Run
     from stacksl.ledger.purchases import Head
-
-
-COLUMNS = ("item", "slot", "state", "answer", "said", "learnt_at", "price", "labeler", "purpose")
 
 
 def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
@@ -123,34 +118,6 @@ def _head(text: str) -> Head:
             f" hexadecimal digits, got {text[:80]!r}"
         )
     return Head(int(rows), tip)
-
-
-def export(
-    run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
-) -> None:
-    """Print one row a purchase: CSV, or with --json one JSON object a line.
-
-    Purchases of an audit are left out until the run has finished. In CSV a text that a spreadsheet
-    would run as a formula has an apostrophe before it.
-    """
-    from stacksl.labelers.sheets.cells import inert
-    from stacksl.runs.storage.folder import sealed
-
-    opened = options.open_run(run)
-    with opened.ledger as ledger:
-        hidden, bought = sealed(opened.folder, ledger), ledger.export()
-    rows = [row for row in bought if row["item"] not in hidden]
-    if left_out := len(bought) - len(rows):
-        shown = f"{plural(left_out, 'purchase')} of the audit, sealed until the run has finished"
-        print(f"left out: {shown}", file=sys.stderr)
-    if json:
-        for row in rows:
-            print(as_json(row))
-        return
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({k: inert(v) if isinstance(v, str) else v for k, v in row.items()})
 
 
 def requests(

@@ -94,19 +94,6 @@ def guarded(text: str) -> str:
     return f"'{cell}" if _needs_guard(cell) else cell
 
 
-def inert(text: str) -> str:
-    """The text as a cell that is never run as a formula; numbers and dates stay as they are.
-
-    For tables that programs read too.
-
-    Example:
-        >>> inert("=1+1"), inert("007")
-        ("'=1+1", '007')
-    """
-    cell = _INNER.sub("\\1\u00a0", visible(text))
-    return f"'{cell}" if _RUNS.match(cell.lstrip("'")) else cell
-
-
 def plain(cell: str) -> str:
     """The text that `guarded` made the cell of; a cell that it did not make stays as it is."""
     text = cell[1:] if cell.startswith("'") and _needs_guard(cell[1:]) else cell
