@@ -56,19 +56,20 @@ def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
     corpus, head = game.corpus, game.trainer.head
     if game.trainer.covering is not None and not linear_trainer(game).final:
         head = None  # that of a stream on its way lags behind the labels
-    rounds = {row.item: row.decision() for row in game.ledger.rows() if row.event == "round"}
+    rounds = {row.item: row for row in game.ledger.rows(only=("round",))}
     learnt = [each for each in game.examples.bought[:labels] if each[2] >= 0]  # owned: no choice
     bought = [(corpus.ids[row], label) for row, label, _ in learnt]
-    pairs = [(rounds[name], label) for name, label in bought if name in rounds]
+    pairs = [(rounds[name].decision(), label) for name, label in bought if name in rounds]
     sure = np.array([decision.probability for decision, _ in pairs])
     right = np.array([float(decision.choice == label) for decision, label in pairs])
     if head is not None:
-        rest = corpus.unbought(name for name, _ in bought)
+        rest = corpus.unbought([name for name, _ in bought])
         now = surest(head, game.examples.block, rest)
         return sure, right, np.concatenate([sure, now])
     last = max((decision.round for decision, _ in pairs), default=0)
-    seen = [decision.probability for decision in rounds.values() if decision.round <= last]
-    return sure, right, np.array(seen[-max(25, len(seen) // 4) :])
+    seen = [row for row in rounds.values() if (row.round or 0) <= last]
+    latest = [row.decision().probability for row in seen[-max(25, len(seen) // 4) :]]
+    return sure, right, np.array(latest)
 
 
 @dataclass(slots=True, eq=False)

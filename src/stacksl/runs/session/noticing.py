@@ -14,7 +14,6 @@ from stacksl.models.topics import NAMED, averaged, characteristic
 from stacksl.report.quality import Differing
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
-from stacksl.types import Decision
 
 FEWEST, SHOWN = 15, 3  # rows of a group; groups, the largest first
 LOOKED_AT, COMPARED = 20_000, 2_000  # rows without an answer; of these, for the words of a group
@@ -30,7 +29,7 @@ def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
     standing, rows = game.ledger.standing, _answered(game)
     rows = sorted(
         rows[: len(rows) // at_once * at_once],
-        key=lambda pair: (pair[0].round, str(pair[1].item), str(pair[1].labeler)),
+        key=lambda pair: (pair[0].round or 0, str(pair[1].item), str(pair[1].labeler)),
     )
     names = sorted({str(row.labeler) for _, row in rows})
     against = [n for n, name in enumerate(names) if standing.get(name, "kept") == "kept"]
@@ -52,10 +51,10 @@ def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
     )
 
 
-def _answered(game: Game) -> list[tuple[Decision, Row]]:
+def _answered(game: Game) -> list[tuple[Row, Row]]:
     """The first answers of usable training rows that name a candidate, in the order of answering.
 
-    Each comes with the decision that asked for it.
+    Each comes with the row of the decision that asked for it.
     """
     asking: dict[str | None, Row] = {}
     corpus, usable, found = game.corpus, game.corpus.usable, []
@@ -65,11 +64,11 @@ def _answered(game: Game) -> list[tuple[Decision, Row]]:
         elif row.event != "answered" or row.purpose != "train" or "index" not in row.payload:
             continue
         elif usable[corpus.row[str(row.item)]]:
-            found.append((asking[row.surrogate].decision(), row))
+            found.append((asking[row.surrogate], row))
     return found
 
 
-def _predicted(game: Game, rows: list[tuple[Decision, Row]]) -> tuple[np.ndarray, np.ndarray]:
+def _predicted(game: Game, rows: list[tuple[Row, Row]]) -> tuple[np.ndarray, np.ndarray]:
     """The prediction of each row by class names alone, else the model's before the label."""
     trainer, block = game.trainer, game.examples.block
     if isinstance(trainer, LinearTrainer) and trainer.names is not None:
@@ -77,7 +76,8 @@ def _predicted(game: Game, rows: list[tuple[Decision, Row]]) -> tuple[np.ndarray
         places = [game.corpus.row[str(row.item)] for _, row in rows]
         names = np.asarray(trainer.names[: block.classes], dtype=np.float64)
         return doubt_of(np.asarray(block.h[places], dtype=np.float64) @ names.T)
-    choices, doubts = zip(*((made.choice, made.statistic) for made, _ in rows), strict=True)
+    decisions = [asking.decision() for asking, _ in rows]
+    choices, doubts = zip(*((made.choice, made.statistic) for made in decisions), strict=True)
     return np.array(choices), np.array(doubts)
 
 
@@ -94,12 +94,15 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     corpus, ledger, block, trainer = game.corpus, game.ledger, game.examples.block, game.trainer
     if not isinstance(block, SharedBlock) or not isinstance(trainer, LinearTrainer):
         return []
+    said = {corpus.row[str(each["item"])] for each in ledger.export() if each["said"] == "none"}
+    if not said:
+        return []
     names = np.zeros((0, block.dim)) if trainer.names is None else trainer.names[: block.classes]
     rows = [each for each in ledger.rows(only=("answered",)) if each.purpose == "train"]
-    kept = [each for each in rows if not each.erased and each.labeler not in ledger.set_aside]
+    aside = ledger.set_aside
+    kept = [each for each in rows if not each.erased and each.labeler not in aside]
     answered = {str(each.item) for each in kept[: len(kept) // at_once * at_once]}
     label = {corpus.row[item]: ledger.label_of(item) for item in sorted(answered)}
-    said = {corpus.row[str(each["item"])] for each in ledger.export() if each["said"] == "none"}
     none = [row for row, index in label.items() if index is None and row in said]
     none = [row for row in none if not len(names) or np.argmax(names @ block.h[row]) < began]
     rest = np.array(corpus.unbought(ledger.bought("train")), np.int64)
