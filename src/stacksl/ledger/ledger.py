@@ -94,7 +94,7 @@ class Ledger(Journal):
             if pends or self._store.round_rows([round]):
                 raise LedgerError(f"round {round} was decided already: a round is posted once")
         surrogate = self.items.surrogates[decision.item]
-        asked = decision.status == "wanted" and accounts.affords(accounts.price)
+        asked = decision.status == "wanted" and left > 0
         if decision.status == "wanted":
             decision = decision.reserved() if asked else decision.refused()
         named = {"epoch": accounts.epoch} if accounts.epoch else {}
@@ -133,7 +133,7 @@ class Ledger(Journal):
             )
         self.record(
             "reserved",
-            {"again": True} if again else {} if purpose == "train" else {"item": item.commitment},
+            {"again": True} if again else "{}" if purpose == "train" else {"item": item.commitment},
             round=round,
             surrogate=key[0],
             slot=key[1],
@@ -306,7 +306,7 @@ class Ledger(Journal):
             settled = [self._settle(answer) for answer in answers]
         if durable:
             self._store.empty_log()
-        learnt = self.decisions(round for _, round, _ in settled if round is not None)
+        learnt = self.decisions([round for _, round, _ in settled if round is not None])
         receipts = []
         for answer, (outcome, round, relabels) in zip(answers, settled, strict=True):
             lesson = None
@@ -319,7 +319,7 @@ class Ledger(Journal):
         """Whether the same answer was recorded before, accepted or late."""
         surrogate = self.items.surrogates[answer.item]
         state = self.accounts.purchases.get((surrogate, answer.slot))
-        if state is None:
+        if state is None or not state.words:
             return False
         words = None
         if answer.text is not None or answer.note is not None:
@@ -356,8 +356,9 @@ class Ledger(Journal):
             self._expect_candidate(key[0], answer.index)
         who = self.private.codes.get(answer.labeler, answer.labeler)
         if self._accept(key, state, answer, who):
-            taught = self._teach(key)
-            return "accepted", state.round if taught else None, self._relabel(key[0])
+            if self._teach(key):
+                return "accepted", state.round, False
+            return "accepted", None, self._relabel(key[0])
         said = self._said(key[0], answer)
         self._record_of(key, state, "late", said, code=who, token=answer.token, price=0)
         if state.stage != "answered" or state.labeler != who:

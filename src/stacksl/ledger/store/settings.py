@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SALT: Final = "salt"  # of the digest: settings may hold texts, which the chain must not tell
 ROWS: Final = "rows"  # the digest of what the run was given
 _OWN: Final = (SALT, ROWS)
+_Tables = tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]  # rows of settings, of classes
 
 
 class Setting(NamedTuple):
@@ -48,12 +49,10 @@ def read_settings(store: Store) -> dict[str, Setting]:
     Raises:
         LedgerCorrupt: it was edited.
     """
-    with store.reading():
-        expect_digest(store)
-        rows = store.select(SETTINGS, (), "ORDER BY name")
-        return {
-            name: Setting(json.loads(value), said) for name, value, said in rows if name not in _OWN
-        }
+    settings, _ = expect_digest(store)
+    return {
+        name: Setting(json.loads(value), said) for name, value, said in settings if name not in _OWN
+    }
 
 
 def write_settings(store: Store, changes: Mapping[str, Setting | None]) -> None:
@@ -70,10 +69,8 @@ def read_classes(store: Store) -> list[ClassRow]:
     Raises:
         LedgerCorrupt: they were edited.
     """
-    with store.reading():
-        expect_digest(store)
-        rows = store.select(CLASSES, (), "ORDER BY place")
-    return [ClassRow(name, said, tuple(json.loads(texts))) for _, name, said, texts in rows]
+    _, classes = expect_digest(store)
+    return [ClassRow(name, said, tuple(json.loads(texts))) for _, name, said, texts in classes]
 
 
 def write_classes(store: Store, classes: Iterable[ClassRow]) -> None:
@@ -100,13 +97,20 @@ def new_salt() -> Setting:
 
 def digest_of(store: Store) -> str:
     """The salted SHA-256 of settings and classes as they stand, hexadecimal."""
+    return _digest(_tables(store))
+
+
+def _tables(store: Store) -> _Tables:
     settings = store.select(SETTINGS, (), "ORDER BY name")
-    classes = store.select(CLASSES, (), "ORDER BY place")
-    return sha256(canonical([settings, classes]).encode()).hexdigest()
+    return settings, store.select(CLASSES, (), "ORDER BY place")
 
 
-def expect_digest(store: Store) -> None:
-    """Compare settings and classes with their newest digest in the chain.
+def _digest(tables: _Tables) -> str:
+    return sha256(canonical(tables).encode()).hexdigest()
+
+
+def expect_digest(store: Store) -> _Tables:
+    """Compare settings and classes with their newest digest in the chain; the rows of both.
 
     Raises:
         LedgerCorrupt: they were edited.
@@ -115,12 +119,13 @@ def expect_digest(store: Store) -> None:
         changes = store.rows_of("settings")
         first = next(iter(store.select(TERMS, ("settings",))), None)
         known = changes[-1].payload.get("digest") if changes else first and first[0]
-        found = digest_of(store)
-    if found != known:
+        tables = _tables(store)
+    if _digest(tables) != known:
         raise LedgerCorrupt(
             f"the settings or classes in {store.name} were edited or damaged (their digest in the"
             " chain is another): restore the file from a copy; for other settings start a new run"
         )
+    return tables
 
 
 def other_derived(store: Store, digests: Mapping[str, str]) -> dict[str, str]:
