@@ -11,7 +11,7 @@ from stacksl.core.heads.linear import refit
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.bounds import assemble
 from stacksl.core.scorers.gradient import ClassBlocks, OneMatrix
-from stacksl.core.scorers.rows import add_rows, all_scores, label_of, pick, restored
+from stacksl.core.scorers.rows import add_rows, all_scores, gold_position, pick, restored
 
 
 class Perceptron:
@@ -48,7 +48,7 @@ class Perceptron:
     def step(self, inputs, presented, choice, feedback):
         if feedback is None:
             return
-        gold = label_of(feedback, self.name).index
+        gold = presented[gold_position(presented, feedback, self.name)]
         best = presented[int(np.argmax(pick(self.scores(inputs), presented)))]
         if best != gold:
             add_rows(self.theta, inputs, (gold, best), np.array([1.0, -1.0]))

@@ -26,7 +26,7 @@ def shared_inputs(rng: np.random.Generator, classes: int = 4, dim: int = 5) -> S
 
 def kronecker(inputs: SharedFeatures) -> PairFeatures:
     """The rows e_x ⊗ h that class heads never build."""
-    return PairFeatures(np.kron(np.eye(inputs.classes), inputs.h).astype(np.float64))
+    return PairFeatures(np.kron(np.eye(inputs.size), inputs.h).astype(np.float64))
 
 
 def fresh(

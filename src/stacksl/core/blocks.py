@@ -44,16 +44,11 @@ class PairFeatures:
 class SharedFeatures:
     """φ(z, x) = e_x ⊗ h(z) for a fixed set of classes; the K rows of length K·d are never built.
 
-    `h` is (d,) float64 of norm at most 1; `classes` is K.
+    `h` is (d,) float64 of norm at most 1; `size` is K, the number of candidates.
     """
 
     h: Array
-    classes: int
-
-    @property
-    def size(self) -> int:
-        """K, the number of candidates."""
-        return self.classes
+    size: int
 
     @property
     def dim(self) -> int:

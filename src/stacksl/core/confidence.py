@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stacksl.core.blocks import Array
+
+if TYPE_CHECKING:
+    from stacksl.core.scorers.settings import ScorerSettings
 
 _CHUNK = 64  # rows of one rank-k update: the small system stays small, the matrix is read once
 
@@ -119,6 +122,19 @@ def radius(
     """
     volume = dim * math.log1p(count * feature_norm**2 / (ridge * dim))
     return noise * math.sqrt(volume + 2.0 * math.log(1.0 / delta)) + math.sqrt(ridge) * norm_bound
+
+
+def current_radius(settings: ScorerSettings, dim: int, learnt: int, rounds: int) -> float:
+    """The radius after `learnt` labels in `rounds` rounds, for the count that the settings name."""
+    return radius(
+        settings.noise,
+        dim,
+        learnt if settings.radius_counts == "learnt" else rounds,
+        settings.ridge,
+        settings.delta,
+        settings.norm_bound,
+        settings.feature_norm,
+    )
 
 
 def _roots(squares: Array) -> Array:

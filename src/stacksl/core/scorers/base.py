@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, Inputs
-from stacksl.core.confidence import ConfidenceSet
+from stacksl.core.confidence import ConfidenceSet, current_radius
 from stacksl.core.heads.linear import Head, refit
 from stacksl.core.heads.logistic import Fit
 from stacksl.core.scorers.bounds import Bounds, assemble
-from stacksl.core.scorers.rows import all_scores, current_radius, restored
+from stacksl.core.scorers.rows import all_scores, restored
 from stacksl.core.scorers.settings import ScorerSettings
 
 

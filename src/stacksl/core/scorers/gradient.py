@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.calibration import adjusted_kl_weight, clip_at_median, clip_at_quantile
-from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
+from stacksl.core.confidence import ConfidenceSet, current_radius, norms, pair_norms
 from stacksl.core.heads.linear import Head, refit
 from stacksl.core.heads.logistic import Fit
 from stacksl.core.losses import above, clip, cross_entropy, kl, softmax
@@ -22,9 +22,7 @@ from stacksl.core.scorers.bounds import Bounds, assemble
 from stacksl.core.scorers.rows import (
     add_rows,
     all_scores,
-    current_radius,
     gold_position,
-    label_of,
     pick,
     presented_rows,
     restored,
@@ -104,7 +102,7 @@ class GradientScorer:
         """
         gold = None
         if feedback is not None:
-            gold = gold_position(presented, label_of(feedback, self.name))
+            gold = gold_position(presented, feedback, self.name)
         level = self._level()
         anchor = self.theta.copy() if self.settings.reference == "previous" else self.reference
         loss = 0.0

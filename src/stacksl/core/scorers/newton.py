@@ -13,7 +13,6 @@ from stacksl.core.scorers.base import LinearScorer
 from stacksl.core.scorers.bounds import Bounds
 from stacksl.core.scorers.rows import (
     gold_position,
-    label_of,
     pick,
     presented_rows,
     presented_scores,
@@ -72,7 +71,7 @@ class PairNewton(LinearScorer):
         """
         if feedback is None:
             return
-        gold = gold_position(presented, label_of(feedback, self.name))
+        gold = gold_position(presented, feedback, self.name)
         assert isinstance(inputs, PairFeatures)
         rows = presented_rows(inputs, presented)
         scores = presented_scores(self.theta, inputs, presented, rows)
@@ -170,7 +169,7 @@ class ClassNewton(LinearScorer):
         """
         if feedback is None:
             return
-        gold = gold_position(presented, label_of(feedback, self.name))
+        gold = gold_position(presented, feedback, self.name)
         assert isinstance(inputs, SharedFeatures)
         slope = cross_entropy(pick(self.scores(inputs), presented), gold)[1]
         self._inform(inputs, labels=1)

@@ -17,7 +17,6 @@ from stacksl.core.scorers.base import LinearScorer
 from stacksl.core.scorers.bounds import Bounds
 from stacksl.core.scorers.rows import (
     gold_position,
-    label_of,
     pick,
     presented_rows,
     restored,
@@ -98,7 +97,7 @@ class PairRidge(LinearScorer):
         self._note(feedback)
         if isinstance(feedback, Label):
             rows = presented_rows(inputs, presented)
-            self.moment += rows[gold_position(presented, feedback)]
+            self.moment += rows[gold_position(presented, feedback, self.name)]
         else:
             rows = inputs.phi[choice : choice + 1]
             self.moment += feedback.value * rows[0]
@@ -177,10 +176,9 @@ class ClassRidge(LinearScorer):
         """
         if feedback is None:
             return
-        label = label_of(feedback, "ridge on class heads")
-        gold_position(presented, label)
+        gold = presented[gold_position(presented, feedback, "ridge on class heads")]
         self.rounds += 1
-        self._regress(inputs, label.index, labels=1)
+        self._regress(inputs, gold, labels=1)
 
     def skip(self, inputs: Inputs, presented: tuple[int, ...], choice: int) -> None:
         """Process an unasked round: it is counted, and under `all` A gets hhᵀ."""
@@ -190,7 +188,7 @@ class ClassRidge(LinearScorer):
 
     def _regress(self, inputs: Inputs, gold: int | None, labels: int) -> None:
         assert isinstance(inputs, SharedFeatures)
-        residual = -self.scores(inputs)
+        residual = -(self.theta @ inputs.h)
         if gold is not None:
             residual[gold] += 1.0
         self.confidence.update(inputs.h[None, :], labels=labels)

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures
-from stacksl.core.confidence import radius
-from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.types import Feedback, Label
 
@@ -54,45 +52,23 @@ def add_rows(theta: Array, inputs: Inputs, presented: tuple[int, ...], coefficie
         theta[list(presented)] += coefficients[:, None] * inputs.h
 
 
-def gold_position(presented: tuple[int, ...], label: Label) -> int:
+def gold_position(presented: tuple[int, ...], label: Feedback, scorer: str) -> int:
     """The position of the gold candidate in the loss set `presented`.
 
     Raises:
-        SettingsError: it is not in that set.
+        SettingsError: it is not in that set, or is a reward, which `scorer` cannot learn from.
     """
+    if not isinstance(label, Label):
+        raise SettingsError(
+            f"{scorer} learns from labels, got a reward; use scorer 'ridge' on pair features "
+            "for rewards"
+        )
     if label.index not in presented:
         raise SettingsError(
             f"the loss set {presented} lacks the gold candidate {label.index}: add it before the"
             " step"
         )
     return presented.index(label.index)
-
-
-def label_of(feedback: Feedback, scorer: str) -> Label:
-    """The feedback as a label.
-
-    Raises:
-        SettingsError: it is a reward, which `scorer` cannot learn from.
-    """
-    if isinstance(feedback, Label):
-        return feedback
-    raise SettingsError(
-        f"{scorer} learns from labels, got a reward; use scorer 'ridge' on pair features "
-        "for rewards"
-    )
-
-
-def current_radius(settings: ScorerSettings, dim: int, learnt: int, rounds: int) -> float:
-    """The radius after `learnt` labels in `rounds` rounds, for the count that the settings name."""
-    return radius(
-        settings.noise,
-        dim,
-        learnt if settings.radius_counts == "learnt" else rounds,
-        settings.ridge,
-        settings.delta,
-        settings.norm_bound,
-        settings.feature_norm,
-    )
 
 
 def restored(state: Mapping[str, NDArray[Any]], name: str, like: NDArray[Any]) -> NDArray[Any]:
