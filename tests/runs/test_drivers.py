@@ -165,8 +165,7 @@ def test_late_answers_are_learnt_once_each_in_the_order_they_came(tmp_path, twic
     game = game_of(tmp_path, corpus, budget=12, gate="always", labeler=slow)
     list(streamed(game))
     slow.patience = 0
-    for receipt in game.take_answers():
-        game.learn(receipt)
+    game.learn(game.take_answers())
     order = [row.item for row in game.ledger.rows() if row.event == "learnt"]
     assert sorted(order) == sorted(game.corpus.ids[:12])
     assert order != game.corpus.ids[:12], "they came out of order"

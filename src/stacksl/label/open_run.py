@@ -283,8 +283,9 @@ class OpenRun:
             return "gone"
         if not _fits(reply, self.sheets.question(row).options):
             return "refused"
+        price = self.sheets.prices.of(row.annotator)
         try:
-            [receipt] = self.ledger.take([self.sheets.answer(reply, row)])
+            [receipt] = self.ledger.take([self.sheets.answer(reply, row, price)])
         except LabelerError:  # such as a price above the lease's: one answer stops no run
             return "refused"
         self._note([receipt])
@@ -404,8 +405,7 @@ class OpenRun:
     def _learn(self) -> None:
         """Learn the answers entered so far."""
         lessons, self._lessons = self._lessons, []
-        for receipt in lessons:
-            self.session.learn(receipt)
+        self.session.learn(lessons)
 
     def _compared(self) -> dict[str, tuple[int, int]]:
         """How many training answers of each annotator a second person agrees with, and of how many.

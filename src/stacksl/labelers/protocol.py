@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -22,16 +22,17 @@ class Request(Purchase):
     prompt: str
     candidates: tuple[str, ...]
 
-    @classmethod
-    def of(cls, purchase: Purchase, item: Item) -> Request:
-        """The request for a purchase of `item`."""
-        p = purchase
-        about = (p.item, p.slot, p.token, p.round, p.purpose, p.price)
-        return cls(*about, item.prompt, item.candidates)
-
     def answer(self, index: int, labeler: str, price: int = 0) -> Answer:
         """The answer that the candidate of this index is the right one."""
         return Answer(self.item, self.slot, self.token, index, labeler, price)
+
+
+def requests_of(bought: Iterable[tuple[Purchase, Item]]) -> list[Request]:
+    """The requests for purchases, each given with its item."""
+    return [
+        Request(p.item, p.slot, p.token, p.round, p.purpose, p.price, item.prompt, item.candidates)
+        for p, item in bought
+    ]
 
 
 class Pending(NamedTuple):

@@ -248,12 +248,12 @@ def _statistics(
 
 def _record(game: Game, row: int) -> Decision:
     """The decision record of one item in the next round, as the gate ranks it."""
-    block, learner, head = game.examples.block, game.learner, game.trainer.head
+    examples, learner, head = game.examples, game.learner, game.trainer.head
     scores: Array | None = None
     if head is not None:
-        scores = np.asarray(head.probabilities(block.take([row]))[0], dtype=np.float64)
-    item, asked = game.corpus.ids[row], game.ledger.accounts.asked
-    return learner.rank(item, block[row], scores, asked=asked)
+        scores = np.asarray(head.probabilities(examples.block.take([row]))[0], dtype=np.float64)
+    item, asked = examples.corpus.ids[row], game.ledger.accounts.asked
+    return learner.rank(item, examples.block[row], scores, asked=asked)
 
 
 def _picked(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Block, Inputs
 from stacksl.core.gates.registry import LLF
 from stacksl.core.learner import Learner
-from stacksl.labelers.protocol import Labeler, Request
+from stacksl.labelers.protocol import Labeler, Request, requests_of
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.queries import LedgerReader
@@ -61,18 +61,18 @@ class Examples:
         """Note a round, as the ledger recorded it."""
         row = self.corpus.row[decision.item]
         self.seen.append((row, len(self.taken)))
-        if decision.asked:
+        if decision.status == "reserved":
             self.taken.append(row)
 
-    def record(self, decision: Decision, label: Label) -> None:
-        """Add a learnt label."""
+    def record(self, decision: Decision, label: Label, inputs: Inputs) -> None:
+        """Add a learnt label of an item with these features."""
         row = self.corpus.row[decision.item]
         if decision.choice < 0:  # an owned one had no round
             self.taken.append(row)
         self.bought.append((row, label.index, decision.choice))
         if decision.reason == DRAWN:
             self.drawn.add(row)
-        if len(decision.presented) < self.block[row].size:
+        if len(decision.presented) < inputs.size:
             self.shown[row] = decision.presented
 
     def relabel(self, item: str, index: int | None) -> None:
@@ -177,7 +177,7 @@ class Game:
     def requests(self) -> list[Request]:
         """The open purchases, as requests to a labeler."""
         items, row = self.corpus.items, self.corpus.row
-        return [Request.of(p, items[row[p.item]]) for p in self.ledger.open_purchases()]
+        return requests_of([(p, items[row[p.item]]) for p in self.ledger.open_purchases()])
 
     def adopt(self, posted: Sequence[Decision]) -> None:
         """Give the learner the decisions as the ledger recorded them, and note their rounds."""
@@ -193,12 +193,13 @@ class Game:
         """Enter the labeler's new answers into the ledger; a receipt for each, in order."""
         return self.ledger.take(self.labeler.answers(), durable=not self.labeler.repeatable)
 
-    def learn(self, receipt: Receipt) -> None:
-        """Learn from an answer, if its receipt has a label to learn."""
-        if receipt.lesson is not None:
-            self.teach(*receipt.lesson)
-        elif receipt.relabels:
-            self.examples.relabel(receipt.answer.item, receipt.answer.index)
+    def learn(self, receipts: Iterable[Receipt]) -> None:
+        """Learn from answers, in order, those whose receipts have a label to learn."""
+        for receipt in receipts:
+            if receipt.lesson is not None:
+                self.teach(*receipt.lesson)
+            elif receipt.relabels:
+                self.examples.relabel(receipt.answer.item, receipt.answer.index)
 
     def teach(self, decision: Decision, label: Label) -> None:
         """Learn one label, at the current θ and with the current features.
@@ -207,8 +208,9 @@ class Game:
         """
         owned = decision.choice < 0
         played = replace(decision, choice=label.index) if owned else decision
-        self.learner.learn(played, self.examples.inputs(decision.item), label)
-        self.examples.record(decision, label)
+        inputs = self.examples.inputs(decision.item)
+        self.learner.learn(played, inputs, label)
+        self.examples.record(decision, label, inputs)
 
     def refit_if_due(self) -> None:
         """Refit the model on the labels so far, if a refit is due."""
@@ -263,8 +265,7 @@ def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
         posted = ledger.post(batch, game.slots(batch))  # the budget is checked here
         game.adopt(posted)
         labeler.ask(game.requests())  # may answer now, tomorrow, twice or never
-        for receipt in game.take_answers():
-            game.learn(receipt)
+        game.learn(game.take_answers())
         yield posted
         game.refit_if_due()
 

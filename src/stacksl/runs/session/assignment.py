@@ -110,16 +110,17 @@ class SheetLabeler:
                     f"{path}: this sheet has no answer, and {newer} has its open rows now: fill in"
                     " that one"
                 )
-        found = [self.answer(reply, handed[reply.key]) for reply in replies]
+        price = {name: self.prices.of(name) for name in {row.annotator for row in rows}}
+        given = [(reply, handed[reply.key]) for reply in replies]
+        found = [self.answer(reply, row, price[row.annotator]) for reply, row in given]
         self._answers += found
         return Sheets(tuple(found), tuple(faults), empty)
 
-    def answer(self, reply: Reply, row: Handed) -> Answer:
-        """A reply as the answer to the lease of its row, at the price of its annotator."""
+    def answer(self, reply: Reply, row: Handed, price: int) -> Answer:
+        """A reply as the answer to the lease of its row, at the `price` of its annotator."""
         index = None if reply.position is None else row.order[reply.position]
-        said, who, price = reply.said, row.annotator, self.prices.of(row.annotator)
-        key = (row.item, row.slot, row.token)
-        return Answer(*key, index, who, price, said, reply.text, reply.note)
+        key, who = (row.item, row.slot, row.token), row.annotator
+        return Answer(*key, index, who, price, reply.said, reply.text, reply.note)
 
     def answers(self) -> list[Answer]:
         """The answers read since the last call, in the order in which they were bought.
@@ -172,6 +173,7 @@ class SheetLabeler:
         run's secret, so that neither tells which rows belong to the audit.
         """
         who = annotators_of(self.settings.annotators)
+        price = {name: self.prices.of(name) for name in who}
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
         given = Counter(handed.annotator for handed in known)
         had = [(handed.item, handed.slot, handed.annotator) for handed in known]
@@ -189,7 +191,7 @@ class SheetLabeler:
             again = names[0] in self.away or (asked.item, names[0]) in {(i, n) for i, _, n in had}
             if again and (asked.item, asked.slot) in looks:
                 continue  # nobody may look at it: the run ends its lease
-            paid = [each for each in names if self.prices.of(each) <= asked.price]
+            paid = [each for each in names if price[each] <= asked.price]
             name = min(paid or names, key=lambda each: (load[each], given[each]))
             lease = asked if paid else self._renewed(asked)
             key = new_key(number, rng, taken)

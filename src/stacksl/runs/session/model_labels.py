@@ -25,7 +25,7 @@ from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
 from stacksl.labelers.chat.labeler import ChatLabeler
 from stacksl.labelers.chat.prompts import DEFAULT, LISTED, Shot, encoded, template_of
 from stacksl.labelers.chat.questions import Questions, Rates
-from stacksl.labelers.protocol import Pending, Request
+from stacksl.labelers.protocol import Pending, Request, requests_of
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm import LanguageModel, ModelChoices, PromptFormat
 from stacksl.lm.loading import open_base
@@ -334,7 +334,7 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
     """
     owned, items = spec.sources.owned, _judging(spec)
     bought = [(Purchase(item.id, 0, 0, 0, "owned", 0), item) for item in items]
-    said = ask([Request.of(purchase, item) for purchase, item in bought]) if items else []
+    said = ask(requests_of(bought)) if items else []
     if len(said) < len(items):
         return None
     spec.note({JUDGED: len(said)})

@@ -43,13 +43,14 @@ class Playback(Game):
         for row in self.ledger.rows():
             if row.event == "round":
                 decision = row.decision()
-                if decision.asked:
+                if decision.status == "reserved":
                     self._decisions[decision.item] = decision
                 self.examples.note(decision)
             elif row.event == "learnt" and row.erased:
                 self._withdrawn.add(str(row.item))
             elif row.event == "learnt":
-                self.examples.record(self._decisions[str(row.item)], row.label())
+                decision = self._decisions[str(row.item)]
+                self.examples.record(decision, row.label(), self.examples.inputs(decision.item))
             elif row.event == "relabelled" and not row.erased:
                 self.examples.relabel(str(row.item), row.payload.get("index"))
             else:
@@ -64,8 +65,7 @@ class Playback(Game):
             RunError: a decision or a refit comes out otherwise.
         """
         while (first := self._next) is not None:
-            for receipt in self.take_answers():
-                self.learn(receipt)
+            self.learn(self.take_answers())
             while (row := self._next) is not None and row.event in _TERMS:
                 self._note(self.ledger.take_recorded())
                 self.ahead = False

@@ -368,8 +368,7 @@ class Session(Game):
         self.labeler.ask(self.requests())  # open purchases of an interrupted run
         taken = self.take_answers()
         self.receipts += taken
-        for receipt in taken:
-            self.learn(receipt)
+        self.learn(taken)
         learn_named(self.spec, self)
         settings = self.spec.settings
         self.watch = watch = Watch(
