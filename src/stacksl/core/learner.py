@@ -216,7 +216,7 @@ class Learner:
             out_of_labels |= decision.status == "refused"
             if self._steadies(decision, out_of_labels):
                 self.scorer.step(inputs, decision.presented, decision.choice, None)
-            if decision.status != "reserved":
+            if not decision.asked:
                 self.scorer.skip(inputs, decision.presented, decision.choice)
             self.round = decision.round
         self.gate_state = state

@@ -61,7 +61,7 @@ class Examples:
         """Note a round, as the ledger recorded it."""
         row = self.corpus.row[decision.item]
         self.seen.append((row, len(self.taken)))
-        if decision.status == "reserved":
+        if decision.asked:
             self.taken.append(row)
 
     def record(self, decision: Decision, label: Label, inputs: Inputs) -> None:

@@ -43,7 +43,7 @@ class Playback(Game):
         for row in self.ledger.rows():
             if row.event == "round":
                 decision = row.decision()
-                if decision.status == "reserved":
+                if decision.asked:
                     self._decisions[decision.item] = decision
                 self.examples.note(decision)
             elif row.event == "learnt" and row.erased:
