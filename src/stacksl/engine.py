@@ -10,6 +10,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
+from socket import gethostname
 from typing import Any, TypeVar
 
 from stacksl.errors import MissingExtra, RunError, StackslError, unknown_name
@@ -64,6 +65,9 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
                 done: Any = True, self.work(pickle.loads(batch["part"][0]))
             except StackslError as fault:  # Ray would wrap it
                 done = False, fault
+            except Exception as fault:
+                why = f"{type(fault).__name__}: {fault}"
+                done = False, RunError(f"Ray's node {gethostname()} could not do a part ({why})")
             return {"done": [pickle.dumps(done)]}
 
     rows = [{"part": pickle.dumps(part)} for part in parts]

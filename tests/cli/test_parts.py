@@ -86,8 +86,12 @@ def test_labels_of_other_options_and_files_of_others_are_not_mixed(run, source, 
     labelled(run, str(source), tmp_path / "out")
     with pytest.raises(DataError, match="other options"):
         labelled(run, str(source), tmp_path / "out", prompt="text")
-    with pytest.raises(DataError, match="another program"):
+    with pytest.raises(DataError, match="is the folder of the parts"):
         labelled(run, str(source), source)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match="another program"):
+        labelled(run, str(source), tmp_path / "mine")
 
 
 def test_parts_may_be_on_another_file_system(run, source, tmp_path, monkeypatch) -> None:
@@ -201,3 +205,27 @@ def test_an_encoder_has_the_same_weights_on_every_machine(monkeypatch) -> None:
     monkeypatch.setattr(Lengths, "weights", "second")
     with pytest.raises(FeatureError, match="'l' has other weights on the node"):
         make(*given)
+
+
+def test_a_part_that_cannot_be_read_is_named_after_the_others(run, tmp_path: Path) -> None:
+
+    folder = tmp_path / "some"
+    folder.mkdir()
+    for name, text in (("a.csv", "text\nhow many\n"), ("b.csv", ""), ("c.csv", "text\nwhere\n")):
+        (folder / name).write_text(text, encoding="utf-8")
+    made = []
+    with pytest.raises(DataError, match=r"in the part b\.csv: .*some/b.*\(2 of 3 parts were"):
+        made += label_parts(run, str(folder), str(tmp_path / "out"), {}, None)
+    assert sorted(path.name for path in (tmp_path / "out").glob("[a-z]*")) == ["a.csv", "c.csv"]
+
+
+def test_parts_of_another_folder_are_not_taken_for_those_that_are_there(run, tmp_path) -> None:
+    out = str(tmp_path / "out")
+    for name in ("january", "february"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.csv").write_text(f"text\nwhat was in {name}\n", encoding="utf-8")
+    assert [row["kept"] for row in label_parts(run, str(tmp_path / "january"), out, {}, None)] == [
+        False
+    ]
+    with pytest.raises(DataError, match="has files of other parts"):
+        list(label_parts(run, str(tmp_path / "february"), out, {}, None))

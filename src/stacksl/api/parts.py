@@ -51,24 +51,33 @@ def label_parts(
         raise SettingsError("a language model labels one file at a time: give the name of a file")
     least = None if right is None else threshold_of(run, right)
     folder, _, pattern = (f"{source}/" if os.path.isdir(source) else source).rpartition("/")
-    reads, _, found = _listed(folder or ("/" if source.startswith("/") else "."))
+    reads, origin, found = _listed(folder or ("/" if source.startswith("/") else "."))
+    plain = "://" in source and not any(sign in pattern for sign in "*?[")
+    if plain and all(each.base_name != pattern for each in found):  # a folder without a last slash
+        (reads, origin, found), pattern = _listed(source), ""
     named = {f.base_name: f for f in found if fnmatchcase(f.base_name, pattern or "*")}
     parts = {name: named[name] for name in sorted(named) if name[0] not in "._"}
     if not parts:
-        raise DataError(f"there is no file '{source}': give a pattern in quotes, or a folder")
-    writes, target, found = _listed(out)
-    there = {each.base_name: each.mtime_ns or 0 for each in found}
-    how = repr((dict(digests(run.folder, [MODEL])), sorted(given.items()), least))
-    mark = f"_labelled-{sha256(how.encode()).hexdigest()[:16]}"  # an empty file
-    if there and mark not in there:
         raise DataError(
-            f"'{out}' has files of another model, other options or another program: give --out a"
-            " folder that is new, empty or of the same command"
+            f"there is no file '{source}': give a folder, or a pattern of names in quotes such as"
+            " 'parts/*.csv' (names that begin with . or _ are left out)"
+        )
+    writes, target, found = _listed(out)
+    if (reads.type_name, origin) == (writes.type_name, target):
+        raise DataError(f"'{out}' is the folder of the parts: give --out another one")
+    there = {each.base_name: each.mtime_ns or 0 for each in found}
+    options = dict(digests(run.folder, [MODEL])), sorted(given.items()), least
+    how = repr((reads.type_name, origin, *options))
+    mark = f"_labelled-{sha256(how.encode()).hexdigest()[:16]}"  # an empty file
+    if mark not in there and any(name[0] not in "._" for name in there):
+        raise DataError(
+            f"'{out}' has files of other parts, another model, other options or another program:"
+            " give --out a folder that is new, empty or of the same command"
         )
     todo = []
     for name, part in parts.items():
         kind_of_table(name)  # before the work
-        if there.get(name, -1) < (part.mtime_ns or 0):
+        if name not in there or there[name] < (part.mtime_ns or 0):
             todo.append((part.path, name))
         else:
             yield {"file": name, "kept": True}
@@ -81,7 +90,7 @@ def label_parts(
             stream.write(payload)
 
     def label(part: tuple[str, str]) -> dict[str, Any]:
-        path, name = part
+        (path, name), own = part, ""
         try:
             with TemporaryDirectory() as own, reads.open_input_file(path) as stream:
                 copy = Path(own) / name
@@ -90,7 +99,8 @@ def label_parts(
                 table = label_file(model, copy, data, None, least)
             write(name, TABLES[kind_of_table(name)](table.columns, table.rows))
         except (DataError, OSError) as fault:
-            raise DataError(f"in the part {name}: {fault}") from None
+            said = str(fault)
+            return {"file": name, "fault": said.replace(own, folder or ".") if own else said}
         rejected = [{"row": r.row, "id": r.id, "reason": r.reason} for r in data.rejected]
         counts = {"n": len(table.rows), "blank": table.blank - len(rejected)}
         return {"file": name, "kept": False, **counts, "rejected": rejected}
@@ -98,7 +108,15 @@ def label_parts(
     writes.create_dir(target, recursive=True)
     write(mark, b"")
     gpu = getattr(getattr(model.features, "encoder", None), "gpu", False)
-    yield from over_ray(label, todo, gpu=gpu) if todo and on_ray() else map(label, todo)
+    faults = []
+    for row in over_ray(label, todo, gpu=gpu) if todo and on_ray() else map(label, todo):
+        if "fault" in row:
+            faults.append(f"in the part {row['file']}: {row['fault']}")
+        else:
+            yield row
+    if faults:
+        done = f"{len(todo) - len(faults)} of {len(todo)} parts were labelled"
+        raise DataError(f"{'; '.join(faults)} ({done})")
 
 
 def _listed(folder: str) -> tuple[Any, str, list[Any]]:

@@ -29,7 +29,7 @@ PredictOut = Annotated[
         "--out",
         metavar="F",
         help="Write the file's rows and columns with a label each: .csv, .tsv, .jsonl, .json, .xlsx"
-        " or .parquet, or - for stdout.",
+        " or .parquet, or - for stdout. A folder for files in parts.",
     ),
 ]
 _VERDICTS = {
@@ -176,11 +176,14 @@ def predict(
 
     on_ray(engine)
     if in_parts(file):
-        if out in (None, "-") or Path(out).suffix[1:] in TABLES:
+        if out in (None, "-") or Path(out).suffix[1:].lower() in TABLES:
             raise SettingsError(f"expected --out FOLDER for the files of '{file}', got {out}")
         opened, given = options.open_run(run), options.reading(context)
-        for row in label_parts(opened, file, out, given, right):
-            print(as_json(row) if json else _part(row), flush=True)
+        try:
+            for row in label_parts(opened, file, out, given, right):
+                print(as_json(row) if json else _part(row), flush=True)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; the same command labels the other parts") from None
         return
     if out not in (None, "-"):
         kind_of_table(out)  # before the work
