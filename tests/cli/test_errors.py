@@ -96,7 +96,8 @@ def test_a_mistyped_command_is_one_line_with_a_hint(stacksl, words, hint) -> Non
 def test_a_verb_that_is_gone_names_the_command_to_use(stacksl, words: str) -> None:
     said = stacksl(*words.split(), "x")
     assert (said.code, said.out) == (2, "")
-    assert said.err == f"stacksl: `stacksl {words}` is gone: {GONE[words]}\n"
+    name = words if words.startswith("--") else f"stacksl {words}"
+    assert said.err == f"stacksl: `{name}` is gone: {GONE[words]}\n"
 
 
 @pytest.mark.parametrize("words", [[], ["ledger"]])

@@ -56,8 +56,11 @@ GONE = {
     "size": "use `stacksl run DATA --model NAME --adapt lora --dry-run`",
     "ledger export": "use `stacksl export RUN --labels FILE`",
     "ls studies": "use `stacksl-lab reproduce`",
+    "--aim": "give `--gate information` in place of regret, and nothing in place of model",
+    "--pairs": "use `--labels FILE`, whose rows have the options",
+    "--rounds": "`head -n N FILE | stacksl run - --mode stream --set order=file` plays N lines",
 }
-"""Verbs of earlier versions, each with what to use now."""
+"""Verbs and options of earlier versions, each with what to use now."""
 
 
 def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli.app") -> int:
@@ -71,8 +74,10 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
         app: the module of its verbs.
     """
     try:
-        for verb in {*words[:1], " ".join(words[:2])} & GONE.keys() if program == "stacksl" else ():
-            raise SettingsError(f"`stacksl {verb}` is gone: {GONE[verb]}")
+        typed = {*words[:1], " ".join(words[:2]), *(word for word in words if word[:2] == "--")}
+        for gone in typed & GONE.keys() if program == "stacksl" else ():
+            name = gone if gone[0] == "-" else f"stacksl {gone}"
+            raise SettingsError(f"`{name}` is gone: {GONE[gone]}")
         code = _invoke(_named(words), program, app)
         sys.stdout.flush()
         return code

@@ -280,7 +280,8 @@ def of_stdin(settings: Settings, classes: Classes | None) -> Dataset:
     """The items of standard input, which is read to its end, as a file is."""
     with TemporaryDirectory(prefix="stacksl-") as folder:  # private, as mkdtemp makes it
         path = Path(folder) / "stdin"
-        path.write_bytes(sys.stdin.buffer.read())
+        if not path.write_bytes(sys.stdin.buffer.read()):
+            raise DataError("standard input is empty: expected rows, such as those of a CSV file")
         return replace(read_first(str(path), settings, classes, None), name="stdin")
 
 
