@@ -136,6 +136,7 @@ def test_the_rows_of_a_run_fit_however_long_their_texts(
     page.wait_for_selector("#finished:not([hidden])")
     owner.wait_for_selector("a[href='/asked']").click()
     owner.wait_for_selector("table.asked")
+    owner.wait_for_load_state("load")  # with the style sheet, which the row may come before
     for width, _ in LOOKS[::2]:
         owner.set_viewport_size({"width": width, "height": 800})
         for place in ("html", ".scroll"):
