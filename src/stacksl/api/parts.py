@@ -50,18 +50,7 @@ def label_parts(
     if not isinstance(model, Model):
         raise SettingsError("a language model labels one file at a time: give the name of a file")
     least = None if right is None else threshold_of(run, right)
-    folder, _, pattern = (f"{source}/" if os.path.isdir(source) else source).rpartition("/")
-    reads, origin, found = _listed(folder or ("/" if source.startswith("/") else "."))
-    plain = "://" in source and not any(sign in pattern for sign in "*?[")
-    if plain and all(each.base_name != pattern for each in found):  # a folder without a last slash
-        (reads, origin, found), pattern = _listed(source), ""
-    named = {f.base_name: f for f in found if fnmatchcase(f.base_name, pattern or "*")}
-    parts = {name: named[name] for name in sorted(named) if name[0] not in "._"}
-    if not parts:
-        raise DataError(
-            f"there is no file '{source}': give a folder, or a pattern of names in quotes such as"
-            " 'parts/*.csv' (names that begin with . or _ are left out)"
-        )
+    folder, (reads, origin, parts) = _parts_of(source)
     writes, target, found = _listed(out)
     if (reads.type_name, origin) == (writes.type_name, target):
         raise DataError(f"'{out}' is the folder of the parts: give --out another one")
@@ -117,6 +106,23 @@ def label_parts(
     if faults:
         done = f"{len(todo) - len(faults)} of {len(todo)} parts were labelled"
         raise DataError(f"{'; '.join(faults)} ({done})")
+
+
+def _parts_of(source: str) -> tuple[str, tuple[Any, str, dict[str, Any]]]:
+    """The folder of the parts, as it was given; its file system, its path there, and its parts."""
+    folder, _, pattern = (f"{source}/" if os.path.isdir(source) else source).rpartition("/")
+    reads, origin, found = _listed(folder or ("/" if source.startswith("/") else "."))
+    plain = "://" in source and not any(sign in pattern for sign in "*?[")
+    if plain and all(each.base_name != pattern for each in found):  # a folder without a last slash
+        (reads, origin, found), folder, pattern = _listed(source), source, ""
+    named = {f.base_name: f for f in found if fnmatchcase(f.base_name, pattern or "*")}
+    parts = {name: named[name] for name in sorted(named) if name[0] not in "._"}
+    if not parts:
+        raise DataError(
+            f"there is no file '{source}': give a folder, or a pattern of names in quotes such as"
+            " 'parts/*.csv' (names that begin with . or _ are left out)"
+        )
+    return folder, (reads, origin, parts)
 
 
 def _listed(folder: str) -> tuple[Any, str, list[Any]]:
