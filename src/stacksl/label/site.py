@@ -26,7 +26,7 @@ LOOKING = 10.0  # seconds without a look after which an owner's page is no longe
 SHEET = 4 << 20  # bytes of a filled-in sheet
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
-    " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none';"
+    " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self';"
     " frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",

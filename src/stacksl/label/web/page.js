@@ -460,10 +460,6 @@ function rows() {
     } else if (button?.id === "again") { if (await done({ act: "again" })) location.href = "/"; }
     else if (button?.id === "stay") box.close();
   });
-  document.addEventListener("submit", (event) => { // the policy forbids that a form sends itself
-    event.preventDefault();
-    location.search = new URLSearchParams(new FormData(event.target));
-  });
   filter.addEventListener("input", narrowed);
   follow(() => fetch("/rows").catch(() => {})); // the server stays while they are read
 }
