@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +77,13 @@ def play(folder: Path) -> None:
     stacksl.run(texts, labels, classes=classes, features=rows, budget=BUDGET, mode="pool", out=out)
 
 
-def mixed(data: Dataset, count: int) -> list[tuple[str, str]]:
+def mixed(data: Dataset, count: int) -> Iterator[tuple[str, str]]:
     """`count` questions, each with some of its words replaced by those of its class."""
     draw = random.Random(0)
     by_class: dict[int, list[list[str]]] = defaultdict(list)
     for item in data.items:
         by_class[data.answers[item.id]].append(item.prompt.split())
     names, labels = data.classes or (), sorted(by_class)
-    found = []
     for number in range(count):
         label = draw.choice(labels)
         words = list(draw.choice(by_class[label]))
@@ -91,8 +91,7 @@ def mixed(data: Dataset, count: int) -> list[tuple[str, str]]:
         for place in range(len(words)):
             if draw.random() < 0.3:
                 words[place] = draw.choice(other)
-        found.append((f"{' '.join(words)} {number}", names[label]))
-    return found
+        yield f"{' '.join(words)} {number}", names[label]
 
 
 def timed(words: list[str]) -> dict[str, float]:
@@ -119,7 +118,9 @@ def measure(count: int, folder: Path, data: Dataset | None) -> dict[str, Any]:
     else:
         path = folder / "pool.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("text", "label"), *mixed(data, count)])
+            table = csv.writer(file)
+            table.writerow(("text", "label"))
+            table.writerows(mixed(data, count))
         words = [sys.executable, "-m", "stacksl", "run", str(path), "--mode", "pool", "--quiet"]
         words += ["--budget", str(BUDGET), "--features", "hashing", "--out", str(folder / "run")]
         found["run"] = timed(words)
