@@ -229,41 +229,48 @@ class Session(Game):
 
     def _played(self, record: Record) -> State:
         """The state that the run comes to; its facts are noted in `record`."""
-        while True:
-            if not self._rounds():
-                return "stopped"
-            accounts = self.ledger.accounts
-            pauses = look_due(self.spec, accounts) and accounts.reached is None
+        promised = promised_share(self.spec.settings.stop_when) is not None
+        while self._rounds():
             waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
-            self._note_facts(record, waits, ended=not waits and not pauses)
+            self._note_facts(record, waits, ended=not waits and not self._pauses)
             if waits:
                 # It names the ledger's last row, so that `verify` detects rows that are missing.
                 self.save()
                 return "waiting"
             learn_named(self.spec, self, audit=True)
             self.trainer.finish()
-            if promised_share(self.spec.settings.stop_when) is not None:
-                if (state := self._promised(record)) is not None:
-                    return state
-                continue
-            audit, due = measured(self.spec, self), list[str]()
-            mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
-            looks = mark is not None or accounts.looks
-            look = accounts.looks + (accounts.reached is None) if looks else 0
-            far = pauses and audit and self._judged(audit, look)[0] < (mark or inf) - NEAR
-            if audit is not None and self.spec.terms.further and not far:
-                due, audit = look_again(self.spec, self, self._features, audit, record.facts, look)
-            if audit is None or not look:
-                return self._ended(record, audit, due)
-            if audit.waits:
-                return self._look_again(record, due)
-            if accounts.reached is not None:  # by the model that there is now
-                return self._ended(record, audit, due, look)
-            shows = self._judged(audit, look)[1] >= (mark or inf)
-            self.ledger.note_look(len(self.examples.bought), reached=shows)
+            state = self._promised(record) if promised else self._audited(record)
+            if state is not None:
+                return state
+        return "stopped"
+
+    @property
+    def _pauses(self) -> bool:
+        """Whether buying pauses for a look at the audit."""
+        accounts = self.ledger.accounts
+        return look_due(self.spec, accounts) and accounts.reached is None
+
+    def _audited(self, record: Record) -> State | None:
+        """Judge the model by the audit, and end; None where buying goes on after a look."""
+        audit, due = measured(self.spec, self), list[str]()
+        mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
+        looks = mark is not None or accounts.looks
+        look = accounts.looks + (accounts.reached is None) if looks else 0
+        far = self._pauses and audit and self._judged(audit, look)[0] < (mark or inf) - NEAR
+        if audit is not None and self.spec.terms.further and not far:
+            due, audit = look_again(self.spec, self, self._features, audit, record.facts, look)
+        if audit is None or not look:
+            return self._ended(record, audit, due)
+        if audit.waits:
+            return self._look_again(record, due)
+        if accounts.reached is not None:  # by the model that there is now
+            return self._ended(record, audit, due, look)
+        shows = self._judged(audit, look)[1] >= (mark or inf)
+        self.ledger.note_look(len(self.examples.bought), reached=shows)
+        return None
 
     def _promised(self, record: Record) -> State | None:
-        """Draw a look at the table, or judge it; the state where the run waits or ends."""
+        """Draw a look at the table, or judge it, and end; None where buying goes on after it."""
         assert self.forecaster is not None
         look, due = open_look(self.ledger), list[str]()
         wanted = None if self.ledger.accounts.reached else self.forecaster.look
