@@ -5,14 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from stacksl.core.blocks import Block
 from stacksl.errors import FeatureError, SettingsError
-from stacksl.features import make_features
+from stacksl.features import make_features, maps
 from stacksl.features.encoders import Progress, Vectors
-from stacksl.features.maps import TextMap
+from stacksl.features.maps import TextMap, transformed
+from stacksl.features.store import save_block
 from stacksl.types import Item
 
 
@@ -80,6 +83,30 @@ def test_class_map_reads_prompts_alone() -> None:
     features.fit(ITEMS)
     features.transform(ITEMS)
     assert encoder.fitted == encoder.seen == ["shared prompt", "yes"]
+
+
+def test_rows_of_a_large_pool_are_written_without_being_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are transformed a part at a time, and the files have the same bytes."""
+    items = [Item(str(n), "x" * (n % 7), ("a", "b")) for n in range(9000)]
+    counted: list[int] = []
+
+    class Counting(TextMap):
+        def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
+            counted.append(len(items))
+            return TextMap.transform(self, items, progress)
+
+    for name, many in (("whole", 9000), ("parts", 100)):
+        monkeypatch.setattr(maps, "MANY", many)
+        features = Counting(Lengths(), ("a", "b"))
+        (tmp_path / name).mkdir()
+        block = transformed(features, items, lambda done, total: None)
+        save_block(tmp_path / name, block, features.fingerprint)
+    assert counted[0] == 9000
+    assert max(counted[1:]) < 9000
+    written = [(tmp_path / name / "rows.npy").read_bytes() for name in ("whole", "parts")]
+    assert written[0] == written[1]
 
 
 @pytest.mark.parametrize(

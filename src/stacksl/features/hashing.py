@@ -11,6 +11,7 @@ which IEEE 754 pins down.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
@@ -130,10 +131,8 @@ class HashingEncoder:
 
 def thinned(texts: Sequence[str]) -> list[str]:
     """The distinct texts in the order of their hashes, at most 2^15 of them."""
-    keyed = sorted(
-        (hashlib.sha256(text.encode()).digest(), text) for text in map(readable, set(texts))
-    )
-    return [text for _, text in keyed[:_MOST_TEXTS]]
+    hashed = ((hashlib.sha256(text.encode()).digest(), text) for text in map(readable, set(texts)))
+    return [text for _, text in heapq.nsmallest(_MOST_TEXTS, hashed)]
 
 
 def gram_counts(texts: Sequence[str]) -> Any:

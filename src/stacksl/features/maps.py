@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Block, SharedBlock
+from stacksl.core.blocks import Block, LazyRows, SharedBlock
 from stacksl.errors import FeatureError
 from stacksl.features.encoders import Encoder, Progress, Vectors
 from stacksl.features.rows import WEIGHTS, class_rows, pair_block, pair_columns, widths
 from stacksl.types import Item
 
+MANY = 1 << 16  # items above which the rows of a pool are not held in memory
 Text: TypeAlias = tuple[bool, str]
 """A text, and whether it is one that the encoder of documents reads."""
 
@@ -129,7 +131,7 @@ class TextMap:
 
     def fit(self, items: Sequence[Item]) -> None:
         """Fit the encoder on the distinct texts that the rows read."""
-        self.encoder.fit([text for _, text in _distinct(self._texts(items))[0]])
+        self.encoder.fit(list(dict.fromkeys(text for _, text in self._texts(items))))
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
         """The float32 features of `items`; see `FeatureMap.transform`."""
@@ -203,6 +205,45 @@ class TextMap:
             vectors[places] = encoder.encode([texts[n][1] for n in places], shown)
             done += len(places)
         return vectors
+
+
+def transformed(
+    features: FeatureMap, items: Sequence[Item], progress: Progress | None = None
+) -> Block:
+    """The features of `items`, to be written or read once, in order.
+
+    With shared classes the rows of a large pool are computed where they are read, so that they are
+    never all held in memory.
+    """
+    if len(items) > MANY:
+        one = features.transform(items[:1])
+        if isinstance(one, SharedBlock):
+            rows: Any = _Transformed(features, items, one.dim, progress)
+            return SharedBlock(rows, one.classes)
+    return features.transform(items, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Transformed(LazyRows):
+    """The rows of items, each transformed when it is read."""
+
+    features: FeatureMap
+    items: Sequence[Item]
+    dim: int
+    progress: Progress | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, d)."""
+        return len(self.items), self.dim
+
+    def __getitem__(self, places: slice | NDArray[np.int64]) -> NDArray[np.float32]:
+        assert isinstance(places, slice)
+        if self.progress is not None:
+            self.progress(places.start, len(self.items))
+        block = self.features.transform(self.items[places])
+        assert isinstance(block, SharedBlock)
+        return np.asarray(block.h, np.float32)
 
 
 def _shifted(progress: Progress, before: int, total: int, done: int, _: int) -> None:

@@ -18,6 +18,7 @@ from stacksl.core.learner import Learner
 from stacksl.core.rng import unforeseen
 from stacksl.errors import RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
+from stacksl.features.maps import transformed
 from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
 from stacksl.files.atomic import make_private
@@ -191,14 +192,16 @@ def _stored(
     else:
         features.fit(items)
     throttled_report = throttled(report)
-    block = features.transform(
-        items, lambda done, n: throttled_report(Progress("features", done, n), done == n)
+    block = transformed(
+        features,
+        items,
+        lambda done, n: throttled_report(Progress("features", done, n), done == n),
     )
-    report(Progress("features", len(items), len(items)))
     if not fitted:
         arrays.save(map_file, features.state())
     make_private(folder)
     save_block(folder, block, features.fingerprint, ids)
+    report(Progress("features", len(items), len(items)))
     return load_block(folder, features.fingerprint, ids)
 
 
