@@ -4,7 +4,7 @@
 
 One process and one thread. All jobs are played in turn (A B C ... A B C ...), after one repetition
 that is not counted; a number is the median over repetitions, a ratio the median of the ratios
-within a repetition, so that a busy neighbour slows both sides of it. See benchmarks/README.md.
+within a repetition, so that a busy neighbour slows both sides of it. See docs/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -136,6 +136,6 @@ def test_the_readme_fits_what_it_promises() -> None:
     text = (ROOT / "README.md").read_text()
     assert "make demo" in text
     assert "make test" in text
-    for place in ("docs/paper.md", "docs/ledger.md", "docs/data.md", "benchmarks/README.md"):
+    for place in ("docs/paper.md", "docs/ledger.md", "docs/data.md", "docs/benchmarks.md"):
         assert f"({place})" in text
         assert (ROOT / place).is_file(), place

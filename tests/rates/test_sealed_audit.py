@@ -1,7 +1,8 @@
 """What an annotator who has the package sees of a row does not tell whether it measures the model.
 
 The annotator keeps every sheet and every reply: keys, the order of rows, the sheet, how many rows
-there are, what was refused. Texts and the time that a reply takes are left out; see SECURITY.md.
+there are, what was refused. Texts and the time that a reply takes are left out; see
+docs/SECURITY.md.
 """
 
 from __future__ import annotations
