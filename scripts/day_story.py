@@ -162,7 +162,9 @@ def _judged(desk: Desk) -> None:
     desk.says(WORDS["check"].format(later=f"{count:,}"))
     desk.types(f"stacksl evaluate {RUN} hidden.csv")
     low, high = audit["interval"]
-    verdict = "inside" if low <= truth <= high else "outside, as for one audit in twenty"
+    inside = "inside that interval"
+    outside = "outside that interval, as for one audit in twenty"
+    verdict = inside if low <= truth <= high else outside
     told = {"audited": audit["accuracy"], "low": low, "high": high}
     desk.says(WORDS["verdict"].format(**told, true=truth, verdict=verdict))
     desk.says(WORDS["refit"])
