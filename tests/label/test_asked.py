@@ -75,7 +75,7 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
         for name in {who for i, who, _ in said if i == item}:
             assert str(name) in answers
     assert sum("anna" in row[4] and "ben" in row[4] for row in rows) >= 1, "two answered it"
-    assert re.search("covers items in doubt|in doubt", text)
+    assert re.search("covers uncertain items|uncertain", text)
     assert "<script>alert" not in text
     assert [row for row in rows if "skipped: unsure" in row[4] and "beyond me" in row[4]]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text

@@ -83,12 +83,12 @@ AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
         (
             [("reserved", AUDIT), ("answered", AUDIT | LABEL)],
             ("learnt", AUDIT | LABEL),
-            "its answer cannot be learnt",
+            "its answer cannot be learned",
         ),
         (
             [("reserved", {}), ("answered", {"text": '{"said":"none"}'})],
             ("learnt", LABEL),
-            "its answer cannot be learnt",
+            "its answer cannot be learned",
         ),
         (
             [
@@ -96,7 +96,7 @@ AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
                 ("answered", SECOND | LABEL),
             ],
             ("learnt", SECOND | LABEL),
-            "it was learnt before",
+            "it was learned before",
         ),
         ([], ("reserved", OWNED | {"price": 1}), "an owned label costs nothing"),
         ([("reserved", AUDIT)], ("answered", LABEL), "its purchase is for 'audit'"),

@@ -154,7 +154,7 @@ def test_other_rows_are_told_and_shown(
     out = capsys.readouterr().out
     assert f"the rows differ from the run's, as the first {found['told_after']} show" in out
     assert found["groups"][0]["examples"][0]["text"] in out
-    assert "not compared: it takes 50 rows held out, and features not fitted" in out
+    assert "not compared: it needs 50 held-out rows, and features not fitted" in out
 
 
 def test_rows_of_the_run_itself_are_left_out(audited: Run) -> None:

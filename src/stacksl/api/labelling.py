@@ -271,8 +271,8 @@ def threshold_of(run: Run, right: float | str) -> float:
     if not thresholds:
         raise RunError(
             f"nothing shows that this model labels {100 * tested[0].wanted:g}% rightly: no"
-            f" threshold passed on {facts.own.measured} measured items, and it takes"
-            f" {fewest(tested[0].wanted)} at least. Tested are"
+            f" threshold passed on {facts.own.measured} measured items, and at least"
+            f" {fewest(tested[0].wanted)} are needed. The tested shares are"
             f" {', '.join(f'{100 * share.wanted:g}%' for share in facts.own.shares)}: give a lower"
             " one with --right, or a run with a larger audit"
         )

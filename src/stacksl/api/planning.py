@@ -321,16 +321,18 @@ def run(
             by id or in their order; the labeler `oracle` reveals one only when it is bought.
         budget: a fraction below 1 (0.1), a count from 2, `"$40"` with `price=`, or `"all"`.
         test: a path, or (items, answers), to measure the final model on.
-        out: the run's folder; `runs/DATE-NAME` where there is none.
+        out: the run's folder; `runs/DATE-NAME` if absent.
         preset: a named layer of settings, such as `paper`.
         labeler: a name such as `oracle` or `file`, an object with the labeler protocol, or a
             function of a request that returns a candidate, its index, None for none of these, or
-            `stacksl.ABSTAIN`; a pair of one of them and a price where it costs less than `price`.
+            `stacksl.ABSTAIN`; or a pair of such an answer and its price, if it costs less than
+            `price`.
         classes: the names of the classes in their order, or a file of them.
         features: `hashing` or `sentences:NAME_OR_DIR`, or an array with a row for each item.
         progress: called with the progress of the run.
-        settings: those of `stacksl.Settings`, a group as a mapping such as `lm={"lora_rank": 8}`;
-            a plain value for a group is its first setting, such as `gate="llf"`.
+        settings: any field of `stacksl.Settings`; a group is a mapping, as in
+            `lm={"lora_rank": 8}`, and a plain value is the first setting of a group, as in
+            `gate="llf"`.
 
     Raises:
         StackslError: one sentence on what is wrong.

@@ -244,11 +244,12 @@ class Run:
     ) -> dict[str, Any]:
         """The final model on items with answers: `n, accuracy, macro_f1, interval` and more.
 
-        An unusable row counts as wrong. `stated` is what the run's audit measured, and whether the
-        accuracy fell since. The arguments are those of `predict`, with `answers` as `stacksl.run`
-        takes them; the folder of a later run stands for its rows, as its audit judged the labels
-        that this model gave them. Rows without answers, in the order in which they came, are
-        compared with the run's instead; the keys are those of `stacksl evaluate --json`.
+        An unusable row counts as wrong. `stated` has the accuracy that the run's audit measured,
+        and whether it fell since. The arguments are the same as for `predict`, with `answers` as
+        `stacksl.run` takes them. In place of data you can give the folder of a later run whose
+        audit judged the labels of this model. Rows without answers are compared with the run's
+        rows instead; keep them in the order in which they arrived. The keys are the same as in
+        `stacksl evaluate --json`.
         """
         from stacksl.api.watching import audited_since, stated, watch
         from stacksl.models.evaluation import evaluate
@@ -392,19 +393,19 @@ class Run:
     ) -> int:
         """Free rows that were handed out, and say whose answers count; gives how many rows.
 
-        Freed rows are handed out again. Of a run that a program answers, `free=True` frees all open
-        questions; where that is a Python object, `resume(labeler=...)` then continues.
+        Freed rows are handed out again. If a program answers the run, `free=True` frees all open
+        questions; if that program is a Python object, `resume(labeler=...)` then continues.
 
         Args:
-            away: annotators who get no rows until they are back; those they have are freed.
+            away: annotators who get no rows until they are back; their open rows are freed.
             back: annotators who get rows again, from the next sheets on.
-            free: free the rows of this annotator, or with True all that are open.
-            keys: free these rows alone.
+            free: free the open rows of this annotator, or with True all open rows.
+            keys: free only these rows.
             drop: buy other items instead of freed rows, none of which comes back; an audit
-                counts those of its own as unknown.
-            set_aside: annotators none of whose answers is trained on or measures an audit that
-                was not shown yet; they get no rows, and those they have are freed.
-            keep: annotators whose answers count again, and who are tested no more.
+                counts its dropped rows as unknown.
+            set_aside: annotators whose answers are left out of training, and out of an audit that
+                was not shown yet; they get no rows, and their open rows are freed.
+            keep: annotators whose answers count again, and who are no longer tested.
             buy_anew: buy one more label of each item that `left_out` counts.
             progress: called with the progress of the run.
 
@@ -504,7 +505,7 @@ class Run:
     def refit_with_audit(self) -> int:
         """Refit the final model of a finished run on the audit's labels too; gives how many.
 
-        The accuracy in the report is still that of the model before, and is marked as such.
+        The report keeps the accuracy of the model before, and says so.
 
         Raises:
             RunError: the run has not finished, or has no audit.

@@ -54,7 +54,7 @@ Accuracy on a file with answers:
     stacksl evaluate runs/first test.csv
 Accuracy on a CSV file whose columns have other names:
     stacksl evaluate runs/first t.csv --prompt-column q --label-column a --json
-A file without answers: are its rows like those of the run, and what is new in them?
+A file without answers: are its rows like the run's rows, and what is new in them?
     stacksl evaluate runs/first march.csv
 
 Print one JSON object per line:

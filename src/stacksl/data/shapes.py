@@ -132,9 +132,9 @@ def _classes(
     label = given.get("label") or guess_label(table.columns, table.head, [prompt, *taken])
     if label is None and classes is None:
         raise DataError(
-            f"no column looks like the label: the file has {seen(table.columns, table.head)}; say"
-            " which with --label-column, name the classes in a file with --classes, or give each"
-            " item its own candidates"
+            f"no column looks like the label: the file has {seen(table.columns, table.head)}; name"
+            " it with --label-column; without labels give a file of classes with --classes"
+            " (`stacksl topics` proposes some), or each item its own candidates"
         )
     if label is not None and classes is not None and "label" not in given:
         values = {str(row.values.get(label)).strip() for row in table.head}

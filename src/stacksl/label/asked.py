@@ -23,9 +23,9 @@ EXCERPT = 600  # characters of a prompt
 _WHY = {
     "gate": "the gate asked",
     "must": "as many labels were left as items",
-    "rank": "in doubt",
-    "doubt": "its label is in doubt",
-    "coverage": "covers items in doubt",
+    "rank": "uncertain",
+    "doubt": "its label is doubtful",
+    "coverage": "covers uncertain items",
     "order": "first batch, in the order of the items",
     "drawn": "drawn at random",
     "audit": "audit, drawn at random",

@@ -288,9 +288,9 @@ class Accounts:
                 )
             case _:  # learnt
                 if before.learnt_at is not None or key[0] in self.taught:
-                    raise impossible(entry, "it was learnt before")
+                    raise impossible(entry, "it was learned before")
                 if not self.teaches(before):
-                    raise impossible(entry, "its answer cannot be learnt")
+                    raise impossible(entry, "its answer cannot be learned")
                 now = replace(before, learnt_at=entry.micros)
                 self.taught[key[0]] = before.index
                 self.learnt += 1

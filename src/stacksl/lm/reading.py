@@ -87,12 +87,12 @@ def read_tokenizer(name: str, source: str, revision: str | None = None) -> Any:
             raise _own_code(name) from error
         raise SettingsError(
             f"model '{name}' has no tokenizer that can be loaded: put its tokenizer.json and "
-            "tokenizer_config.json beside the weights"
+            "tokenizer_config.json into the folder of the weights"
         ) from error
     if not encoded:  # transformers makes an empty tokenizer where a folder has only its settings
         raise SettingsError(
-            f"model '{name}' has a tokenizer without a vocabulary: put its tokenizer.json beside "
-            "the weights"
+            f"model '{name}' has a tokenizer without a vocabulary: put its tokenizer.json into "
+            "the folder of the weights"
         )
     return tokenizer
 
@@ -264,7 +264,7 @@ def _no_weights(name: str, config: Any, error: Exception) -> SettingsError:
     text = str(error)
     if "no file named" in text or "does not appear to have" in text:
         return SettingsError(
-            f"model '{name}' has no weights: put its model.safetensors beside the config.json"
+            f"model '{name}' has no weights: put its model.safetensors next to the config.json"
         )
     if "ignore_mismatched_sizes" in text:
         return SettingsError(

@@ -111,7 +111,7 @@ def expected_look(
     sizes = [f"{so_many(n)} with {allowed // errors} wrong rows" for errors, n in found if n]
     return (
         f"{wanted} ({part:,} here) are right: {so_many(least)} if none of them is wrong; in 4 of 5"
-        f" cases it takes {' and '.join(sizes)} in all"
+        f" cases {' and '.join(sizes)} in all are enough"
         + ", two answers to each audited row; rows of people are asked again, too"
         * (answers > 1)
     )

@@ -88,7 +88,7 @@ def column_words(column: ColumnFacts) -> str:
         said = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
     said += f" {count(column.flagged)} of {plural(column.labelled, 'label')} are doubtful."
     if column.asked:
-        said += f" People were asked about the {count(column.asked)} most in doubt and changed"
+        said += f" People were asked about the {count(column.asked)} most doubtful and changed"
         said += f" {count(column.changed)} of them."
     return said
 

@@ -52,12 +52,12 @@ def answer(
 ) -> None:
     """Read answers from filled-in sheets, learn from them, and write the next sheet.
 
-    Sheets may come late, in part, twice, or contradict each other: every answer is paid for once,
-    and nothing that was accepted is lost. A cell that cannot be read is named with its file, row
-    and column, all other cells are entered, and the exit code is 2.
+    Sheets may arrive late, partially, twice, or contradict each other: you pay for each label once,
+    and nothing that was accepted is lost. If a cell cannot be read, the command names its file, row
+    and column, enters all other cells, and ends with exit code 2.
 
-    With --correct the accepted answers that differ are listed, old and new, and replaced after a
-    question. Nothing is paid for again. Each annotator corrects rows of their own alone.
+    With --correct the command lists the accepted answers that differ, old and new, and replaces
+    them when you confirm. Nothing is paid for again. People can correct only their own rows.
     """
     opened = options.open_run(run)
     agreed = _agreed(opened.corrections(*files), yes) if correct else None

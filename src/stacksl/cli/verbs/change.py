@@ -72,15 +72,15 @@ def _who(*words: str, name: str | None = "NAME", help: str) -> Any:
 Names = list[str] | None
 Away = Annotated[Names, _who(help="Free the open rows of NAME, who gets no others until --back.")]
 Back = Annotated[Names, _who(help="Give NAME rows again.")]
-Free = Annotated[str | None, _who(name="[NAME]", help="Free all open rows, or those of NAME.")]
+Free = Annotated[str | None, _who(name="[NAME]", help="Free the open rows of NAME, or of all.")]
 Key = Annotated[Names, _who(name="KEY", help="Free only this row; may be repeated.")]
 Drop = Annotated[
     bool, _who("--drop", name=None, help="Buy other items instead of assigning freed rows again.")
 ]
 SetAside = Annotated[Names, _who(help="Leave the answers of NAME out of training, and refit.")]
-Keep = Annotated[Names, _who(help="Let the answers of NAME count, and test them no more.")]
+Keep = Annotated[Names, _who(help="Let the answers of NAME count, and end the test of NAME.")]
 BuyAnew = Annotated[
-    bool, _who("--buy-anew", name=None, help="Buy the labels that --set-aside left out again.")
+    bool, _who("--buy-anew", name=None, help="Buy again the labels that --set-aside left out.")
 ]
 TrainOnAudit = Annotated[
     bool,

@@ -112,7 +112,7 @@ def _request(plan: Plan) -> dict[str, Any] | None:
 def _bought(plan: Plan) -> str:
     test, owned, further = _test(plan), len(plan.spec.sources.owned), plan.spec.further
     cost = f" for {dollars(further * plan.spec.budget.price)}" * (plan.money is not None)
-    asking = f"{plural(further, 'label')}{cost} at most, to ask further people of audited items"
+    asking = f"{plural(further, 'label')}{cost} at most, to ask further people about audited items"
     if plan.settings.annotators.count(",") == 1:  # what they differ on stays open
         asking += "; with two people the interval is about twice as wide as with three"
     return facts(

@@ -57,11 +57,12 @@ def label(
 ) -> None:
     """Show the questions of a run to its annotators on a page, and play the run meanwhile.
 
-    Prints a link for each annotator, which works once and opens a session of 12 hours. Answers
-    are entered as those of sheets are. The owner's page takes filled-in sheets and changes; verbs
-    that change the run say meanwhile that the page is open. Ends when the run has finished; Ctrl-C
-    stops the page before, and the same command continues. Of a finished run it opens the owner's
-    page, where answers are corrected and the report is made again.
+    The command prints a link for each annotator, which works once and opens a session of 12 hours.
+    Answers are entered in the same way as answers in sheets. The owner's page takes filled-in
+    sheets and changes; other commands that change the run refuse while the page is open. The
+    command ends when the run has finished. Ctrl-C stops the page earlier, and the same command
+    continues. For a finished run it opens only the owner's page, where you can correct answers and
+    make the report again.
     """
     from stacksl.label.serve import LOOPBACK, is_address, serve
 

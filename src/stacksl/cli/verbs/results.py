@@ -33,7 +33,7 @@ PredictOut = Annotated[
     ),
 ]
 _VERDICTS = {
-    "too few rows": "too few rows to compare: it takes 50 new ones, and 50 of the run",
+    "too few rows": "too few rows to compare: it needs 50 new rows and 50 rows of the run",
     "alike": "no difference is shown so far; what follows is of this one look, and can be chance",
     "different": "the rows differ from the run's, as the first {rows} show; of rows that are alike"
     " this is said in 5% of cases at most, however often you look",
@@ -51,12 +51,12 @@ def evaluate(
 ) -> None:
     """Accuracy and macro F1 of a run's model on a file with answers.
 
-    No row is dropped in silence: one that cannot be used counts as wrong and is reported. Columns
-    and format are those of the run unless given.
+    A row that cannot be used counts as wrong and is reported. Columns and format are the same as
+    in the run unless you give others.
 
-    Of a file without answers it says whether the rows are like those of the run, and what is new.
-    In place of the file there may be a run over new rows with this model's labels in a column: its
-    audit says whether the accuracy fell.
+    If the file has no answers, the command says whether its rows are like the run's rows, and what
+    is new. In place of a file you can name a run over new rows with this model's labels in a
+    column: its audit says whether the accuracy fell.
     """
     opened = options.open_run(run)
     if Path(file).is_dir():
@@ -96,7 +96,7 @@ def _compared(found: dict[str, Any]) -> str:
     if confidence is not None:
         sure = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
     else:
-        sure = "not compared: it takes 50 rows held out, and features not fitted on the run's rows"
+        sure = "not compared: it needs 50 held-out rows, and features not fitted on them"
     rows: list[tuple[str, object]] = [
         ("Without answers", f"{plural(found['n'], 'row')} (see --label-column)"),
         ("Left out, rows of the run", plural(found["known"], "row") if found["known"] else None),
@@ -161,14 +161,16 @@ def predict(
 ) -> None:
     """Label the items of a file.
 
-    With --out the rows of the file, all its columns, and `label`, `confidence` and `source`
-    (model). Without it one JSON object a line, with the bounds of the online state. Answers in
-    the file are not needed and not used; columns and format are those of the run unless given.
+    With --out the command writes the rows of the file with all their columns, and adds `label`,
+    `confidence` and `source` (model). Without --out it prints one JSON object per line, with the
+    bounds of the online state. Answers in the file are not needed and not used. Columns and format
+    are the same as in the run unless you give others.
 
-    With --right 95% only rows above the report's threshold for that share get a label. It holds
-    for rows from the source of the run's own.
+    With --right 95% only rows above the report's threshold for that share get a label. The share
+    holds for rows from the same source as the run's.
 
-    Files in parts are labelled one by one into the folder --out. Those that it has are kept.
+    Files in parts are labelled one by one into the folder --out. Files that are complete there are
+    kept.
     """
     from stacksl.api.parts import in_parts, label_parts
     from stacksl.data import TABLES, kind_of_table

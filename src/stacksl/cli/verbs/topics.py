@@ -52,7 +52,7 @@ def topics(
     from stacksl.runs.settings.resolve import resolve
 
     if out.suffix.lower() != ".xlsx" or out.exists():
-        raise SettingsError(f"--out should be a new file that ends in .xlsx, got '{out}'")
+        raise SettingsError(f"--out should be a .xlsx file that is not there yet, got '{out}'")
     columns: dict[str, Any] = options.reading(context)
     form = columns.pop("format", None)
     layout = Layout(columns.pop("worksheet", None), columns.pop("header", True))

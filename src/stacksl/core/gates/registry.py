@@ -125,7 +125,7 @@ class First(_WhileLeft):
 @final
 @dataclass(frozen=True, slots=True)
 class Random(Usual):
-    """Selection sampling: ask iff u < labels left / rounds left, which spends exactly B.
+    """Selection sampling: ask if u < labels left / rounds left, which spends exactly B.
 
     Every set of B rounds is equally likely. A pool takes a seeded order.
 
@@ -146,12 +146,12 @@ class Random(Usual):
 @final
 @dataclass(frozen=True, slots=True)
 class LLF(Usual):
-    """The paper's gate: ask iff the spread max UCB − min LCB exceeds ε = c/√(1 + q).
+    """The paper's gate: ask if the spread max UCB − min LCB exceeds ε = c/√(1 + q).
 
-    At a ridge of at least ‖φ‖² it is `first` for c below the first spread and else never asks, at
-    a smaller one it skips what is known (docs/theory.md, section 7). It is the paper's;
-    `calibration.calibrate_gate_scale` keeps c under that step, and `first` and `random` belong
-    beside it.
+    At a ridge of at least ‖φ‖² it is `first` for c below the first spread, and otherwise never
+    asks. At a smaller ridge it skips items that are known (docs/theory.md, section 7).
+    `calibration.calibrate_gate_scale` keeps c below the first spread. Compare it with `first` and
+    `random`.
 
     Args:
         gate_scale: c ≥ 0: the gate asks if the spread exceeds c/√(1 + labels asked), in score
@@ -197,7 +197,7 @@ class LLF(Usual):
 @final
 @dataclass(frozen=True, slots=True)
 class Margin(Usual):
-    """The paced margin: ask iff −margin exceeds a threshold that keeps the pace.
+    """The paced margin: ask if −margin exceeds a threshold that keeps the pace.
 
     threshold += step × ((1 if asked else 0) − labels left / rounds left). The first item is asked
     and sets the threshold, unless it was `primed`. The state is (threshold, mean of g, mean of
@@ -265,7 +265,7 @@ class Margin(Usual):
 
 
 class Priced(Usual):
-    """The rule of the priced gates: ask iff g exceeds the price U r^(1 − a/f).
+    """The rule of the priced gates: ask if g exceeds the price U r^(1 − a/f).
 
     U is the largest g so far, from 0, and the state is (U, 0, 0); f is `reserve`, r is `floor` and
     a = 1 − (labels left/B)/(rounds left/T), so that early spending leaves 1 − f of an even
@@ -304,7 +304,7 @@ class Priced(Usual):
 @final
 @dataclass(frozen=True, slots=True)
 class Contested(Priced):
-    """Priced pair-LUCB: ask iff the contested score exceeds a price.
+    """Priced pair-LUCB: ask if the contested score exceeds a price.
 
     g = max over x ≠ x̂ of s_x − s_x̂ + α·min(‖φ_x − φ_x̂‖, 2) in V⁻¹, under the price of `Priced`.
 

@@ -109,9 +109,8 @@ class AdapterEnding:
         """How the final model was made."""
         made = self._history()
         if not made:
-            return Refit(
-                "There was no refit, since no label was learnt: the final model is the base.", False
-            )
+            said = "There was no refit, since no label was learned: the final model is the base."
+            return Refit(said, False)
         last = made[-1]
         labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
         return Refit(

@@ -281,7 +281,7 @@ def of_stdin(settings: Settings, classes: Classes | None) -> Dataset:
     with TemporaryDirectory(prefix="stacksl-") as folder:  # private, as mkdtemp makes it
         path = Path(folder) / "stdin"
         if not path.write_bytes(sys.stdin.buffer.read()):
-            raise DataError("standard input is empty: expected rows, such as those of a CSV file")
+            raise DataError("standard input is empty: expected rows, such as lines of a CSV file")
         return replace(read_first(str(path), settings, classes, None), name="stdin")
 
 

@@ -133,8 +133,9 @@ def stop_rule(text: str | None) -> tuple[str, float, int]:
                     return "time", seconds, 0
     raise SettingsError(
         "stop_when must be gain=G/N such as gain=0.01/100 (stop when the next 100 labels gain less"
-        " than one point), accuracy=A such as accuracy=0.9, right=R such as right=97% (so many rows"
-        f" of the table), or a time such as time=90s, time=30m or time=2h, got '{text}'"
+        " than one point), accuracy=A such as accuracy=0.9, right=R such as right=97% (that"
+        " share of the table's rows is right), or a time such as time=90s, time=30m or time=2h,"
+        f" got '{text}'"
     )
 
 
