@@ -91,7 +91,7 @@ def test_topics_as_json_are_the_same_each_time(stacksl, file) -> None:
         ("text\n", [], "has a header but no rows"),
         ("text\none\ntwo\n", ["--about", "3"], "3 different texts at least, but the 2 rows have 2"),
         ("text\nOne\none\none \n", ["--about", "2"], "the 3 rows have 1: give more rows, or a sma"),
-        ("text\none\ntwo\n", ["--about", "2", "--out", "t.csv"], "a .xlsx file that is not there yet"),
+        ("text\none\ntwo\n", ["--about", "2", "--out", "t.csv"], "that is not there yet"),
         ("text\none\ntwo\n", ["--about", "2", "--out", "no/t.xlsx"], "cannot write t.xlsx in no"),
         ("text\none\ntwo\n", ["--about", "2", "--features", "given"], "need features of texts"),
     ],

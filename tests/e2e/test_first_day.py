@@ -144,8 +144,8 @@ def test_the_page_keeps_its_own_books() -> None:
     full = first_day.FULL
     assert f"${full.money:,.2f} of ${full.money:,.2f}" in text
     [told] = re.findall(
-        r"audit said ([\d.]+), with an interval from ([\d.]+) to ([\d.]+)\. The hidden labels say"
-        r" ([\d.]+): (\w+)",
+        r"audit said ([\d.]+), with an interval from ([\d.]+) to ([\d.]+)\. By the hidden labels"
+        r" the accuracy is ([\d.]+), which is\s+(\w+)",
         text,
     )
     accuracy, low, high, true = map(float, told[:4])

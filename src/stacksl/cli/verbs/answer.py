@@ -98,7 +98,7 @@ def _shown(run: Run, received: Received) -> str:
     def some(n: int, more: str = "") -> str | None:
         return f"{count(n)}{more}" if n else None
 
-    late = ", kept but not paid: somebody else answered the row, or nobody is asked it any more"
+    late = ", kept but not paid: somebody else answered the row, or the row is no longer asked"
     after_shown = some(received.corrected_after_shown, ", its accuracy keeps the earlier answers")
     lines = facts(
         [
