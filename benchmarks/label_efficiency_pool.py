@@ -3,7 +3,7 @@
 Banking77 with frozen sentence features, played as `stacksl run --mode pool` plays it, ledger
 included, in batches of 25:
 
-- `coverage`, the default: batches that cover the items in doubt under labels and class names;
+- `coverage`, the default: batches that cover uncertain items, under labels and class names;
 - `margin` (`--gate margin`): the smallest margins, spread;
 - `random`: the same final model, the mixture that folds of the bought labels choose; and
   `labels alone`, a logistic regression on the same random labels.

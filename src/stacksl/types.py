@@ -53,14 +53,14 @@ class Decision:
         item: the id of the item seen.
         presented: the candidates C_t that the follower showed the learner.
         choice: the action played, x̂_t.
-        statistic, threshold: the gate asked iff statistic > threshold (score units). Under
+        statistic, threshold: the gate asked if statistic > threshold (score units). Under
             `coverage` the item's gain and the best gain left out of its batch; under `rank` the
             largest statistic left out, or the smallest of a batch that was spread below it; −∞
             where something else decided.
         reason: `gate`; `must` (as many labels left as rounds); `spent` (no label left); in a pool
-            `coverage` (its label says most of the items in doubt), `rank` (among the largest
-            statistics), `doubt` (its label in a column is most in doubt), `order` (the first items)
-            or `drawn` (at random).
+            `coverage` (its label tells most about uncertain items), `rank` (among the largest
+            statistics), `doubt` (its label in a column is the most doubtful), `order` (the first
+            items) or `drawn` (at random).
         score: θᵀφ of the choice (score units); its probability under a head that ranks a pool.
         lower, upper: the confidence bounds of the score; NaN where another model than the online
             one gave it.

@@ -123,7 +123,7 @@ def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: P
         ("corrected", 1, ""),
     ]
     page, card = ((done.path / name).read_text() for name in ("report.html", "README.md"))
-    told = "The audit says nothing of 20 of 130 rows and 1 of 4 classes that were added after it"
+    told = "The audit says nothing about 20 of 130 rows and 1 of 4 classes that were added after it"
     assert told in page
     assert told in card
     assert "20 of 130 rows and 1 class that were added" in shown_run(done)

@@ -77,7 +77,7 @@ def outcome(facts: Facts) -> str:
 
 
 def column_words(column: ColumnFacts) -> str:
-    """How many of the labels that the data had are right, in doubt and mended."""
+    """How many of the labels that the data had are right, doubtful and corrected."""
     audit, said = column.audit, f"How many labels in '{column.name}' are right is not known."
     if audit is not None and audit.accuracy is not None:
         wide = f"95% interval {interval(audit.low, audit.high)}, {plural(audit.n, 'audited row')}"
@@ -101,7 +101,7 @@ def outside(facts: Facts) -> str:
     parts = [f"{count(audit.rows_after)} of {plural(audit.rows, 'row')}"] * (audit.rows_after > 0)
     if after := audit.classes_after:
         parts.append(f"{count(after)} of {plural(facts.data.classes or after, 'class', 'classes')}")
-    return f"The audit says nothing of {' and '.join(parts)} that were added after it was drawn."
+    return f"The audit says nothing about {' and '.join(parts)} that were added after it was drawn."
 
 
 def _audited(audit: AuditResult) -> str:
@@ -116,7 +116,7 @@ def _audited(audit: AuditResult) -> str:
     which = "items that nobody had been asked about" if audit.passed_over else "new items"
     if audit.measures != "accuracy":
         subject = subject.replace("answered", "agreed").replace("answers", "agrees")
-        clear = f"{count(audit.n - audit.unknown)} clear ones of " * bool(audit.unknown)
+        clear = f"the {count(audit.n - audit.unknown)} clear items among " * bool(audit.unknown)
         why = SOON if audit.waits else AGREEMENT
         if audit.second is not None:
             why = OPEN.format(*map(percent, audit.second.accuracy[1:]))
@@ -130,7 +130,7 @@ def _audited(audit: AuditResult) -> str:
             f" {items}{end}, with a second look for people's errors."
         )
     if audit.reference:
-        clear = f"{count(audit.n - audit.unknown)} clear ones of " * bool(audit.unknown)
+        clear = f"the {count(audit.n - audit.unknown)} clear items among " * bool(audit.unknown)
         return (
             f"{subject} an estimated {percent(audit.accuracy)} of {which} correctly ({wide}):"
             f" {percent(audit.correct / max(1, audit.n - audit.unknown))} of {clear}{items}{end}."

@@ -225,7 +225,7 @@ class RunSpec:
         table = self.folder.resolved()
         return [
             f"this run began with {name.removeprefix('version_')} {table[name]} and continues with"
-            f" {now}: its numbers may differ from an undisturbed run's"
+            f" {now}: its numbers may differ from an uninterrupted run's"
             for name, now in versions(self.settings.plugins).items()
             if name in table and table[name] != now
         ]

@@ -384,7 +384,7 @@ async function act(body, file = null) {
     $("#asked").hidden = false;
     $("#agree").focus();
   } else if (told?.link) {
-    $("#linked").textContent = `Link for ${told.name}, good once, in one browser:`;
+    $("#linked").textContent = `Link for ${told.name}, works once, in one browser:`;
     $("#link").value = `${location.origin}/#${told.link}`;
     $("#invited").hidden = false;
     $("#link").select();

@@ -1,4 +1,4 @@
-"""The query strategy `coverage` in a stream: items whose label says most of the items in doubt.
+"""The query strategy `coverage` in a stream: items whose label tells most of uncertain items.
 
 The gate `margin` keeps its pace: as threshold the quantile of the last 300 statistics was no better
 on Banking77's training rows. Its statistic is log(u(x) · gain of x), with the doubt u of the

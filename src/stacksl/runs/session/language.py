@@ -57,7 +57,7 @@ def note_model(spec: RunSpec, model: FeatureMap) -> list[str]:
     table, facts = spec.folder.resolved(), model.facts()
     changed = [
         f"this run began with {what} {table[name]} and continues with {now}: its numbers may differ"
-        " from an undisturbed run's"
+        " from an uninterrupted run's"
         for name, now in facts.items()
         if (what := COMPUTED.get(name)) is not None and table.get(name, now) != now
     ]
