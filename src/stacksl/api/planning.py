@@ -156,11 +156,14 @@ def prepare(
     """The plan of a run over `data`; writes nothing.
 
     Args:
-        data, answers, test, out: as of `run`; the data may be a data set, too, or the spec of
-            another run, whose items are taken as they are.
+        data: as `items` of `run`; or a `Dataset`, or the spec of another run, whose items are
+            taken as they are.
+        answers: as for `run`.
+        test: as for `run`.
+        out: as for `run`.
         settings: the result of `resolve`, or a mapping of settings.
-        labeler: the labeler, where it is not the one the settings name.
-        classes: of texts and frames: the names in their order.
+        labeler: a labeler in place of the one that the settings name.
+        classes: the names in their order, for texts and frames.
         rows: features of the items, (n, d), in place of those that the settings name.
 
     Raises:
