@@ -50,7 +50,7 @@ class DataError(StackslError, ValueError):
     """A file of items, or a row of it, cannot be used.
 
     Attributes:
-        dataset: what was read of the file, where too many of its rows cannot be used.
+        dataset: what was read of the file, if too many of its rows cannot be used.
     """
 
     def __init__(self, sentence: str, dataset: Any = None) -> None:

@@ -109,7 +109,7 @@ class Run:
         If the erasing of one of its items was interrupted, it is finished first.
 
         Raises:
-            RunError: there is none.
+            RunError: there is no run at `path`.
         """
         folder = RunFolder.open(Path(path))
         if folder.erasing():
@@ -123,7 +123,7 @@ class Run:
         """The run's folder.
 
         Raises:
-            RunError: it is not a run.
+            RunError: the path is no run.
         """
         return RunFolder.open(self.path)
 
@@ -305,7 +305,7 @@ class Run:
 
         Args:
             progress: called with the progress of the run.
-            labeler: the labeler, where the settings name none; needed for a labeler object.
+            labeler: the labeler; needed if the run began with a labeler object.
             settings: settings of a language model's training, changed from here on, after a refit
                 that ran out of memory or diverged. The result then differs.
 
@@ -351,7 +351,7 @@ class Run:
 
         Args:
             files: the sheets.
-            correct: what `corrections` listed of them, if accepted answers are to be replaced.
+            correct: the result of `corrections` for these sheets, to replace accepted answers.
             progress: called with the progress of the run.
 
         Raises:
@@ -373,7 +373,7 @@ class Run:
             return replace(received, repeated=again, corrected=corrected)
 
     def corrections(self, *files: str | Path) -> list[Correction]:
-        """The accepted answers that their annotators give otherwise in these sheets."""
+        """The accepted answers to which these sheets have another answer of the same person."""
         from stacksl.runs.changes.correcting import list_corrections
 
         return list_corrections(self.folder, [Path(file) for file in files])
@@ -431,7 +431,7 @@ class Run:
         return people(self.folder)
 
     def left_out(self) -> tuple[int, int | None]:
-        """Items with answers set aside alone; micro-units of one more label of each, if priced."""
+        """Items that only have answers set aside; the price of a label for each, in millionths."""
         from stacksl.runs.changes.freeing import left_out
 
         return left_out(self.folder)
@@ -459,9 +459,9 @@ class Run:
         Args:
             budget: labels in all, a share of the items, or money such as `$400`.
             items: files of more items to choose from, like the run's own.
-            owned: files of items with labels that are owned already: learnt, and free.
+            owned: files of items with labels that you already have: learned, and free.
             classes: names of classes to add, or names with descriptions. Answers of none of the
-                classes whose right text is such a name are learnt, and free.
+                classes whose right text is such a name are learned, and free.
             reopen: buy one more label of each other item answered with none of the classes.
             annotators: names to add, or names with the price of an answer. They get rows that are
                 handed out from now on.
@@ -469,7 +469,7 @@ class Run:
             dry_run: return the outcome, and write nothing.
             agreed: the outcome of `dry_run` that the user agreed to; no more is bought than that.
             labeler: a name such as `file`: that labeler takes the place of the one before, and is
-                asked the open questions; or the object, where the settings name none.
+                asked the open questions; or a labeler object.
             stop_when: another stop rule, such as `accuracy=0.9`.
             progress: called with the progress of the run.
 
@@ -517,7 +517,7 @@ class Run:
     def replay(self) -> dict[str, Any]:
         """Play the record again and compare; gives `rows` played, `rounds`, `labels`.
 
-        Beside them the row `after` which it was played: 0, unless an item was erased.
+        `after` is the row after which it was played: 0, unless an item was erased.
         """
         from stacksl.runs.session.session import replay_run
 

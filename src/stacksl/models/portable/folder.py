@@ -67,12 +67,12 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
 def load(folder: str | Path) -> Any:
     """The model that `stacksl export RUN --model FOLDER` wrote; no run is needed.
 
-    Its `predict(texts)` gives a row a text, `choice, index, probability`, and `abstain` where the
+    Its `predict(texts)` gives a row per text, `choice, index, probability`, and `abstain` where the
     model may; `probabilities(texts)` is (n, K), its columns in the order of `classes`. The folder's
     own `use.py` is never run: the same file of this package is.
 
     Raises:
-        RunError: there is none, it is damaged, or another version of stacksl wrote it.
+        RunError: there is no model, it is damaged, or another version of stacksl wrote it.
         MissingExtra: ONNX Runtime or the tokenizer is not installed (the extra `minilm`).
     """
     folder, path = Path(folder), Path(folder) / PORTABLE
