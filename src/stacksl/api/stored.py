@@ -431,7 +431,7 @@ class Run:
         return people(self.folder)
 
     def left_out(self) -> tuple[int, int | None]:
-        """Items that only have answers set aside; the price of a label for each, in millionths."""
+        """How many items only have answers set aside; the price of their labels, in millionths."""
         from stacksl.runs.changes.freeing import left_out
 
         return left_out(self.folder)
