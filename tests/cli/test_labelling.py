@@ -158,3 +158,17 @@ def test_the_status_shows_what_was_measured(stacksl, folder) -> None:
         said = stacksl(*words).out
         assert "95% interval" in said
         assert "before" not in said.partition("\n\n")[0]  # then the forecast
+
+
+def test_the_file_that_was_read_is_not_replaced(stacksl, new, folder) -> None:
+    """Neither by the labels of its rows, nor by the table of a run that began with it."""
+    for words in (
+        ("predict", "runs/first", "new.csv", "--out", "./new.csv"),
+        ("export", "runs/first", "--table", "data.csv"),
+        ("export", "runs/first", "--labels", "data.csv"),
+    ):
+        before = (folder / words[-1]).read_bytes()
+        said = stacksl(*words)
+        assert said.code == 2, said.out
+        assert "expected a new file for the labels" in said.err
+        assert (folder / words[-1]).read_bytes() == before

@@ -23,10 +23,10 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
         names: whether people are named.
 
     Raises:
-        SettingsError: the name ends in no known kind.
+        SettingsError: the name ends in no known kind, or is that of a file of the run.
         DataError, RunError: it cannot be written.
     """
-    kind_of_table(path)
+    kind_of_table(path, run.folder.resolved().get("files", {}))
     _, found = bought_answers(run, names=names)
     write_table(path, COLUMNS, found.rows)
     return found.left_out
@@ -36,11 +36,11 @@ def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, int
     """Write the rows of a finished run's own files; how many there are, and how many have no label.
 
     Raises:
-        SettingsError: the name ends in no known kind.
+        SettingsError: the name ends in no known kind, or is that of a file of the run.
         DataError: it cannot be written.
         RunError: the run has not finished.
     """
-    kind_of_table(path)
+    kind_of_table(path, run.folder.resolved().get("files", {}))
     table = label_own(run, progress)
     write_table(path, table.columns, table.rows)
     return len(table.rows), table.blank

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,17 @@ from stacksl.files.atomic import replace_file
 _CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
 
 
-def kind_of_table(path: str | Path) -> str:
-    """The key of `TABLES` that a file's name ends in.
+def kind_of_table(path: str | Path, read: Iterable[str] = ()) -> str:
+    """The kind of table that a file's name ends in; `read` are files that it must not replace.
 
     Raises:
-        SettingsError: it ends in none of them.
+        SettingsError: it ends in none of them, or is one of those files.
     """
+    if any(Path(each).is_file() and Path(each).resolve() == Path(path).resolve() for each in read):
+        raise SettingsError(
+            f"expected a new file for the labels, got '{path}', from which the rows were read:"
+            " give another name, so that your own table stays as it is"
+        )
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in TABLES:
         known = ", ".join(f".{name}" for name in TABLES)

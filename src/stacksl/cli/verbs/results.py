@@ -188,7 +188,7 @@ def predict(
             raise KeyboardInterrupt("stopped; the same command labels the other parts") from None
         return
     if out not in (None, "-"):
-        kind_of_table(out)  # before the work
+        kind_of_table(out, [file])  # before the work
     opened = options.open_run(run)
     with _named(file) as path:
         dataset = with_header(context, lambda: opened.read(path, given=options.reading(context)))
