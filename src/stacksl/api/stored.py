@@ -120,12 +120,12 @@ class Run:
 
     @property
     def folder(self) -> RunFolder:
-        """The run's folder.
+        """The run's folder; settings and classes are compared with their digest when read.
 
         Raises:
             RunError: the path is no run.
         """
-        return RunFolder.open(self.path)
+        return RunFolder.at(self.path)
 
     @property
     def model(self) -> Model | AdaptedModel:

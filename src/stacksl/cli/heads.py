@@ -30,7 +30,7 @@ def keep() -> None:
     """Keep the heads of the runs that this command has used, as it leaves them."""
     while _USED:
         with suppress(StackslError):  # it may have ended before it was a run
-            seen(RunFolder.open(_USED.pop()))
+            seen(RunFolder(_USED.pop()))
 
 
 def seen(folder: RunFolder) -> str | None:

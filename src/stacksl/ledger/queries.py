@@ -420,8 +420,9 @@ class LedgerReader:
             expect_digest(self._store)
             expect_sealed(self._store, each=True)
             expect_stored(self._store, stored)
-            for saved in (each for each in self.arrays() if arrays and not each.whole):
-                raise edited(self._store, ARRAYS, saved.head.count)
+            for saved in self.arrays() if arrays else ():
+                if not saved.whole:
+                    raise edited(self._store, ARRAYS, saved.head.count)
         read_state(self._store)
 
     def _check_beside(self, row: Row) -> None:

@@ -273,7 +273,7 @@ def _unfinished(result: dict[str, Any], more: str = "") -> str:
 def _waiting(run: Run, result: dict[str, Any]) -> str:
     path = word(run.path)
     lines = _unfinished(result, " for answers")
-    if run.folder.resolved()["labeler"] == "file":
+    if result["labeler"] == "file":
         lines += f"\n\nNext, when rows are filled in:\n  stacksl answer {path} FILE..."
         return f"{lines}\nOr answer in the browser:\n  stacksl label {path}"
     return f"{lines}\n\nNext, when answers have arrived:\n  {result['resume']}"

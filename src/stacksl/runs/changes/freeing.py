@@ -56,7 +56,7 @@ def people(folder: RunFolder) -> list[Annotator]:
             twice.update(answer.labeler for answer in answers)
             wrong.update(answer.labeler for answer in answers if answer.word != said)
     done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
-    away = away_from(folder)
+    away = away_from(table)
     return [
         Annotator(
             name,
@@ -145,7 +145,7 @@ def free_rows(
                 _expect_left(folder, ledger)
             with ledger.together():
                 if away or back:
-                    before = away_from(folder)
+                    before = away_from(folder.resolved())
                     gone, here = sorted(absent - before), sorted(before - absent)
                     told = {"away": ledger.codes_of(gone), "back": ledger.codes_of(here)}
                     ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, said=told)
@@ -213,7 +213,7 @@ def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
 
 def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozenset[str]:
     """Who is away, after some have left and some are back."""
-    known, before = annotators_of(spec.settings.annotators), away_from(spec.folder)
+    known, before = annotators_of(spec.settings.annotators), away_from(spec.folder.resolved())
     absent = (before | set(away)) - set(back)
     if away and absent >= set(known):
         raise RunError(

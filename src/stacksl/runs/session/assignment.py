@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from stacksl.core.rng import generator
 from stacksl.errors import DataError
@@ -26,7 +27,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.runs.settings.budget import parse_prices
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
-from stacksl.runs.storage.folder import SECRET, RunFolder
+from stacksl.runs.storage.folder import SECRET
 
 FILE = "file"  # the labeler whose answers are spreadsheets of annotators
 AWAY = "annotators_away"  # in the run's settings
@@ -65,10 +66,10 @@ class SheetLabeler:
         self.folder = ask_folder(spec.settings, spec.folder.path)
         self.items, self.classes = spec.dataset.items, spec.sources.classes
         self.row = {item.id: index for index, item in enumerate(self.items)}
-        self.away = without_rows(spec.folder, ledger)
+        table = spec.folder.resolved()
+        self.away = without_rows(table, ledger)
         self.prices = parse_prices(spec.settings.price)
         # the number of the last sheet written while there was one annotator
-        table = spec.folder.resolved()
         self._alone = int(table.get("sheets_alone", 0))
         self._secret = int(table[SECRET], 16)
         self._asked: dict[tuple[str, int, int], Request] = {}
@@ -339,9 +340,9 @@ def annotators_of(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def away_from(folder: RunFolder) -> frozenset[str]:
-    """The annotators of a run who are away and get no new rows."""
-    said = str(folder.resolved().get(AWAY, ""))
+def away_from(table: Mapping[str, Any]) -> frozenset[str]:
+    """The annotators who are away and get no new rows, of the `table` a run is made with."""
+    said = str(table.get(AWAY, ""))
     return frozenset(annotators_of(said)) - {""}
 
 
@@ -356,7 +357,7 @@ def free_people(
     out = {(row.item, row.slot, row.token) for row in handed}
     had = {(row.item, row.annotator) for row in handed}
     here = set(annotators_of(settings.annotators)) if settings.labeler == FILE else set()
-    here -= without_rows(spec.folder, ledger)
+    here -= without_rows(spec.folder.resolved(), ledger)
     free = {item: sum((item, name) not in had for name in here) for item in items}
     awaited = set()
     for lease in (each for each in ledger.second_looks() if each.item in free):
@@ -369,9 +370,9 @@ def free_people(
     return free, awaited
 
 
-def without_rows(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:
+def without_rows(table: Mapping[str, Any], ledger: LedgerReader) -> frozenset[str]:
     """The annotators who get no new rows: those away or set aside."""
-    return away_from(folder) | ledger.set_aside
+    return away_from(table) | ledger.set_aside
 
 
 def expect_free(settings: Settings) -> None:

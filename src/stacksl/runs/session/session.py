@@ -145,6 +145,7 @@ class Session(Game):
         parts: ExitStack,
     ) -> Self:
         """A session where its ledger is."""
+        known = record.facts["warnings"]
         ledger = parts.enter_context(ledger_of(spec))
         features = feature_map(spec)
         block = features_of(spec, features, report)
@@ -159,7 +160,8 @@ class Session(Game):
             record.warn([cut])
         session, warnings = cls.played_back(spec, ledger, block, saved, features, report)
         record.warn([*damaged, *warnings, *session.trainer.make_missing()])
-        record.write("running")  # a kill keeps the warnings
+        if record.facts["warnings"] != known:
+            record.write("running")  # a kill keeps the warnings
         if labeler is None and "labeler" in record.facts:  # a Python object, and all was answered
             labeler = OracleLabeler({}, {})
         session.labeler = labeler or labeler_of(spec, ledger, session.examples, features)

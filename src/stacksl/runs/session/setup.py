@@ -91,9 +91,12 @@ def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     if accuracy_mark(spec.settings.stop_when) is not None:  # all of the audit before a look
         labels = spec.audit + (labels - spec.audit - spec.further) // LOOKS
     share = -(-most * spec.audit // max(1, labels))  # of a batch, rounded up
-    known, away = annotators_of(spec.settings.annotators), without_rows(spec.folder, ledger)
-    several = spec.settings.labeler == FILE and len(known) - len(away) > 1  # who are present
-    return Batches(most, share, spec.settings.sheets.overlap if several else 0)
+    overlap = spec.settings.sheets.overlap
+    if overlap:
+        away = without_rows(spec.folder.resolved(), ledger)
+        present = len(annotators_of(spec.settings.annotators)) - len(away)
+        overlap *= spec.settings.labeler == FILE and present > 1
+    return Batches(most, share, overlap)
 
 
 def trainer_of(

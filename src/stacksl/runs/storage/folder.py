@@ -120,13 +120,11 @@ class RunFolder:
         return cls(path)
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
-        """The folder of an existing run.
+    def at(cls, path: Path) -> RunFolder:
+        """The folder of an existing run, whose database is not read.
 
         Raises:
             RunError: there is no run at `path`.
-            LedgerError: another version of the package made it, or it cannot be read.
-            LedgerCorrupt: its settings or classes were edited.
         """
         if not path.exists():
             raise RunError(f"there is no run at {path}: `stacksl ls` lists the runs there are")
@@ -135,7 +133,18 @@ class RunFolder:
                 f"{path} is not a run's folder (it has no {DATABASE}): name one of those that"
                 " `stacksl ls` lists, or restore the file from a copy"
             )
-        folder = cls(path)
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The folder of an existing run, with its settings and classes compared with their digest.
+
+        Raises:
+            RunError: there is no run at `path`.
+            LedgerError: another version of the package made it, or it cannot be read.
+            LedgerCorrupt: its settings or classes were edited.
+        """
+        folder = cls.at(path)
         with opened(folder.database, readonly=True) as store:
             expect_digest(store)
         return folder
