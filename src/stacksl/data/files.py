@@ -170,8 +170,8 @@ def encoding_of(path: Path) -> str:
         return "utf-16"
     text = start.decode("utf-8-sig", errors="surrogateescape")
     text = text[: len(text) - 3 * (len(start) == _LOOKED_AT)]  # the last letter may be cut
-    bad = sum("\udc80" <= letter <= "\udcff" for letter in text)
-    sound = sum(letter > "\x7f" for letter in text) - bad
+    bad = re.search("[\udc80-\udcff]", text)
+    sound = re.search("[\x80-\udc7f\udd00-\U0010ffff]", text)
     if not bad or sound or text.lstrip()[:1] in ("{", "["):
         return "utf-8-sig"
     try:
