@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -165,3 +166,13 @@ def checked_rows(count: int, rows: Any) -> NDArray[Any]:
             bad = start + int(np.flatnonzero(~finite)[0])
             raise FeatureError(f"features should be finite, got NaN or infinity in row {bad + 1}")
     return table
+
+
+def release_rows(rows: object) -> None:
+    """Let the system take back the memory of `rows` that are mapped from a file to be read.
+
+    They are read from the file again where they are needed. Other rows are left as they are.
+    """
+    if isinstance(rows, np.memmap) and rows.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped: mmap.mmap = rows._mmap  # type: ignore[attr-defined]  # NumPy has no other way
+        mapped.madvise(mmap.MADV_DONTNEED)

@@ -18,6 +18,7 @@ from stacksl.core.learner import Learner
 from stacksl.core.rng import unforeseen
 from stacksl.errors import RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
+from stacksl.features.given import release_rows
 from stacksl.features.maps import transformed
 from stacksl.features.store import has_block, load_block, save_block
 from stacksl.files import arrays
@@ -222,6 +223,7 @@ def keep_rows(spec: RunSpec, rows: object) -> None:
     arrays.save(spec.folder.path / MAP, features.state())
     lazy: Any = features.lazy(items)  # a large pool's are written without being held
     save_block(spec.folder.features, SharedBlock(lazy, features.classes), features.fingerprint, ids)
+    release_rows(rows)  # from here on the run reads its own
 
 
 def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> None:
