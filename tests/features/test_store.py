@@ -11,6 +11,7 @@ import pytest
 from stacksl.core.blocks import PairBlock, SharedBlock
 from stacksl.errors import FeatureError
 from stacksl.features import GivenFeatures, store
+from stacksl.features.given import release_rows
 from stacksl.features.store import erase, has_block, load_block, save_block
 from stacksl.types import Item
 
@@ -220,3 +221,26 @@ def test_with_damaged_offsets_an_erasure_overwrites_every_row(tmp_path: Path) ->
     offsets.write_bytes(offsets.read_bytes()[:-1] + b"\1")
     erase(tmp_path, 0, [])
     assert not np.load(tmp_path / "rows.npy").any()
+
+
+def resident(path: Path) -> int:
+    """The KiB of a mapped file that are in the memory of this process."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    next(line for line in lines if line.endswith(str(path)))
+    return next(int(line.split()[1]) for line in lines if line.startswith("Rss:"))
+
+
+@pytest.mark.parametrize("mode", ["r", "c"])
+def test_mapped_rows_give_their_memory_back_and_stay_the_same(tmp_path, mode) -> None:
+    """Where writing would change a copy in memory alone, the copy is kept."""
+    given = np.random.default_rng(0).random((4096, 256), np.float32)
+    np.save(tmp_path / "rows.npy", given)
+    rows = np.load(tmp_path / "rows.npy", mmap_mode=mode)
+    if mode == "c":
+        rows[0] = given[0] = 7
+    np.testing.assert_array_equal(rows, given)
+    assert resident(tmp_path / "rows.npy") > given.nbytes / 2048
+    release_rows(rows)
+    assert (resident(tmp_path / "rows.npy") < given.nbytes / 2048) is (mode == "r")
+    np.testing.assert_array_equal(rows, given)
+    release_rows(given)  # not mapped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from stacksl.api import Run
 from stacksl.data import Classes
 from stacksl.errors import LedgerCorrupt, RunError, RunLocked
 from stacksl.files.atomic import write_atomic
@@ -110,6 +112,21 @@ def test_a_run_that_lost_its_database_is_left_alone(made) -> None:
     with pytest.raises(RunError, match=r"has no run\.db.*restore the file from a copy"):
         RunFolder.open(made.path)
     assert sorted(path.name for path in made.path.iterdir()) == before
+
+
+def test_an_open_run_looks_again_at_its_folder_and_settings(made) -> None:
+    """It was compared when it was opened; whoever reads its settings compares them again."""
+    run = Run.open(made.path)
+    edit(made, "UPDATE settings SET value = '2'")
+    assert run.folder == made
+    with pytest.raises(LedgerCorrupt, match=r"the settings or classes in .* were edited"):
+        run.status()
+    made.database.unlink()
+    with pytest.raises(RunError, match=r"has no run\.db.*restore the file from a copy"):
+        run.status()
+    shutil.rmtree(made.path)
+    with pytest.raises(RunError, match=r"there is no run at .*`stacksl ls`"):
+        run.status()
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
