@@ -20,7 +20,9 @@ or five times as high where the model errs, and there half or 70% of the errors 
 answer; of divided rows, 60 of 100 people give the right answer and the others one and the same
 wrong one, which is the model's where that errs. The second look is asked by the functions of the
 product, within the labels that a run keeps for it. `over` is the share of redraws whose low end
-lies above the truth.
+lies above the truth. Each redraw also gives the interval that a run over a pool ships, `both`: the
+same answers, and the model's probabilities of its own answers to as many further rows of the block
+as the run would set aside.
 
     python benchmarks/audit_coverage.py --people --data $STACKSL_DATA --json people.json
     python benchmarks/audit_coverage.py --people --from people.json
@@ -32,11 +34,11 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,7 +47,7 @@ from stacksl.core.rng import generator
 from stacksl.data import Dataset, read, sample
 from stacksl.models.audit import default_size, draw
 from stacksl.models.metrics import wilson
-from stacksl.models.powered import Powers
+from stacksl.models.powered import Powers, reference_size
 from stacksl.models.second_look import looked, next_rows, reserved
 from stacksl.models.second_look import split as split_rows
 from stacksl.runs.settings.budget import parse_budget
@@ -212,20 +214,40 @@ ERRORS = (
 )
 """How people err: the mean rate, how many `times` as often where the model errs, the share of these
 errors `along` its answer, and the share of `divided` rows."""
-SIZES, CREWS = (50, 100, 200), (2, 3, 6)
+SIZES, CREWS, LABELS = (50, 100, 200), (2, 3, 6), 300
 MOST_OVER, MOST_OVER_ALONG = 0.04, 0.06  # the goals for `over`; the second for five times as often
 
 
-def people_model(name: str, dataset: Dataset) -> tuple[np.ndarray, np.ndarray, int]:
-    """The answers of a run's final model to the block, the right ones, the number of classes."""
+class Answered(NamedTuple):
+    """A run's final model on a block.
+
+    Attributes:
+        said: the model's answers, (n,).
+        gold: the right ones, (n,).
+        classes: their number.
+        sure: the model's probabilities of its own answers, (n,).
+        items: those that the run may buy or set aside.
+    """
+
+    said: np.ndarray
+    gold: np.ndarray
+    classes: int
+    sure: np.ndarray
+    items: int
+
+
+def people_model(name: str, dataset: Dataset) -> Answered:
+    """The final model of a run with 300 labels, on the block that was kept from it."""
     rest, block = split(dataset, 0)
     with tempfile.TemporaryDirectory() as folder:
         run = stacksl.run(
-            rest, budget=300, audit=0, seed=0, mode="pool", features="sentences:minilm",
+            rest, budget=LABELS, audit=0, seed=0, mode="pool", features="sentences:minilm",
             out=Path(folder) / "run",
         )  # fmt: skip
-        said = np.array([row["index"] for row in run.predict(block.items)])
-    return said, np.array([block.answers[item.id] for item in block.items]), len(dataset.classes)
+        rows = list(run.predict(block.items))
+    said, sure = (np.array([row[key] for row in rows]) for key in ("index", "probability"))
+    gold = np.array([block.answers[item.id] for item in block.items])
+    return Answered(said, gold, len(dataset.classes), sure, len(rest.items))
 
 
 def answers_of(
@@ -280,7 +302,7 @@ def second_look(
 
 
 def people_cell(
-    model: tuple[np.ndarray, np.ndarray, int],
+    model: Answered,
     errors: dict[str, float],
     size: int,
     crew: int,
@@ -288,24 +310,31 @@ def people_cell(
     seed: int,
 ) -> dict[str, float]:
     """One cell: shares over redraws of an audit."""
-    said, gold, classes = model
+    said, gold, classes, sure, items = model
     rng, share = np.random.default_rng(seed), float((said != gold).mean())
+    apart = np.random.default_rng((seed, 1))  # the rows set aside change no other draw
+    beside = reference_size(items - size, LABELS - size)
     truth = 1 - share
     counts = {"holds": 0, "over": 0, "width": 0.0, "answers": 0, "plain": 0, "plain_over": 0}
     counts |= {"perfect": 0, "perfect_over": 0, "perfect_width": 0.0}
+    counts |= {"both": 0, "both_over": 0, "both_width": 0.0}
     for _ in range(redraws):
         rows = rng.integers(len(gold), size=size)
         given = answers_of(gold[rows], said[rows], classes, crew, rng, **errors, share=share)
-        (low, high), asked = second_look(said[rows], given, reserved(size, 10 * size))
+        kept = reserved(size, 10 * size)
+        (low, high), asked = second_look(said[rows], given, kept)
+        powers = Powers(sure[rows], sure[apart.integers(len(gold), size=beside)])
+        both, _ = second_look(said[rows], given, kept, powers)
         counts["answers"] += asked / size
         plain = wilson(int((given[:, 0] == said[rows]).sum()), size)
         perfect = wilson(int((gold[rows] == said[rows]).sum()), size)
-        ends = {"": (low, high), "plain": plain, "perfect": perfect}
+        ends = {"": (low, high), "plain": plain, "perfect": perfect, "both": both}
         for name, (least, most) in ends.items():
             counts[name or "holds"] += least <= truth <= most
             counts[f"{name}_over" if name else "over"] += least > truth
         counts["width"] += high - low
         counts["perfect_width"] += perfect[1] - perfect[0]
+        counts["both_width"] += both[1] - both[0]
     return {name: value / redraws for name, value in counts.items()}
 
 
@@ -326,10 +355,10 @@ def run_people(words: argparse.Namespace) -> list[dict[str, Any]]:
                 model = people_model(name, read(words.data / name / "train.csv"))
             found = people_cell(model, errors, size, crew, words.redraws, number)
             redraws = words.redraws
-            if found["over"] > _most(_bar(label), redraws):  # drawn again, which decides
-                redraws *= 10
+            if max(found["over"], found["both_over"]) > _most(_bar(label), redraws):
+                redraws *= 10  # drawn again, which decides
                 found = people_cell(model, errors, size, crew, redraws, 1000 + number)
-            about = {"set": name, "accuracy": float((model[0] == model[1]).mean())}
+            about = {"set": name, "accuracy": float((model.said == model.gold).mean())}
             about |= {"errors": label, "audit": size, "people": crew, "redraws": redraws}
             rows.append(about | found)
             if words.json:
@@ -354,32 +383,61 @@ def people_table(rows: list[dict[str, Any]]) -> str:
         " | width, 50 | 100 | 200 | of perfect answers, 200 | first answers alone | more answers |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    for label, crew, mine in _groups(rows):
+        cells = _cells(mine, "holds", "over", "width")
+        cells += [_mean(_of_size(mine, SIZES[-1]), "perfect_width"), _mean(mine, "plain")]
+        shown = [f"{cell:.3f}" for cell in cells] + [f"{_mean(mine, 'answers'):.2f}"]
+        lines.append(f"| {label} | {crew} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def both_table(rows: list[dict[str, Any]]) -> str:
+    """The same of the interval with both corrections, beside that of the second look alone."""
+    lines = [
+        "| people err | people | coverage, 50 | 100 | 200 | least | over, mean | most"
+        " | width, 50 | 100 | 200 | of the second look alone, 200 | its coverage, mean |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for label, crew, mine in _groups(rows):
+        cells = _cells(mine, "both", "both_over", "both_width")
+        cells += [_mean(_of_size(mine, SIZES[-1]), "width"), _mean(mine, "holds")]
+        lines.append(f"| {label} | {crew} | {' | '.join(f'{cell:.3f}' for cell in cells)} |")
+    return "\n".join(lines)
+
+
+def _groups(rows: list[dict[str, Any]]) -> Iterator[tuple[str, int, list[dict[str, Any]]]]:
+    """The rows of each way of erring and number of people that has all sizes of audits."""
     for label, crew in product([label for label, _ in ERRORS], CREWS):
         mine = [row for row in rows if (row["errors"], row["people"]) == (label, crew)]
-        by_size = {size: [row for row in mine if row["audit"] == size] for size in SIZES}
-        if not all(by_size.values()):
-            continue
-        cells = [_mean(by_size[size], "holds") for size in SIZES]
-        cells += [min(row["holds"] for row in mine), _mean(mine, "over")]
-        cells += [max(row["over"] for row in mine)]
-        cells += [_mean(by_size[size], "width") for size in SIZES]
-        cells += [_mean(by_size[SIZES[-1]], "perfect_width"), _mean(mine, "plain")]
-        shown = [f"{cell:.3f}" for cell in cells] + [f"{_mean(mine, 'answers'):.2f}"]
-        lines.append(f"| {label.replace(' %', '%')} | {crew} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+        if {row["audit"] for row in mine} == set(SIZES):
+            yield label, crew, mine
+
+
+def _cells(mine: list[dict[str, Any]], holds: str, over: str, width: str) -> list[float]:
+    """Coverage by size and at least, `over` on average and at most, and width by size."""
+    by_size = [_of_size(mine, size) for size in SIZES]
+    cells = [_mean(some, holds) for some in by_size] + [min(row[holds] for row in mine)]
+    cells += [_mean(mine, over), max(row[over] for row in mine)]
+    return cells + [_mean(some, width) for some in by_size]
+
+
+def _of_size(rows: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+    return [row for row in rows if row["audit"] == size]
 
 
 def _mean(rows: list[dict[str, Any]], name: str) -> float:
     return float(np.mean([row[name] for row in rows]))
 
 
-def people_goals(rows: list[dict[str, Any]]) -> list[str]:
-    """A sentence for each goal of cells with errors of 5% at most."""
+def people_goals(
+    rows: list[dict[str, Any]], holds: str = "holds", above: str = "over"
+) -> list[str]:
+    """A sentence for each goal of cells with errors of 5% at most, of one kind of interval."""
     few = [row for row in rows if "10%" not in row["errors"]]
-    over = [row for row in few if row["over"] > _most(_bar(row["errors"]), row["redraws"])]
-    mean = float(np.mean([row["over"] for row in few]))
-    below = [row for row in few if row["holds"] < row["perfect"] - 0.02]
-    flatters = [row for row in below if row["over"] > row["perfect_over"] + 0.02]
+    over = [row for row in few if row[above] > _most(_bar(row["errors"]), row["redraws"])]
+    mean = float(np.mean([row[above] for row in few]))
+    below = [row for row in few if row[holds] < row["perfect"] - 0.02]
+    flatters = [row for row in below if row[above] > row["perfect_over"] + 0.02]
     return [
         f"{len(over)} of {len(few)} cells have the low end above the truth more often than wanted",
         f"{100 * mean:.1f}% of redraws have it, over all {len(few)} cells",
@@ -388,12 +446,16 @@ def people_goals(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+BOTH = ("both", "both_over")
+
+
 def save(path: Path, rows: list[dict[str, Any]], *, people: bool = False) -> None:
     """Write the rows with what made them, whole or not at all."""
     if people:
         command = "python benchmarks/audit_coverage.py --people --data FOLDER --json FILE"
         record: dict[str, Any] = {"version": stacksl.__version__, "command": command}
-        _write(path, {**record, "goals": people_goals(rows), "rows": rows})
+        goals = {"goals": people_goals(rows), "goals_both": people_goals(rows, *BOTH)}
+        _write(path, {**record, **goals, "rows": rows})
         return
     command = "python benchmarks/audit_coverage.py --data FOLDER --json FILE"
     record = {
@@ -451,7 +513,8 @@ def main() -> int:
     play = run_people if words.people else run
     rows = json.loads(words.source.read_text())["rows"] if words.source else play(words)
     if words.people:
-        print(people_table(rows), *people_goals(rows), sep="\n")
+        print(people_table(rows), *people_goals(rows), "", sep="\n")
+        print(both_table(rows), *people_goals(rows, *BOTH), sep="\n")
         return 0
     print(table(rows))
     return 0 if all(row["met"] for row in summary(rows)) else 1

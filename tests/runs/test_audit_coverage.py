@@ -74,11 +74,13 @@ def test_the_widths_on_the_page_are_wilsons() -> None:
 
 def test_the_page_shows_the_record_of_people_who_err(benchmark: Any) -> None:
     record = json.loads((ROOT / "benchmarks/results/audit_people.json").read_text())
-    block = r"<!-- benchmark: audit_people -->\n(.*?)<!-- end -->"
-    found = re.search(block, PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    assert found[1].strip() == benchmark.people_table(record["rows"]).strip()
+    for name, table in (("people", benchmark.people_table), ("both", benchmark.both_table)):
+        block = rf"<!-- benchmark: audit_{name} -->\n(.*?)<!-- end -->"
+        found = re.search(block, PAGE.read_text(), re.DOTALL)
+        assert found is not None
+        assert found[1].strip() == table(record["rows"]).strip()
     assert record["goals"] == benchmark.people_goals(record["rows"])
+    assert record["goals_both"] == benchmark.people_goals(record["rows"], *benchmark.BOTH)
     cells = {(row["set"], row["errors"], row["audit"], row["people"]) for row in record["rows"]}
     assert len(cells) == len(record["rows"]) == 270
 
@@ -89,10 +91,14 @@ def test_the_low_end_is_seldom_above_the_truth(benchmark: Any, crew: int) -> Non
     rng = np.random.default_rng(0)
     gold = rng.integers(20, size=2000)
     said = np.where(rng.random(2000) < 0.85, gold, (gold + 1) % 20)
+    sure = np.clip(0.8 * (said == gold) + 0.3 * rng.random(2000), 0.05, 1)
     errors = {"rate": 0.05, "times": 3, "along": 0.5}
-    found = benchmark.people_cell((said, gold, 20), errors, 100, crew, 400, 0)
-    assert 400 * found["over"] < 29
-    assert found["holds"] > 0.93
+    model = benchmark.Answered(said, gold, 20, sure, 6000)
+    found = benchmark.people_cell(model, errors, 100, crew, 400, 0)
+    for holds, over in (("holds", "over"), benchmark.BOTH):
+        assert 400 * found[over] < 29
+        assert found[holds] > 0.93
+    assert found["both_width"] < found["width"], "the probabilities tell which answers are right"
     assert found["plain"] < 0.9
     assert found["answers"] <= 0.4
 
