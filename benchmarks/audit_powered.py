@@ -6,19 +6,23 @@ Wilson's, of the audit alone, and that of ppi-python (PPI++), where it is instal
 share of redraws whose low end lies above the truth, `width` the mean width in Wilson's.
 
     pip install ppi-python
-    python benchmarks/audit_powered.py --data $STACKSL_DATA
+    python benchmarks/audit_powered.py --data $STACKSL_DATA --json powered.json
+    python benchmarks/audit_powered.py --from powered.json
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from plan_scenarios import MINILM, dataset, rows_of
 
+from stacksl import __version__
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.models.audit import powered
@@ -86,31 +90,59 @@ def redrawn(model: Model, size: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Measure and show; see the module's text."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of the sets")
-    data = parser.parse_args().data
+def run(data: Path) -> list[dict[str, Any]]:
+    """A row for each model and size of audit."""
+    rows = []
     with one_thread():
-        made = [model for name in SETS for model in models(name, data)]
-    print(
-        "| audit of | accuracies | Wilson holds | over | this holds | least | over | width |",
-        end="",
-    )
-    print(" PPI++ holds | width |\n|---|---|---|---|---|---|---|---|---|---|")
+        made = [(name, model) for name in SETS for model in models(name, data)]
     for size in SIZES:
-        cells = [redrawn(model, size) for model in made]
+        for number, (name, model) in enumerate(made):
+            about = {"audit": size, "set": name, "labels": LABELS[number % len(LABELS)]}
+            rows.append({**about, "accuracy": float(model[0].mean()), **redrawn(model, size)})
+    return rows
 
-        def mean(name: str, cells: list[dict[str, float]] = cells) -> float:
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A line for each size of audit: means over models."""
+    lines = [
+        "| audited items | accuracies | Wilson covers | over | this covers | least | over | width"
+        " | PPI++ covers | width |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for size in SIZES:
+        cells = [row for row in rows if row["audit"] == size]
+
+        def mean(name: str, cells: list[dict[str, Any]] = cells) -> float:
             return float(np.mean([cell.get(name, np.nan) for cell in cells]))
 
-        shares = [float(right.mean()) for right, _ in made]
+        shares = [cell["accuracy"] for cell in cells]
         widths = [mean(f"{each} width") / mean("wilson width") for each in ("powered", "peer")]
         shown = [mean("wilson holds"), mean("wilson over"), mean("powered holds")]
         shown += [min(cell["powered holds"] for cell in cells), mean("powered over"), widths[0]]
         shown += [mean("peer holds"), widths[1]]
         numbers = " | ".join(f"{each:.3f}" for each in shown)
-        print(f"| {size} | {min(shares):.2f} to {max(shares):.2f} | {numbers} |")
+        lines.append(f"| {size} | {min(shares):.2f} to {max(shares):.2f} | {numbers} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure or show; see the module's text."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="the folder of the sets")
+    parser.add_argument("--json", type=Path, help="write the rows here")
+    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
+    words = parser.parse_args()
+    if words.source is not None:
+        print(table(json.loads(words.source.read_text(encoding="utf-8"))["rows"]))
+        return
+    if words.data is None:
+        parser.error("give --data DIR or --from FILE")
+    rows = run(words.data)
+    if words.json is not None:
+        lines = ",\n".join(json.dumps(row) for row in rows)
+        text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
+        words.json.write_text(text, encoding="utf-8")
+    print(table(rows))
 
 
 if __name__ == "__main__":

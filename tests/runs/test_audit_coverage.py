@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,26 @@ def test_the_low_end_is_seldom_above_the_truth(benchmark: Any, crew: int) -> Non
     assert found["both_width"] < found["width"], "the probabilities tell which answers are right"
     assert found["plain"] < 0.9
     assert found["answers"] <= 0.4
+
+
+# The model's own probabilities ------------------------------------------------------------------
+
+
+def test_the_page_shows_the_record_of_probabilities() -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        powered = _loaded("audit_powered")
+    finally:
+        sys.path.pop(0)
+    rows = json.loads((ROOT / "benchmarks/results/audit_powered.json").read_text())["rows"]
+    found = re.search(
+        r"<!-- benchmark: audit_powered -->\n(.*?)<!-- end -->", PAGE.read_text(), re.DOTALL
+    )
+    assert found is not None
+    assert found[1].strip() == powered.table(rows).strip()
+    cells = {(row["audit"], row["set"], row["labels"]) for row in rows}
+    assert cells == set(product(powered.SIZES, powered.SETS, powered.LABELS))
+    assert len(rows) == len(cells)
 
 
 # A stop at an accuracy --------------------------------------------------------------------------
