@@ -22,16 +22,20 @@ from stacksl.labelers.sheets.keys import _DIGITS, _LETTERS
 
 from ..runs.people_cases import Row, begin, fill, read_rows, sheets, truth
 
-WAYS = ("all", "half", "unsure", "dropped", "away")
-AUDIT, BUDGET, BATCH = 12, 36, 9
+WAYS = ("all", "half", "unsure", "dropped", "away", "overlap")
+AUDIT, BUDGET, BATCH, OVERLAP = 12, 36, 9, 8
+UNEVEN = (8, 10)  # of such a batch the audit's share is no whole number
 
 
-def _played(folder: Path, way: str, number: int) -> tuple[list[list[float]], list[bool]]:
+def _played(
+    folder: Path, way: str, number: int, batch: int
+) -> tuple[list[list[float]], list[bool]]:
     """What an annotator saw of each row of a run, and whether it was one of the audit's."""
     rng = random.Random(number)
     waiting = begin(
-        folder, count=80, budget=BUDGET, open_questions=BATCH, audit=AUDIT, annotators="anna,ben"
-    )
+        folder, count=80, budget=BUDGET, open_questions=batch, audit=AUDIT, annotators="anna,ben",
+        **({"sheets.overlap": OVERLAP} if way == "overlap" else {}),
+    )  # fmt: skip
     seen: dict[str, list[list[float]]] = {}
     for turn in range(60):
         if waiting.status()["state"] != "waiting":
@@ -74,6 +78,9 @@ def _hand_in(
             )
     received = waiting.answer(*[fill(path, say) for path in open_])
     told = [received.accepted.get(kind, 0) for kind in ("label", "none", "ambiguous")]
+    if way == "overlap":  # what two people have in common would tell, so each sees her own alone
+        mine = {row["key"] for path in open_ if "anna" in path.name for row in read_rows(path)}
+        looks = [(key, look) for key, look in looks if key in mine]
     for key, look in looks:
         seen.setdefault(key, []).append([*look, *told, received.late, received.empty, len(open_)])
 
@@ -84,7 +91,9 @@ def _of_key(key: str) -> list[int]:
     return [known.index(each) for each in key.replace("-", "")][:5]
 
 
-def _auc(tmp_path: Path, way: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> float:
+def _auc(
+    tmp_path: Path, way: str, runs: int, monkeypatch: pytest.MonkeyPatch, batch: int = BATCH
+) -> float:
     """How well a classifier, on runs that it was not fitted on, tells audit from training rows."""
     drawn = random.Random(17)
     monkeypatch.setattr("secrets.randbits", drawn.getrandbits)
@@ -94,7 +103,7 @@ def _auc(tmp_path: Path, way: str, runs: int, monkeypatch: pytest.MonkeyPatch) -
     for number in range(runs):
         folder = tmp_path / f"{way}-{number}"
         folder.mkdir()
-        found, purposes = _played(folder, way, number)
+        found, purposes = _played(folder, way, number, batch)
         rows += found
         audit += purposes
         run += [number] * len(found)
@@ -112,3 +121,27 @@ def test_no_way_of_answering_tells_which_rows_are_the_audit(
     tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert 0.45 <= _auc(tmp_path, way, 200, monkeypatch) <= 0.55
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", UNEVEN)
+def test_batches_that_the_audit_does_not_divide_tell_nothing_either(
+    tmp_path: Path, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 0.45 <= _auc(tmp_path, "all", 200, monkeypatch, batch) <= 0.55
+
+
+def test_the_last_sheets_have_rows_of_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of their six rows are, on average; none was where each batch's share was rounded up."""
+    drawn = random.Random(3)
+    monkeypatch.setattr("secrets.randbits", drawn.getrandbits)
+    last = 0
+    for number in range(8):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        rows, audit = _played(folder, "all", number, 10)
+        end = max(row[5] for row in rows)  # the turn in which it was first seen
+        last += sum(of for row, of in zip(rows, audit, strict=True) if row[5] == end)
+    assert last >= 6

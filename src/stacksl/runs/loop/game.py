@@ -95,13 +95,16 @@ class Batches:
 
     Attributes:
         size: how many, in all.
-        measuring: how many of them belong to the audit, as long as it has any.
+        measuring: the share of all rows that belongs to the audit.
         overlap: how many of the first items bought are answered by two annotators.
+        start: in [0, 1), for the rounding of places; it is uniform, so that each batch has that
+            share of the audit on average, and no number of a batch tells what its rows are for.
     """
 
     size: int = 25
-    measuring: int = 0
+    measuring: float = 0.0
     overlap: int = 0
+    start: float = 0.0
 
     def room(self, ledger: LedgerReader) -> int:
         """How many training labels can be bought now, up to `size` open purchases.
@@ -114,7 +117,7 @@ class Batches:
         if not self.measuring or not measuring:
             return self.size - (len(leases) - measuring)
         rows = ledger.accounts.spent - len(leases) + self.size  # that were or will be out
-        places = -(-rows * self.measuring // self.size)
+        places = int(rows * self.measuring + self.start)
         return (
             rows
             - min(places, ledger.accounts.spent - ledger.accounts.asked)

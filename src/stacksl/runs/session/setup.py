@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, SharedBlock, joined
 from stacksl.core.learner import Learner
-from stacksl.core.rng import unforeseen
+from stacksl.core.rng import generator, unforeseen
 from stacksl.errors import RunError
 from stacksl.features import BANK, FeatureMap, GivenFeatures, make_features
 from stacksl.features.given import release_rows
@@ -87,17 +87,17 @@ def initial_learner(
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     """How many purchases of a run may be open at a time."""
-    most = spec.settings.open_questions
-    labels = spec.budget.labels
-    if accuracy_mark(spec.settings.stop_when) is not None:  # all of the audit before a look
-        labels = spec.audit + (labels - spec.audit - spec.further) // LOOKS
-    share = -(-most * spec.audit // max(1, labels))  # of a batch, rounded up
-    overlap = spec.settings.sheets.overlap
+    settings, overlap = spec.settings, spec.settings.sheets.overlap
+    train = spec.budget.labels - spec.audit - spec.further
+    if accuracy_mark(settings.stop_when) is not None:  # all of the audit before a look
+        train //= LOOKS
+    share = spec.audit / max(1, spec.audit + train)
     if overlap:
         away = without_rows(spec.folder.resolved(), ledger)
-        present = len(annotators_of(spec.settings.annotators)) - len(away)
-        overlap *= spec.settings.labeler == FILE and present > 1
-    return Batches(most, share, overlap)
+        present = len(annotators_of(settings.annotators)) - len(away)
+        overlap *= settings.labeler == FILE and present > 1
+    start = float(generator(settings.seed, "audit places").random())
+    return Batches(settings.open_questions, share, overlap, start)
 
 
 def trainer_of(
