@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,13 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 pytest.importorskip("httpx2", reason="httpx2 is not installed")
 
+from stacksl.api import run
+from stacksl.data import sample
 from stacksl.label import asked
 from stacksl.label.site import OWNER
 from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.items.stored import never_asked
+from stacksl.runs.spec import RunSpec
 
 from ..runs.people_cases import expect_sound, facts_of, gold
 from .conftest import CLASSES_SHOWN, HERE, Browser, Opened, Page, play
@@ -53,10 +58,11 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
     page = played(opened)
     owner = page.browser(OWNER)
     assert 'href="/asked"' in owner.http.get("/rows").text
-    found = [owner.http.get(f"/asked?page={number}") for number in (1, 2)]
+    found = [owner.http.get(f"/asked?page={number}") for number in range(1, 13)]
     assert {each.status_code for each in found} == {200}
     text = "".join(each.text for each in found)
     rows = [row for each in found for row in cells(each.text)]
+    rows = [row for row in rows if row[2] != "nobody was asked"]
     with page.run.ledger as ledger:
         bought = ledger.bought()
         audit = set(ledger.bought("audit"))
@@ -80,8 +86,51 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
     assert [row for row in rows if "skipped: unsure" in row[4] and "beyond me" in row[4]]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\u202e" not in text
-    assert "page 2 of 2" in owner.http.get("/asked?page=99").text.replace("\n", " ")
+    assert "page 12 of 12" in owner.http.get("/asked?page=99").text.replace("\n", " ")
     assert owner.http.get("/asked?page=0").status_code == 422
+
+
+def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked, "PAGE", 7)
+    page = played(opened)
+    owner = page.browser(OWNER)
+    with page.run.ledger as ledger:
+        bought = set(ledger.bought())
+    items = RunSpec.open(page.run.folder).sources.usable
+    left = [id for id in items if id not in bought]
+    first = owner.http.get("/asked").text
+    assert f"then {len(left)} that nobody was asked about" in first
+    pages = -(-len(items) // 7)
+    found = [owner.http.get(f"/asked?page={number}").text for number in range(1, pages + 1)]
+    rows = [row for text in found for row in cells(text)]
+    assert len(rows) == len(items)
+    assert {row[0].split()[-1] for row in rows[: len(bought)]} == bought
+    others = rows[len(bought) :]
+    assert [row[0] for row in others] == left, "in their order, each once"
+    said = {row["id"]: row for row in page.run.predict([items[id] for id in left])}
+    for id, prompt, why, before, answers, now in others:
+        assert prompt == items[id].prompt
+        assert (why, before, answers) == ("nobody was asked", "", "")
+        assert now == f"{said[id]['choice']} {100 * said[id]['probability']:.0f}%"
+    assert "<button" not in found[-1].partition("<tbody")[2].partition("</tbody")[0]
+    one = owner.http.get("/asked", params={"find": items[left[-1]].prompt.upper()}).text
+    assert [row[0] for row in cells(one)] == [left[-1]]
+    forget(page.run.path, left[-1])
+    assert never_asked(page.run.folder, items[left[-1]].prompt, 0, 9) == (0, [])
+    assert never_asked(page.run.folder, "", 0, 0)[0] == len(left) - 1
+
+
+def test_items_nobody_was_asked_about_have_their_own_options(tmp_path: Path) -> None:
+    made = run(sample()[0], budget=8, audit=0, features="hashing", mode="pool", out=tmp_path / "r")
+    with made.ledger as ledger:
+        bought = set(ledger.bought())
+    left = [item for item in sample()[0].items if item.id not in bought]
+    assert never_asked(made.folder, "", 3, 4) == (len(left), left[3:7])
+    total, found = never_asked(made.folder, left[0].prompt[3:15].swapcase(), 0, len(left))
+    assert total == len(found) >= 1
+    assert left[0] in found
 
 
 def test_annotators_never_see_it_and_the_owner_not_before_the_end(opened: Opened) -> None:
@@ -120,7 +169,9 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     owner = again.browser(OWNER)
     found = owner.http.get("/asked").text
     assert prompt not in unescape(found)
-    assert len(cells(found)) == 8, "another was bought in its place"
+    assert sum(row[2] != "nobody was asked" for row in cells(found)) == 8, (
+        "another was bought in its place"
+    )
     forget(page.run.path, cells(found)[0][0].split()[-1])
     assert owner.http.get("/asked").status_code == 404, "the page had read it before"
 

@@ -13,6 +13,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
 from stacksl.models.linear import Model
+from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.types import Decision, Item
@@ -33,20 +34,42 @@ _WHY = {
 _KIND = {"late": "not counted", "corrected": "correction"}
 
 
-def page_of(rows: Sequence[dict[str, Any]], number: int, find: str = "") -> dict[str, Any]:
-    """What a page shows of the `rows` in which a text is found; the last one beyond the end."""
-    some = [row for row in rows if find.casefold() in row["found"]]
-    pages, options = max(1, -(-len(some) // PAGE)), {row["options"] for row in some}
-    number = min(number, pages)
+def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
+    """What a page shows of the rows in which a text is found; the last one beyond the end.
+
+    Those that were asked come first, as `rows_asked` has them, then all others in their order.
+
+    Raises:
+        StackslError: the run or its model cannot be read.
+    """
+    asked = [row for row in rows_asked(folder) if find.casefold() in row["found"]]
+    start = (number - 1) * PAGE
+    rows = asked[start : start + PAGE]
+    others, items = never_asked(folder, find, max(0, start - len(asked)), PAGE - len(rows))
+    pages, options = max(1, -(-(len(asked) + others) // PAGE)), {row["options"] for row in asked}
+    if number > pages:
+        return page_of(folder, pages, find)
+    now = _now(folder, items)
+    for item in items:
+        row = {"number": "", "differs": False, "now": "", "sure": None} | now.get(item.id, {})
+        rows.append(_asked(item, "nobody was asked") | row)
     return {
-        "rows": some[(number - 1) * PAGE : number * PAGE],
-        "total": len(some),
-        "differing": sum(row["differs"] for row in some),
+        "rows": rows,
+        "total": len(asked),
+        "others": others,
+        "differing": sum(row["differs"] for row in asked),
         "number": number,
         "pages": pages,
         "find": find,
         "shared": next(iter(options)) if len(options) == 1 else (),
     }
+
+
+def _now(folder: RunFolder, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
+    """What the final model says of items, if it is linear; a language model takes too long."""
+    model = Run(folder.path).model
+    said = by_model(model, items, None) if items and isinstance(model, Model) else {}
+    return {id: {"now": row["label"], "sure": row["confidence"]} for id, row in said.items()}
 
 
 def _asked(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
@@ -95,13 +118,12 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
     with run.ledger as ledger:
         found = _asked_rows(ledger, items)
     people = human_labels(run, spec)
-    linear = isinstance(run.model, Model)
-    now = by_model(run.model, [items[id] for id in found], None) if linear else {}
+    now = _now(folder, [items[id] for id in found])
     for number, (id, row) in enumerate(found.items(), 1):
-        said, model = people.get(id, {}), now.get(id, {})
-        row |= {"number": number, "now": model.get("label", ""), "sure": model.get("confidence")}
+        said = people.get(id, {})
+        row |= {"number": number, "now": "", "sure": None} | now.get(id, {})
         named = said.get("label") or ("" if said.get("source") == "human: none" else None)
-        row["differs"] = linear and named is not None and named != row["now"]
+        row["differs"] = id in now and named is not None and named != row["now"]
         texts = (id, row["prompt"], row["now"], *(" ".join(each[:2]) for each in row["words"]))
         row["found"] = "\n".join(texts).casefold()
     return sorted(found.values(), key=lambda row: -row["sure"] if row["differs"] else 1)

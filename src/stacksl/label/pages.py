@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stacksl.data import Classes
-from stacksl.label.asked import page_of, rows_asked
+from stacksl.label.asked import page_of
 from stacksl.label.site import OWNER, Site
 from stacksl.labelers.sheets.cells import LETTERED, sign, visible
 from stacksl.labelers.sheets.rows import Asked
@@ -60,7 +60,7 @@ def part(site: Site, name: str) -> str:
 def asked(site: Site, number: int, find: str, csrf: str) -> str:
     """A page of the rows of a finished run, for its owner; the last one for a higher number."""
     folder, changed = site.player.folder, site.player.view.changed
-    shown = {"csrf": csrf, "changed": changed, **page_of(rows_asked(folder), number, find)}
+    shown = {"csrf": csrf, "changed": changed, **page_of(folder, number, find)}
     return rendered("asked", run=folder.path.name, **shown)
 
 

@@ -135,6 +135,24 @@ def read_items(
         yield [_read(salt, *values) for _, salt, *values in page]
 
 
+def read_never_asked(
+    store: Store, find: str, start: int, count: int
+) -> tuple[int, list[ItemRecord]]:
+    """How many items that nobody was asked about have a text or id with `find`, and some of them.
+
+    These are `count` from place `start` on, in the order of the items; `find` is case-folded.
+    """
+    store.connection.create_function("casefold", 1, str.casefold, deterministic=True)
+    where = (
+        "salt IS NOT NULL AND surrogate NOT IN (SELECT item FROM events WHERE event = 'reserved')"
+        " AND (instr(casefold(prompt), ?) OR instr(casefold(id), ?))"
+    )
+    rest = f"WHERE {where} ORDER BY place LIMIT ? OFFSET ?"
+    rows = store.select(ITEMS, ("salt", *_CONTENT), rest, find, find, count, start)
+    kept = [kept for _, kept, _, _ in (_read(*row) for row in rows) if kept is not None]
+    return store.count(ITEMS, where, find, find), kept
+
+
 def _read(
     salt: str | None,
     id: str,

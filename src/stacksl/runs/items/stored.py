@@ -22,6 +22,7 @@ from stacksl.ledger.store.rows import (
     RejectedRow,
     read_bank,
     read_items,
+    read_never_asked,
     read_rejected,
     read_test,
 )
@@ -177,6 +178,22 @@ def _items(
         if answer is not None:
             rows.answers[id] = answer
     return parts, erased, said
+
+
+def never_asked(folder: RunFolder, find: str, start: int, count: int) -> tuple[int, list[Item]]:
+    """How many items that nobody was asked about have a text or id with `find`, and some of them.
+
+    Only these are read, `count` of them from place `start` on, since a pool may be large.
+
+    Raises:
+        LedgerError: the database cannot be read.
+    """
+    classes = folder.classes()
+    names = None if classes is None else classes.names
+    with opened(folder.database, readonly=True) as store, store.reading():
+        total, records = read_never_asked(store, find.casefold(), start, count)
+        bank = _bank(store) if records and classes is None else None
+    return total, [Item(row.id, row.prompt, _candidates(row, names, bank)) for row in records]
 
 
 def _candidates(
