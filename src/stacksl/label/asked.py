@@ -49,10 +49,8 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     pages, options = max(1, -(-(len(asked) + others) // PAGE)), {row["options"] for row in asked}
     if number > pages:
         return page_of(folder, pages, find)
-    now = _now(folder, items)
-    for item in items:
-        row = {"number": "", "differs": False, "now": "", "sure": None} | now.get(item.id, {})
-        rows.append(_asked(item, "nobody was asked") | row)
+    now, blank = _now(folder, items), {"number": "", "differs": False, "now": "", "sure": None}
+    rows += [_asked(item, "nobody was asked") | blank | now.get(item.id, {}) for item in items]
     return {
         "rows": rows,
         "total": len(asked),
