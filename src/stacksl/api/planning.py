@@ -502,7 +502,7 @@ def _path(data: Any) -> str | None:
 
 
 def _absolute(source: str | None) -> str | None:
-    if source is None or source in (SAMPLE, QUESTIONS) or source.startswith("hf:"):
+    if source is None or source in (SAMPLE, QUESTIONS):
         return source
     return str(Path(source).resolve())
 

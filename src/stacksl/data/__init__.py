@@ -1,4 +1,4 @@
-"""Files and hubs to (items, answers), and back."""
+"""Files to (items, answers), and back."""
 
 from stacksl.data.checking import check, columns_line, overlap, set_aside
 from stacksl.data.classes import Bank, Classes, read_bank, read_classes

@@ -60,6 +60,11 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _near(path: Path) -> str:
+    if any(part.startswith("hf:") for part in path.parts):
+        return (
+            ": save a data set of the Hugging Face hub as CSV, Parquet or JSON lines first, with"
+            " the library datasets, or load it in Python and give it to stacksl.run"
+        )
     try:
         names = [p.name for p in path.parent.iterdir()]
     except OSError:

@@ -15,13 +15,13 @@ from stacksl.data.columns import check_roles, guess_id, is_plain_id, usual_colum
 from stacksl.data.dataset import AS_USUAL, Dataset, Layout, Rejected
 from stacksl.data.files import container_of, encoding_of, head_of, stem
 from stacksl.data.shapes import SHAPES, Draft, Shape, shape_of
-from stacksl.data.tables import Row, Table, open_hub, open_table, table_from
+from stacksl.data.tables import Row, Table, open_table, table_from
 from stacksl.data.values import RowFault, named, one_line, text
 from stacksl.errors import DataError, SettingsError, unknown_name
 from stacksl.types import Item
 
 TEXTS = ("csv", "tsv", "jsonl", "json", "lines")
-CONTAINERS = (*TEXTS, "parquet", "xlsx", "hub")
+CONTAINERS = (*TEXTS, "parquet", "xlsx")
 _GUESSED = ("classes", "options", "bank")  # shapes whose columns are not fixed by the format
 _MANY = 10  # fewer distinct labels than this never look like free text
 
@@ -43,8 +43,7 @@ def read(
     """The items and answers in a file, recognised by its content and then by its name.
 
     Args:
-        path: the file; or `hf:NAME` for a dataset of the Hugging Face hub (extra `hub`); or rows
-            in memory.
+        path: the file, or rows in memory.
         format: overrides what is recognised: a container (`csv`, `tsv`, `jsonl`, `json`,
             `parquet`, `xlsx`, `lines`), a shape (`native`, `medqa`, `options`, `mmlu`,
             `classes`), or both as `csv:classes`.
@@ -71,7 +70,6 @@ def read(
         DataError: the file cannot be read, its columns are not there, more than 5% (and more
             than two) of its rows are unusable, or none is left.
         SettingsError: an unknown format or column role.
-        MissingExtra: `hf:NAME` without the extra `hub`.
     """
     container, wanted = _format(format)
     chosen = check_roles(columns)
@@ -210,8 +208,6 @@ def _opened(
     """The name of a file or dataset, and its table while a context lasts."""
     if isinstance(path, Table):
         return "items", nullcontext(path)
-    if str(path).startswith("hf:") or container == "hub":
-        return open_hub(str(path))
     path = Path(path)
     head = head_of(path)
     container = container or container_of(path, head, columns)

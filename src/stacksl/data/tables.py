@@ -1,4 +1,4 @@
-"""Files, data sets of the hub (extra `hub`) and data frames as rows with named values."""
+"""Files and data frames as rows with named values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice, starmap
 from pathlib import Path
@@ -25,8 +25,7 @@ from stacksl.data.files import (
 )
 from stacksl.data.values import named
 from stacksl.data.workbooks import table_of_sheet
-from stacksl.errors import DataError, HeaderInDoubt, MissingExtra
-from stacksl.telemetry import refuse_telemetry
+from stacksl.errors import DataError, HeaderInDoubt
 
 LOOK = 1000  # first rows, which decide what the columns mean
 _LONG, _WORDS = 80, 9  # letters and words of a column's name at most
@@ -274,39 +273,7 @@ def _open_parquet(path: Path) -> Iterator[Table]:
         raise DataError(f"the Parquet file '{path}' is truncated or damaged: {said}") from None
 
 
-# --- data sets and data frames -----------------------------------------------------------------
-
-
-def open_hub(spec: str) -> tuple[str, AbstractContextManager[Table]]:
-    """A name and the table of `hf:NAME[@CONFIG][#SPLIT]`.
-
-    NAME is a data set of the hub, a folder of data files, or a folder that `save_to_disk` wrote;
-    SPLIT is `train` where it is not said. Integers of a column that names its classes become
-    these names.
-
-    Raises:
-        MissingExtra: the library `datasets` is not installed.
-        DataError: there is no such data set, configuration or split.
-    """
-    name, config, split = _parts(spec)
-    refuse_telemetry()
-    try:
-        import datasets
-    except ImportError:
-        raise MissingExtra.of(f"reading '{spec}'", "hub") from None
-    try:
-        if (Path(name) / "state.json").is_file() or (Path(name) / "dataset_dict.json").is_file():
-            loaded = datasets.load_from_disk(name)
-            loaded = loaded if isinstance(loaded, datasets.Dataset) else loaded[split]
-        else:
-            loaded = datasets.load_dataset(name, config, split=split)
-    except KeyError:
-        raise DataError(f"'{spec}' has no split '{split}': it has {', '.join(loaded)}") from None
-    except Exception as error:  # its message may quote the data
-        raise DataError(f"the data set '{spec}' cannot be loaded: {_why(error)}") from error
-    return f"{Path(name).name}-{split}", nullcontext(
-        table_from("hub", loaded.column_names, _rows(loaded))
-    )
+# --- data frames -------------------------------------------------------------------------------
 
 
 def table_of(frame: Any) -> Table | None:
@@ -332,25 +299,8 @@ def table_of(frame: Any) -> Table | None:
     return table_from("memory", names, rows)
 
 
-def _why(error: Exception) -> str:
-    """What to do about a fault of the library, which goes by its type."""
-    kind = type(error).__name__
-    if "NotFound" in kind:
-        return "there is no such data set, configuration or file; check the name"
-    if isinstance(error, ConnectionError) or "Connect" in kind or "Offline" in kind:
-        return "the hub cannot be reached; give a folder that was downloaded before"
-    return f"the library raised {kind}; check configuration and split, --debug shows its message"
-
-
-def _parts(spec: str) -> tuple[str, str | None, str]:
-    rest, _, split = spec.removeprefix("hf:").partition("#")
-    name, _, config = rest.partition("@")
-    if not name:
-        raise DataError(f"'{spec}' names no data set: hf:NAME[@CONFIG][#SPLIT] was expected")
-    return name, config or None, split or "train"
-
-
 def _rows(loaded: Any) -> Iterator[Row]:
+    """The rows of a `datasets.Dataset`, with the names of classes in place of their numbers."""
     names = {
         column: feature.names
         for column, feature in loaded.features.items()

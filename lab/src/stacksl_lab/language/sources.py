@@ -1,4 +1,4 @@
-"""Questions and model of a study: official files, the hub, or the sample."""
+"""Questions and model of a study: official files, or the sample."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def setup_of(
     Args:
         study: its name; `mmlu` needs MMLU's three subjects beside MedQA.
         model: a folder, a name on the hub, or `sample`; absent with `data`: the sample.
-        data: a folder with the official files of MedQA (for `mmlu`: of MMLU), a file of items, or
-            `hf:NAME`; absent with `model`: the sample model's own questions.
+        data: a folder with the official files of MedQA (for `mmlu`: of MMLU), or a file of items;
+            absent with `model`: the sample model's own questions.
         test: the file to test on, where `data` is a file.
         medqa: for `mmlu`, the folder of MedQA, on which kl_weight and k are chosen; beside `data`
             where it is not said.
@@ -136,8 +136,6 @@ def _sample_tasks() -> tuple[Task, ...]:
 
 
 def _medqa(data: str, test: str | None) -> Task:
-    if data.startswith("hf:"):
-        return _hub_task(data, test)
     root = Path(data)
     if root.is_file():
         return _files_task(root, test)
@@ -167,26 +165,7 @@ def _files_task(train: Path, test: str | None) -> Task:
     return _apart(name, found, read(test, lenient=True), whole)
 
 
-def _hub_task(data: str, test: str | None) -> Task:
-    spec, _, split = data.partition("#")
-    train = read(f"{spec}#{split or 'train'}")
-    held = read(test or f"{spec}#test", lenient=True)
-    return _apart("MedQA", train, held, SIZES["MedQA"][0])
-
-
 def _mmlu(data: str) -> list[Task]:
-    if data.startswith("hf:"):
-        spec = data.partition("#")[0].partition("@")[0]
-        return [
-            Task(
-                name,
-                read(f"{spec}@{subject}#validation"),
-                read(f"{spec}@{subject}#test", lenient=True),
-                _examples(read(f"{spec}@{subject}#dev")),
-                SIZES[name][0],
-            )
-            for name, subject in SUBJECTS.items()
-        ]
     root = next((r for r in (Path(data), Path(data) / "mmlu") if (r / "val").is_dir()), None)
     if root is None:
         raise DataError(
@@ -208,10 +187,6 @@ def _subject(root: Path, name: str, subject: str) -> Task:
 
 def _beside(data: str) -> str:
     """The folder in which MedQA is looked for where only MMLU's was given."""
-    if data.startswith("hf:"):
-        raise DataError(
-            "kl_weight and k for MMLU are chosen on MedQA: give --medqa DIR, or hf:NAME, with it"
-        )
     for folder in (Path(data), Path(data).resolve().parent):
         if any(_first(folder / inner, _TRAIN) for inner in _MEDQA):
             return str(folder)

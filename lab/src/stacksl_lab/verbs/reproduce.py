@@ -40,7 +40,7 @@ Model = Annotated[
 ]
 Data = Annotated[
     str | None,
-    typer.Option("--data", metavar="DIR", help="The official files, a file of items, or hf:NAME."),
+    typer.Option("--data", metavar="DIR", help="The official files, or a file of items."),
 ]
 MedQA = Annotated[
     str | None,

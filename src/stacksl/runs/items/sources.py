@@ -262,7 +262,7 @@ def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
 def load(
     source: str, test: str | None, settings: Settings, *, classes: Classes | None = None
 ) -> Sources:
-    """The items that `source` names and the test set: paths, `hf:NAME`, or the built-in samples."""
+    """The items that `source` names and the test set: paths, or the built-in samples."""
     held: Dataset | None = None
     bank = None if settings.bank is None else read_bank(settings.bank)
     if source in (SAMPLE, QUESTIONS):
