@@ -34,9 +34,7 @@ from stacksl.core import (
     Given,
     Learner,
     Scorer,
-    ScorerSettings,
     calibrate_gate_scale,
-    make_scorer,
     warmup_length,
     warmup_spreads,
 )
@@ -44,6 +42,7 @@ from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision
 from stacksl_lab.baselines.registry import make_gate
+from stacksl_lab.gradient import StudySettings, make_study_scorer
 from stacksl_lab.language.cells import names_in_run
 from stacksl_lab.statistics.estimates import holds
 
@@ -62,9 +61,14 @@ def learner_of(cell: Cell, world: World, seed: int) -> tuple[Learner, bool]:
         learner, _ = build_learner(settings, world.block(every), every.tolist(), budget)
         return learner, settings.refit
     bound = 1.0 if world.truth is None else float(np.linalg.norm(world.truth))
-    wanted = ScorerSettings(**{"norm_bound": bound, **cell.settings})
-    dim = int(world.rows.shape[-1])
-    scorer = make_scorer(cell.scorer, dim=dim, classes=world.classes, settings=wanted, seed=seed)
+    wanted = StudySettings(**{"norm_bound": bound, **cell.settings})
+    scorer = make_study_scorer(
+        cell.scorer,
+        dim=int(world.rows.shape[-1]),
+        classes=world.classes,
+        settings=wanted,
+        seed=seed,
+    )
     learner = Learner(
         scorer, gate_of(cell, world, scorer), budget=budget, horizon=world.horizon, seed=seed,
         kl_on_skips=cell.kl_on_skips,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import ScorerSettings
+from stacksl_lab.gradient import StudySettings
 
 __all__ = ["SETTINGS", "Absent", "Case", "Contender", "Job"]
 
@@ -17,7 +17,7 @@ Job = Callable[[], float]
 """Plays its rounds once, from a fresh learner; gives seconds a round."""
 
 # Algorithm 1 with every round labelled: UCB action, moving reference, literal clipping at 5 nats.
-SETTINGS = ScorerSettings(
+SETTINGS = StudySettings(
     action="ucb", reference="ema", ema_decay=0.99, clip="literal", clip_level=5.0
 )
 

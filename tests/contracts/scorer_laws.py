@@ -17,10 +17,8 @@ ALL = tuple(range(COUNT))
 
 SETTINGS: Mapping[str, ScorerSettings] = {
     "default": ScorerSettings(),
-    "all-ema": ScorerSettings(track="all", reference="ema", clip="literal", radius_counts="rounds"),
-    "proximal-ucb": ScorerSettings(
-        reference="previous", inner_steps=3, clip_level=0.8, action="ucb", ridge=1e-3
-    ),
+    "all": ScorerSettings(track="all", clip="literal", radius_counts="rounds"),
+    "ucb": ScorerSettings(reference="previous", clip_level=0.8, action="ucb", ridge=1e-3),
 }
 
 State: TypeAlias = Mapping[str, NDArray[Any]]

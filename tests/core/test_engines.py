@@ -18,6 +18,7 @@ from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import run_stream
 from stacksl_lab.engines.loop_state import WINDOW
+from stacksl_lab.gradient import StudySettings
 
 ROUNDS, K, DIM = 80, 4, 6
 
@@ -37,7 +38,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def naive_sgd(
-    phi: np.ndarray, labels: np.ndarray, settings: ScorerSettings
+    phi: np.ndarray, labels: np.ndarray, settings: StudySettings
 ) -> tuple[np.ndarray, list[int]]:
     """Algorithm 1 as printed, the UCB action under an explicit inverse of V in every round."""
     theta, reference = np.zeros(phi.shape[2]), np.zeros(phi.shape[2])
@@ -64,7 +65,7 @@ def naive_sgd(
 
 
 def test_sgd_is_the_naive_algorithm() -> None:
-    settings = ScorerSettings(
+    settings = StudySettings(
         action="ucb", reference="ema", ema_decay=0.9, clip="literal", clip_level=1.5, kl_weight=0.5,
         learning_rate=0.7, ridge=0.5,
     )  # fmt: skip
@@ -241,7 +242,7 @@ def test_without_an_engine_the_loop_plays() -> None:
 
 
 def test_the_window_is_the_scorers() -> None:
-    assert WINDOW == gradient._WINDOW
+    assert WINDOW == gradient.WINDOW
 
 
 def test_the_exponential_is_exact_to_rounding() -> None:

@@ -43,8 +43,7 @@ def test_settings_of_the_gradient_step_do_not_reach_the_others(
         learning_rate=7.0,
         clip="literal",
         clip_level=0.1,
-        reference="ema",
-        inner_steps=4,
+        reference="previous",
     )
     for _ in range(5):
         inputs = pair_inputs(rng) if classes is None else shared_inputs(rng)

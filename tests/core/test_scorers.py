@@ -39,17 +39,11 @@ def test_sgd_step_is_the_printed_update() -> None:
     assert scorer.learnt == 20
 
 
-@pytest.mark.parametrize("reference", ["frozen", "ema", "previous"])
-@pytest.mark.parametrize("inner_steps", [1, 3])
-def test_sgd_class_heads_are_sgd_on_the_kronecker_rows(reference: str, inner_steps: int) -> None:
+@pytest.mark.parametrize("reference", ["frozen", "previous"])
+def test_sgd_class_heads_are_sgd_on_the_kronecker_rows(reference: str) -> None:
     rng = np.random.default_rng(1)
-    settings: dict[str, Any] = {
-        "reference": reference,
-        "inner_steps": inner_steps,
-        "ema_decay": 0.8,
-    }
-    heads = fresh("sgd", classes=4, **settings)
-    flat = fresh("sgd", dim=20, **settings)
+    heads = fresh("sgd", classes=4, reference=reference)
+    flat = fresh("sgd", dim=20, reference=reference)
     for turn in range(30):
         inputs = shared_inputs(rng)
         choice, gold = int(rng.integers(3)), int(rng.integers(4))
@@ -63,20 +57,6 @@ def test_sgd_class_heads_are_sgd_on_the_kronecker_rows(reference: str, inner_ste
     for name in ("scores", "probabilities", "widths", "pair_widths", "radius", "choice"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-12)
     assert set(heads.tracker.blocks) == {0, 1, 2}  # class 3 was never chosen
-
-
-def test_previous_reference_has_no_pull_in_one_step_and_some_in_three() -> None:
-    inputs = pair_inputs(np.random.default_rng(2))
-    for inner_steps in (1, 3):
-        free = fresh("sgd", reference="previous", kl_weight=0.0, inner_steps=inner_steps)
-        held = fresh("sgd", reference="previous", kl_weight=5.0, inner_steps=inner_steps)
-        for scorer in (free, held):
-            scorer.step(inputs, ALL, 0, Label(1))
-        assert np.array_equal(free.theta, held.theta) == (inner_steps == 1)
-        before = held.theta.copy()
-        if inner_steps == 1:
-            held.step(inputs, ALL, 0, None)
-            np.testing.assert_allclose(held.theta, before, atol=1e-15)
 
 
 def test_kl_only_step_pulls_back_to_the_frozen_policy_and_is_no_label() -> None:
@@ -113,27 +93,6 @@ def test_quantile_clip_leaves_the_first_labels_alone_then_clips_a_few() -> None:
             assert scorer.clipped == 0
     assert 5 <= scorer.clipped <= 60  # about 5% of 380
     assert scorer._level() == pytest.approx(np.quantile(scorer._losses, 0.95), rel=0.02)
-
-
-def test_a_kl_weight_that_is_adjusted_never_makes_theta_diverge() -> None:
-    """Against the frozen start KL only grows as labels come in: the pull stays below 1/η."""
-    rng = np.random.default_rng(11)
-    scorer = fresh("sgd", dim=4, learning_rate=0.1, kl_target=1e-4)
-    for _ in range(400):
-        phi = rng.normal(size=(3, 4))
-        phi /= np.linalg.norm(phi, axis=1, keepdims=True)
-        scorer.step(PairFeatures(phi), (0, 1, 2), 0, Label(int(np.argmax(phi[:, 0]))))
-    assert np.abs(scorer.theta).max() < 2.0
-    assert scorer.kl_weight == pytest.approx(10.0)
-
-
-def test_ema_reference_follows_theta() -> None:
-    rng = np.random.default_rng(4)
-    scorer, reference = fresh("sgd", reference="ema", ema_decay=0.5), np.zeros(5)
-    for _ in range(5):
-        scorer.step(pair_inputs(rng), ALL, 0, Label(2))
-        reference = 0.5 * reference + 0.5 * scorer.theta
-    np.testing.assert_allclose(scorer.reference, reference, atol=1e-15)
 
 
 # Ridge against the ridge estimate, solved in full matrices --------------------------------------
@@ -324,14 +283,6 @@ def test_ridge_is_as_one_that_had_the_class_from_the_start() -> None:
         taught(scorer, range(20, 40), CLASSES + 1, gold)
     for key, array in ever.state().items():
         assert np.array_equal(array, grown.state()[key]), key
-
-
-def test_the_moving_reference_of_sgd_grows_too() -> None:
-    grown = widened(taught(made("sgd", CLASSES, reference="ema"), range(20), CLASSES), 4, 7)
-    reference = grown.state()["reference"]
-    assert reference.shape == (4, DIM)
-    assert reference[:CLASSES].any()
-    assert not reference[CLASSES:].any()
 
 
 # What a scorer counts and keeps of a round, labelled or not: its matrix, widths and radius ------

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from stacksl.core import ONE_HOT_PACE, ScorerSettings
+from stacksl.core import ONE_HOT_PACE
 from stacksl_lab.baselines.registry import GATES, make_gate
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines import StreamResult, run_stream
+from stacksl_lab.gradient import StudySettings
 
 PARAMETERS = {
     "llf": [{"gate_scale": 0.0}, {"gate_scale": 3.0}, {"gate_scale": 4.0, "reading": "literal"}],
@@ -29,7 +30,7 @@ GATE_CHOICES = [(name, p) for name in GATES for p in PARAMETERS.get(name, [{}])]
 
 
 @st.composite
-def settings_of(draw: st.DrawFn, scorer: str) -> ScorerSettings:
+def settings_of(draw: st.DrawFn, scorer: str) -> StudySettings:
     """Any settings, but for rates at which rounding grows from round to round.
 
     A radius of 0 is left out too: bounds of rows that tie are then rounding errors alone.
@@ -44,10 +45,10 @@ def settings_of(draw: st.DrawFn, scorer: str) -> ScorerSettings:
         "norm_bound": draw(st.sampled_from([0.0, 1.0, 30.0])),
         "feature_norm": draw(st.sampled_from([1.0, 2.0])),
     }
-    return ScorerSettings(**common, **(draw(descents()) if scorer == "sgd" else {}))
+    return StudySettings(**common, **(draw(descents()) if scorer == "sgd" else {}))
 
 
-def hopes(data: st.DataObject, setting: ScorerSettings) -> bool:
+def hopes(data: st.DataObject, setting: StudySettings) -> bool:
     """Whether asked rounds play the largest UCB, where the others do not."""
     return setting.action == "greedy" and data.draw(st.booleans())
 
@@ -243,7 +244,7 @@ def test_the_clip_level_follows_a_window_that_slides() -> None:
         labels=generator.integers(4, size=450),
         gate=make_gate("always"),
         budget=450,
-        settings=ScorerSettings(learning_rate=3.0),
+        settings=StudySettings(learning_rate=3.0),
     )
 
 
@@ -257,9 +258,7 @@ def test_a_clip_level_of_zero_lets_nothing_through() -> None:
             labels=labels,
             gate=make_gate("always"),
             budget=60,
-            settings=ScorerSettings(
-                learning_rate=60.0, kl_weight=0.0, clip_multiple=1.0, clip=clip
-            ),
+            settings=StudySettings(learning_rate=60.0, kl_weight=0.0, clip_multiple=1.0, clip=clip),
         )
 
 
@@ -356,7 +355,7 @@ def test_engine_and_loop_reset_in_the_same_rounds(scorer) -> None:
         phi,
         gate=make_gate("contested"),
         budget=500,
-        settings=ScorerSettings(learning_rate=0.5),
+        settings=StudySettings(learning_rate=0.5),
         asks_ucb=True,
         marks=(1, 150, 600),
         present=4,

@@ -96,7 +96,7 @@ SETTINGS = {
             kl_weight=0.5,
         ),
     ),
-    "sgd with a moving reference": ("sgd", ScorerSettings(reference="ema", inner_steps=3)),
+    "sgd with the previous reference": ("sgd", ScorerSettings(reference="previous")),
     "ridge": ("ridge", ScorerSettings()),
     "ridge, ucb": ("ridge", ScorerSettings(action="ucb", track="all", radius_counts="rounds")),
     "newton": ("newton", ScorerSettings()),

@@ -1,4 +1,4 @@
-"""The paper's rules for c, the KL weight, ρ and η.
+"""The paper's rules for c and ρ.
 
 Warm-up items are scored at the starting θ before round 1; no label is bought for them.
 """
@@ -84,29 +84,6 @@ def gate_scale_warning(gate_scale: float, spreads: Array) -> str | None:
     )
 
 
-def adjusted_kl_weight(
-    kl_weight: float, observed: float, target: float = 1e-3, most: float = 1e6
-) -> float:
-    """The KL weight after a step whose observed KL was `observed` (nats).
-
-    It grows by half when observed > 1.5·τ, shrinks to two thirds when observed < τ/1.5, and stays
-    otherwise, within [1e-6, `most`]; so the observed KL is kept near τ = `target`. A gradient step
-    of rate η needs `most` = 1/η: a larger weight overshoots, the KL grows, and the weight with it,
-    until θ diverges.
-
-    Source: paper, "KL Scale λ": τ in [1e-4, 1e-2]; the rule is the adaptive penalty of
-    Schulman et al. 2017 (PPO).
-
-    >>> adjusted_kl_weight(1.0, observed=1.0), adjusted_kl_weight(1.0, observed=1e-3)
-    (1.5, 1.0)
-    """
-    if observed > 1.5 * target:
-        return min(most, kl_weight * 1.5)
-    if observed < target / 1.5:
-        return max(1e-6, kl_weight / 1.5)
-    return kl_weight
-
-
 def clip_at_quantile(losses: Array, quantile: float = 0.95) -> float:
     """ρ, the `quantile` of the losses in a sliding window, (n,), in nats.
 
@@ -114,11 +91,3 @@ def clip_at_quantile(losses: Array, quantile: float = 0.95) -> float:
     """
     rank = math.ceil(quantile * len(losses))
     return float(np.sort(losses)[rank - 1])  # an observed loss, not an interpolated one
-
-
-def clip_at_median(losses: Array, multiple: float = 3.0) -> float:
-    """ρ, `multiple` times the median of the losses in a sliding window, (n,), in nats.
-
-    Source: paper, "Loss Clipping ρ": a small multiple of the median.
-    """
-    return multiple * float(np.median(losses))

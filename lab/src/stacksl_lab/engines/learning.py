@@ -309,7 +309,7 @@ def _divergence(policy: Array, scores: Array, anchor: Array, size: float) -> flo
 
 @inlined
 def _adjust(plan: Plan, memory: Memory, space: Space, rows: Array) -> None:
-    """The KL weight after the step, by `calibration.adjusted_kl_weight`."""
+    """The KL weight after the step, by `gradient.adjusted_kl_weight`."""
     project(rows, memory.theta, space.scores)
     size = policy_of(space.scores, space.powers, space.policy)
     observed = _divergence(space.policy, space.scores, space.anchor, size)

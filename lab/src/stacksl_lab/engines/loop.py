@@ -9,10 +9,11 @@ import numpy as np
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.followers import Given, Hard
-from stacksl.core.scorers import Scorer, make_scorer
+from stacksl.core.scorers import Scorer
 from stacksl.types import Decision, Feedback, Label, Reward
 from stacksl_lab.engines.arrays import Mark, Stream, StreamResult, expect_finite
 from stacksl_lab.engines.plan import Terms, by_widths
+from stacksl_lab.gradient import make_study_scorer
 from stacksl_lab.learner import StudyLearner
 
 
@@ -44,7 +45,7 @@ def _inputs(stream: Stream, row: Array) -> Inputs:
 
 def _learner(stream: Stream, terms: Terms) -> StudyLearner:
     """The learner of these terms, before round 1."""
-    scorer = make_scorer(
+    scorer = make_study_scorer(
         terms.scorer,
         dim=stream.dim,
         classes=stream.classes,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stacksl.core.gates.registry import LLF, Always, Contested, First, Gate, Margin, Random
-from stacksl.core.scorers import ScorerSettings, make_scorer
+from stacksl.core.scorers import make_scorer
 from stacksl.errors import SettingsError
 from stacksl_lab.baselines.adpo import ADPO
 from stacksl_lab.baselines.gates import DGS, LUCB, Avoided, Entropy, Uniform
@@ -15,6 +15,7 @@ from stacksl_lab.baselines.registry import CODES
 from stacksl_lab.baselines.reserve import Reserve
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines.arrays import Stream
+from stacksl_lab.gradient import StudySettings
 from stacksl_lab.learner import expect_greedy
 
 SGD, RIDGE, NEWTON = 0, 1, 2
@@ -27,7 +28,7 @@ class Terms:
     """What fixes a run besides its stream; the names are those of `run_stream`'s arguments."""
 
     scorer: str
-    settings: ScorerSettings
+    settings: StudySettings
     gate: Gate
     budget: int
     seed: int = 0
@@ -187,7 +188,7 @@ def make_plan(terms: Terms, dim: int, horizon: int) -> Plan:
     )
 
 
-def _scorer_numbers(settings: ScorerSettings) -> dict[str, Any]:
+def _scorer_numbers(settings: StudySettings) -> dict[str, Any]:
     return {
         "ridge": float(settings.ridge),
         "delta": float(settings.delta),

@@ -26,6 +26,7 @@ from stacksl_lab.baselines.registry import CODES
 from stacksl_lab.drift import DriftGuard
 from stacksl_lab.engines.arrays import Stream, StreamResult, checked_stream
 from stacksl_lab.engines.plan import Terms
+from stacksl_lab.gradient import StudySettings
 
 Engine: TypeAlias = Literal["auto", "fused", "loop"]
 
@@ -71,7 +72,7 @@ def run_stream(
             largest utility, of equals the first. Scores under θ* plus independent standard
             Gumbel noise make it a draw from their softmax among the presented.
         classes: K where the candidates are classes, φ(z, x) = e_x ⊗ h(z).
-        settings: as for `make_scorer`.
+        settings: as for `make_study_scorer`.
         seed, kl_on_skips: as for `Learner`.
         asks_ucb: as for `StudyLearner`.
         width_scale: α of the gate scores (score units); None is √d.
@@ -94,7 +95,7 @@ def run_stream(
     """
     stream = checked_stream(features, labels, rewards, utilities, classes)
     terms = Terms(
-        scorer=scorer, settings=settings or ScorerSettings(), gate=gate, budget=budget, seed=seed,
+        scorer=scorer, settings=StudySettings.of(settings), gate=gate, budget=budget, seed=seed,
         kl_on_skips=kl_on_skips, asks_ucb=asks_ucb, width_scale=width_scale,
         certificates=certificates, marks=tuple(marks), present=present, drift=drift,
     )  # fmt: skip

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stacksl.core.calibration import clip_at_median, clip_at_quantile
+from stacksl.core.calibration import clip_at_quantile
 from stacksl_lab.figures.clipping import CHANGING, HEADS, figures, layout
+from stacksl_lab.gradient import clip_at_median
 from stacksl_lab.streams.trial import Samples, StreamStudy, Trial
 from stacksl_lab.study.rows import Row, pooled
 from stacksl_lab.study.store import Numbers

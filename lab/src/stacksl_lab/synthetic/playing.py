@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from stacksl.core import Gate, ScorerSettings, radius
+from stacksl.core import Gate, radius
 from stacksl.core.blocks import Array
 from stacksl_lab.baselines.registry import make_gate
 from stacksl_lab.engines import StreamResult, run_stream
+from stacksl_lab.gradient import StudySettings
 from stacksl_lab.synthetic.streams import SyntheticStream
 
 
@@ -41,7 +42,7 @@ def play(
         stream.features,
         gate=gate,
         budget=budget,
-        settings=ScorerSettings(**known),
+        settings=StudySettings(**known),
         seed=seed,
         **{"certificates": False, **_feedback(stream), **options},
     )

@@ -140,9 +140,6 @@ def make_scorer(
     return SCORERS[name](dim, classes, settings, seed)
 
 
-_BY_CLASS = ("theta", "reference")  # the arrays with a row for each class
-
-
 def widened(scorer: Scorer, classes: int, seed: int) -> Scorer:
     """A scorer of `classes` classes with all that `scorer`, of class heads, has learnt.
 
@@ -158,10 +155,8 @@ def widened(scorer: Scorer, classes: int, seed: int) -> Scorer:
     """
     state = scorer.state()
     theta = state["theta"]
-    for name in _BY_CLASS:
-        if name in state:
-            more = np.zeros((classes - len(theta), theta.shape[1]))
-            state[name] = np.concatenate([state[name], more])
+    more = np.zeros((classes - len(theta), theta.shape[1]))
+    state["theta"] = np.concatenate([theta, more])
     sizes = {"dim": theta.shape[1], "classes": classes}
     wide = make_scorer(scorer.name, **sizes, settings=scorer.settings, seed=seed)
     wide.restore(state)

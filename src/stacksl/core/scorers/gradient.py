@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Block, Inputs, PairFeatures, SharedFeatures
-from stacksl.core.calibration import adjusted_kl_weight, clip_at_median, clip_at_quantile
+from stacksl.core.calibration import clip_at_quantile
 from stacksl.core.confidence import ConfidenceSet, current_radius, norms, pair_norms
 from stacksl.core.heads.linear import Head, refit
 from stacksl.core.heads.logistic import Fit
@@ -30,7 +30,7 @@ from stacksl.core.scorers.rows import (
 from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.types import Feedback
 
-_WINDOW = 200  # losses that the clip level is a quantile of
+WINDOW = 200  # losses that the clip level is a quantile of
 _ENOUGH = 20  # losses before that quantile means anything
 _QUANTILE = 0.95
 
@@ -39,11 +39,9 @@ class GradientScorer:
     """`sgd`: θ ← θ − η·∇_θ [clip(ℓ(θ)) + λ·KL(π_θ ‖ π_ref)], for pairs (d,) or classes (K, d).
 
     ℓ is the cross-entropy of the label over the loss set, η = `learning_rate`, λ = `kl_weight`,
-    π_ref as `reference` says: the starting policy (θ = 0), its moving average
-    θ_ref ← α·θ_ref + (1 − α)·θ after every step, or the policy at the step's beginning. With
-    `inner_steps` above 1 that many steps are taken on the same objective, with π_ref fixed. The
-    clip level is `clip_level`, or `clip_multiple` times the median, or the 95% quantile, of the
-    last 200 losses (no clipping before 20).
+    π_ref as `reference` says: the starting policy (θ = 0), or the policy at the step's beginning.
+    The clip level is `clip_level`, or the 95% quantile of the last 200 losses (no clipping before
+    20).
 
     V: `labelled` adds φ(z, x̂) of the choice when a label is learnt; `all`, as printed, adds it on
     unlabelled rounds too, through `skip`. For class heads V is block-diagonal, and φ(z, x̂) moves
@@ -51,8 +49,7 @@ class GradientScorer:
     for class heads. The policy is the softmax of the scores.
 
     `rounds` counts steps with feedback and skips: the n of the radius when it counts rounds.
-    `clipped` counts the learnt labels whose loss was above the level. With `kl_target` the KL
-    weight is adjusted after every step (`calibration.adjusted_kl_weight`).
+    `clipped` counts the learnt labels whose loss was above the level.
 
     Source: Algorithms 1 and 2. Deviation: `docs/paper.md`, D2, D3, D10; the radius was
     proved for the ridge estimate, not for this θ.
@@ -73,7 +70,7 @@ class GradientScorer:
         self.rounds = 0
         self.clipped = 0
         self.kl_weight = settings.kl_weight
-        self._losses = np.zeros(_WINDOW)
+        self._losses = np.zeros(WINDOW)
 
     def scores(self, inputs: Inputs) -> Array:
         """θᵀφ(z, x) of all K candidates."""
@@ -105,15 +102,7 @@ class GradientScorer:
             gold = gold_position(presented, feedback, self.name)
         level = self._level()
         anchor = self.theta.copy() if self.settings.reference == "previous" else self.reference
-        loss = 0.0
-        for inner in range(self.settings.inner_steps):
-            first = self._descend(inputs, presented, gold, level, anchor)
-            loss = first if inner == 0 else loss
-        if self.settings.kl_target is not None:
-            self._steady(inputs, presented, anchor, self.settings.kl_target)
-        if self.settings.reference == "ema":
-            self.reference *= self.settings.ema_decay
-            self.reference += (1.0 - self.settings.ema_decay) * self.theta
+        loss = self._descend(inputs, presented, gold, level, anchor)
         if gold is not None:
             self._count(loss, level)
             self.tracker.add(inputs, choice)
@@ -133,15 +122,12 @@ class GradientScorer:
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
         counts = np.array([self.learnt, self.rounds, self.clipped], dtype=np.int64)
-        own = {"theta": self.theta.copy(), "reference": self.reference.copy()}
-        own["kl_weight"] = np.array([self.kl_weight])
-        return {**own, "losses": self._losses.copy(), "counts": counts, **self.tracker.state()}
+        own = {"theta": self.theta.copy(), "losses": self._losses.copy(), "counts": counts}
+        return {**own, **self.tracker.state()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore a `state`, bit for bit."""
         self.theta = restored(state, "theta", self.theta)
-        self.reference = restored(state, "reference", self.reference)
-        self.kl_weight = float(restored(state, "kl_weight", np.zeros(1))[0])
         self._losses = restored(state, "losses", self._losses)
         counts = restored(state, "counts", np.zeros(3, dtype=np.int64))
         self.learnt, self.rounds, self.clipped = (int(count) for count in counts)
@@ -167,28 +153,16 @@ class GradientScorer:
         add_rows(self.theta, inputs, presented, -self.settings.learning_rate * slope)
         return loss
 
-    def _steady(
-        self, inputs: Inputs, presented: tuple[int, ...], anchor: Array, target: float
-    ) -> None:
-        """Adjust the KL weight by the observed KL(π_θ ‖ π_ref) of the step."""
-        now = pick(self.scores(inputs), presented)
-        observed = kl(now, pick(all_scores(anchor, inputs), presented))[0]
-        most = 1.0 / self.settings.learning_rate
-        before = max(self.kl_weight, 1e-6)
-        self.kl_weight = adjusted_kl_weight(before, observed, target, most=most)
-
     def _level(self) -> float:
         if self.settings.clip_level is not None:
             return self.settings.clip_level
-        seen = min(self.learnt, _WINDOW)
+        seen = min(self.learnt, WINDOW)
         if seen < _ENOUGH:
             return math.inf
-        if self.settings.clip_multiple is not None:
-            return clip_at_median(self._losses[:seen], self.settings.clip_multiple)
         return clip_at_quantile(self._losses[:seen], _QUANTILE)
 
     def _count(self, loss: float, level: float) -> None:
-        self._losses[self.learnt % _WINDOW] = loss
+        self._losses[self.learnt % WINDOW] = loss
         self.learnt += 1
         self.rounds += 1
         if self.settings.clip != "none" and above(loss, level):

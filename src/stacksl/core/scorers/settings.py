@@ -8,7 +8,7 @@ from typing import Literal
 from stacksl.core.losses import Reading
 from stacksl.core.scorers.bounds import Action
 
-Reference = Literal["frozen", "ema", "previous"]
+Reference = Literal["frozen", "previous"]
 Track = Literal["labelled", "all"]
 RadiusCounts = Literal["learnt", "rounds"]
 
@@ -37,16 +37,10 @@ class ScorerSettings:
         feature_norm: L, a bound on ‖φ‖.
         learning_rate: η of the gradient step; `sgd` alone.
         kl_weight: λ of the term λ·KL(π_θ ‖ π_ref); `sgd` alone.
-        kl_target: τ; the weight is adjusted after every step to keep the observed KL near it (D16);
-            None leaves the weight alone; `sgd` alone.
-        reference: π_ref: the starting policy, its exponential moving average, or the policy at
-            the beginning of the step (whose gradient there is zero: D3); `sgd` alone.
-        ema_decay: α of θ_ref ← α·θ_ref + (1 − α)·θ; `sgd` with `ema` alone.
+        reference: π_ref: the starting policy, or the policy at the beginning of the step (whose
+            gradient there is zero: D3); `sgd` alone.
         clip: how a loss above the level is clipped (D10); `sgd` alone.
         clip_level: ρ in nats; None is the 95% quantile of the last losses; `sgd` alone.
-        clip_multiple: ρ as a multiple of the median of the last losses instead; `sgd` alone.
-        inner_steps: gradient steps on the same objective in one round, 2 or more being the
-            proximal reading of the trust region (D3); `sgd` alone.
         track: what enters V (D2): rows of learnt labels, or of all rounds (as printed).
         radius_counts: the n of the radius: labels learnt, or rounds so far (as printed).
         action: the action played (D6): the largest score (`greedy`) or the largest UCB (`ucb`).
@@ -59,13 +53,9 @@ class ScorerSettings:
     feature_norm: float = 1.0
     learning_rate: float = 0.1
     kl_weight: float = 0.1
-    kl_target: float | None = None
     reference: Reference = "frozen"
-    ema_decay: float = 0.99
     clip: Reading = "scale"
     clip_level: float | None = None
-    clip_multiple: float | None = None
-    inner_steps: int = 1
     track: Track = "labelled"
     radius_counts: RadiusCounts = "learnt"
     action: Action = "greedy"
