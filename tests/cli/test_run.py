@@ -15,7 +15,7 @@ def steps() -> list[SimpleNamespace]:
 
 def test_flags_are_passed_on_as_typed(stacksl, api) -> None:
     said = stacksl(
-        "run", "toy.csv", "--budget", "10%", "--seed", "3", "--strict", "--prompt-column", "q",
+        "run", "toy.csv", "--budget", "10%", "--seed", "3", "--no-header", "--prompt-column", "q",
         "--test", "t.csv", "--out", api.out, "--quiet",
     )  # fmt: skip
     assert said.code == 0
@@ -23,9 +23,9 @@ def test_flags_are_passed_on_as_typed(stacksl, api) -> None:
     assert (given["data"], given["test"], given["out"]) == ("toy.csv", "t.csv", api.out)
     resolved = given["settings"]
     flags = {name for name, where in resolved.origin.items() if where == "flag"}
-    assert flags == {"budget", "seed", "read.strict", "columns.prompt"}
+    assert flags == {"budget", "seed", "read.header", "columns.prompt"}
     assert resolved.settings.budget == "10%"
-    assert resolved.settings.read.strict is True
+    assert resolved.settings.read.header is False
 
 
 def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tmp_path) -> None:

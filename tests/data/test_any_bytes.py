@@ -98,7 +98,6 @@ contents = st.one_of(
                 st.sampled_from(["prompt", "label", "id", "candidates"]), keys, max_size=2
             ),
             "max_candidates": st.just(2),
-            "strict": st.just(True),
         },
     ),
 )

@@ -57,11 +57,10 @@ def test_each_fault_is_set_aside_with_its_row_and_reason(make: Make, kind: str) 
     assert any("row 6 " in s and kind in s for s in check(data))
 
 
-@pytest.mark.parametrize("kind", BAD)
-def test_strict_stops_at_one(make: Make, kind: str) -> None:
-    path = make("x.jsonl", rows(5, BAD[kind]))
-    with pytest.raises(DataError, match=f"row 6.*{kind}"):
-        read(path, max_candidates=8, strict=True)
+def test_an_item_in_memory_that_no_file_could_have_is_refused() -> None:
+    items = (Item("a", "x", ("p", "q")), Item("b", " ", ("p", "q")))
+    with pytest.raises(DataError, match=r"item 2 \(id 'b'\) cannot be used: empty prompt"):
+        as_written(Dataset("x", "memory", items, {}))
 
 
 @pytest.mark.parametrize(

@@ -238,15 +238,6 @@ def test_a_file_with_other_columns_says_which_file_and_which_flag(home, refused)
     assert call(["evaluate", "one", "other.csv", *flags, "--quiet"]) == 0
 
 
-def test_strict_stops_at_one_row_that_is_otherwise_set_aside(home, refused) -> None:
-    with (home / "good.csv").open("a", encoding="utf-8") as file:
-        file.write(",a\n")
-    assert "61" in refused("run", "good.csv", "--strict", "--out", "new", "--quiet")
-    assert call(["run", "good.csv", "--budget", "8", "--out", "new", "--quiet"]) == 0
-    told = json.loads((home / "new" / "facts.json").read_text(encoding="utf-8"))["data"]
-    assert (told["items"], told["rejected_total"]) == (60, 1)
-
-
 def test_the_same_from_a_shell(home) -> None:
     words = ["run", "good.csv", "--budget", "abc", "--out", "new"]
     done = subprocess.run(

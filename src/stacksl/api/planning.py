@@ -363,7 +363,7 @@ def run(
 
 READING = (
     "owned", "classes", "bank", "top_k", "read.format", "read.worksheet", "read.header",
-    "columns.prompt", "columns.label", "columns.id", "read.max_candidates", "read.strict",
+    "columns.prompt", "columns.label", "columns.id", "read.max_candidates",
 )  # fmt: skip
 """Settings that say which files are read, and how."""
 

@@ -58,6 +58,7 @@ GONE = {
     "ls studies": "use `stacksl-lab reproduce`",
     "--aim": "give `--gate information` in place of regret, and nothing in place of model",
     "--pairs": "use `--labels FILE`, whose rows have the options",
+    "--strict": "`stacksl run FILE --dry-run` lists the rows that are set aside",
     "--rounds": "`head -n N FILE | stacksl run - --mode stream --set order=file` plays N lines",
 }
 """Verbs and options of earlier versions, each with what to use now."""

@@ -80,7 +80,6 @@ FLAGS: Mapping[str, Flag] = {
     "read.worksheet": Flag("worksheet", "NAME", DATA),
     "read.header": Flag("header", None, DATA),
     "read.max_candidates": Flag("max-candidates", "N", DATA),
-    "read.strict": Flag("strict", None, DATA),
     "features": Flag("features", "SPEC", LEARN, True),
     "seed": Flag("seed", "N", LEARN, True),
     "mode": Flag("mode", "MODE", LEARN),

@@ -36,7 +36,6 @@ def read(
     classes: Sequence[str] | None = None,
     bank: Bank | None = None,
     max_candidates: int = 2000,
-    strict: bool = False,
     lenient: bool = False,
     aside: str | None = None,
 ) -> Dataset:
@@ -58,7 +57,6 @@ def read(
         bank: the answers that all items choose from: each item's candidates is `bank.texts`, and
             a label is the text or the id of one.
         max_candidates: items with more options are set aside; a bank may be of any size.
-        strict: the first unusable row is an error.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
         aside: a column that is not read, whatever it is called.
@@ -90,7 +88,6 @@ def read(
                 shape,
                 None if bank is None else bank.texts,
                 max_candidates,
-                strict=strict,
                 lenient=lenient,
                 own_ids="id" in chosen or not is_plain_id(id or "id"),
             )
@@ -166,8 +163,9 @@ def as_written(dataset: Dataset) -> Dataset:
         format="native",
         classes=classes,
         max_candidates=max((len(item.candidates) for item in dataset.items), default=2),
-        strict=True,
     )
+    for each in found.rejected:
+        raise DataError(f"item {each.row} (id '{each.id}') cannot be used: {each.reason}")
     return replace(dataset, items=found.items, answers=found.answers, classes=found.classes)
 
 
@@ -251,7 +249,6 @@ class _Items:
         shape: how to read a row.
         bank: candidates that all items share and that were checked before; they are no classes.
         max_candidates: an item with more is set aside; more classes are an error.
-        strict: whether the first fault is an error.
         lenient: whether a label outside the classes leaves an item without an answer instead of
             setting the row aside.
         own_ids: whether each row needs an id of its own; else one without is called by its number,
@@ -264,7 +261,6 @@ class _Items:
     shape: Shape
     bank: tuple[str, ...] | None
     max_candidates: int
-    strict: bool
     lenient: bool
     own_ids: bool
     items: list[Item] = field(default_factory=list)
@@ -284,7 +280,7 @@ class _Items:
             guessed: whether the label's column was guessed, so that it has to look like one.
 
         Raises:
-            DataError: a fault under `strict`; a label column that does not look like one.
+            DataError: a label column that does not look like one.
         """
         sound = list(self._sound(rows))
         if self.bank is None:
@@ -393,8 +389,4 @@ class _Items:
             self.answers[row.id] = gold
 
     def _reject(self, row: int, id: str | None, fault: RowFault) -> None:
-        rejected = Rejected(row, id, one_line(str(fault)))
-        if self.strict:
-            who = f" (id '{id}')" if id else ""
-            raise DataError(f"row {row}{who} cannot be used: {rejected.reason}")
-        self.rejected.append(rejected)
+        self.rejected.append(Rejected(row, id, one_line(str(fault))))

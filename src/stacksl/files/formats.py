@@ -14,7 +14,7 @@ from typing import Any
 
 from stacksl.errors import RunError
 
-MODEL = 3  # of a linear model's folder, in its `model.json`
+MODEL = 4  # of a linear model's folder, in its `model.json`
 LANGUAGE_MODEL = 5  # of an adapted language model's folder, in its `lm.json`
 PORTABLE = 1  # of a model that is handed over, in its `stacksl.json`
 

@@ -96,7 +96,6 @@ def read_first(
         layout=layout_of(settings, first=True),
         columns=named_columns(settings),
         classes=None if classes is None else classes.names,
-        strict=settings.read.strict,
         aside=settings.column,
     )
 

@@ -76,8 +76,6 @@ class Read(Group):
     absent."""
     max_candidates: int = Field(2000, ge=2)
     """Items with more candidates are set aside (2000)."""
-    strict: bool = False
-    """Stop at the first unusable row."""
 
 
 class Sheets(Group):
