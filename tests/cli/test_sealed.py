@@ -171,7 +171,7 @@ def one_answer(stacksl: Shell, sheet: Path) -> list[object]:
     said = stacksl("answer", "run", sheet)
     assert said.code == 0, said.err
     again = stacksl("answer", "run", sheet, "--json")
-    of_python = [waiting.status(), waiting.annotators(), waiting.left_out(), waiting.corrections()]
+    of_python = [waiting.status(), waiting.annotators(), waiting.corrections()]
     of_python += [waiting.change(classes="dusk", dry_run=True), waiting.labels().left_out]
     commands = [words for words in READING if not words.startswith("ledger")]
     commands += ["export run --table own.csv", "export run --labels labels.csv"]

@@ -388,7 +388,6 @@ class Run:
         drop: bool = False,
         set_aside: str | Sequence[str] = (),
         keep: str | Sequence[str] = (),
-        buy_anew: bool = False,
         progress: Callable[[Progress], None] | None = None,
     ) -> int:
         """Free rows that were handed out, and say whose answers count; gives how many rows.
@@ -406,7 +405,6 @@ class Run:
             set_aside: annotators whose answers are left out of training, and out of an audit that
                 was not shown yet; they get no rows, and their open rows are freed.
             keep: annotators whose answers count again, and who are no longer tested.
-            buy_anew: buy one more label of each item that `left_out` counts.
             progress: called with the progress of the run.
 
         Raises:
@@ -417,10 +415,10 @@ class Run:
 
         who = {"away": away, "back": back, "aside": set_aside, "keep": keep}
         names: dict[str, Any] = {purpose: _several(each) for purpose, each in who.items()}
-        rows: dict[str, Any] = {"free": free, "keys": list(keys), "drop": drop, "anew": buy_anew}
+        rows: dict[str, Any] = {"free": free, "keys": list(keys), "drop": drop}
         freed = free_rows(self.folder, **names, **rows)
         own = "labeler" in self.folder.read_state()  # a Python object, which is not here
-        if (freed or away or set_aside or keep or buy_anew) and not own:
+        if (freed or away or set_aside or keep) and not own:
             self.resume(progress)
         return freed
 
@@ -429,12 +427,6 @@ class Run:
         from stacksl.runs.changes.freeing import people
 
         return people(self.folder)
-
-    def left_out(self) -> tuple[int, int | None]:
-        """How many items only have answers set aside; the price of their labels, in millionths."""
-        from stacksl.runs.changes.freeing import left_out
-
-        return left_out(self.folder)
 
     def change(
         self,

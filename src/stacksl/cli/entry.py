@@ -58,6 +58,7 @@ GONE = {
     "ls studies": "use `stacksl-lab reproduce`",
     "--aim": "give `--gate information` in place of regret, and nothing in place of model",
     "--pairs": "use `--labels FILE`, whose rows have the options",
+    "--buy-anew": "`stacksl change RUN --budget B` buys labels of other items instead",
     "--strict": "`stacksl run FILE --dry-run` lists the rows that are set aside",
     "--rounds": "`head -n N FILE | stacksl run - --mode stream --set order=file` plays N lines",
 }

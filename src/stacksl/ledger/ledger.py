@@ -149,9 +149,9 @@ class Ledger(Journal):
 
         Args:
             items: the ids of the items.
-            purpose: `audit` (no decision record, round 0, charged and never learnt; one more slot
-                where the answer was set aside), or one more slot each of items that were bought
-                before: `further` of an audit, `train` of others.
+            purpose: `audit` (no decision record, round 0, charged and never learnt), or one more
+                slot each of items that were bought before: `further` of an audit, `train` of
+                others.
 
         Raises:
             LedgerError: they do not all fit the budget, an item is unknown, is bought already
@@ -183,8 +183,6 @@ class Ledger(Journal):
                     f"a further slot belongs to an item that was bought before, '{item}' was not"
                 )
             slot, round = len(slots), first.round
-        elif first is not None and self.accounts.is_aside(first):
-            slot = len(slots)
         self._reserve((surrogate, slot), round, purpose, again=purpose == "train")
         return self._purchase((surrogate, slot), item)
 

@@ -336,19 +336,6 @@ class LedgerReader:
         """The label that refits learn of an item whose label was learnt; None for none."""
         return self.accounts.taught.get(self.items.surrogates[item])
 
-    def left_out(self, purpose: Purpose) -> list[str]:
-        """Items with answers of one purpose, all of them set aside; none is open or was shown."""
-        groups: dict[str, list[State]] = {}
-        for key, state in self.accounts.purchases.items():
-            if state.purpose == purpose and state.stage != "released":
-                groups.setdefault(key[0], []).append(state)
-        aside = self.accounts.is_aside
-        surrogates = [
-            i for i, states in groups.items() if all(aside(s) and not s.shown for s in states)
-        ]
-        items = [self.items.identities[surrogate] for surrogate in surrogates]
-        return [str(item.id) for item in items if item.salt is not None]  # not erased
-
     def agreement(self) -> list[tuple[Answer, Answer]]:
         """Each two accepted answers to one item, uncorrected, lower slot first; none set aside.
 

@@ -12,7 +12,7 @@ import typer
 from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, dollars, facts
-from stacksl.cli.verbs.ls import by_file, left_out, listed, raised, status_facts
+from stacksl.cli.verbs.ls import by_file, listed, status_facts
 from stacksl.cli.verbs.run import agree, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, count, plural
@@ -79,9 +79,6 @@ Drop = Annotated[
 ]
 SetAside = Annotated[Names, _who(help="Leave the answers of NAME out of training, and refit.")]
 Keep = Annotated[Names, _who(help="Let the answers of NAME count, and end the test of NAME.")]
-BuyAnew = Annotated[
-    bool, _who("--buy-anew", name=None, help="Buy again the labels that --set-aside left out.")
-]
 TrainOnAudit = Annotated[
     bool,
     typer.Option(
@@ -114,7 +111,6 @@ def change(
     drop: Drop = False,
     set_aside: SetAside = None,
     keep: Keep = None,
-    buy_anew: BuyAnew = False,
     train_on_audit: TrainOnAudit = False,
     later: Later = False,
     dry_run: options.DryRun = False,
@@ -148,16 +144,15 @@ def change(
         "drop": drop,
         "set_aside": set_aside or (),
         "keep": keep or (),
-        "buy_anew": buy_anew,
     }
     kinds = [any(wanted.values()) or later or dry_run, any(who.values()), train_on_audit]
     if sum(kinds) > 1:
         raise SettingsError(
             "expected one kind of change: what is bought (with --later and --dry-run), who answers"
-            " (--away to --buy-anew), or --train-on-audit; give each in a command of its own"
+            " (--away to --keep), or --train-on-audit; give each in a command of its own"
         )
     if any(who.values()):
-        _change_people(opened, who, yes=yes, json=json, quiet=quiet)
+        _change_people(opened, who, json=json, quiet=quiet)
     elif train_on_audit:
         labels = opened.refit_with_audit()
         said = f"the model was fitted again, with the {count(labels)} labels of the audit"
@@ -187,26 +182,19 @@ def _change_run(
     print(f"{_described(found, wanted, run.path)}\n\n{said}")
 
 
-def _change_people(run: Run, who: dict[str, Any], *, yes: bool, json: bool, quiet: bool) -> None:
+def _change_people(run: Run, who: dict[str, Any], *, json: bool, quiet: bool) -> None:
     """Change who answers, and whose answers count."""
-    if who["buy_anew"] and who["set_aside"]:
-        raise SettingsError("give --buy-anew by itself, after --set-aside has shown the price")
-    if who["buy_anew"]:
-        items, cost = run.left_out()
-        if not raised(run, items):  # else it is refused
-            price = "" if cost is None else f" for {dollars(cost)} at most"
-            agree([f"{plural(items, 'more label')}{price}, within the budget"], yes)
     with live(quiet=quiet) as show:
         freed = run.people(**who, progress=show)
     if json:
         print(as_json({**status_facts(run), "released": freed}))
     elif not by_file(run):
         print(f"{plural(freed, 'question')} freed\n\n{shown_run(run)}")
-    elif freed or who["set_aside"] or who["keep"] or who["buy_anew"]:
+    elif freed or who["set_aside"] or who["keep"]:
         said = [f"{plural(freed, 'row')} freed"] if freed else []
-        print("\n\n".join([*said, *left_out(run), shown_run(run)]))
+        print("\n\n".join([*said, shown_run(run)]))
     else:
-        print("\n\n".join([listed(run), *left_out(run)]))
+        print(listed(run))
 
 
 def _classes(names: list[str], descriptions: list[str]) -> dict[str, str]:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacksl.cli import options
-from stacksl.cli.printing import as_json, as_toml, dollars, facts, measured, spent, table
+from stacksl.cli.printing import as_json, as_toml, facts, measured, spent, table
 from stacksl.cli.verbs.dry_run import shown_forecast
-from stacksl.cli.verbs.run import labels_so_far, notices, sheet_lines, word
+from stacksl.cli.verbs.run import labels_so_far, notices, sheet_lines
 from stacksl.errors import SettingsError, unknown_name
-from stacksl.report.wording import count, plural
+from stacksl.report.wording import count
 
 if TYPE_CHECKING:
     from stacksl.api import Run
@@ -73,7 +73,7 @@ def status(
     if json:
         print(as_json(status_facts(opened)))
         return
-    people = [listed(opened), *left_out(opened)] if by_file(opened) else []
+    people = [listed(opened)] if by_file(opened) else []
     status, forecast = opened.status(), opened.forecast()
     # where the accuracy was measured, an estimate of it beside would contradict
     measured_now = status["test"] or status["audit"]
@@ -91,7 +91,7 @@ def status_facts(run: Run) -> dict[str, Any]:
     people = None
     if by_file(run):
         annotators = [asdict(each) for each in run.annotators()]
-        people = {"annotators": annotators, "left_out": run.left_out()[0]}
+        people = {"annotators": annotators}
     return {**run.status(), "forecast": run.forecast(), "people": people}
 
 
@@ -106,27 +106,6 @@ def _state(each: Annotator) -> str | None:
     said += [each.standing.replace("_", " ")] if each.standing else []
     said += [f"wrong in {each.wrong} of {each.twice} audited rows seen again"] if each.twice else []
     return ", ".join(said) or None
-
-
-def left_out(run: Run) -> list[str]:
-    """The price of what is left out of training, if anything is."""
-    items, cost = run.left_out()
-    if not items:
-        return []
-    price = "" if cost is None else f" for {dollars(cost)} at most"
-    return [
-        f"left out, without another answer: {plural(items, 'item')}; to buy them again{price}:"
-        f" stacksl change {word(run.path)} --buy-anew{raised(run, items)}"
-    ]
-
-
-def raised(run: Run, items: int) -> str:
-    """The change that comes first where the budget does not pay labels of so many `items`."""
-    status = run.status()
-    if items <= status["left"]:
-        return ""
-    budget = status["budget"] + items - status["left"]
-    return f", after stacksl change {word(run.path)} --budget {budget} --later"
 
 
 def _settings_of(folder: RunFolder, *, toml: bool, json: bool) -> str:

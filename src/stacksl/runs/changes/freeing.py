@@ -12,7 +12,6 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.ledger.store.settings import Setting
 from stacksl.models.second_look import settled
-from stacksl.report.wording import plural
 from stacksl.runs.session.answering import expect_people, spec_of_people
 from stacksl.runs.session.assignment import AWAY, FILE, annotators_of, away_from, open_rows
 from stacksl.runs.spec import RunSpec
@@ -70,25 +69,6 @@ def people(folder: RunFolder) -> list[Annotator]:
     ]
 
 
-def left_out(folder: RunFolder) -> tuple[int, int | None]:
-    """Items with answers set aside alone, and micro-units of one more label of each, if priced."""
-    table = expect_people(folder)
-    with Ledger.open(folder.database, readonly=True) as ledger:
-        items = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
-    return items, None if "money_micro" not in table else items * int(table["price_micro"])
-
-
-def _expect_left(folder: RunFolder, ledger: Ledger) -> None:
-    """Check that the budget pays one more label of each item that has answers set aside alone."""
-    wanted = len(ledger.left_out("train")) + len(ledger.left_out("audit"))
-    if wanted > (left := ledger.accounts.left):
-        raise RunError(
-            f"{plural(wanted, 'label')} to buy again, but the budget has {left} left: raise it"
-            f" first with `stacksl change {folder.path} --budget"
-            f" {ledger.accounts.budget + wanted - left} --later`"
-        )
-
-
 def free_rows(
     folder: RunFolder,
     *,
@@ -99,7 +79,6 @@ def free_rows(
     drop: bool = False,
     aside: Sequence[str] = (),
     keep: Sequence[str] = (),
-    anew: bool = False,
 ) -> int:
     """Free assigned rows for others, and say whose answers count; the number of rows freed.
 
@@ -112,14 +91,13 @@ def free_rows(
     those of `Run.people`.
 
     Raises:
-        RunError: no such row is open, an annotator is unknown, nobody would be left to answer, or
-            the budget does not allow to buy `anew`.
+        RunError: no such row is open, an annotator is unknown, or nobody would be left to answer.
     """
     named = [*away, *back, *aside, *keep, *([free] if isinstance(free, str) else [])]
     wanted = {clean_key(key) for key in keys}
     with folder.locked():
         people_answer = folder.resolved().get("labeler") == FILE
-        if free is True and not (named or wanted or anew or people_answer):
+        if free is True and not (named or wanted or people_answer):
             return _free_questions(folder, drop)
         spec = spec_of_people(folder)
         known = annotators_of(spec.settings.annotators)
@@ -141,24 +119,19 @@ def free_rows(
                     f"no such row of the run {folder.path} is open: `stacksl status {folder.path}`"
                     " lists the sheets that have open rows"
                 )
-            if anew:
-                _expect_left(folder, ledger)
             with ledger.together():
                 if away or back:
                     before = away_from(folder.resolved())
                     gone, here = sorted(absent - before), sorted(before - absent)
                     told = {"away": ledger.codes_of(gone), "back": ledger.codes_of(here)}
                     ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, said=told)
-                if aside or keep or anew:
+                if aside or keep:
                     reopen(folder, ledger)
                 for event, names in (("set_aside", aside), ("kept", keep)):
                     for name in names:
                         ledger.stand(event, name)
                 dropped = leases if drop else _second(ledger, leases) if away or aside else []
                 ledger.free(leases, dropped)
-                if anew:
-                    ledger.reserve(ledger.left_out("train"), "train")
-                    ledger.reserve(ledger.left_out("audit"), "audit")
     return len(leases)
 
 

@@ -95,7 +95,7 @@ class Pool:
     def next(self, game: Game) -> list[Decision]:
         """A batch of purchases; empty where nothing can be bought now."""
         ledger = game.ledger
-        # less is left than the learner has where items of the audit were bought anew
+        # the ledger has less left than the learner where further slots of items were bought
         count = min(
             game.batches.picks(ledger),
             game.learner.budget - ledger.accounts.asked,
