@@ -74,8 +74,3 @@ def test_feedback_that_a_scorer_cannot_learn_is_refused() -> None:
 def test_a_state_of_another_dimension_is_refused() -> None:
     with pytest.raises(FeatureError, match="'theta'"):
         fresh("newton").restore(fresh("newton", dim=6).state())
-
-
-def test_a_loss_set_without_the_gold_is_refused() -> None:
-    with pytest.raises(ValueError, match="lacks the gold"):
-        fresh("sgd").step(pair_inputs(np.random.default_rng(22)), (0, 1), 0, Label(3))

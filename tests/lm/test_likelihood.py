@@ -328,13 +328,6 @@ def test_numbers_that_are_not_finite_are_refused(make_model: Any, items: list[To
         Likelihood(model).sums(items)
 
 
-def test_an_encoder_decoder_and_unknown_paths_are_refused(make_model: Any) -> None:
-    with pytest.raises(SettingsError, match="encoder-decoder"):
-        Likelihood(make_model("t5"))
-    with pytest.raises(SettingsError, match="did you mean 'packed'"):
-        Likelihood(make_model("llama"), path="paked")
-
-
 def test_no_items_have_no_scores(make_model: Any) -> None:
     assert Likelihood(make_model("llama")).sums([]) == []
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 
-from stacksl.errors import SettingsError
 from stacksl.lm import NORMALISATIONS, TokenItem, normalised
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -37,16 +35,3 @@ def test_gradients_pass_through() -> None:
     sums = torch.tensor([-6.0, -3.0], requires_grad=True)
     normalised([sums], [ROW], "token_mean", temperature=2.0)[0].sum().backward()
     assert sums.grad.tolist() == pytest.approx([1 / 6, 1 / 2])
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
-def test_a_temperature_is_above_zero(temperature: float) -> None:
-    with pytest.raises(SettingsError, match="finite number > 0"):
-        normalised(SUMS, [ROW], temperature=temperature)
-
-
-def test_pmi_needs_the_options_alone_and_names_are_checked() -> None:
-    with pytest.raises(SettingsError, match="give `alone`"):
-        normalised(SUMS, [ROW], "pmi")
-    with pytest.raises(SettingsError, match="did you mean 'token_mean'"):
-        normalised(SUMS, [ROW], "tokenmean")  # type: ignore[arg-type]

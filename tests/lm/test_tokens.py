@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stacksl.errors import DataError, SettingsError
+from stacksl.errors import DataError
 from stacksl.lm import Cuts, Limits, Prompt, PromptFormat, TokenItem, Tokenizing, template
 from stacksl.types import Item
 
@@ -79,8 +79,6 @@ def test_prompts_give_way_to_the_longest_option(tokenizer: Any) -> None:
     assert len(row.prompt) + max(map(len, row.options)) == 12
     with pytest.raises(DataError, match="no room for a prompt in the model's 3 positions"):
         Tokenizing(tokenizer, Limits(positions=3)).items([prompt_of("values", " the mean of two")])
-    with pytest.raises(SettingsError, match="max_len_prompt .* got 0"):
-        Limits(max_len_prompt=0)
 
 
 def test_an_empty_prompt_has_one_token(tokenizer: Any) -> None:

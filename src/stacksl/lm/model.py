@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, PairBlock
 from stacksl.core.losses import softmax
-from stacksl.errors import FeatureError
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.loading import Weights
 from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt, PromptFormat
@@ -221,30 +220,16 @@ class LanguageModel:
         return {"temperature": np.array(initial), **states}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take back what `state` gave.
-
-        Raises:
-            FeatureError: it is of another feature map.
-        """
+        """Take back what `state` gave."""
         kept = dict(state)
-        if "temperature" not in kept:
-            raise FeatureError(
-                "the saved feature map should be a language model's, and it is of other features:"
-                " restore the run's folder from a copy"
-            )
         self._initial = self._temperature = float(kept.pop("temperature"))
         if self._map is not None:
             self._map.restore(kept)
 
     @property
     def temperature(self) -> float:
-        """What scores are divided by.
-
-        Raises:
-            FeatureError: it was not given, and nothing was fitted yet.
-        """
-        if self._temperature is None:
-            raise FeatureError("the language model was not fitted on items yet: fit it first")
+        """What scores are divided by."""
+        assert self._temperature is not None, "a temperature is given, or fitted first"
         return self._temperature
 
     def rescale(self, temperature: float | None) -> None:

@@ -82,10 +82,6 @@ def audit_size(budget: int, *, asked_for: int | None, tested: bool, items: int) 
     """
     if asked_for is None:
         return 0 if tested else min(default_size(budget), max(0, items - 1))
-    if asked_for < 0:
-        raise SettingsError(
-            f"the audit must have 0 items or more, got {asked_for}: give 0 for no audit"
-        )
     if asked_for >= budget:
         raise SettingsError(
             f"the audit must leave labels to train on, but {asked_for} of a budget of {budget} were"

@@ -89,10 +89,6 @@ class PromptFormat:
     chat_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.answer_format not in ANSWER_FORMATS:
-            raise unknown_name("answer_format", self.answer_format, ANSWER_FORMATS)
-        if self.pmi_context not in PMI_CONTEXTS:
-            raise unknown_name("pmi_context", self.pmi_context, PMI_CONTEXTS)
         found = set(_FIELD.findall(self.template))
         needed = _FIELDS if self.answer_format == "letter" else {"prompt"}
         if needed - found or found - _FIELDS:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stacksl.errors import DataError, SettingsError
+from stacksl.errors import DataError
 from stacksl.lm.prompt.format import Prompt, Span
 
 
@@ -59,20 +59,11 @@ class Limits:
         max_len_prompt: tokens of a prompt, whose end is kept; None for no limit of its own.
         max_len_choice: tokens of an option, whose start is kept; None for no limit.
         positions: what the model can read at once; the prompt gives way to the longest option.
-
-    Raises:
-        SettingsError: a limit below 1.
     """
 
     max_len_prompt: int | None = None
     max_len_choice: int | None = None
     positions: int | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("max_len_prompt", "max_len_choice", "positions"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise SettingsError(f"{name} must be a number of tokens >= 1, got {value}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,21 +69,17 @@ class StateMap:
         """Fit the directions on unlabelled items.
 
         Args:
-            states: an array (K, h) an item.
+            states: an array (K, h) an item, one item at least.
             ids: the items' names for messages; their numbers from 1 where absent.
 
         Raises:
-            FeatureError: no items, a state that is not finite, or states of unlike sizes.
+            FeatureError: a state is not finite.
         """
-        if not len(states):
-            raise FeatureError(
-                "features are fitted on unlabelled items, got none: give at least one item"
-            )
         size = np.shape(states[0])[-1]
         moment, total, rows = np.zeros((size, size)), 0.0, 0
         for start in range(0, len(states), _ITEMS_AT_ONCE):
             numbers = range(start, min(start + _ITEMS_AT_ONCE, len(states)))
-            block = np.concatenate([_centred(states[n], size, _name(ids, n)) for n in numbers])
+            block = np.concatenate([_centred(states[n], _name(ids, n)) for n in numbers])
             moment += block.T @ block
             total += float(np.einsum("ij,ij->", block, block))
             rows += len(block)
@@ -100,20 +96,16 @@ class StateMap:
             ids: the items' names for messages; their numbers from 1 where absent.
 
         Raises:
-            FeatureError: the map is not fitted, a state is not finite, or of another size.
+            FeatureError: a state is not finite.
         """
         basis = self._fitted()
         return [
-            self._rows(_centred(each, len(basis), _name(ids, number)) @ basis)
+            self._rows(_centred(each, _name(ids, number)) @ basis)
             for number, each in enumerate(states)
         ]
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What `fit` found: the directions (h, d) and the usual norm (1,), in float64.
-
-        Raises:
-            FeatureError: the map is not fitted.
-        """
+        """What `fit` found: the directions (h, d) and the usual norm (1,), in float64."""
         return {"directions": self._fitted().copy(), "usual_norm": np.array([self._usual])}
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
@@ -126,19 +118,13 @@ class StateMap:
         return np.where(own, projected / np.where(own, norms, 1.0), 0.0).astype(np.float32)
 
     def _fitted(self) -> Array:
-        if self._basis is None:
-            raise FeatureError("features need directions fixed on unlabelled items: call fit first")
+        assert self._basis is not None, "a map is fitted or restored before it is used"
         return self._basis
 
 
-def _centred(states: NDArray[Any], size: int, name: str) -> Array:
+def _centred(states: NDArray[Any], name: str) -> Array:
     """The states (K, h) of an item less their mean, in float64."""
     found = np.asarray(states, dtype=np.float64)
-    if found.ndim != 2 or not len(found) or found.shape[1] != size:
-        raise FeatureError(
-            f"features were expected from states of {size} numbers an option, and item {name} has "
-            f"an array of shape {found.shape}: use the model that the features were fitted with"
-        )
     if not np.isfinite(found).all():
         raise FeatureError(
             f"the states of item {name} should be finite and hold NaN or infinity: load the model "

@@ -13,7 +13,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from stacksl.errors import FeatureError, RunError, SettingsError, unknown_name
+from stacksl.errors import FeatureError, RunError, SettingsError
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.packing import BATCH_TOKENS, batches
 from stacksl.lm.scoring.paths import (
@@ -69,7 +69,7 @@ class Likelihood:
         window: tokens that fit into the model's sliding window; None where it has none.
 
     Raises:
-        SettingsError: an encoder-decoder, an unknown path, or a path that this model cannot take.
+        SettingsError: a path that this model cannot take.
         MissingExtra: torch is not installed.
     """
 
@@ -82,13 +82,6 @@ class Likelihood:
         verdict: str = "",
     ) -> None:
         torch = load_torch()
-        if getattr(model.config, "is_encoder_decoder", False):
-            raise SettingsError(
-                "scoring takes a causal language model, and this one is an encoder-decoder: give a "
-                "decoder-only model"
-            )
-        if path not in ("auto", *PATHS):
-            raise unknown_name("scoring path", path, ("auto", *PATHS))
         self.model = model
         self.batch_tokens = batch_tokens
         self.used: dict[What, Path] = {}

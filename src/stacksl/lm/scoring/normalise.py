@@ -14,7 +14,6 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from stacksl.core.blocks import Array
-from stacksl.errors import SettingsError, unknown_name
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.paths import Tensor, sent
 
@@ -43,23 +42,14 @@ def normalised(
         items: their token rows; an option that was cut counts the tokens it kept.
         kind: `token_mean`, `sum`, `char_mean` (characters of the candidate as written, without the
             delimiter) or `pmi`.
-        alone: log p(option) of the same options, for `pmi` alone.
+        alone: log p(option) of the same options; `pmi` needs them.
         temperature: what the scores are divided by, above 0.
-
-    Raises:
-        SettingsError: no normalisation of that name, a temperature that is not above 0, or `pmi`
-            without `alone`.
 
     Source: the paper's experiments, "length-normalized per-choice score" (token mean); Holtzman et
         al. (2021), "Surface Form Competition" (pmi).
     """
-    if kind not in NORMALISATIONS:
-        raise unknown_name("normalisation", kind, NORMALISATIONS)
-    if not (temperature > 0 and math.isfinite(temperature)):
-        raise SettingsError(f"temperature must be a finite number > 0, got {temperature}")
     if kind == "pmi":
-        if alone is None:
-            raise SettingsError("pmi needs the log-likelihoods of the options alone: give `alone`")
+        assert alone is not None
         pairs = zip(sums, alone, strict=True)
         return [(value - own.to(value.device)) / temperature for value, own in pairs]
     lengths = [divisors(item, kind) for item in items]
