@@ -13,7 +13,6 @@ from stacksl.lm.prompt.format import TEMPLATES, template
 from stacksl.lm.size import Size
 from stacksl.runs.session.build_learner import default_scorer
 from stacksl.runs.settings.fields import CalibratedGate, LanguageModel, Update
-from stacksl.runs.settings.presets import PRESETS
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.language.paper import FIXED
 from stacksl_lab.study.rows import KEYS
@@ -81,18 +80,6 @@ def test_the_contract_of_size_and_reproduce_is_that_of_their_records() -> None:
     assert keys == {*(field.name for field in dataclasses.fields(Size)), "memory", "free", "refits"}
     reproduce = page.partition("### `stacksl-lab reproduce`")[2].partition("### ")[0]
     assert set(KEYS) <= set(spans(reproduce))
-
-
-def test_the_recipes_are_the_presets() -> None:
-    table = [
-        [row[0].strip("`"), *map(float, row[2:])]
-        for row in rows_under(PAGES["docs/presets.md"], "preset")
-    ]
-    named = {name: PRESETS[name] for name in ("small", "medium", "large")}
-    assert table == [
-        [name, preset["gate.kappa"], preset["update.kl_weight"], preset["update.learning_rate"]]
-        for name, preset in named.items()
-    ]
 
 
 # The options on docs/cli.md are those of the command line ---------------------------------------

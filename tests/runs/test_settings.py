@@ -124,7 +124,7 @@ def test_the_help_of_a_setting_stands_alone() -> None:
 
 
 def test_a_preset_s_setting_of_its_gate_falls_with_the_gate() -> None:
-    chosen = resolve({"gate": "margin"}, preset="small")
+    chosen = resolve({"gate": "margin"}, preset="paper")
     assert chosen.settings.gate.name == "margin"
     assert "gate.kappa" not in chosen.origin
 
