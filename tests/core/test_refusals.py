@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from stacksl.core.scorers.settings import LEAST_RIDGE
+from stacksl.core.scorers.base import LEAST_RIDGE
 from stacksl.errors import FeatureError, SettingsError
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Label, Reward

@@ -12,7 +12,7 @@ import numpy as np
 from stacksl.core.blocks import Array
 
 if TYPE_CHECKING:
-    from stacksl.core.scorers.settings import ScorerSettings
+    from stacksl.core.scorers.base import ScorerSettings
 
 _CHUNK = 64  # rows of one rank-k update: the small system stays small, the matrix is read once
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array, Block, Inputs
 from stacksl.core.heads.linear import Head, restore_head
 from stacksl.core.heads.logistic import Fit
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.core.scorers.bounds import Bounds, tie_argmax
 from stacksl.core.scorers.gradient import GradientScorer
 from stacksl.core.scorers.newton import ClassNewton, PairNewton
 from stacksl.core.scorers.ridge import ClassRidge, PairRidge
-from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.errors import unknown_name
 from stacksl.types import Feedback
 

@@ -1,9 +1,10 @@
-"""The scorers of one parameter θ and one matrix: what they have in common."""
+"""The settings of a scorer, and what the scorers of one parameter θ and one matrix share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +13,61 @@ from stacksl.core.blocks import Array, Block, Inputs
 from stacksl.core.confidence import ConfidenceSet, current_radius
 from stacksl.core.heads.linear import Head, refit
 from stacksl.core.heads.logistic import Fit
-from stacksl.core.scorers.bounds import Bounds, assemble
+from stacksl.core.losses import Reading
+from stacksl.core.scorers.bounds import Action, Bounds, assemble
 from stacksl.core.scorers.rows import all_scores, restored
-from stacksl.core.scorers.settings import ScorerSettings
+
+Reference = Literal["frozen", "previous"]
+Track = Literal["labelled", "all"]
+RadiusCounts = Literal["learnt", "rounds"]
+
+
+LEAST_RIDGE = 1e-6
+"""The least λ: below it the rounding of near-duplicate rows shows in the inverse of V.
+
+V⁻¹ is updated and never inverted anew, so that its error grows with the labels and with 1/λ. After
+100,000 near-duplicates the largest entry of |V⁻¹V − I| is .016 at this λ, 14 at a hundredth of it
+(`benchmarks/width_error.py --floor 20`). At d = 768 it is no larger: after 20,000 near-duplicates
+9e-6 at this λ, 1e-7 at 1e-5, 7e-13 at 1 (`--floor 768 --labels 20000`).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerSettings:
+    """The settings that, with name and dimensions, define a scorer.
+
+    Those of a run are checked where they are stated, in `runs.settings.fields`.
+
+    Attributes:
+        ridge: λ of V_0 = λI, at least `LEAST_RIDGE` (paper, Section 4; 1e-3 to 1).
+        delta: δ; the confidence set is to hold with probability 1 − δ.
+        noise: σ, the sub-Gaussian scale of the feedback; 1 for labels.
+        norm_bound: S, a bound on ‖θ*‖.
+        feature_norm: L, a bound on ‖φ‖.
+        learning_rate: η of the gradient step; `sgd` alone.
+        kl_weight: λ of the term λ·KL(π_θ ‖ π_ref); `sgd` alone.
+        reference: π_ref: the starting policy, or the policy at the beginning of the step (whose
+            gradient there is zero: D3); `sgd` alone.
+        clip: how a loss above the level is clipped (D10); `sgd` alone.
+        clip_level: ρ in nats; None is the 95% quantile of the last losses; `sgd` alone.
+        track: what enters V (D2): rows of learnt labels, or of all rounds (as printed).
+        radius_counts: the n of the radius: labels learnt, or rounds so far (as printed).
+        action: the action played (D6): the largest score (`greedy`) or the largest UCB (`ucb`).
+    """
+
+    ridge: float = 1.0
+    delta: float = 0.05
+    noise: float = 1.0
+    norm_bound: float = 1.0
+    feature_norm: float = 1.0
+    learning_rate: float = 0.1
+    kl_weight: float = 0.1
+    reference: Reference = "frozen"
+    clip: Reading = "scale"
+    clip_level: float | None = None
+    track: Track = "labelled"
+    radius_counts: RadiusCounts = "learnt"
+    action: Action = "greedy"
 
 
 class LinearScorer:

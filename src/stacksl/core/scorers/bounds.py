@@ -14,7 +14,7 @@ from stacksl.core.gates.rules import TIE
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stacksl.core.scorers.settings import ScorerSettings
+    from stacksl.core.scorers.base import ScorerSettings
 
 Action = Literal["greedy", "ucb"]
 

@@ -18,6 +18,7 @@ from stacksl.core.confidence import ConfidenceSet, current_radius, norms, pair_n
 from stacksl.core.heads.linear import Head, refit
 from stacksl.core.heads.logistic import Fit
 from stacksl.core.losses import above, clip, cross_entropy, kl, softmax
+from stacksl.core.scorers.base import ScorerSettings
 from stacksl.core.scorers.bounds import Bounds, assemble
 from stacksl.core.scorers.rows import (
     add_rows,
@@ -27,7 +28,6 @@ from stacksl.core.scorers.rows import (
     presented_rows,
     restored,
 )
-from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.types import Feedback
 
 WINDOW = 200  # losses that the clip level is a quantile of

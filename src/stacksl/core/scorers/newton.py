@@ -9,7 +9,7 @@ import numpy as np
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.losses import cross_entropy, softmax
-from stacksl.core.scorers.base import LinearScorer
+from stacksl.core.scorers.base import LinearScorer, ScorerSettings
 from stacksl.core.scorers.bounds import Bounds
 from stacksl.core.scorers.rows import (
     gold_position,
@@ -17,7 +17,6 @@ from stacksl.core.scorers.rows import (
     presented_rows,
     presented_scores,
 )
-from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.types import Feedback
 
 

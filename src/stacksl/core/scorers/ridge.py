@@ -13,7 +13,7 @@ from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
 from stacksl.core.losses import softmax
-from stacksl.core.scorers.base import LinearScorer
+from stacksl.core.scorers.base import LinearScorer, ScorerSettings
 from stacksl.core.scorers.bounds import Bounds
 from stacksl.core.scorers.rows import (
     gold_position,
@@ -21,7 +21,6 @@ from stacksl.core.scorers.rows import (
     presented_rows,
     restored,
 )
-from stacksl.core.scorers.settings import ScorerSettings
 from stacksl.errors import SettingsError
 from stacksl.types import Feedback, Label
 
