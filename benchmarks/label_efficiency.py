@@ -30,6 +30,7 @@ import numpy as np
 
 from stacksl import __version__
 from stacksl.core.blocks import Block
+from stacksl.core.heads.linear import refit
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
@@ -134,7 +135,7 @@ def measure(cell: Cell, world: World) -> dict[str, Any]:
     if isinstance(learner.gate, Reserve):  # which a run's items may leave or join, but not here
         learner.gate = knowing(learner.gate, world.block.take(order), labels, learner.scorer)
     bought = buy(learner, world, order)
-    head = learner.scorer.refit(world.block.take(bought), world.answers[bought])
+    head = refit(world.block.take(bought), world.answers[bought], learner.scorer.theta, cell.seed)
     if head is None:
         raise SystemExit(f"{cell}: fewer than two classes were bought")
     predicted = np.argmax(np.asarray(head.probabilities(world.test)), axis=1)

@@ -38,6 +38,7 @@ from stacksl.core import (
     warmup_length,
     warmup_spreads,
 )
+from stacksl.core.heads.linear import refit
 from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.settings.resolve import resolve
 from stacksl.types import Decision
@@ -67,7 +68,6 @@ def learner_of(cell: Cell, world: World, seed: int) -> tuple[Learner, bool]:
         dim=int(world.rows.shape[-1]),
         classes=world.classes,
         settings=wanted,
-        seed=seed,
     )
     learner = Learner(
         scorer, gate_of(cell, world, scorer), budget=budget, horizon=world.horizon, seed=seed,
@@ -125,8 +125,8 @@ def measure(cell: Cell, seed: int) -> dict[str, float]:
         "coverage": lambda: float(np.mean(covered)),
         "radius": lambda: scorer.bounds(world.inputs(0), (0, 1)).radius,
         "accuracy": lambda: last(scorer, world),
-        "refit": lambda: refitted(scorer, world, bought),
-        "final": lambda: refitted(scorer, world, bought) if refits else last(scorer, world),
+        "refit": lambda: refitted(scorer, world, bought, seed),
+        "final": lambda: refitted(scorer, world, bought, seed) if refits else last(scorer, world),
         "clipped": lambda: scorer.clipped / max(1, len(bought)),
         "moved": lambda: moved(scorer, world),
     }
@@ -168,9 +168,9 @@ def last(scorer: Scorer, world: World) -> float:
     return right([scorer.scores(world.inputs(t)) for t in tests(world)], world)
 
 
-def refitted(scorer: Scorer, world: World, bought: np.ndarray) -> float:
+def refitted(scorer: Scorer, world: World, bought: np.ndarray, seed: int) -> float:
     """The test accuracy of the refit on the bought labels."""
-    head = scorer.refit(world.block(bought), world.gold[bought])
+    head = refit(world.block(bought), world.gold[bought], scorer.theta, seed)
     if head is None:
         return 0.0
     return right(list(head.probabilities(world.block(np.array(tests(world))))), world)

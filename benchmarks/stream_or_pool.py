@@ -23,6 +23,7 @@ from label_efficiency import World, buy
 
 from stacksl import __version__
 from stacksl.core.blocks import SharedBlock
+from stacksl.core.heads.linear import refit
 from stacksl.core.scorers import Scorer
 from stacksl.core.threads import one_thread
 from stacksl.data import Dataset, read
@@ -93,7 +94,7 @@ def measure(
         rows = whole[:count]
         if mode == "stream" and count < len(whole):
             rows, scorer = bought(world, mode, None, count, seed)
-        head = scorer.refit(world.block.take(rows.tolist()), world.answers[rows])
+        head = refit(world.block.take(rows.tolist()), world.answers[rows], scorer.theta, seed)
         if named:
             source = Source(world.block, names, frozenset(), seed)
             head, _ = make_final(source, rows, world.answers[rows])

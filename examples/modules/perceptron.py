@@ -7,7 +7,6 @@ import numpy as np
 
 from stacksl.core import SCORERS
 from stacksl.core.confidence import radius
-from stacksl.core.heads.linear import refit
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.bounds import assemble
 from stacksl.core.scorers.gradient import ClassBlocks, OneMatrix
@@ -19,8 +18,8 @@ class Perceptron:
 
     name = "perceptron"
 
-    def __init__(self, dim, classes, settings, seed):
-        self.dim, self.settings, self.seed, self.learnt = dim, settings, seed, 0
+    def __init__(self, dim, classes, settings):
+        self.dim, self.settings, self.learnt = dim, settings, 0
         self.theta = np.zeros(dim if classes is None else (classes, dim))
         make = OneMatrix if classes is None else ClassBlocks
         self.tracker = make(dim, settings.ridge)
@@ -57,9 +56,6 @@ class Perceptron:
 
     def skip(self, inputs, presented, choice):
         pass
-
-    def refit(self, block, labels, tune=True, fit=None):
-        return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self):
         counts = np.array([self.learnt], dtype=np.int64)

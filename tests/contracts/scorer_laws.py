@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, Inputs, PairBlock, PairFeatures, SharedBlock, SharedFeatures
+from stacksl.core.heads.linear import refit
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
 from stacksl.types import Label
 
@@ -26,7 +27,7 @@ Law: TypeAlias = Callable[[str, bool, ScorerSettings], None]
 
 
 def _make(name: str, classes: bool, settings: ScorerSettings | None = None) -> Scorer:
-    return make_scorer(name, dim=DIM, classes=COUNT if classes else None, settings=settings, seed=5)
+    return make_scorer(name, dim=DIM, classes=COUNT if classes else None, settings=settings)
 
 
 def _inputs(rng: np.random.Generator, classes: bool, count: int = COUNT) -> Inputs:
@@ -200,11 +201,11 @@ def expect_refit_gives_a_head_or_none(name: str, classes: bool, settings: Scorer
     block: Block
     if classes:
         block = SharedBlock(rng.normal(size=(30, DIM)).astype(np.float32), COUNT)
-        assert scorer.refit(block, np.zeros(30, dtype=np.int64)) is None
+        assert refit(block, np.zeros(30, dtype=np.int64), scorer.theta, 5) is None
     else:
         block = PairBlock(rng.normal(size=(120, DIM)), np.arange(0, 121, 4))
     before = scorer.state()
-    head = scorer.refit(block, labels)
+    head = refit(block, labels, scorer.theta, 5)
     _same(before, scorer.state())
     assert head is not None
     for row in head.probabilities(block):

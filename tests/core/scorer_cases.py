@@ -29,13 +29,9 @@ def kronecker(inputs: SharedFeatures) -> PairFeatures:
     return PairFeatures(np.kron(np.eye(inputs.size), inputs.h).astype(np.float64))
 
 
-def fresh(
-    name: str, *, dim: int = 5, classes: int | None = None, seed: int = 0, **settings: Any
-) -> Any:
+def fresh(name: str, *, dim: int = 5, classes: int | None = None, **settings: Any) -> Any:
     """A scorer that has learnt nothing yet."""
-    return make_scorer(
-        name, dim=dim, classes=classes, settings=ScorerSettings(**settings), seed=seed
-    )
+    return make_scorer(name, dim=dim, classes=classes, settings=ScorerSettings(**settings))
 
 
 def taught(name: str, classes: int | None = None, **settings: Any) -> tuple[Any, Array, Bounds]:

@@ -17,6 +17,7 @@ from stacksl.core.blocks import Array, PairBlock, SharedBlock
 from stacksl.core.heads import logistic as refits
 from stacksl.core.heads import spreading
 from stacksl.core.heads.abstaining import FEWEST, auroc, best_threshold, stands_for
+from stacksl.core.heads.linear import refit
 from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength, together
 from stacksl.core.heads.mixing import FLOOR, mixture_weights, tempered
 from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
@@ -45,7 +46,7 @@ def _choices(count, dim=5, seed=0, scale=4.0):
 
 
 def _heads(classes, dim):
-    return make_scorer("ridge", dim=dim, classes=classes, settings=ScorerSettings(), seed=3)
+    return make_scorer("ridge", dim=dim, classes=classes, settings=ScorerSettings())
 
 
 def test_equal_rows_of_any_size_make_a_head_of_the_shares() -> None:
@@ -62,7 +63,7 @@ def test_equal_rows_of_any_size_make_a_head_of_the_shares() -> None:
 def test_class_head_is_logistic_regression(strength, monkeypatch):
     monkeypatch.setattr(refits, "DEFAULT", strength)
     h, labels = _classes(200)
-    head = _heads(4, 6).refit(SharedBlock(h, 4), labels, tune=False)
+    head = refit(SharedBlock(h, 4), labels, _heads(4, 6).theta, 3, tune=False)
     theirs = LogisticRegression(C=strength, tol=1e-10, max_iter=10_000).fit(
         h.astype(np.float64), labels
     )
@@ -88,11 +89,11 @@ def test_default_strength_is_20_below_sixty_labels(monkeypatch):
 
     monkeypatch.setattr(refits, "_path_losses", never)
     h, labels = _classes(59)
-    _heads(4, 6).refit(SharedBlock(h, 4), labels)
+    refit(SharedBlock(h, 4), labels, _heads(4, 6).theta, 3)
     block, golds, _ = _choices(59)
-    make_scorer("newton", dim=5, classes=None).refit(block, golds)
+    refit(block, golds, make_scorer("newton", dim=5, classes=None).theta, 3)
     with pytest.raises(AssertionError, match="too few"):
-        _heads(4, 6).refit(SharedBlock(*_classes(60)[:1], 4), _classes(60)[1])
+        refit(SharedBlock(*_classes(60)[:1], 4), _classes(60)[1], _heads(4, 6).theta, 3)
 
 
 @pytest.mark.parametrize("noise", [0.3, 3.0])
@@ -125,7 +126,7 @@ def test_a_class_never_bought_keeps_the_online_score():
     labels = np.where(labels == 2, 1, labels)
     scorer = _heads(4, 6)
     scorer.theta = np.random.default_rng(1).normal(size=(4, 6))
-    head = scorer.refit(SharedBlock(h, 4), labels)
+    head = refit(SharedBlock(h, 4), labels, scorer.theta, 3)
     np.testing.assert_array_equal(head.coefficients[2], scorer.theta[2])
     assert head.intercepts[2] == 0.0
     assert not np.allclose(head.coefficients[1], scorer.theta[1])
@@ -134,11 +135,11 @@ def test_a_class_never_bought_keeps_the_online_score():
 
 def test_no_refit_without_two_classes_or_without_a_label():
     h, _ = _classes(5)
-    assert _heads(4, 6).refit(SharedBlock(h, 4), np.ones(5, dtype=np.int64)) is None
-    assert _heads(4, 6).refit(SharedBlock(h[:0], 4), np.zeros(0, dtype=np.int64)) is None
+    assert refit(SharedBlock(h, 4), np.ones(5, dtype=np.int64), _heads(4, 6).theta, 3) is None
+    assert refit(SharedBlock(h[:0], 4), np.zeros(0, dtype=np.int64), _heads(4, 6).theta, 3) is None
     empty = PairBlock(np.zeros((0, 5)), np.zeros(1, dtype=np.int64))
     scorer = make_scorer("sgd", dim=5, classes=None)
-    assert scorer.refit(empty, np.zeros(0, dtype=np.int64)) is None
+    assert refit(empty, np.zeros(0, dtype=np.int64), scorer.theta, 3) is None
 
 
 @pytest.mark.parametrize("count", [2, 70, 200])
@@ -146,13 +147,13 @@ def test_a_class_with_a_single_label_is_fitted(count):
     # Nearly every row its own class: folds lack classes, and nothing may warn or be NaN.
     h, _ = _classes(count)
     labels = np.arange(count)
-    head = _heads(count, 6).refit(SharedBlock(h, count), labels)
+    head = refit(SharedBlock(h, count), labels, _heads(count, 6).theta, 3)
     assert np.isfinite(head.probabilities(SharedBlock(h, count))).all()
 
 
 def test_pair_head_is_the_conditional_logit():
     block, golds, _ = _choices(40)
-    head = make_scorer("newton", dim=5, classes=None).refit(block, golds, tune=False)
+    head = refit(block, golds, make_scorer("newton", dim=5, classes=None).theta, 3, tune=False)
 
     def objective(theta):
         total = 0.5 * theta @ theta
@@ -169,8 +170,8 @@ def test_heads_come_back_bit_for_bit():
     h, labels = _classes(80)
     block, golds, _ = _choices(30)
     for head, inputs in (
-        (_heads(4, 6).refit(SharedBlock(h, 4), labels), SharedBlock(h, 4)),
-        (make_scorer("sgd", dim=5, classes=None).refit(block, golds), block),
+        (refit(SharedBlock(h, 4), labels, _heads(4, 6).theta, 3), SharedBlock(h, 4)),
+        (refit(block, golds, make_scorer("sgd", dim=5, classes=None).theta, 3), block),
     ):
         state = head.state()
         assert all(isinstance(array, np.ndarray) for array in state.values())
@@ -281,7 +282,7 @@ def test_a_refit_with_soft_examples_is_weighted_logistic_regression():
     targets = rng.dirichlet(np.ones(3), size=50).astype(np.float32)
     weight = rng.uniform(0.05, 1.0, size=50).astype(np.float32)
     soft = Soft(h[40:], targets, weight)
-    head = _heads(3, 8).refit(SharedBlock(h[:40], 3), labels[:40], fit=Fit(soft=soft))
+    head = refit(SharedBlock(h[:40], 3), labels[:40], _heads(3, 8).theta, 3, fit=Fit(soft=soft))
     # scikit-learn has no soft targets: each example once a class, weighted by its target
     rows = np.concatenate([h[:40], *[h[40:]] * 3]).astype(np.float64)
     gold = np.concatenate([labels[:40], *[np.full(50, c) for c in range(3)]])
@@ -299,7 +300,7 @@ def test_names_alone_make_a_head_and_an_unnamed_class_keeps_the_online_score():
     scorer.theta = np.random.default_rng(1).normal(size=(4, 6))
     none = np.zeros(0, dtype=np.int64)
     fit = Fit(soft=Soft(names, targets, np.ones(4)))
-    head = scorer.refit(SharedBlock(np.zeros((0, 6)), 4), none, fit=fit)
+    head = refit(SharedBlock(np.zeros((0, 6)), 4), none, scorer.theta, 3, fit=fit)
     policy = head.probabilities(SharedBlock(names[:3], 4))
     assert policy[:, :3].argmax(axis=1).tolist() == [0, 1, 2]
     np.testing.assert_array_equal(head.coefficients[3], scorer.theta[3])

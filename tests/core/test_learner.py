@@ -280,7 +280,7 @@ def test_a_gate_without_the_widths_it_needs_is_refused() -> None:
             return replace(view, widths=unknown, pair_widths=unknown)
 
     def learner(gate) -> Learner:
-        return Learner(Bare(4, 3, ScorerSettings(), 0), gate, budget=1, horizon=2)
+        return Learner(Bare(4, 3, ScorerSettings()), gate, budget=1, horizon=2)
 
     item = SharedFeatures(np.ones(4) / 2, 3)
     for gate in (Contested(), LLF(1.0)):

@@ -17,6 +17,7 @@ from stacksl.core import (
     ScorerSettings,
     make_scorer,
 )
+from stacksl.core.heads.linear import refit
 from stacksl.errors import SettingsError
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.settings.resolve import resolve
@@ -140,7 +141,7 @@ def block_of(count: int, seed: int = 0, scale: float = 2.0) -> tuple[PairBlock, 
 
 def test_the_refit_is_the_conditional_logit_around_the_base() -> None:
     block, golds = block_of(40)
-    head = newton(4).refit(block, golds, tune=False)
+    head = refit(block, golds, newton(4).theta, tune=False)
 
     def objective(theta: np.ndarray) -> float:
         total = 0.5 * theta @ theta
@@ -151,7 +152,7 @@ def test_the_refit_is_the_conditional_logit_around_the_base() -> None:
 
     expected = minimize(objective, np.zeros(4), method="Powell", options={"ftol": 1e-14}).x
     np.testing.assert_allclose(head.theta, expected, atol=2e-3)
-    bare = newton(4).refit(PairBlock(block.phi, block.offsets), golds, tune=False)
+    bare = refit(PairBlock(block.phi, block.offsets), golds, newton(4).theta, tune=False)
     assert np.abs(bare.theta - expected).max() > 0.1
     for policy, (a, b) in zip(head.probabilities(block), pairwise(block.offsets), strict=True):
         weights = np.exp(block.base[a:b] + block.phi[a:b].astype(float) @ head.theta)
@@ -167,8 +168,10 @@ def test_a_block_carries_its_base() -> None:
     assert block[-1].offset.tolist() == block.base[block.offsets[7] :].tolist()
     assert block.take([]).base.shape == (0,)
     assert PairBlock(block.phi, block.offsets).take([1]).base is None
-    again = newton(4).refit(block.take(range(8)), golds, tune=False)
-    np.testing.assert_array_equal(again.theta, newton(4).refit(block, golds, tune=False).theta)
+    again = refit(block.take(range(8)), golds, newton(4).theta, tune=False)
+    np.testing.assert_array_equal(
+        again.theta, refit(block, golds, newton(4).theta, tune=False).theta
+    )
 
 
 @pytest.mark.parametrize("name", ["sgd", "ridge"])
@@ -188,8 +191,8 @@ def test_the_strength_is_chosen_around_the_base_too() -> None:
     block, _ = block_of(150, seed=5, scale=4.0)
     heard = block.base + rng.gumbel(size=len(block.base))
     golds = np.array([int(np.argmax(heard[a:b])) for a, b in pairwise(block.offsets)])
-    head = newton(4).refit(block, golds)
+    head = refit(block, golds, newton(4).theta)
     assert len(head.strength.tried) == 4
     assert head.strength.value == 1.0
-    bare = newton(4).refit(PairBlock(block.phi, block.offsets), golds)
+    bare = refit(PairBlock(block.phi, block.offsets), golds, newton(4).theta)
     assert min(head.strength.tried) < 0.7 * min(bare.strength.tried)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
+from stacksl.core.heads.linear import refit
 from stacksl.errors import RunError
 from stacksl.models.linear import Model
 from stacksl.report.facts import Facts
@@ -95,7 +96,7 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
     assert len(rows) == BUDGET
     if not names:
         gold = np.array([ANSWERS[corpus.ids[row]] for row in rows])
-        head = game.learner.scorer.refit(examples.block.take(rows), gold, tune=True)
+        head = refit(examples.block.take(rows), gold, game.learner.scorer.theta, tune=True)
         mine = Model.load(made.folder.model).probabilities(examples.block)
         assert np.array(mine) == pytest.approx(
             np.array(head.probabilities(examples.block)), abs=1e-6

@@ -57,8 +57,8 @@ class StudyGradient(GradientScorer):
     last 200 losses.
     """
 
-    def __init__(self, dim: int, classes: int | None, settings: StudySettings, seed: int) -> None:
-        super().__init__(dim, classes, settings, seed)
+    def __init__(self, dim: int, classes: int | None, settings: StudySettings) -> None:
+        super().__init__(dim, classes, settings)
         self.study = settings
 
     def _descend(
@@ -110,17 +110,12 @@ class StudyGradient(GradientScorer):
 
 
 def make_study_scorer(
-    name: str,
-    *,
-    dim: int,
-    classes: int | None,
-    settings: ScorerSettings | None = None,
-    seed: int = 0,
+    name: str, *, dim: int, classes: int | None, settings: ScorerSettings | None = None
 ) -> Scorer:
     """See `stacksl.core.make_scorer`; `sgd` reads the settings of studies, too."""
     if name == "sgd":
-        return StudyGradient(dim, classes, StudySettings.of(settings), seed)
-    return make_scorer(name, dim=dim, classes=classes, settings=settings, seed=seed)
+        return StudyGradient(dim, classes, StudySettings.of(settings))
+    return make_scorer(name, dim=dim, classes=classes, settings=settings)
 
 
 def adjusted_kl_weight(

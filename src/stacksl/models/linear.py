@@ -166,7 +166,6 @@ class Model:
             dim=about["dim"],
             classes=None if classes is None else len(classes),
             settings=ScorerSettings(**about["scorer_settings"]),
-            seed=0,
         )
         scorer.restore(load("online"))
         head = restore_head(load("head")) if about["head"] else None

@@ -50,7 +50,6 @@ def _learner(stream: Stream, terms: Terms) -> StudyLearner:
         dim=stream.dim,
         classes=stream.classes,
         settings=terms.settings,
-        seed=terms.seed,
     )
     return StudyLearner(
         scorer,

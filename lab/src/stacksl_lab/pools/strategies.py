@@ -10,6 +10,7 @@ import numpy as np
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.gates.registry import COVERAGE, GATES
+from stacksl.core.heads.linear import refit
 from stacksl.core.scorers import Head
 from stacksl.core.threads import one_thread
 from stacksl.errors import MissingExtra, SettingsError, kind_and_place
@@ -114,7 +115,7 @@ def _accuracies(
 ) -> Mapping[str, float]:
     """By the final model and the budget; without class names both are the same model."""
     gold, scorer = pool.gold[rows], fresh_scorer(pool.settings, pool.block)
-    plain = scorer.refit(pool.block.take(rows.tolist()), gold)
+    plain = refit(pool.block.take(rows.tolist()), gold, scorer.theta, pool.settings.seed)
     made = plain if source is None else make_final(source, rows, gold)[0]
     return {
         f"{model}@{budget}": _accuracy(arena, head, gold)

@@ -151,7 +151,7 @@ def refit(
     block: Block,
     labels: NDArray[np.int64],
     theta: Array,
-    seed: int,
+    seed: int = 0,
     tune: bool = True,
     fit: Fit | None = None,
 ) -> Head | None:

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, Inputs
+from stacksl.core.blocks import Array, Inputs
 from stacksl.core.heads.linear import Head, restore_head
-from stacksl.core.heads.logistic import Fit
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.core.scorers.bounds import Bounds, tie_argmax
 from stacksl.core.scorers.gradient import GradientScorer
@@ -40,6 +39,7 @@ class Scorer(Protocol):
 
     name: str
     settings: ScorerSettings
+    theta: Array
 
     @property
     def learnt(self) -> int:
@@ -72,16 +72,6 @@ class Scorer(Protocol):
         """Process an unasked round; to be called once for each, under every `track`."""
         ...
 
-    def refit(
-        self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
-    ) -> Head | None:
-        """The final model of labelled items, or None where they cannot carry one.
-
-        See `docs/paper.md`, D15. `fit` gives the options of class heads and overrides `tune`; pair
-        features ignore it.
-        """
-        ...
-
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that `step` and `skip` change, as copies."""
         ...
@@ -91,24 +81,24 @@ class Scorer(Protocol):
         ...
 
 
-def _ridge(dim: int, classes: int | None, settings: ScorerSettings, seed: int) -> Scorer:
+def _ridge(dim: int, classes: int | None, settings: ScorerSettings) -> Scorer:
     """The scorer of the theorems: the ridge estimate θ̂ = V⁻¹b, for pairs and for class heads."""
     if classes is None:
-        return PairRidge(dim, settings, seed)
-    return ClassRidge(dim, classes, settings, seed)
+        return PairRidge(dim, settings)
+    return ClassRidge(dim, classes, settings)
 
 
-def _newton(dim: int, classes: int | None, settings: ScorerSettings, seed: int) -> Scorer:
+def _newton(dim: int, classes: int | None, settings: ScorerSettings) -> Scorer:
     """One-pass online Newton on the softmax: H grows by the Fisher information of what was bought.
 
     For pairs and for class heads.
     """
     if classes is None:
-        return PairNewton(dim, settings, seed)
-    return ClassNewton(dim, classes, settings, seed)
+        return PairNewton(dim, settings)
+    return ClassNewton(dim, classes, settings)
 
 
-SCORERS: dict[str, Callable[[int, int | None, ScorerSettings, int], Scorer]] = {
+SCORERS: dict[str, Callable[[int, int | None, ScorerSettings], Scorer]] = {
     "sgd": GradientScorer,
     "ridge": _ridge,
     "newton": _newton,
@@ -116,17 +106,11 @@ SCORERS: dict[str, Callable[[int, int | None, ScorerSettings, int], Scorer]] = {
 
 
 def make_scorer(
-    name: str,
-    *,
-    dim: int,
-    classes: int | None,
-    settings: ScorerSettings | None = None,
-    seed: int = 0,
+    name: str, *, dim: int, classes: int | None, settings: ScorerSettings | None = None
 ) -> Scorer:
     """A fresh scorer named `name`: for pair features of `dim` columns, or `classes` class heads.
 
-    `seed` decides the folds of the refit only. `ridge` and `newton` ignore the settings of `sgd`
-    (KL, reference, clip).
+    `ridge` and `newton` ignore the settings of `sgd` (KL, reference, clip).
 
     Raises:
         SettingsError: for an unknown name.
@@ -137,10 +121,10 @@ def make_scorer(
     settings = settings or ScorerSettings()
     if name not in SCORERS:
         raise unknown_name("scorer", name, SCORERS)
-    return SCORERS[name](dim, classes, settings, seed)
+    return SCORERS[name](dim, classes, settings)
 
 
-def widened(scorer: Scorer, classes: int, seed: int) -> Scorer:
+def widened(scorer: Scorer, classes: int) -> Scorer:
     """A scorer of `classes` classes with all that `scorer`, of class heads, has learnt.
 
     The heads of new classes are zero, as those of a class without labels.
@@ -151,13 +135,12 @@ def widened(scorer: Scorer, classes: int, seed: int) -> Scorer:
     Args:
         scorer: of class heads, θ of shape (K, d).
         classes: at least K.
-        seed: of the folds of its refits.
     """
     state = scorer.state()
     theta = state["theta"]
     more = np.zeros((classes - len(theta), theta.shape[1]))
     state["theta"] = np.concatenate([theta, more])
     sizes = {"dim": theta.shape[1], "classes": classes}
-    wide = make_scorer(scorer.name, **sizes, settings=scorer.settings, seed=seed)
+    wide = make_scorer(scorer.name, **sizes, settings=scorer.settings)
     wide.restore(state)
     return wide

@@ -9,10 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, Inputs
+from stacksl.core.blocks import Array, Inputs
 from stacksl.core.confidence import ConfidenceSet, current_radius
-from stacksl.core.heads.linear import Head, refit
-from stacksl.core.heads.logistic import Fit
 from stacksl.core.losses import Reading
 from stacksl.core.scorers.bounds import Action, Bounds, assemble
 from stacksl.core.scorers.rows import all_scores, restored
@@ -76,12 +74,10 @@ class LinearScorer:
     Args:
         shape: of θ: (d,) for pair features, (K, d) for class heads.
         settings: the numbers of the scorer.
-        seed: draws the folds of a refit.
     """
 
-    def __init__(self, shape: tuple[int, ...], settings: ScorerSettings, seed: int) -> None:
+    def __init__(self, shape: tuple[int, ...], settings: ScorerSettings) -> None:
         self.settings = settings
-        self.seed = seed
         self.dim = shape[-1]
         self.theta: Array = np.zeros(shape)
         self.confidence = ConfidenceSet.empty(self.dim, settings.ridge)
@@ -112,12 +108,6 @@ class LinearScorer:
             presented, scores, policy, widths, against, reach, self.dim, self.settings,
             self.confidence.volume, information,
         )  # fmt: skip
-
-    def refit(
-        self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
-    ) -> Head | None:
-        """The final model of the labelled items `block`; see `heads.linear.refit`."""
-        return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""

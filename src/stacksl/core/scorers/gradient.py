@@ -12,11 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, Inputs, PairFeatures, SharedFeatures
+from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.calibration import clip_at_quantile
 from stacksl.core.confidence import ConfidenceSet, current_radius, norms, pair_norms
-from stacksl.core.heads.linear import Head, refit
-from stacksl.core.heads.logistic import Fit
 from stacksl.core.losses import above, clip, cross_entropy, kl, softmax
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.core.scorers.bounds import Bounds, assemble
@@ -57,9 +55,8 @@ class GradientScorer:
 
     name = "sgd"
 
-    def __init__(self, dim: int, classes: int | None, settings: ScorerSettings, seed: int) -> None:
+    def __init__(self, dim: int, classes: int | None, settings: ScorerSettings) -> None:
         self.settings = settings
-        self.seed = seed
         self.dim = dim
         self.classes = classes
         self.theta: Array = np.zeros(dim if classes is None else (classes, dim))
@@ -112,12 +109,6 @@ class GradientScorer:
         self.rounds += 1
         if self.settings.track == "all":
             self.tracker.add(inputs, choice)
-
-    def refit(
-        self, block: Block, labels: NDArray[np.int64], tune: bool = True, fit: Fit | None = None
-    ) -> Head | None:
-        """The final model of the labelled items `block`; see `heads.linear.refit`."""
-        return refit(block, labels, self.theta, self.seed, tune, fit)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""

@@ -38,8 +38,8 @@ class PairNewton(LinearScorer):
 
     name = "newton"
 
-    def __init__(self, dim: int, settings: ScorerSettings, seed: int) -> None:
-        super().__init__((dim,), settings, seed)
+    def __init__(self, dim: int, settings: ScorerSettings) -> None:
+        super().__init__((dim,), settings)
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None
@@ -139,8 +139,8 @@ class ClassNewton(LinearScorer):
 
     name = "newton"
 
-    def __init__(self, dim: int, classes: int, settings: ScorerSettings, seed: int) -> None:
-        super().__init__((classes, dim), settings, seed)
+    def __init__(self, dim: int, classes: int, settings: ScorerSettings) -> None:
+        super().__init__((classes, dim), settings)
         self.classes = classes
 
     def bounds(

@@ -60,8 +60,8 @@ class PairRidge(LinearScorer):
 
     name = "ridge"
 
-    def __init__(self, dim: int, settings: ScorerSettings, seed: int) -> None:
-        super().__init__((dim,), settings, seed)
+    def __init__(self, dim: int, settings: ScorerSettings) -> None:
+        super().__init__((dim,), settings)
         self.moment: Array = np.zeros(dim)
         self._fed = _NOTHING
 
@@ -151,8 +151,8 @@ class ClassRidge(LinearScorer):
 
     name = "ridge"
 
-    def __init__(self, dim: int, classes: int, settings: ScorerSettings, seed: int) -> None:
-        super().__init__((classes, dim), settings, seed)
+    def __init__(self, dim: int, classes: int, settings: ScorerSettings) -> None:
+        super().__init__((classes, dim), settings)
 
     def bounds(
         self, inputs: Inputs, presented: tuple[int, ...], scores: Array | None = None

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, Block, SharedBlock
-from stacksl.core.heads.linear import ClassHead
+from stacksl.core.blocks import Array, SharedBlock
+from stacksl.core.heads.linear import ClassHead, refit
 from stacksl.core.heads.logistic import Fit, together
 from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
@@ -175,7 +175,7 @@ class LinearTrainer:
         block = self.examples.block
         assert isinstance(block, SharedBlock)
         self.examples.block = replace(block, classes=size)
-        self.learner.scorer = widened(self.learner.scorer, size, self.seed)
+        self.learner.scorer = widened(self.learner.scorer, size)
         self.labels, self.final = -1, False
 
     def _refit(self) -> None:
@@ -197,7 +197,7 @@ class LinearTrainer:
         elif not tune:
             self.head = self.beside(self._as_final if self.by_final else self._on_the_way)
         elif self.names is None:
-            self.head = _fit(scorer, bought, self.examples.block, tune)
+            self.head = self._fitted(scorer, bought, tune)
         else:
             self.head, self.mixture = make_final(self._whole(), *_split(bought))
         self.count += 1
@@ -214,7 +214,7 @@ class LinearTrainer:
         if self.column is not None:
             return fitted_on(self.examples.block, self._of_column(bought), self.seed)
         if self.names is None or not bought:
-            return _fit(untouched, bought, self.examples.block, tune=True)
+            return self._fitted(untouched, bought, tune=True)
         return make_final(self._whole(), *_split(bought), self.mixture)[0]
 
     def without(
@@ -228,7 +228,7 @@ class LinearTrainer:
         bought, held = self.examples.bought, set(places.tolist())
         others_bought = [pair for place, pair in enumerate(bought) if place not in held]
         if self.names is None or not others_bought:
-            return _fit(untouched, others_bought, self.examples.block, tune=True)
+            return self._fitted(untouched, others_bought, tune=True)
         fresh, source = self._source is None, self._whole()
         if fresh and any(part.kind == GRAPHED for part in self.mixture):
             source.holding(_split(bought)[0])  # one graph for every fold
@@ -322,6 +322,13 @@ class LinearTrainer:
         self._note_stage(*held, surest(head, examples.block, rest))
         return head
 
+    def _fitted(self, scorer: Scorer, bought: Bought, tune: bool) -> Head | None:
+        """The model of these labels, without names."""
+        if not bought:
+            return None
+        rows, gold = _split(bought)
+        return refit(self.examples.block.take(rows.tolist()), gold, scorer.theta, self.seed, tune)
+
     def _on_the_way(self) -> Head | None:
         """The head that ranks items, fitted on labels, and on names if they take part.
 
@@ -330,7 +337,7 @@ class LinearTrainer:
         """
         scorer, bought = self.learner.scorer, self.examples.bought
         if self.names is None:
-            return _fit(scorer, bought, self.examples.block, tune=False)
+            return self._fitted(scorer, bought, tune=False)
         names = self._named(self.names)
         rows, gold = _split(bought)
         head, start = self.head, None
@@ -344,7 +351,9 @@ class LinearTrainer:
                 inside = np.isin(rows, source.graph()[1])  # another graph would take long
                 soft = together(soft, source.spread_labels(rows[inside], gold[inside], final=False))
         fit = Fit(soft=soft, start=start, tolerance=ON_THE_WAY)
-        return scorer.refit(self.examples.block.take(rows.tolist()), gold, fit=fit)
+        return refit(
+            self.examples.block.take(rows.tolist()), gold, scorer.theta, self.seed, fit=fit
+        )
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
         """The name rows of the current classes."""
@@ -424,13 +433,6 @@ def linear_trainer(game: Game) -> LinearTrainer:
     """The trainer of a game whose model is linear."""
     assert isinstance(game.trainer, LinearTrainer)
     return game.trainer
-
-
-def _fit(scorer: Scorer, bought: Bought, block: Block, tune: bool) -> Head | None:
-    if not bought:
-        return None
-    rows, gold = _split(bought)
-    return scorer.refit(block.take(rows.tolist()), gold, tune=tune)
 
 
 def _split(bought: Bought) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

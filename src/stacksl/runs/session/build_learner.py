@@ -50,13 +50,7 @@ def fresh_scorer(settings: Settings, block: Block) -> Scorer:
             f"the scorer '{name}' takes features without a fixed part of the scores, got some with"
             " one (a language model's own scores, or a bank's cosines): use scorer 'newton'"
         )
-    return make_scorer(
-        name,
-        dim=block.dim,
-        classes=classes,
-        settings=scorer_settings(settings),
-        seed=settings.seed,
-    )
+    return make_scorer(name, dim=block.dim, classes=classes, settings=scorer_settings(settings))
 
 
 def build_learner(
