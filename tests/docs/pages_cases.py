@@ -10,7 +10,7 @@ from stacksl.core import FOLLOWERS, GATES, SCORERS
 from stacksl.features import FEATURES
 from stacksl.labelers.registry import LABELERS
 from stacksl.lm import OBJECTIVES
-from stacksl.runs.settings.presets import PRESETS
+from stacksl.runs.settings.resolve import PRESETS
 from stacksl_lab.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,12 +12,16 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from pydantic import Field
 
 from stacksl.errors import RunError, StackslError
 from stacksl.label import pages
-from stacksl.label.forms import Act, Entry, Given, Passed
-from stacksl.label.owner import act_on, enter_sheet
+from stacksl.label.open_run import Skipped
+from stacksl.label.owner import Act, Form, act_on, enter_sheet
 from stacksl.label.site import HEADERS, OWNER, SESSION_SECONDS, Refused, Site, csrf_of
+from stacksl.labelers.sheets.cells import visible
+from stacksl.labelers.sheets.rows import Reply
+from stacksl.ledger.purchases import Skip
 
 T = TypeVar("T")
 
@@ -28,6 +32,43 @@ REPORT = (
     "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-inline';"
     " script-src 'unsafe-inline'; img-src data:; font-src data:"
 )
+
+
+class Entry(Form):
+    """The secret of a link."""
+
+    secret: str = Field(max_length=200)
+
+
+class Given(Form):
+    """An answer; it is sent until there is a reply, and entered once."""
+
+    key: str = Field(max_length=40)
+    said: Literal["label", "none", "ambiguous", "broken"]
+    position: int | None = Field(None, ge=0, le=10**6, strict=True)
+    text: str | None = Field(None, max_length=2000)
+    note: str | None = Field(None, max_length=4000)
+
+    def reply(self) -> Reply:
+        """The answer as a row of a sheet would give it."""
+        text, note = _free(self.text if self.said == "none" else None), _free(self.note)
+        return Reply(0, self.key, self.said, self.position, text, note)
+
+
+class Passed(Form):
+    """A row that is skipped."""
+
+    key: str = Field(max_length=40)
+    why: Skip
+    note: str | None = Field(None, max_length=4000)
+
+    def word(self) -> Skipped:
+        """Why, and the note."""
+        return Skipped(self.why, _free(self.note))
+
+
+def _free(text: str | None) -> str | None:
+    return None if text is None else visible(text).strip() or None
 
 
 async def caller(request: Request) -> str:

@@ -10,8 +10,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from stacksl.errors import StackslError
-from stacksl.label.forms import Act
 from stacksl.label.site import Refused, Site
 from stacksl.report.wording import money, plural
 from stacksl.runs.changes.change import Change, change_run, preview
@@ -22,6 +23,21 @@ T = TypeVar("T")
 
 PATIENCE = 60.0  # seconds that the owner waits for a refit that is under way
 NAMED = 3  # cells at fault that a reply names
+
+
+class Form(BaseModel):
+    """The base of what a browser may send: no unknown field, and no text of a field in an error."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class Act(Form):
+    """What the owner does; the fields beside `act` are those that it needs."""
+
+    act: str = Field(max_length=20)
+    name: str | None = Field(None, max_length=1000)
+    value: str | None = Field(None, max_length=2000)
+    agreed: bool = False
 
 
 def act_on(site: Site, act: Act) -> dict[str, Any]:

@@ -229,7 +229,7 @@ def _first_lines(module: str, registry: str) -> dict[str, str]:
 
 
 def _presets() -> dict[str, str]:
-    from stacksl.runs.settings.presets import PRESETS
+    from stacksl.runs.settings.resolve import PRESETS
 
     return {
         name: ", ".join(f"{key} {value}" for key, value in settings.items())

@@ -24,7 +24,6 @@ from stacksl.core.gates.registry import GATES
 from stacksl.errors import SettingsError
 from stacksl.runs.settings.conflicts import conflicts, nearest, unknown_names
 from stacksl.runs.settings.fields import GROUPS, Group, Settings, descriptions, gate_group
-from stacksl.runs.settings.presets import PRESETS
 
 Model = TypeVar("Model", bound=Group)
 
@@ -49,6 +48,41 @@ RENAMED = {
     "id_column": "columns.id",
 }
 """Settings that were called otherwise, by their names now."""
+
+_PAPER: Mapping[str, Any] = {
+    "lm.objective": "stacksl",
+    "scorer.name": "sgd",
+    "scorer.action": "ucb",
+    "scorer.covariance_rows": "all",
+    "scorer.radius_counts": "rounds",
+    "update.clip": "literal",
+    "update.clip_level": 5.0,
+    "scorer.ridge": 1.0,
+    "scorer.delta": 0.05,
+    "scorer.noise": 1.0,
+    "scorer.norm_bound": 1.0,
+    "update.learning_rate": 0.1,
+    "update.kl_weight": 0.5,
+    "refit": False,
+    "class_names": False,
+}
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "paper-stacksl": {
+        **_PAPER,
+        "gate.name": "always",
+        "update.reference": "previous",
+        "budget": "all",
+    },
+    "paper": {
+        **_PAPER,
+        "gate.name": "llf",
+        "gate.kappa": 1.0,
+        "update.reference": "frozen",
+        "update.kl_on_skips": True,
+    },
+}
+"""Named layers of settings; `docs/presets.md` has the number that justifies every difference."""
 
 
 def known_settings() -> list[str]:
