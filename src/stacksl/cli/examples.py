@@ -8,8 +8,8 @@ _TEXT = """\
 No classes yet: what is in the file, as a workbook to edit?
     stacksl topics texts.csv
 
-Your file, 500 labels, tested on another file:
-    stacksl run train.csv --budget 500 --test test.csv
+How many of the labels that a model gave are right, by 200 answers of two colleagues?
+    stacksl run tickets.xlsx --model-labels gpt_label --audit 200 --annotators anna,ben
 What is in the file, and what would a run cost and gain? Nothing is bought or written:
     stacksl run train.csv --budget 10% --price 2.50 --dry-run
 No labels yet, and two colleagues answer in spreadsheets:

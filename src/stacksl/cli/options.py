@@ -64,9 +64,9 @@ FLAGS: Mapping[str, Flag] = {
     "annotators": Flag("annotators", "A,B", SPEND, True),
     "audit": Flag("audit", "N", SPEND, True),
     "second_look": Flag("second-look", None, SPEND),
-    "stop_when": Flag("stop-when", "RULE", SPEND),
+    "stop_when": Flag("stop-when", "RULE", SPEND, True),
     "owned": Flag("owned", "FILE", SPEND),
-    "model_labels": Flag("model-labels", "COLUMN_OR_FILE", SPEND),
+    "model_labels": Flag("model-labels", "NAME", SPEND, True),
     "sheets.overlap": Flag("overlap", "M", SPEND),
     "sheets.dir": Flag("ask-dir", "DIR", SPEND),
     "sheets.mode": Flag("ask-mode", "OCTAL", SPEND),
@@ -264,7 +264,7 @@ DryRun = Annotated[
     typer.Option(
         "--dry-run",
         rich_help_panel=SPEND,
-        help="Print what the command would do, gain and cost, and write nothing.",
+        help="Print what the command would do, gain and cost; write nothing.",
     ),
 ]
 Preset = Annotated[

@@ -31,8 +31,7 @@ def run(
         typer.Argument(
             metavar="DATA",
             show_default=False,
-            help="A file of items (CSV, .xlsx, JSONL, Parquet, the official files of MedQA and "
-            "MMLU), or - for standard input; the built-in sample if absent.",
+            help="Items: CSV, .xlsx, JSONL, Parquet, or - (standard input); else the sample.",
         ),
     ] = None,
     test: options.Test = None,
@@ -49,11 +48,7 @@ def run(
     debug: options.Debug = False,
     help_all: options.HelpAll = False,
 ) -> None:
-    """Buy labels under a hard budget, train, and write a model with a report.
-
-    The run decides which labels are worth buying, and writes a folder with the trained model, the
-    ledger of every purchase, and a report.
-    """
+    """Buy the labels that are worth it under a hard budget, and write a model and a report."""
     from stacksl.api import prepare
     from stacksl.data import columns_line
     from stacksl.engine import on_ray

@@ -324,12 +324,12 @@ class Settings(Group):
 
     # what is bought
     budget: str = "0.1"
-    """The most labels to buy: 10% (the default), 0.1, 500, '$40' or all."""
+    """The most labels: 10% (the default), 0.1, 500, '$40' or all."""
     price: str | None = None
     """The price of a label, such as 2.50, or anna=3,ben=2."""
     labeler: str = "oracle"
-    """Who answers: oracle (the file's own answers, the default), file (people, in sheets),
-    openai:MODEL (a model at --url) or hf:NAME_OR_DIR (a model on this machine)."""
+    """Who answers: oracle (the file's own answers, the default), file (people), openai:MODEL (at
+    --url) or hf:NAME (on this machine)."""
     open_questions: int = Field(25, ge=1)
     """How many questions are open at the same time, in people's sheets or in a batch (25)."""
     annotators: str = "anna"
@@ -341,22 +341,19 @@ class Settings(Group):
     which they agree, so that people's errors do not count as the model's; the default with two
     people and 150 labels."""
     stop_when: str | None = None
-    """When to stop: gain=0.01/100 when the next 100 labels are expected to gain less than 0.01;
-    accuracy=0.9 when the audit shows that accuracy; right=97% when that share of the table's rows
-    is right, people's and the model's labels together; time=2h ends this command after that time,
-    until you resume the run."""
+    """Stop earlier: right=97% (of the table, by people and model), accuracy=0.9 (by the audit),
+    gain=0.01/100 (the next 100 labels gain less) or time=2h (until you resume)."""
     owned: str | None = None
     """A file of labels that you already have: learned first, outside the budget."""
     model_labels: str | None = None
-    """Labels that already exist: a column of the data, which people judge and correct; or a
-    model's, in a file or a run, which are weighted by how often people agree."""
+    """A column of the data whose labels people judge and correct; or a file or a run with a
+    model's labels, which are weighted by how often people agree."""
     sheets: Sheets = Field(default_factory=Sheets.model_construct)
     server: Server = Field(default_factory=Server.model_construct)
 
     # what is read
     classes: str | None = None
-    """The classes of a file without labels, one per line, with a description and examples if you
-    like."""
+    """The classes, one per line, with examples if you like."""
     bank: str | None = None
     """A bank of answers from which all items choose; an item ranks the 64 nearest ones."""
     columns: Columns = Field(default_factory=Columns.model_construct)
