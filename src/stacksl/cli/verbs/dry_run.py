@@ -112,6 +112,8 @@ def _request(plan: Plan) -> dict[str, Any] | None:
 def _bought(plan: Plan) -> str:
     test, owned, further = _test(plan), len(plan.spec.sources.owned), plan.spec.further
     cost = f" for {dollars(further * plan.spec.budget.price)}" * (plan.money is not None)
+    column = plan.settings.column
+    judged = f"the labels in '{column}' are judged, and the most doubtful ones are asked about"
     asking = f"{plural(further, 'label')}{cost} at most, to ask further people about audited items"
     if plan.settings.annotators.count(",") == 1:  # what they differ on stays open
         asking += "; with two people the interval is about twice as wide as with three"
@@ -129,7 +131,8 @@ def _bought(plan: Plan) -> str:
                 f" {count(test['shared']) if test['shared'] else 'none'} of them in the data",
             ),
             ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
-            ("Gate", plan.settings.gate.name),
+            ("Column", judged if column is not None else None),
+            ("Gate", plan.settings.gate.name if column is None else None),
             ("Model", plan.settings.lm.model),
             ("Features", None if plan.settings.adapts else plan.settings.features),
             ("Folder", f"{plan.out} (nothing was written)"),
