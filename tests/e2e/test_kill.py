@@ -65,8 +65,8 @@ END = {
     "before the report": (f"{RUNS}.finish.finish:write_pages", 1, "before"),
     "between report and card": (f"{RUNS}.finish.finish:write_atomic", 2, "after"),
     "between the pages and their rows": (f"{RUNS}.finish.finish:note_derived", 3, "before"),
-    "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 3, "before"),
-    "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 3, "after"),
+    "before the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 2, "before"),
+    "when the state is 'finished'": (f"{FOLDER}:RunFolder.write_state", 2, "after"),
 }
 ALIKE = (  # to the one before it: between the same two files, or of the same row
     "before it is asked",

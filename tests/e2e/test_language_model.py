@@ -53,7 +53,7 @@ EPOCH = {
 END = {
     "between the last refit and the model": ("stacksl.models.adapted:write_model", 1, "before"),
     "between weights and description": (f"{LM}.export.folder:write_task", 1, "before"),
-    "before the state is 'finished'": (f"{RUNS}.storage.folder:RunFolder.write_state", 3, "before"),
+    "before the state is 'finished'": (f"{RUNS}.storage.folder:RunFolder.write_state", 2, "before"),
 }
 POOL = {  # the default of a file: three batches of two, one refit of six steps
     "between two batches": (f"{LABELS}.ledger:Ledger.post", 2, "after"),
