@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, LazyRows, SharedBlock
+from stacksl.engine import on_ray
 from stacksl.errors import FeatureError
 from stacksl.features.encoders import Encoder, Progress, Vectors
 from stacksl.features.rows import WEIGHTS, class_rows, pair_block, pair_columns, widths
@@ -213,9 +214,9 @@ def transformed(
     """The features of `items`, to be written or read once, in order.
 
     With shared classes the rows of a large pool are computed where they are read, so that they are
-    never all held in memory.
+    never all held in memory. Ray encodes all texts at once, so that every node has work.
     """
-    if len(items) > MANY:
+    if len(items) > MANY and not on_ray():
         one = features.transform(items[:1])
         if isinstance(one, SharedBlock):
             rows: Any = _Transformed(features, items, one.dim, progress)
