@@ -12,6 +12,7 @@ from stacksl.api.labelling import by_model, human_labels
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened
+from stacksl.models.adapted import is_adapted
 from stacksl.models.linear import Model
 from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
@@ -49,8 +50,10 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     pages, options = max(1, -(-(len(asked) + others) // PAGE)), {row["options"] for row in asked}
     if number > pages:
         return page_of(folder, pages, find)
-    now, blank = _now(folder, items), {"number": "", "differs": False, "now": "", "sure": None}
-    rows += [_asked(item, "nobody was asked") | blank | now.get(item.id, {}) for item in items]
+    now, unknown = _now(folder, items), {"now": "", "sure": None}
+    for item in items:
+        said = now.get(item.id, unknown)
+        rows.append({**_shown(item, "nobody was asked"), "number": "", "differs": False, **said})
     return {
         "rows": rows,
         "total": len(asked),
@@ -65,13 +68,16 @@ def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
 
 def _now(folder: RunFolder, items: Sequence[Item]) -> dict[str, dict[str, Any]]:
     """What the final model says of items, if it is linear; a language model takes too long."""
+    if not items or is_adapted(folder.model):
+        return {}
     model = Run(folder.path).model
-    said = by_model(model, items, None) if items and isinstance(model, Model) else {}
+    assert isinstance(model, Model)
+    said = by_model(model, items, None)
     return {id: {"now": row["label"], "sure": row["confidence"]} for id, row in said.items()}
 
 
-def _asked(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
-    """An item that was asked: why, and the model's choice before; the answers follow in `words`."""
+def _shown(item: Item, purpose: str, decision: Decision | None = None) -> dict[str, Any]:
+    """An item, why it was asked, and the model's choice before; the answers follow in `words`."""
     long = len(item.prompt) > EXCERPT
     return {
         "item": item.id,
@@ -122,7 +128,7 @@ def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
         row |= {"number": number, "now": "", "sure": None} | now.get(id, {})
         named = said.get("label") or ("" if said.get("source") == "human: none" else None)
         row["differs"] = id in now and named is not None and named != row["now"]
-        texts = (id, row["prompt"], row["now"], *(" ".join(each[:2]) for each in row["words"]))
+        texts = (id, items[id].prompt, row["now"], *(" ".join(each[:2]) for each in row["words"]))
         row["found"] = "\n".join(texts).casefold()
     return sorted(found.values(), key=lambda row: -row["sure"] if row["differs"] else 1)
 
@@ -139,9 +145,9 @@ def _asked_rows(ledger: Ledger, items: Mapping[str, Item]) -> dict[str, dict[str
         if row.event == "round":
             decision = row.decision()
             if decision.asked:
-                found[id] = _asked(item, "train", decision)
+                found[id] = _shown(item, "train", decision)
         elif row.event == "reserved":
-            found.setdefault(id, _asked(item, str(row.purpose)))
+            found.setdefault(id, _shown(item, str(row.purpose)))
         elif row.event in ("answered", "late", "corrected"):
             word = row.payload["index" if "index" in row.payload else "said"]
             said = item.candidates[word] if isinstance(word, int) else word
