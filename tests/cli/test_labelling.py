@@ -164,6 +164,7 @@ def test_the_file_that_was_read_is_not_replaced(stacksl, new, folder) -> None:
     """Neither by the labels of its rows, nor by the table of a run that began with it."""
     for words in (
         ("predict", "runs/first", "new.csv", "--out", "./new.csv"),
+        ("predict", "runs/first", "new.csv", "--out", "data.csv"),
         ("export", "runs/first", "--table", "data.csv"),
         ("export", "runs/first", "--labels", "data.csv"),
     ):

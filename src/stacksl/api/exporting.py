@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacksl.api.labelling import COLUMNS, Progress, bought_answers, label_own
-from stacksl.data import kind_of_table, write_table
+from stacksl.data import expect_other, kind_of_table, write_table
 from stacksl.errors import RunError, SettingsError
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
         SettingsError: the name ends in no known kind, or is that of a file of the run.
         DataError, RunError: it cannot be written.
     """
-    kind_of_table(path, run.folder.resolved().get("files", {}))
+    kind_of_table(path)
+    expect_other(path, run.folder.resolved().get("files", {}))
     _, found = bought_answers(run, names=names)
     write_table(path, COLUMNS, found.rows)
     return found.left_out
@@ -40,7 +41,8 @@ def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, int
         DataError: it cannot be written.
         RunError: the run has not finished.
     """
-    kind_of_table(path, run.folder.resolved().get("files", {}))
+    kind_of_table(path)
+    expect_other(path, run.folder.resolved().get("files", {}))
     table = label_own(run, progress)
     write_table(path, table.columns, table.rows)
     return len(table.rows), table.blank

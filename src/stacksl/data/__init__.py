@@ -6,7 +6,7 @@ from stacksl.data.dataset import Dataset, Layout, Rejected
 from stacksl.data.reading import as_written, read, rows_of
 from stacksl.data.sample import sample
 from stacksl.data.tables import table_of
-from stacksl.data.writing import TABLES, kind_of_table, write_table
+from stacksl.data.writing import TABLES, expect_other, kind_of_table, write_table
 
 __all__ = [
     "TABLES",
@@ -18,6 +18,7 @@ __all__ = [
     "as_written",
     "check",
     "columns_line",
+    "expect_other",
     "kind_of_table",
     "overlap",
     "read",

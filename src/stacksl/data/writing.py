@@ -15,17 +15,26 @@ from stacksl.files.atomic import replace_file
 _CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
 
 
-def kind_of_table(path: str | Path, read: Iterable[str] = ()) -> str:
-    """The kind of table that a file's name ends in; `read` are files that it must not replace.
+def expect_other(path: str | Path, read: Iterable[str]) -> None:
+    """Refuse to write over one of the files that were `read`.
 
     Raises:
-        SettingsError: it ends in none of them, or is one of those files.
+        SettingsError: `path` is one of them.
     """
-    if any(Path(each).is_file() and Path(each).resolve() == Path(path).resolve() for each in read):
+    there = Path(path)
+    if there.is_file() and any(Path(each).is_file() and there.samefile(each) for each in read):
         raise SettingsError(
-            f"expected a new file for the labels, got '{path}', from which the rows were read:"
-            " give another name, so that your own table stays as it is"
+            f"expected a new file for the labels, got '{path}', from which rows were read: give"
+            " another name, so that your own table stays as it is"
         )
+
+
+def kind_of_table(path: str | Path) -> str:
+    """The key of `TABLES` that a file's name ends in.
+
+    Raises:
+        SettingsError: it ends in none of them.
+    """
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in TABLES:
         known = ", ".join(f".{name}" for name in TABLES)

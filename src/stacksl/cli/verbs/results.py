@@ -173,7 +173,7 @@ def predict(
     kept.
     """
     from stacksl.api.parts import in_parts, label_parts
-    from stacksl.data import TABLES, kind_of_table
+    from stacksl.data import TABLES, expect_other, kind_of_table
     from stacksl.engine import on_ray
 
     on_ray(engine)
@@ -187,9 +187,10 @@ def predict(
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command labels the other parts") from None
         return
-    if out not in (None, "-"):
-        kind_of_table(out, [file])  # before the work
     opened = options.open_run(run)
+    if out is not None and out != "-":  # before the work
+        kind_of_table(out)
+        expect_other(out, [file, *opened.folder.resolved().get("files", {})])
     with _named(file) as path:
         dataset = with_header(context, lambda: opened.read(path, given=options.reading(context)))
         _predict(opened, path, dataset, out, right, json, quiet)
