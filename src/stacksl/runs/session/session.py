@@ -256,9 +256,12 @@ class Session(Game):
         """Judge the model by the audit, and end; None where buying goes on after a look."""
         audit, due = measured(self.spec, self), list[str]()
         mark, accounts = accuracy_mark(self.spec.settings.stop_when), self.ledger.accounts
-        looks = mark is not None or accounts.looks
-        look = accounts.looks + (accounts.reached is None) if looks else 0
-        far = self._pauses and audit and self._judged(audit, look)[0] < (mark or inf) - NEAR
+        look = 0  # of a run that does not look on its way
+        if mark is not None or accounts.looks:
+            look = accounts.looks + 1 if accounts.reached is None else accounts.looks
+        far = False  # of the mark, so that a second look would not change the verdict
+        if audit is not None and self._pauses:
+            far = self._judged(audit, look)[0] < (mark or inf) - NEAR
         if audit is not None and self.spec.terms.further and not far:
             due, audit = look_again(self.spec, self, self._features, audit, record.facts, look)
         if audit is None or not look:

@@ -95,7 +95,7 @@ def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
     if overlap:
         away = without_rows(spec.folder.resolved(), ledger)
         present = len(annotators_of(settings.annotators)) - len(away)
-        overlap *= settings.labeler == FILE and present > 1
+        overlap = overlap if settings.labeler == FILE and present > 1 else 0
     start = float(generator(settings.seed, "audit places").random())
     return Batches(settings.open_questions, share, overlap, start)
 
