@@ -62,7 +62,7 @@ CLIPS = {
 
 
 def clip_cells(world: str, names: Iterable[str]) -> list[Cell]:
-    """Every label learnt by large steps under some of `CLIPS`."""
+    """Every label learned by large steps under some of `CLIPS`."""
     metrics = ("regret", "accuracy", "clipped")
     return [
         Cell(n, world, "sgd", labels=1.0, settings={**sgd(0.3), **CLIPS[n]}, metrics=metrics)
@@ -190,7 +190,7 @@ STUDIES: dict[str, list[Cell]] = {
             metrics=("coverage", "regret"),
         )
         for share in (0.1, 0.25, 0.5)
-        for track in ("labelled", "all")
+        for track in ("labeled", "all")
     ],
     "radius": [
         Cell(
@@ -200,7 +200,7 @@ STUDIES: dict[str, list[Cell]] = {
             settings={**UCB, "radius_counts": count},
             metrics=("radius", "coverage", "regret"),
         )
-        for count in ("learnt", "rounds")
+        for count in ("learned", "rounds")
     ],
     "reference": [
         kl_cell("no KL term", False, kl_weight=0.0),

@@ -1,4 +1,4 @@
-"""The questions of the sample language model, what is learnt of their labels, and refits."""
+"""The questions of the sample language model, what is learned of their labels, and refits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def lessons_of(
 ) -> tuple[list[Any], float]:
     """What a refit learns of the questions `rows`, and its temperature, fitted unless `fixed`."""
     from stacksl.lm import Lesson
-    from stacksl.lm.scoring.normalise import fitted_temperature, prior_temperature
+    from stacksl.lm.scoring.normalize import fitted_temperature, prior_temperature
 
     scores, gold = [task.pool[row] for row in rows], task.gold[rows].tolist()
     temperature = fixed or fitted_temperature(scores, gold, prior_temperature(task.pool))

@@ -54,14 +54,14 @@ def judged_stacked(
     scores = model.scores([task.items[row] for row in rows])
     sums = np.array(scores["sum"])
     a, b, _ = weighed(sums, sums - np.array(scores["pmi"]), task.gold[rows])
-    plain = refit.normalised
+    plain = refit.normalized
 
     def of_weights(sums: Any, items: Any, kind: Any, *, alone: Any, temperature: float) -> Any:
         return plain(sums, items, kind, alone=[b / a * x for x in alone], temperature=temperature)
 
     model.rescale(1 / a)
     own = [replace(each, reference=()) for each in lessons]
-    with patch.object(refit, "normalised", of_weights):
+    with patch.object(refit, "normalized", of_weights):
         model.refit(own, len(rows), None)
     scores = model.scores(task.judged)
     sums = np.array(scores["sum"])

@@ -1,4 +1,4 @@
-"""Variants of labelled sets: rare or dominant classes, names that say nothing, wrong answers."""
+"""Variants of labeled sets: rare or dominant classes, names that say nothing, wrong answers."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 Classes are points on a sphere in 24 dimensions; items, and the names of the classes, are noisy
 copies: with 64 classes the names alone are right on about .55 of all items, as a sentence encoder
 was on the set that the project was tried with. The model's class means begin at the names and take
-in every label learnt, those of a permuted list as well. Of 240 fresh items 24 of the 80 most
+in every label learned, those of a permuted list as well. Of 240 fresh items 24 of the 80 most
 doubtful are dealt out in turns. An honest annotator is right on the given share, else names another
 class uniformly; a permuted list gives each of these answers another place. The test is made after
 every batch, as `stacksl answer` does, by the names' prediction, or without names by the model's.
@@ -48,8 +48,8 @@ def play(
     for _ in range(BATCHES):
         gold = rng.integers(classes, size=DRAWN)
         items = noisy(rng, means[gold])
-        centres = sums / counts[:, None]
-        predicted, doubts = doubt_of(items @ centres.T - (centres**2).sum(axis=1) / 2)
+        centers = sums / counts[:, None]
+        predicted, doubts = doubt_of(items @ centers.T - (centers**2).sum(axis=1) / 2)
         picked = rng.permutation(np.argsort(-doubts, kind="stable")[:DOUBTFUL])[:BATCH]
         if names:
             predicted, doubts = doubt_of(items @ named.T - (named**2).sum(axis=1) / 2)

@@ -11,7 +11,7 @@ questions: long texts take long to encode.
 gate, as a `stream` (a run's default over a bank) or as a `pool`.
 
 `--outside`: an answer outside the M counts as wrong, and a bought label with such a gold is, as in
-a run, paid and not learnt (`inside`). `both` learns it over itself and 511 answers drawn uniformly
+a run, paid and not learned (`inside`). `both` learns it over itself and 511 answers drawn uniformly
 outside of the M, which is consistent too (McFadden 1978); `joined` over the M and itself, which is
 not (D13).
 
@@ -50,7 +50,7 @@ from stacksl.features.minilm import MiniLM
 from stacksl.features.retrieval import nearest
 from stacksl.features.rows import pair_rows
 
-OUTSIDE = ("inside", "both", "joined")  # how a label with a gold outside is learnt
+OUTSIDE = ("inside", "both", "joined")  # how a label with a gold outside is learned
 CHOSEN = ("random", "stream", "pool")
 TOPS = (1, 5, 10)
 SIZES = (64, 128, 256, 512)
@@ -174,7 +174,7 @@ class Ranking:
         at = {item.id: row for row, item in enumerate(self.train.items)}
         return np.array([at[name] for name in names])
 
-    def learnt(self, count: int, rows: Array, seed: int, outside: str) -> tuple[Array, float, int]:
+    def learned(self, count: int, rows: Array, seed: int, outside: str) -> tuple[Array, float, int]:
         """θ of the labels of `rows`, its C, and how many of them had a gold outside."""
         near, gold = self.places(self.train, count)
         whole, draw = self.gold(self.train), np.random.default_rng(seed)
@@ -231,7 +231,7 @@ def ranking(
             rows = task.bought(chosen, count, bought, seed)
             for outside in given.outside:
                 start = time.perf_counter()
-                theta, strength, missed = task.learnt(count, rows, seed, outside)
+                theta, strength, missed = task.learned(count, rows, seed, outside)
                 seconds = time.perf_counter() - start
                 about = {"chosen": chosen, "by": outside, "M": count, "labels": len(rows)}
                 about |= {"seed": seed, "outside": missed, "C": strength, "seconds": seconds}
@@ -253,7 +253,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         ["BM25, whole bank", _shown(rows, {"by": "BM25"}), *[""] * len(sizes)],
         ["cosine, any k", _shown(rows, {"by": "cosine"}), *[""] * len(sizes)],
     ]
-    for outside, text in (("inside", "labels"), ("both", "labels, golds outside learnt")):
+    for outside, text in (("inside", "labels"), ("both", "labels, golds outside learned")):
         for bought in labels if outside == "inside" else labels[-1:]:
             some = {"by": outside, "labels": bought}
             cells = [_shown(rows, {**some, "M": m, "chosen": by}) for m, by in columns]

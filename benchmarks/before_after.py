@@ -73,14 +73,14 @@ def language(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
 
 def chosen() -> Iterable[tuple[str, ...]]:
     """The sample model without the scores that are known to suit it, on its test questions."""
-    rows = [row for row in record("normalisation_choice")["trained"] if row["quarter"] == 0]
+    rows = [row for row in record("normalization_choice")["trained"] if row["quarter"] == 0]
     for budget in (0.05, 0.1):
         before, now = (
             [row["accuracy"] for row in rows if (row["way"], row["budget"]) == (way, budget)]
             for way in ("token_mean", "auto")
         )
         what = f"its scores chosen by `auto`, {budget:.0%} of the labels"
-        by = "`normalisation_choice.py`"
+        by = "`normalization_choice.py`"
         yield what, f"`token_mean` {shown(before)}", shown(now), "", "0-2", by
 
 

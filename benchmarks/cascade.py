@@ -9,7 +9,7 @@ are of names and graph throughout, which folds take on these data.
 
 - people: labels bought as `stacksl run --mode pool` buys them;
 - model: a label for each item of the pool ($12.80), one point; the strength of the fit is the best
-  of three on pilot seeds, and better there than spreading its labels over neighbours;
+  of three on pilot seeds, and better there than spreading its labels over neighbors;
 - two runs: the model's run labels the whole pool, then people's run has as many whole labels as the
   money left pays for, and weighs the model's as `stacksl run --model-labels` does.
 

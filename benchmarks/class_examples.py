@@ -4,7 +4,7 @@ Training rows of Banking77, split by each seed into 3,003 judged ones, a pool of
 of which three a class become its examples; none has the text of a row of the other two. With and
 without them the default of `stacksl run` is played, on the same pool. The test file is not read.
 
-Without a label the final model is `names`; `names and graph` has neighbours as well. The examples
+Without a label the final model is `names`; `names and graph` has neighbors as well. The examples
 are customers' questions like the judged rows: texts made up by a person may help less. Seeds share
 rows, which the intervals do not know.
 
@@ -59,7 +59,7 @@ def arenas(rows: list[Row], seed: int) -> Iterator[Arena]:
 
 
 def accuracies(arena: Arena, seed: int) -> list[float]:
-    """In points: without a label, by names and with neighbours, then at each budget."""
+    """In points: without a label, by names and with neighbors, then at each budget."""
     with one_thread():
         alone = [judged(arena, names_alone(arena, seed, kind))[0].mean() for kind in ALONE]
         (found,) = measure(arena, COVERAGE, seed, BUDGETS)

@@ -2,7 +2,7 @@
 
     python benchmarks/gate_round.py [--json FILE] [--repetitions 9]
 
-One process and one thread, a tenth of the rounds labelled. The two are played in turn, after one
+One process and one thread, a tenth of the rounds labeled. The two are played in turn, after one
 repetition that is not counted; a ratio is the median over repetitions.
 """
 

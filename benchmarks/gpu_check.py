@@ -14,7 +14,7 @@ a CPU too, where memory is not measured.
 Each job has a process of its own, so that one that fails leaves the others be:
 
 - `runs`: 20 labels of 60 questions in batches of 5, the recipe's defaults but for
-  `normalisation=token_mean` and `refit_at=0.5,1`. `again` plays `plain` once more; `killed` is
+  `normalization=token_mean` and `refit_at=0.5,1`. `again` plays `plain` once more; `killed` is
   killed (SIGKILL) while it asks for a label behind the first refit, and resumed. Each is compared
   with `plain` and replayed;
   `other` is a stream with what the recipe leaves out.
@@ -83,7 +83,7 @@ face level office door health person art war history party result change morning
 WORDS = tuple(_TEXT.split())
 LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "numpy")
 RECIPE: dict[str, Any] = {
-    "mode": "pool", "open_questions": 5, "lm.refit_at": "0.5,1", "lm.normalisation": "token_mean",
+    "mode": "pool", "open_questions": 5, "lm.refit_at": "0.5,1", "lm.normalization": "token_mean",
 }  # fmt: skip
 OTHER: dict[str, Any] = {
     "mode": "stream", "lm.refit_at": "0.5,1", "lm.objective": "stacksl",
@@ -101,7 +101,7 @@ class Case:
         model: a folder, or a name on the hub.
         work: a folder for questions and runs.
         words: of a question's prompt; an option has ten.
-        scored, learnt: items that are scored for the time, and labels of the timed refit.
+        scored, learned: items that are scored for the time, and labels of the timed refit.
         window: tokens of the sliding window of the job `window`.
         questions, budget: of a run.
         settings: of a run, beside the recipe.
@@ -112,7 +112,7 @@ class Case:
     work: str
     words: int = 467
     scored: int = 512
-    learnt: int = 32
+    learned: int = 32
     window: int = 512
     questions: int = 60
     budget: int = 20
@@ -124,7 +124,14 @@ def case_of(size: str, work: Path, *, hub: bool) -> Case:
     name = f"Qwen3-{size}"
     work.mkdir()
     if size == "tiny":
-        small = {"words": 12, "scored": 4, "learnt": 4, "questions": 16, "budget": 12, "window": 32}
+        small = {
+            "words": 12,
+            "scored": 4,
+            "learned": 4,
+            "questions": 16,
+            "budget": 12,
+            "window": 32,
+        }
         made = make(size, work / "model")
         settings = (("batch_size", 4), ("epochs", 1), ("lora_rank", 2), ("state_dim", 8))
         return Case(name, made, str(work), **small, settings=settings)
@@ -245,7 +252,7 @@ def ended(run: Any) -> Row:
         rows = list(ledger.rows())
     features = sorted(path for path in (run.path / "features").rglob("*") if path.is_file())
     return {
-        "labels": [row.item for row in rows if row.event == "learnt"],
+        "labels": [row.item for row in rows if row.event == "learned"],
         "adapters": [row.payload["weights"] for row in rows if row.event == "refit"],
         "features": [path.read_bytes() for path in features],
         "tested": json.loads((run.path / "facts.json").read_text(encoding="utf-8"))["curve"],
@@ -376,7 +383,7 @@ def steps(case: Case) -> Iterator[Row]:
     """How often the host waits for the GPU in a step."""
     import torch
 
-    worker, items = opened(case, case.learnt, dtype="bfloat16")
+    worker, items = opened(case, case.learned, dtype="bfloat16")
     training, some = replace(recipe(case), epochs=1), lessons(items)
     worker.train(some, training, 0, 0)  # checks the path
     cuda = torch.cuda.is_available()
@@ -420,7 +427,7 @@ def passes(case: Case, dtype: str, batch_tokens: int = 4096) -> Iterator[Row]:
         begun = time.monotonic()
         read(items)
         yield timed(what, len(items), tokens, time.monotonic() - begun, needs.scoring.total)
-    some = lessons(items[: case.learnt])
+    some = lessons(items[: case.learned])
     for again in (False, True) if batch_tokens == 4096 else ():
         training = replace(recipe(case), gradient_checkpointing=again)
         needs = estimate(worker.base.config, items, replace(choices, training=training))

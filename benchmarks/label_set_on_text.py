@@ -38,16 +38,16 @@ Array = np.ndarray[Any, Any]
 def features(file: Path, rows: int) -> tuple[Array, Array, Array]:
     """φ, (T, K, d), and labels, (T,), of some rows in a random order; their order in the file."""
     dataset = read(file)
-    labelled = [
+    labeled = [
         (item, dataset.answers[item.id]) for item in dataset.items if item.id in dataset.answers
     ]
-    order = generator(0, "text").permutation(len(labelled))[:rows]
-    items = [labelled[at][0] for at in order]
+    order = generator(0, "text").permutation(len(labeled))[:rows]
+    items = [labeled[at][0] for at in order]
     encoder = TextMap(HashingEncoder(DIM), None)
     encoder.fit(items)
     block = encoder.transform(items)
     phi = np.stack([each.phi for each in block])
-    return phi, np.array([labelled[at][1] for at in order]), np.argsort(order)
+    return phi, np.array([labeled[at][1] for at in order]), np.argsort(order)
 
 
 def losses(phi: Array, labels: Array) -> LabelLoss:
@@ -104,7 +104,7 @@ def two_classes(file: Path) -> list[dict[str, float]]:
     found = []
     for bound in (1.0, 4.0, 16.0, 64.0):
         held = LikelihoodSet.of(LabelLoss(pairs, np.zeros((count, 2))), 2**0.5 * bound, DELTA)
-        scores = rows[count:] @ held.centre
+        scores = rows[count:] @ held.center
         proved = held.below(-np.sign(scores)[:, None] * rows[count:])
         right = np.sign(scores) == side[count:]
         found.append(

@@ -19,9 +19,9 @@ the prompts' MiniLM vectors, without and with doubt; see `selections.py`).
 Three settings are not the product's. `average` 3 scores under the mean of the LoRA updates of three
 refits of other seeds, `average` "tail" under their mean over the last third of the steps.
 `self_training` 0.5 is the weight of KL(model, teacher) on the labels and on twice as many
-unlabelled questions, in as many steps; "chosen" is the weight under which a third of the labels is
-likeliest. `pretrained` 1e-5 is the learning rate of one pass of language modelling over the prompts
-to label, before the base scores them. See `_unlabelled.py`.
+unlabeled questions, in as many steps; "chosen" is the weight under which a third of the labels is
+likeliest. `pretrained` 1e-5 is the learning rate of one pass of language modeling over the prompts
+to label, before the base scores them. See `_unlabeled.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from _refits import Row, Task, lessons_of, model_of, refitted
 from _supervision import judged_stacked, with_negatives
-from _unlabelled import losses_of_weights, pretrained, taught, weighted
+from _unlabeled import losses_of_weights, pretrained, taught, weighted
 from language_model_table import table
 from numpy.typing import NDArray
 from selections import bought

@@ -1,7 +1,7 @@
 """How do time and memory of a pool grow to a million items?
 
-Vectors of 384 numbers are given: a centre of the item's class, one of twenty of its own and noise,
-so that classes can be learnt. A run of 500 labels chooses from all of them. Beside it a bare scan:
+Vectors of 384 numbers are given: a center of the item's class, one of twenty of its own and noise,
+so that classes can be learned. A run of 500 labels chooses from all of them. Beside it a bare scan:
 the same vectors are mapped from their file and multiplied once by a row for each class. With
 --hashing the items are texts instead, questions of Banking77 mixed with words of other questions of
 their class, whose features are made by `hashing` (most of the time).
@@ -34,7 +34,7 @@ import numpy as np
 from stacksl.data import Dataset, read
 
 BUDGET, CLASSES, DIM = 500, 77, 384
-CENTRES = 20  # a class
+CENTERS = 20  # a class
 AT_ONCE = 8192  # rows
 
 
@@ -42,7 +42,7 @@ def vectors(count: int, folder: Path) -> None:
     """Write clustered unit vectors of `count` items, and their classes."""
     draw = np.random.default_rng(0)
     of_class = _unit(draw.standard_normal((CLASSES, DIM)))
-    own = _unit(draw.standard_normal((CLASSES * CENTRES, DIM)))
+    own = _unit(draw.standard_normal((CLASSES * CENTERS, DIM)))
     which = draw.integers(0, len(own), count)
     rows = np.lib.format.open_memmap(folder / "rows.npy", "w+", np.float32, (count, DIM))
     for start in range(0, count, AT_ONCE):

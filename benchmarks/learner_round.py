@@ -1,10 +1,10 @@
-"""The learner's round, every round labelled: our engines, NumPy, and other libraries.
+"""The learner's round, every round labeled: our engines, NumPy, and other libraries.
 
     python benchmarks/learner_round.py [--json FILE] [--repetitions 7] [--case 20,10]
 
 One process and one thread. All jobs are played in turn (A B C ... A B C ...), after one repetition
 that is not counted; a number is the median over repetitions, a ratio the median of the ratios
-within a repetition, so that a busy neighbour slows both sides of it. See docs/benchmarks.md.
+within a repetition, so that a busy neighbor slows both sides of it. See docs/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -232,14 +232,14 @@ def gains(data: Path) -> Iterator[dict[str, Any]]:
             first = Facts.from_json((run.path / "facts.json").read_text())
             run.change(budget=labels + first.more.more)
             then = Facts.from_json((run.path / "facts.json").read_text())
-        realised = then.test.accuracy - first.test.accuracy
-        yield {"source": case.source, "labels": labels, **asdict(first.more), "realised": realised}
+        realized = then.test.accuracy - first.test.accuracy
+        yield {"source": case.source, "labels": labels, **asdict(first.more), "realized": realized}
 
 
 def told_of(rows: list[dict[str, Any]]) -> str:
     """How often a number was told, and how often its interval held what came of it."""
     told = [row for row in rows if row["value"] is not None]
-    inside = sum(row["low"] <= row["realised"] <= row["high"] for row in told)
+    inside = sum(row["low"] <= row["realized"] <= row["high"] for row in told)
     width = np.median([row["high"] - row["low"] for row in told])
     return f"{len(rows)} runs, {len(told)} with a number, {inside} inside, median width {width:.3f}"
 
@@ -269,7 +269,7 @@ def asked_of(run: stacksl.Run) -> dict[str, list[Any]]:
     """The decisions of a run in their order: what was chosen and how probable, and the label."""
     with run.ledger as ledger:
         rows = [*ledger.rows()]
-    labels = {row.item: row.label().index for row in rows if row.event == "learnt"}
+    labels = {row.item: row.label().index for row in rows if row.event == "learned"}
     made = [row.decision() for row in rows if row.event == "round"]
     return {
         "choice": [decision.choice for decision in made],

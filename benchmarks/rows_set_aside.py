@@ -1,8 +1,8 @@
 """What do the rows cost that are set aside before the first purchase, to narrow the audit?
 
 From 2,000 items on a tenth of the pool, 500 rows at most, is drawn at random, never bought, and
-left out of the graph of neighbours. Pools of Banking77's training rows with and without them are
-labelled by the default and judged on a fifth of the rows, as in `floors.py`.
+left out of the graph of neighbors. Pools of Banking77's training rows with and without them are
+labeled by the default and judged on a fifth of the rows, as in `floors.py`.
 
     python benchmarks/rows_set_aside.py --data $STACKSL_DATA --json rows_set_aside.json
     python benchmarks/rows_set_aside.py --from benchmarks/results/rows_set_aside.json

@@ -19,7 +19,7 @@ def bought(task: Task, gate: str, count: int, seed: int) -> NDArray[np.int64]:
     """The questions that a cell buys, in their order."""
     from stacksl.core.losses import softmax
     from stacksl.core.rng import generator
-    from stacksl.lm.scoring.normalise import prior_temperature
+    from stacksl.lm.scoring.normalize import prior_temperature
 
     if gate == "random":
         return np.argsort(generator(seed, "pool/random").random(len(task.items)))[:count]
@@ -127,7 +127,7 @@ def covering(prompts: NDArray[np.float32], doubt: Array, count: int) -> Rows:
     With equal doubts the typical ones of the densest regions are first.
     """
     from stacksl.core.heads.coverage import kernel_of, most_covering
-    from stacksl.core.heads.spreading import neighbour_graph
+    from stacksl.core.heads.spreading import neighbor_graph
 
-    kernel = kernel_of(neighbour_graph(prompts))
+    kernel = kernel_of(neighbor_graph(prompts))
     return np.array(most_covering(kernel, doubt, np.ones(len(doubt), bool), count).items)

@@ -1,7 +1,7 @@
-"""Weights of log p and of a premise fitted to labels, beside one normalisation chosen by them.
+"""Weights of log p and of a premise fitted to labels, beside one normalization chosen by them.
 
 Of `n` questions of the sample, drawn at random from those to label, the labels choose one of six
-ways to score, as `--normalisation auto` does, or fit weights: s = (a log p(option | prompt) -
+ways to score, as `--normalization auto` does, or fit weights: s = (a log p(option | prompt) -
 b log p(option | premise)) / T, where T is that of `pmi` before any label (`prior_temperature`).
 The prior of a and of b is normal, of mean 1 (which is `pmi`) and standard deviation 1/2, and the
 premise is the one of the largest posterior density. Both are judged on the other questions to label
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from language_model_table import interval, shown
-from normalisation_choice import PREMISES, Scores, scores_of
+from normalization_choice import PREMISES, Scores, scores_of
 from numpy.typing import NDArray
 
 LABELS, SEEDS = (25, 109, 218, 546), 10
@@ -37,14 +37,14 @@ def weighed(sums: Array, alone: Array, gold: Ints) -> tuple[float, float, float]
     """The a / T and b / T of the largest posterior density, and minus its logarithm.
 
     Args:
-        sums: (n, K) log p(option | prompt) of labelled items.
+        sums: (n, K) log p(option | prompt) of labeled items.
         alone: (n, K) log p(option | premise).
         gold: (n,) the index of each one's label.
     """
     from scipy.optimize import minimize
     from scipy.special import log_softmax
 
-    from stacksl.lm.scoring.normalise import prior_temperature
+    from stacksl.lm.scoring.normalize import prior_temperature
 
     scale, rows = prior_temperature(list(sums - alone)), np.arange(len(gold))
     parts = np.stack([sums, -alone], axis=2) / scale
@@ -77,7 +77,7 @@ def weigh(ways: Scores, premise: str, a: float, b: float) -> Array:
 
 def measure(known: Mapping[str, tuple[Scores, Ints]]) -> dict[str, Any]:
     """Which questions each way answers rightly, by labels and seed."""
-    from stacksl.lm.scoring.normalise import calibrated_loss
+    from stacksl.lm.scoring.normalize import calibrated_loss
 
     ways, gold = known["label"]
     found: list[dict[str, Any]] = []

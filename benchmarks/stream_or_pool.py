@@ -1,7 +1,7 @@
 """Whether a file is better played as a stream or as a pool, by the rule in `docs/decisions.md`.
 
 Both are judged on a split of training rows, by the final models that 2, 5 and 10% of the labels
-make, with class names and neighbours and without. A pool at a smaller budget is the beginning of
+make, with class names and neighbors and without. A pool at a smaller budget is the beginning of
 the same pool at a larger one; a stream paces itself by its budget and is played for each.
 
     python benchmarks/stream_or_pool.py --data $STACKSL_DATA --json results.json

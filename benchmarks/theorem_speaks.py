@@ -29,7 +29,7 @@ RIDGE = 1.0
 
 
 def level(capacity: float, labels: int) -> float:
-    """The level of `reserve` over β, with answers that are learnt at once."""
+    """The level of `reserve` over β, with answers that are learned at once."""
     square = statistics.reserve_square(capacity, labels, Reserve().share, 0)
     return 2.0 * math.sqrt(square)
 

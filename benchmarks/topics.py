@@ -42,7 +42,7 @@ SETS = ("banking77", "snips", "stackoverflow_titles", "medical_abstracts")
 WITHHELD = (("banking77", 5, 300), ("banking77", 10, 300), ("snips", 2, 100),
             ("stackoverflow_titles", 3, 150))  # fmt: skip
 TOPICS, LARGE = 20, 20_000
-ORDERS = 3  # of the rows, which draw other centres
+ORDERS = 3  # of the rows, which draw other centers
 
 
 def load(root: Path, name: str) -> tuple[list[str], NDArray[Any], NDArray[Any], tuple[str, ...]]:

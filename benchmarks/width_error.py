@@ -1,4 +1,4 @@
-"""How far widths drift from an exact factorisation after many rank-one updates of the inverse.
+"""How far widths drift from an exact factorization after many rank-one updates of the inverse.
 
     python benchmarks/width_error.py [--json FILE]
     python benchmarks/width_error.py --floor 20 128

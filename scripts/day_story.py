@@ -156,8 +156,8 @@ def _judged(desk: Desk) -> None:
     desk.says(WORDS["answers"])
     desk.types(f"grep -A 12 '^## Answers' {RUN}/README.md")
     desk.says(WORDS["predict"])
-    desk.types(f"stacksl predict {RUN} next-month.csv --out next-month-labelled.csv")
-    desk.types("head -3 next-month-labelled.csv")
+    desk.types(f"stacksl predict {RUN} next-month.csv --out next-month-labeled.csv")
+    desk.types("head -3 next-month-labeled.csv")
     truth, count = _true_accuracy(desk.folder)
     desk.says(WORDS["check"].format(later=f"{count:,}"))
     desk.types(f"stacksl evaluate {RUN} hidden.csv")
@@ -177,7 +177,7 @@ def _true_accuracy(folder: Path) -> tuple[float, int]:
     """The share of next month's predictions that the hidden labels agree with, and how many."""
     with (folder / "hidden.csv").open(encoding="utf-8", newline="") as file:
         hidden = {row["id"]: row["intent"] for row in csv.DictReader(file)}
-    with (folder / "next-month-labelled.csv").open(encoding="utf-8", newline="") as file:
+    with (folder / "next-month-labeled.csv").open(encoding="utf-8", newline="") as file:
         said = {row["id"]: row["label"] for row in csv.DictReader(file)}
     return sum(said.get(name) == intent for name, intent in hidden.items()) / len(hidden), len(
         hidden
@@ -217,7 +217,7 @@ def _counts(answers: list[dict[str, str]], verified: str, replayed: str) -> dict
         "rows": int(rows.replace(",", "")),
         "played": found["Rows"],
         "rounds": found["Rounds"],
-        "learnt": found["Labels"],
+        "learned": found["Labels"],
         "refits": found["Rows"] - found["Rounds"] - found["Labels"],
         "paid": len(answers) - owned,
         "audit": audit,

@@ -29,12 +29,12 @@ def lay_out(folder: Path) -> dict[str, str]:
     todo, later = sample()
     names = todo.classes or ()
     (folder / "topics.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-    for name, data, labelled in (("sentences.csv", todo, False), ("later.csv", later, True)):
+    for name, data, labeled in (("sentences.csv", todo, False), ("later.csv", later, True)):
         with (folder / name).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow(("id", "text", "topic") if labelled else ("id", "text"))
+            writer.writerow(("id", "text", "topic") if labeled else ("id", "text"))
             for item in data.items:
-                told = (names[data.answers[item.id]],) if labelled else ()
+                told = (names[data.answers[item.id]],) if labeled else ()
                 writer.writerow((item.id, item.prompt, *told))
     return {plain(item.prompt): names[todo.answers[item.id]] for item in todo.items}
 

@@ -5,7 +5,7 @@
 Wheels and source archives of stacksl and stacksl-lab are built. For each Python of 3.11 to 3.14 on
 this machine, the core's wheel is installed into an empty environment, outside the checkout, and
 plays the run of the built-in sample; with the first of them the source archive and the laboratory
-are installed as well. Each extra is resolved together with the core. The licences of all that the
+are installed as well. Each extra is resolved together with the core. The licenses of all that the
 core brings are listed, and pip-audit compares its versions with the advisories that are known.
 
 The exit status is 1 where a check failed; what could not be checked here is said at the end.
@@ -25,13 +25,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 LARGEST = 2_000_000  # bytes of a wheel without weights and data sets
-LICENCES = """
+LICENSES = """
 from importlib.metadata import distributions
 for each in sorted(distributions(), key=lambda each: each.name.lower()):
     kinds = [kind for kind in each.metadata.get_all("Classifier") or () if "License ::" in kind]
     said = each.metadata["License-Expression"] or each.metadata["License"] or ""
-    licence = said.splitlines()[0] if said else ", ".join(k.split(" :: ")[-1] for k in kinds)
-    print(f"          {each.name} {each.version}: {licence[:60] or 'not stated'}")
+    license = said.splitlines()[0] if said else ", ".join(k.split(" :: ")[-1] for k in kinds)
+    print(f"          {each.name} {each.version}: {license[:60] or 'not stated'}")
 """
 
 
@@ -118,7 +118,7 @@ def main() -> None:
         dry = (first, "-m", "pip", "install", "--quiet", "--dry-run")
         for extra in project["optional-dependencies"]:
             check(f"extra {extra}", run, *dry, f"{core}[{extra}]")
-        print(f"        licences of the core and what it brings:\n{run(first, '-c', LICENCES)}")
+        print(f"        licenses of the core and what it brings:\n{run(first, '-c', LICENSES)}")
         audit = environment(space / "audit", str(first))
         run(audit, "-m", "pip", "install", "--quiet", "pip-audit")
         site = run(first, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()

@@ -34,8 +34,8 @@ def edit(run: Path, statement: str, *values: object) -> None:
 def damage(run: Path, seq: int) -> None:
     """Flip one bit of the arrays after row `seq`."""
     (data,) = (saved.data for saved in saved_in(run) if saved.head.count == seq)
-    spoilt = flipped(data, len(data) // 2)
-    edit(run, "UPDATE arrays SET data = ? WHERE seq = ?", spoilt, seq)
+    spoiled = flipped(data, len(data) // 2)
+    edit(run, "UPDATE arrays SET data = ? WHERE seq = ?", spoiled, seq)
 
 
 def flipped(data: bytes, place: int) -> bytes:

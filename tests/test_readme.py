@@ -44,7 +44,7 @@ def test_the_table_of_a_pool_is_made_from_the_committed_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = json.loads((ROOT / "benchmarks/results/label_efficiency_pool.json").read_text())["rows"]
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # it reads its neighbour's streams
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))  # it reads its neighbor's streams
     benchmark = _benchmark("label_efficiency_pool")
     _stands_on(benchmark.table(rows), "docs/studies/gates.md")
     assert {row["seed"] for row in rows} == set(range(10))
@@ -98,12 +98,12 @@ def test_the_language_models_table_is_made_from_the_committed_rows() -> None:
         assert not losses or row["weight"] == float(min(losses, key=losses.get))
 
 
-def test_the_choice_of_a_normalisation_is_made_from_the_committed_rows(
+def test_the_choice_of_a_normalization_is_made_from_the_committed_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    kept = json.loads((ROOT / "benchmarks/results/normalisation_choice.json").read_text())
-    _stands_on(_benchmark("normalisation_choice").table(kept), "docs/lm.md")
+    kept = json.loads((ROOT / "benchmarks/results/normalization_choice.json").read_text())
+    _stands_on(_benchmark("normalization_choice").table(kept), "docs/lm.md")
     kept = json.loads((ROOT / "benchmarks/results/stacked_scores.json").read_text())
     _stands_on(_benchmark("stacked_scores").table(kept), "docs/lm.md")
     assert {row["seed"] for row in kept["rows"]} == set(range(10))

@@ -140,7 +140,7 @@ def test_the_switch_needs_its_ridge() -> None:
     assert [d.asked for d in played[:2]] == [True, False]
 
 
-@pytest.mark.parametrize("counts", ["learnt", "rounds"])
+@pytest.mark.parametrize("counts", ["learned", "rounds"])
 @pytest.mark.parametrize("reading", ["else", "literal"])
 @pytest.mark.parametrize("ridge", [0.003, 2.0])
 def test_when_the_papers_gate_is_first_and_when_it_never_asks(
@@ -168,7 +168,7 @@ def test_when_the_papers_gate_is_first_and_when_it_never_asks(
     assert asked(opens * (1 - step)) != wanted
     assert not any(asked(shuts * (1 - step)))
     assert any(asked(shuts * (1 + step)))
-    if ridge >= 1.0 and counts == "learnt" and reading == "else":
+    if ridge >= 1.0 and counts == "learned" and reading == "else":
         assert opens == pytest.approx(shuts), "Proposition 2: nothing in between"
     elif reading == "else" and (ridge < 0.01 or counts == "rounds"):
         assert opens < 0.999 * shuts
@@ -196,7 +196,7 @@ def test_at_a_small_ridge_the_papers_gate_skips_the_known_and_asks_about_the_new
     assert not any(d.asked for d in theirs[100:])
 
 
-@pytest.mark.parametrize("counts", ["learnt", "rounds"])
+@pytest.mark.parametrize("counts", ["learned", "rounds"])
 @pytest.mark.parametrize("scale", [0.5, 1.2, 5.0])
 def test_a_follower_makes_the_papers_gate_lose_all_rounds_after_its_labels(
     scale: float, counts: str

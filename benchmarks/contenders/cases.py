@@ -16,7 +16,7 @@ __all__ = ["SETTINGS", "Absent", "Case", "Contender", "Job"]
 Job = Callable[[], float]
 """Plays its rounds once, from a fresh learner; gives seconds a round."""
 
-# Algorithm 1 with every round labelled: UCB action, moving reference, literal clipping at 5 nats.
+# Algorithm 1 with every round labeled: UCB action, moving reference, literal clipping at 5 nats.
 SETTINGS = StudySettings(
     action="ucb", reference="ema", ema_decay=0.99, clip="literal", clip_level=5.0
 )
@@ -57,7 +57,7 @@ class Case:
 class Contender:
     """An implementation: `make(case)` prepares a job, or raises `Absent`.
 
-    `skip` names the cases whose single round takes so long that nothing is learnt from waiting.
+    `skip` names the cases whose single round takes so long that nothing is learned from waiting.
     """
 
     name: str

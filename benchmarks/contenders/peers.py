@@ -59,13 +59,13 @@ def vw_python(case: Case) -> Job:
     """The Python binding, predict then learn, on lines that were made before."""
     vowpalwabbit = imported("vowpalwabbit")
     rounds = min(case.rounds, 300 if case.candidates < 50 else 20)
-    learnt = [item.split("\n") for item in vw_lines(case, rounds)]
-    asked = [[line.partition("|")[1] + line.partition("|")[2] for line in item] for item in learnt]
+    learned = [item.split("\n") for item in vw_lines(case, rounds)]
+    asked = [[line.partition("|")[1] + line.partition("|")[2] for line in item] for item in learned]
 
     def job() -> float:
         workspace = vowpalwabbit.Workspace("--cb_explore_adf --quiet")
         start = perf_counter()
-        for lines, question in zip(learnt, asked, strict=True):
+        for lines, question in zip(learned, asked, strict=True):
             workspace.predict(question)
             workspace.learn(lines)
         seconds = perf_counter() - start

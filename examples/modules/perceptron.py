@@ -19,7 +19,7 @@ class Perceptron:
     name = "perceptron"
 
     def __init__(self, dim, classes, settings):
-        self.dim, self.settings, self.learnt = dim, settings, 0
+        self.dim, self.settings, self.learned = dim, settings, 0
         self.theta = np.zeros(dim if classes is None else (classes, dim))
         make = OneMatrix if classes is None else ClassBlocks
         self.tracker = make(dim, settings.ridge)
@@ -31,7 +31,7 @@ class Perceptron:
         found = pick(self.scores(inputs) if scores is None else scores, presented)
         widths, against = self.tracker.widths(inputs, presented)
         s = self.settings
-        reach = radius(s.noise, self.theta.size, self.learnt, s.ridge, s.delta, s.norm_bound)
+        reach = radius(s.noise, self.theta.size, self.learned, s.ridge, s.delta, s.norm_bound)
         return assemble(
             presented,
             found,
@@ -52,18 +52,18 @@ class Perceptron:
         if best != gold:
             add_rows(self.theta, inputs, (gold, best), np.array([1.0, -1.0]))
         self.tracker.add(inputs, choice)
-        self.learnt += 1
+        self.learned += 1
 
     def skip(self, inputs, presented, choice):
         pass
 
     def state(self):
-        counts = np.array([self.learnt], dtype=np.int64)
+        counts = np.array([self.learned], dtype=np.int64)
         return {"theta": self.theta.copy(), "counts": counts, **self.tracker.state()}
 
     def restore(self, state):
         self.theta = restored(state, "theta", self.theta)
-        self.learnt = int(state["counts"][0])
+        self.learned = int(state["counts"][0])
         self.tracker.restore(state)
 
 

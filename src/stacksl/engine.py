@@ -1,4 +1,4 @@
-"""Where texts are encoded and files are labelled: in this process, or by Ray Data on many machines.
+"""Where texts are encoded and files are labeled: in this process, or by Ray Data on many machines.
 
 Ray Data places the work, repeats what a dead node had begun, and brings back what is done.
 """

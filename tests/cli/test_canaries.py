@@ -181,7 +181,7 @@ def test_an_item_is_forgotten_without_a_word_of_it(said, tmp_path: Path) -> None
     expect_silence(told.out)
     assert "its row in your data is yours to delete" in told.out
     as_json = json.loads(said("forget", "r", "--id", "row-000004", "--json").out)
-    told_of = {"run", "name", "learnt", "remains"}
+    told_of = {"run", "name", "learned", "remains"}
     assert told_of == set(as_json)
     for asked in (
         ["status", "r", "--json"],

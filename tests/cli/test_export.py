@@ -51,7 +51,7 @@ def make_run(folder: Path, base: Path, **changes: Any) -> Path:
     about: dict[str, Any] = {
         "name": str(base), "source": loaded.source, "fingerprint": loaded.fingerprint,
         "stamp": "", "answer_format": "option", "template": "{prompt}\nAnswer:",
-        "normalisation": "sum", "pmi_context": "template", "temperature": 1.0,
+        "normalization": "sum", "pmi_context": "template", "temperature": 1.0,
         "dtype": "float32", "positions": 64,
     }  # fmt: skip
     adapter = Adapter(loaded, LoraSettings(rank=2), seed=0)

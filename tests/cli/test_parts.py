@@ -51,13 +51,13 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def labelled(run: Run, source: str, out: Path, right: str | None = None, **given: str) -> list[Any]:
+def labeled(run: Run, source: str, out: Path, right: str | None = None, **given: str) -> list[Any]:
     return list(label_parts(run, source, str(out), given, right))
 
 
 def test_a_part_has_the_labels_that_its_file_has_alone(run, source, tmp_path, stacksl) -> None:
     out = tmp_path / "out"
-    found = labelled(run, str(source), out)
+    found = labeled(run, str(source), out)
     assert [(row["file"], row["n"]) for row in found] == [
         ("a.csv", 2),
         ("b.jsonl", 3),
@@ -70,28 +70,28 @@ def test_a_part_has_the_labels_that_its_file_has_alone(run, source, tmp_path, st
         assert (out / name).stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_there_is_kept_and_a_newer_part_is_labelled_again(run, source, tmp_path) -> None:
+def test_what_is_there_is_kept_and_a_newer_part_is_labeled_again(run, source, tmp_path) -> None:
     out = tmp_path / "out"
-    assert [row["kept"] for row in labelled(run, f"{source}/*.csv", out)] == [False]
+    assert [row["kept"] for row in labeled(run, f"{source}/*.csv", out)] == [False]
     os.utime(out / "a.csv", ns=(1, 2**61))
     before = (out / "a.csv").stat().st_mtime_ns
-    assert [row["kept"] for row in labelled(run, str(source), out)] == [True, False, False]
+    assert [row["kept"] for row in labeled(run, str(source), out)] == [True, False, False]
     assert (out / "a.csv").stat().st_mtime_ns == before
     os.utime(source / "b.jsonl", ns=(1, 2**61))
-    again = {row["file"]: row["kept"] for row in labelled(run, str(source), out)}
+    again = {row["file"]: row["kept"] for row in labeled(run, str(source), out)}
     assert again == {"a.csv": True, "b.jsonl": False, "c.parquet": True}
 
 
 def test_labels_of_other_options_and_files_of_others_are_not_mixed(run, source, tmp_path) -> None:
-    labelled(run, str(source), tmp_path / "out")
+    labeled(run, str(source), tmp_path / "out")
     with pytest.raises(DataError, match="other options"):
-        labelled(run, str(source), tmp_path / "out", prompt="text")
+        labeled(run, str(source), tmp_path / "out", prompt="text")
     with pytest.raises(DataError, match="is the folder of the parts"):
-        labelled(run, str(source), source)
+        labeled(run, str(source), source)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(DataError, match="another program"):
-        labelled(run, str(source), tmp_path / "mine")
+        labeled(run, str(source), tmp_path / "mine")
 
 
 def test_parts_may_be_on_another_file_system(run, source, tmp_path, monkeypatch) -> None:
@@ -103,7 +103,7 @@ def test_parts_may_be_on_another_file_system(run, source, tmp_path, monkeypatch)
         return bucket, path, [each for each in found if each.is_file]
 
     here = tmp_path / "here"
-    labelled(run, str(source), here)
+    labeled(run, str(source), here)
     monkeypatch.setattr(parts, "_listed", listed)
     assert in_parts("memory://parts/*.jsonl")
     found = list(label_parts(run, "memory://parts/", "memory://there", {}, None))
@@ -115,11 +115,11 @@ def test_parts_may_be_on_another_file_system(run, source, tmp_path, monkeypatch)
 def test_a_part_that_cannot_be_read_is_named(run, source, tmp_path) -> None:
     (source / "d.csv").write_text("text\n")
     with pytest.raises(DataError, match=r"in the part d\.csv: .*has a header but no rows"):
-        labelled(run, f"{source}/d.csv*", tmp_path / "out")
+        labeled(run, f"{source}/d.csv*", tmp_path / "out")
     with pytest.raises(DataError, match=r"there is no file '.*\*\.tsv'"):
-        labelled(run, f"{source}/*.tsv", tmp_path / "out")
+        labeled(run, f"{source}/*.tsv", tmp_path / "out")
     with pytest.raises(DataError, match="the folder 'nowhere://x' cannot be opened"):
-        labelled(run, "nowhere://x/*.csv", tmp_path / "out")
+        labeled(run, "nowhere://x/*.csv", tmp_path / "out")
 
 
 def test_the_command_prints_a_line_for_each_part(run, source, tmp_path, stacksl) -> None:

@@ -202,7 +202,7 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     assert (told["state"], told["budget"], told["answered"]) == ("waiting", 20, 0)
     assert told["accuracy_before"] is None
     with waiting.ledger as ledger:
-        assert ledger.accounts.learnt == 3
+        assert ledger.accounts.learned == 3
     said = stacksl("change", "run", "--items", more)
     assert said.code == 2
     assert f"has the file {more.name} already" in said.err
@@ -213,10 +213,10 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
 
 def test_a_run_of_no_people_takes_no_answers(stacksl: Shell, tmp_path: Path) -> None:
     rows = "".join(f"word{n} and {n % 5},{'ab'[n % 2]}\n" for n in range(30))
-    (tmp_path / "labelled.csv").write_text(f"text,topic\n{rows}", encoding="utf-8")
+    (tmp_path / "labeled.csv").write_text(f"text,topic\n{rows}", encoding="utf-8")
     (tmp_path / "sheet.csv").write_text("key,prompt,answer\n", encoding="utf-8")
     own = str(tmp_path / "own")
-    made = stacksl("run", str(tmp_path / "labelled.csv"), "--budget", "4", "--out", own, "--quiet")
+    made = stacksl("run", str(tmp_path / "labeled.csv"), "--budget", "4", "--out", own, "--quiet")
     assert made.code == 0, made.err
     sheet = str(tmp_path / "sheet.csv")
     for verb in (["answer", own, sheet], ["change", own, "--away", "ann"]):

@@ -128,6 +128,6 @@ def test_the_end_says_where_things_are_and_what_to_type_next(stacksl, api) -> No
     said = stacksl("run", "--quiet")
     assert str(api.out / "report.html") in said.out
     assert str(api.out / "model") in said.out
-    assert f"stacksl export {api.out} --table labelled.xlsx" in said.out
+    assert f"stacksl export {api.out} --table labeled.xlsx" in said.out
     assert f"stacksl evaluate {api.out} FILE" in said.out
     assert "5 of 5 bought in 50 rounds" in said.out

@@ -68,7 +68,7 @@ def expect_state_comes_back_bit_for_bit_and_the_run_goes_on_alike(
     other = _make(name, classes, settings)
     other.restore(state)
     _same(state, other.state())
-    assert other.learnt == scorer.learnt == 40
+    assert other.learned == scorer.learned == 40
     for each in (scorer, other):
         _play(each, np.random.default_rng(1), classes, 30)
     _same(scorer.state(), other.state())
@@ -119,14 +119,14 @@ def expect_inputs_are_never_changed(name: str, classes: bool, settings: ScorerSe
     np.testing.assert_array_equal(array, kept)
 
 
-def expect_learnt_counts_labels_alone(name: str, classes: bool, settings: ScorerSettings) -> None:
-    """`learnt` counts labels alone."""
+def expect_learned_counts_labels_alone(name: str, classes: bool, settings: ScorerSettings) -> None:
+    """`learned` counts labels alone."""
     scorer, inputs = _make(name, classes, settings), _inputs(np.random.default_rng(6), classes)
     scorer.skip(inputs, ALL, 0)
     scorer.step(inputs, ALL, 0, None)
-    assert scorer.learnt == 0
+    assert scorer.learned == 0
     scorer.step(inputs, ALL, 0, Label(1))
-    assert scorer.learnt == 1
+    assert scorer.learned == 1
 
 
 def expect_zero_rows_and_a_single_candidate_are_free_of_nan(
@@ -165,7 +165,7 @@ def expect_presented_restricts_the_same_numbers(
 
 
 def expect_labels_teach(name: str, classes: bool, settings: ScorerSettings) -> None:
-    """Labels of a separable problem are learnt."""
+    """Labels of a separable problem are learned."""
     # Separable: the gold is the candidate of a fixed direction (pairs), or its sign (classes).
     rng = np.random.default_rng(9)
     scorer = _make(name, classes, ScorerSettings(learning_rate=1.0, kl_weight=0.0))
@@ -191,7 +191,7 @@ def expect_items_may_differ_in_their_number_of_candidates(
         inputs = _inputs(rng, False, count)
         view = scorer.bounds(inputs, tuple(range(count)))
         scorer.step(inputs, view.presented, view.choice, Label(count - 1))
-    assert scorer.learnt == 5
+    assert scorer.learned == 5
 
 
 def expect_refit_gives_a_head_or_none(name: str, classes: bool, settings: ScorerSettings) -> None:
@@ -218,7 +218,7 @@ LAWS: tuple[Law, ...] = (
     expect_state_is_a_copy,
     expect_looking_changes_nothing,
     expect_inputs_are_never_changed,
-    expect_learnt_counts_labels_alone,
+    expect_learned_counts_labels_alone,
     expect_zero_rows_and_a_single_candidate_are_free_of_nan,
     expect_presented_restricts_the_same_numbers,
     expect_labels_teach,

@@ -79,10 +79,10 @@ def test_state_of_the_other_kind_of_map_is_refused(made) -> None:
 def test_a_map_whose_rows_depend_on_others_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = TextMap.transform
 
-    def centred(self, items, progress=None):
+    def centered(self, items, progress=None):
         block = plain(self, items, progress)
         return SharedBlock(block.h - block.h.mean(axis=0) / 2, block.classes)
 
-    monkeypatch.setattr(TextMap, "transform", centred)
+    monkeypatch.setattr(TextMap, "transform", centered)
     with pytest.raises(AssertionError, match="the row of item 'c0' alone differs"):
         check_features(lambda: make_features("hashing", classes=CLASSES), class_items())

@@ -75,8 +75,8 @@ def test_without_widths_there_is_no_statistic_made_of_them(kind: Any) -> None:
 @of_every_gate
 def test_it_is_made_by_its_name_and_an_unknown_parameter_is_named(kind: Any) -> None:
     assert make_gate(kind.name) == kind()
-    with pytest.raises(ValueError, match=f"'{kind.name}' has no parameter 'colour'"):
-        make_gate(kind.name, colour=1)
+    with pytest.raises(ValueError, match=f"'{kind.name}' has no parameter 'color'"):
+        make_gate(kind.name, color=1)
 
 
 # The check for gates of others ------------------------------------------------------------------

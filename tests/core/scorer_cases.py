@@ -30,7 +30,7 @@ def kronecker(inputs: SharedFeatures) -> PairFeatures:
 
 
 def fresh(name: str, *, dim: int = 5, classes: int | None = None, **settings: Any) -> Any:
-    """A scorer that has learnt nothing yet."""
+    """A scorer that has learned nothing yet."""
     return make_scorer(name, dim=dim, classes=classes, settings=ScorerSettings(**settings))
 
 
@@ -51,5 +51,5 @@ def taught(name: str, classes: int | None = None, **settings: Any) -> tuple[Any,
 def fisher(rows: Array, theta: Array) -> Array:
     """The exact information of one item, (d, d): the covariance of its rows under the policy."""
     policy = softmax(rows @ theta)
-    centred = rows - policy @ rows
-    return (centred.T * policy) @ centred
+    centered = rows - policy @ rows
+    return (centered.T * policy) @ centered

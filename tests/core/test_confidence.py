@@ -23,7 +23,7 @@ def test_inverse_follows_weighted_rows_one_at_a_time_and_many_at_once():
     block.update(rows, weights)
     np.testing.assert_allclose(single.gram_inv, expected, rtol=0, atol=1e-13)
     np.testing.assert_allclose(block.gram_inv, expected, rtol=0, atol=1e-13)
-    assert (single.learnt, block.learnt) == (150, 1)
+    assert (single.learned, block.learned) == (150, 1)
 
 
 def test_update_works_in_place_and_leaves_its_rows_alone():
@@ -64,7 +64,7 @@ def test_pair_width_of_nearly_equal_rows_does_not_cancel():
 def test_rows_without_a_label_are_not_counted():
     trust = ConfidenceSet.empty(2, 1.0)
     trust.update(np.eye(2)[:1], labels=0)
-    assert trust.learnt == 0
+    assert trust.learned == 0
     assert trust.gram_inv[0, 0] == pytest.approx(0.5)
 
 
@@ -88,7 +88,7 @@ def test_ridge_set_covers_the_truth():
         row /= np.linalg.norm(row)
         trust.update(row[None, :])
         moment += row * (row @ truth + 0.3 * rng.normal())
-        reach = radius(0.3, 6, trust.learnt, 1.0, 0.05, float(np.linalg.norm(truth)))
+        reach = radius(0.3, 6, trust.learned, 1.0, 0.05, float(np.linalg.norm(truth)))
         assert holds(trust, truth, trust.gram_inv @ moment, reach)
 
 

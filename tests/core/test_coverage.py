@@ -9,7 +9,7 @@ from stacksl.core.heads import coverage
 from stacksl.core.heads.coverage import Seen, doubts, kernel_of, most_covering, stands_for
 from stacksl.core.heads.linear import ClassHead
 from stacksl.core.heads.logistic import Strength
-from stacksl.core.heads.spreading import neighbour_graph, restored_graph, spread
+from stacksl.core.heads.spreading import neighbor_graph, restored_graph, spread
 from stacksl.core.losses import softmax
 
 
@@ -20,7 +20,7 @@ def cloud(count: int = 60, dim: int = 6, seed: int = 0) -> np.ndarray:
 
 def defined(h, doubt, free, count) -> list[int]:
     """The greedy batch by the formula alone, on dense matrices."""
-    k = neighbour_graph(h).weights.toarray().astype(np.float64) + np.eye(len(h))
+    k = neighbor_graph(h).weights.toarray().astype(np.float64) + np.eye(len(h))
     bought, picked = list(np.flatnonzero(~free)), []
     for _ in range(count):
         covered = k[bought].max(axis=0) if bought else np.zeros(len(h))
@@ -36,13 +36,13 @@ def defined(h, doubt, free, count) -> list[int]:
 def test_a_batch_is_the_greedy_one_by_definition(seed) -> None:
     rng = np.random.default_rng(seed)
     h, doubt, free = cloud(seed=seed), rng.random(60), rng.random(60) > 0.2
-    kernel = kernel_of(neighbour_graph(h))
+    kernel = kernel_of(neighbor_graph(h))
     assert most_covering(kernel, doubt, free, 20).items == defined(h, doubt, free, 20)
 
 
 def test_class_names_cover_nothing() -> None:
     h = cloud()
-    with_names = kernel_of(neighbour_graph(h[:50], h[50:]))
+    with_names = kernel_of(neighbor_graph(h[:50], h[50:]))
     assert len(with_names.starts) == 51
     assert with_names.columns.max() == 49
 
@@ -50,7 +50,7 @@ def test_class_names_cover_nothing() -> None:
 def test_the_free_items_may_run_out() -> None:
     free = np.zeros(60, dtype=bool)
     free[[3, 8]] = True
-    kernel = kernel_of(neighbour_graph(cloud()))
+    kernel = kernel_of(neighbor_graph(cloud()))
     assert sorted(most_covering(kernel, np.zeros(60), free, 9).items) == [3, 8]
     assert most_covering(kernel, np.ones(60), np.zeros(60, dtype=bool), 9).items == []
 
@@ -64,7 +64,7 @@ def test_what_a_label_represents_is_what_it_is_nearest_to() -> None:
 
 def test_a_graph_is_restored_bit_for_bit() -> None:
     h = cloud()
-    graph = neighbour_graph(h[:50], h[50:])
+    graph = neighbor_graph(h[:50], h[50:])
     again = restored_graph(graph.state())
     assert (again.items, again.names) == (50, 10)
     rows, labels = np.array([1, 5]), np.array([0, 3])

@@ -168,7 +168,7 @@ def test_a_mark_is_the_estimate_of_the_stream_cut_there(engine) -> None:
     for scorer, rows, more in cases:
         options: dict[str, Any] = {"gate": First(), "budget": 30, "engine": engine, **more}
         whole = run_stream(scorer, rows, labels=labels, marks=(7, 40, ROUNDS), **options)
-        assert [(mark.round, mark.learnt) for mark in whole.marks] == [(7, 7), (40, 30), (80, 30)]
+        assert [(mark.round, mark.learned) for mark in whole.marks] == [(7, 7), (40, 30), (80, 30)]
         for mark in whole.marks:
             cut = run_stream(scorer, rows[: mark.round], labels=labels[: mark.round], **options)
             np.testing.assert_array_equal(mark.theta, cut.theta)

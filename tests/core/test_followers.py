@@ -1,4 +1,4 @@
-"""Who chooses the candidates, and what a label is learnt over."""
+"""Who chooses the candidates, and what a label is learned over."""
 
 from __future__ import annotations
 

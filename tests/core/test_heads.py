@@ -1,4 +1,4 @@
-"""Final heads: fits, neighbours, mixtures, abstention."""
+"""Final heads: fits, neighbors, mixtures, abstention."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from stacksl.core.heads.abstaining import FEWEST, auroc, best_threshold, stands_
 from stacksl.core.heads.linear import refit
 from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength, together
 from stacksl.core.heads.mixing import FLOOR, mixture_weights, tempered
-from stacksl.core.heads.spreading import Graph, neighbour_graph, spread
+from stacksl.core.heads.spreading import Graph, neighbor_graph, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer, restore_head
 from stacksl.errors import FeatureError
 
 
 def _classes(count, classes=4, dim=6, noise=0.8, seed=0):
     rng = np.random.default_rng(seed)
-    centres = np.random.default_rng(99).normal(size=(classes, dim))
+    centers = np.random.default_rng(99).normal(size=(classes, dim))
     labels = rng.integers(classes, size=count)
-    h = centres[labels] + noise * rng.normal(size=(count, dim))
+    h = centers[labels] + noise * rng.normal(size=(count, dim))
     return (h / np.linalg.norm(h, axis=1, keepdims=True)).astype(np.float32), labels
 
 
@@ -77,8 +77,8 @@ def test_class_head_is_logistic_regression(strength, monkeypatch):
 def test_a_fit_ends_where_the_gradient_is_within_its_tolerance(count, tolerance):
     h, labels = _classes(count)
     problem = refits._Classes(h.astype(np.float64), labels, 4)
-    theta = refits._minimise(problem, DEFAULT, tolerance)
-    pull = problem.penalised * theta / (DEFAULT * count)
+    theta = refits._minimize(problem, DEFAULT, tolerance)
+    pull = problem.penalized * theta / (DEFAULT * count)
     largest = np.abs(problem.loss(theta)[1] / count + pull).max()
     assert tolerance / 1e3 < largest <= tolerance
 
@@ -190,7 +190,7 @@ def test_heads_refuse_what_is_not_theirs():
         restore_head({})
 
 
-# Labels over a graph of neighbours, held against scikit-learn's, and soft examples in a refit ---
+# Labels over a graph of neighbors, held against scikit-learn's, and soft examples in a refit ---
 
 
 def _clouds(count, classes=3, dim=8, seed=0):
@@ -216,14 +216,14 @@ def _similarity_by_hand(h, count):
 
 def test_the_graph_is_its_definition():
     h, _ = _clouds(60)
-    graph = neighbour_graph(h[:57], h[57:], neighbours=5)
+    graph = neighbor_graph(h[:57], h[57:], neighbors=5)
     assert (graph.items, graph.names) == (57, 3)
     np.testing.assert_allclose(graph.similarity.toarray(), _similarity_by_hand(h, 5), atol=1e-5)
 
 
 def test_spread_labels_are_the_iteration_to_the_step(monkeypatch):
     h, labels = _clouds(40)
-    graph = neighbour_graph(h, neighbours=4)
+    graph = neighbor_graph(h, neighbors=4)
     rows = np.array([0, 5, 9])
     seeds = np.zeros((40, 3))
     seeds[rows, labels[rows]] = 1.0
@@ -242,7 +242,7 @@ def test_a_name_is_a_weaker_seed_than_a_label():
     h = np.array([[1, 0], [0.98, 0.2], [0.98, -0.2]], dtype=np.float32)
     names = np.array([[0.9, 0.45], [0.9, -0.45]], dtype=np.float32)
     names /= np.linalg.norm(names, axis=1, keepdims=True)
-    graph = neighbour_graph(h, names, neighbours=4)
+    graph = neighbor_graph(h, names, neighbors=4)
     none = np.zeros(0, dtype=np.int64)
     from_names = spread(graph, none, none, 2)
     assert from_names[0] == pytest.approx([0.5, 0.5], abs=1e-3)
@@ -255,17 +255,17 @@ def test_a_name_is_a_weaker_seed_than_a_label():
 def test_rows_without_a_direction_and_tiny_graphs_are_left_alone():
     h = np.zeros((4, 3), dtype=np.float32)
     h[1], h[2] = [1, 0, 0], [0.9, 0.1, 0]
-    found = spread(neighbour_graph(h), np.array([1]), np.array([0]), 2)
+    found = spread(neighbor_graph(h), np.array([1]), np.array([0]), 2)
     np.testing.assert_array_equal(found[[0, 3]], 0.0)
     assert found[2, 0] == pytest.approx(1.0)
     for count in (0, 1):
-        lone = neighbour_graph(h[1 : 1 + count])
+        lone = neighbor_graph(h[1 : 1 + count])
         assert spread(lone, np.arange(count), np.zeros(count, np.int64), 2).shape == (count, 2)
 
 
 def test_equal_rows_find_each_other_and_never_themselves():
     h = np.repeat(np.eye(3, dtype=np.float32), 5, axis=0)
-    graph = neighbour_graph(h, neighbours=2)
+    graph = neighbor_graph(h, neighbors=2)
     dense = graph.similarity.toarray()
     assert np.diag(dense).max() == 0.0
     assert np.isfinite(dense).all()
@@ -376,22 +376,22 @@ def test_where_no_held_out_label_can_be_judged_the_default_strength_is_kept() ->
 SHARES = st.lists(st.integers(0, 12).map(lambda n: n / 12), min_size=FEWEST, max_size=40)
 
 
-def balanced(labelled: Array, none: Array, cut: float) -> float:
-    return float(((labelled >= cut).mean() + (none < cut).mean()) / 2)
+def balanced(labeled: Array, none: Array, cut: float) -> float:
+    return float(((labeled >= cut).mean() + (none < cut).mean()) / 2)
 
 
 @given(SHARES, SHARES)
-def test_the_area_is_that_of_scikit_learn(labelled: list[float], none: list[float]) -> None:
+def test_the_area_is_that_of_scikit_learn(labeled: list[float], none: list[float]) -> None:
     from sklearn.metrics import roc_auc_score
 
-    truth = [1] * len(labelled) + [0] * len(none)
-    expected = roc_auc_score(truth, labelled + none)
-    assert auroc(np.array(labelled), np.array(none)) == pytest.approx(expected, abs=1e-12)
+    truth = [1] * len(labeled) + [0] * len(none)
+    expected = roc_auc_score(truth, labeled + none)
+    assert auroc(np.array(labeled), np.array(none)) == pytest.approx(expected, abs=1e-12)
 
 
 @given(SHARES, SHARES)
-def test_no_other_cut_keeps_and_leaves_out_more(labelled: list[float], none: list[float]) -> None:
-    kept, left = np.array(labelled), np.array(none)
+def test_no_other_cut_keeps_and_leaves_out_more(labeled: list[float], none: list[float]) -> None:
+    kept, left = np.array(labeled), np.array(none)
     found = best_threshold(kept, left)
     cuts = np.arange(-1, 27) / 24  # below, between, at and above all values there are
     if found is None:
@@ -399,13 +399,13 @@ def test_no_other_cut_keeps_and_leaves_out_more(labelled: list[float], none: lis
         return
     assert found.balanced_accuracy == pytest.approx(balanced(kept, left, found.value))
     assert found.balanced_accuracy >= max(balanced(kept, left, cut) for cut in cuts) - 1e-12
-    assert (found.labels, found.none) == (len(labelled), len(none))
+    assert (found.labels, found.none) == (len(labeled), len(none))
 
 
 def test_of_equal_cuts_the_lowest_is_taken() -> None:
-    labelled = np.array([0.3, 0.7] * 10)  # cuts at 0.25 and 0.6 lose a half of one kind each
+    labeled = np.array([0.3, 0.7] * 10)  # cuts at 0.25 and 0.6 lose a half of one kind each
     none = np.array([0.2, 0.5] * 10)
-    found = best_threshold(labelled, none)
+    found = best_threshold(labeled, none)
     assert found is not None
     assert found.value == pytest.approx(0.25)
 
@@ -424,8 +424,8 @@ def test_there_is_none_where_the_probability_says_nothing() -> None:
 
 
 @given(SHARES, SHARES)
-def test_a_weight_is_as_many_items(labelled: list[float], none: list[float]) -> None:
-    kept, left = np.array(labelled), np.array(none)
+def test_a_weight_is_as_many_items(labeled: list[float], none: list[float]) -> None:
+    kept, left = np.array(labeled), np.array(none)
     weights = np.arange(len(kept)) % 3 + 1.0
     again = np.repeat(kept, weights.astype(int))
     assert auroc(kept, left, weights) == pytest.approx(auroc(again, left))
@@ -436,9 +436,9 @@ def test_a_weight_is_as_many_items(labelled: list[float], none: list[float]) -> 
 
 @given(SHARES, SHARES, SHARES)
 def test_what_the_bought_stand_for_is_all_there_is(
-    labelled: list[float], none: list[float], rest: list[float]
+    labeled: list[float], none: list[float], rest: list[float]
 ) -> None:
-    weights = stands_for(np.array(labelled), np.array(none), np.array(rest), 2.5)
-    total = len(labelled) + len(none) + 2.5 * len(rest)
+    weights = stands_for(np.array(labeled), np.array(none), np.array(rest), 2.5)
+    total = len(labeled) + len(none) + 2.5 * len(rest)
     assert sum(each.sum() for each in weights) <= total + 1e-9
     assert min(each.min() for each in weights) >= 1.0

@@ -38,7 +38,7 @@ class Noting:
     """A scorer with φ's first column as scores and its second as widths, and a diary."""
 
     name: str = "noting"
-    learnt: int = 0
+    learned: int = 0
     diary: list[tuple[Any, ...]] = field(default_factory=list)
 
     def scores(self, inputs: PairFeatures) -> np.ndarray:
@@ -210,7 +210,7 @@ def test_in_the_literal_reading_the_kl_step_goes_with_the_purchase() -> None:
     assert scorer.diary == [("skip", ALL, 1)]
 
 
-def test_a_label_is_learnt_over_all_candidates_and_a_reward_of_the_choice() -> None:
+def test_a_label_is_learned_over_all_candidates_and_a_reward_of_the_choice() -> None:
     scorer = Noting()
     learner = StackSL(scorer, horizon=4, follower=Hard(1))
     [d] = decide(learner, shown=(1, 2))
@@ -244,7 +244,7 @@ def test_what_a_follower_hides_does_not_change_what_a_label_teaches(scorer, clas
     np.testing.assert_array_equal(*thetas)
 
 
-def test_a_late_answer_is_learnt_at_the_current_theta() -> None:
+def test_a_late_answer_is_learned_at_the_current_theta() -> None:
     """In two orders the same answers give the same ridge estimate, whichever was late."""
     rng = np.random.default_rng(0)
     rows = [PairFeatures(phi / 3) for phi in rng.normal(size=(3, 3, 4))]

@@ -84,7 +84,7 @@ def test_a_step_is_the_newton_step_of_the_full_score() -> None:
     np.testing.assert_allclose(np.linalg.inv(scorer.confidence.gram_inv), gram, atol=1e-4)
 
 
-@pytest.mark.parametrize("track", ["labelled", "all"])
+@pytest.mark.parametrize("track", ["labeled", "all"])
 def test_an_offset_of_zero_equals_none_bit_for_bit(track: str) -> None:
     plain = [PairFeatures(x.phi) for x in items(30)]
     zero = [PairFeatures(x.phi, np.zeros(4)) for x in plain]

@@ -64,7 +64,7 @@ def test_feedback_that_a_scorer_cannot_learn_is_refused() -> None:
     ):
         with pytest.raises(SettingsError, match="reward"):
             scorer.step(inputs, ALL, 0, Reward(1.0))
-        assert scorer.learnt == 0
+        assert scorer.learned == 0
     mixed = fresh("ridge")
     mixed.step(pairs, ALL, 0, Reward(1.0))
     with pytest.raises(SettingsError, match="got both"):

@@ -113,7 +113,7 @@ def play(
 ) -> list[Round]:
     """Ridge on rewards, the largest UCB asked; at most `gate.pending` answers stay open.
 
-    A share `nobody` of them names no candidate, and is not learnt.
+    A share `nobody` of them names no candidate, and is not learned.
     """
     rng = np.random.default_rng(seed)
     truth = rng.normal(size=dim)
@@ -243,7 +243,7 @@ def rules_level(most: float, budget: int, gate: Reserve) -> float:
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
 @pytest.mark.parametrize("nobody", [0.0, 0.4])
 def test_class_heads_keep_the_reserve_under_labels(scorer: str, nobody: float) -> None:
-    """Also where a share of the answers names none of the classes, and is learnt as that."""
+    """Also where a share of the answers names none of the classes, and is learned as that."""
     rng = np.random.default_rng(5)
     gate, budget, dim, asked = Reserve(share=0.7, floor=1e-6), 30, 3, 0
     widest = 2.0 / math.sqrt(0.1)
@@ -459,7 +459,7 @@ def test_ridge_learns_that_no_class_is_right_as_a_target_of_zero() -> None:
             learner.learn(decision.reserved(), inputs, Label(t % 4 // 2))
     exact = np.linalg.solve(0.7 * np.eye(3) + rows.T @ rows, rows.T @ targets).T
     np.testing.assert_allclose(head.theta, exact, atol=1e-12)
-    assert head.learnt == 6
+    assert head.learned == 6
     pairs = make_scorer("newton", dim=3, classes=None, settings=ScorerSettings())
     with pytest.raises(SettingsError, match="names no candidate"):
         StudyLearner(pairs, Reserve(), budget=6, horizon=6).close(PairFeatures(rows))

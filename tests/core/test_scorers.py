@@ -36,7 +36,7 @@ def test_sgd_step_is_the_printed_update() -> None:
         theta = theta - 0.3 * inputs.phi.T @ slope
         scorer.step(inputs, ALL, 0, Label(gold))
     np.testing.assert_allclose(scorer.theta, theta, atol=1e-14)
-    assert scorer.learnt == 20
+    assert scorer.learned == 20
 
 
 @pytest.mark.parametrize("reference", ["frozen", "previous"])
@@ -67,7 +67,7 @@ def test_kl_only_step_pulls_back_to_the_frozen_policy_and_is_no_label() -> None:
     for _ in range(10):
         scorer.step(inputs, ALL, 0, None)
     assert kl(scorer.scores(inputs), np.zeros(4))[0] < away
-    assert (scorer.learnt, scorer.rounds) == (1, 1)
+    assert (scorer.learned, scorer.rounds) == (1, 1)
 
 
 def test_literal_clip_below_the_first_loss_learns_nothing_and_says_so() -> None:
@@ -186,13 +186,13 @@ def test_newton_class_heads_use_bohnings_bound_exactly() -> None:
     rng = np.random.default_rng(18)
     classes, dim, ridge = 4, 3, 0.6
     scorer = fresh("newton", dim=dim, classes=classes, ridge=ridge)
-    centring = np.eye(classes) - 1.0 / classes
+    centering = np.eye(classes) - 1.0 / classes
     full, theta = ridge * np.eye(classes * dim), np.zeros(classes * dim)
     for turn in range(30):
         inputs, gold = shared_inputs(rng, classes, dim), int(rng.integers(classes))
         shown = tuple(sorted({0, 1, gold})) if turn % 3 == 0 else ALL
         rows = kronecker(inputs).phi[list(shown)]
-        full += 0.5 * np.kron(centring, np.outer(inputs.h, inputs.h))
+        full += 0.5 * np.kron(centering, np.outer(inputs.h, inputs.h))
         gradient = softmax(rows @ theta) @ rows - rows[shown.index(gold)]
         theta = theta - np.linalg.solve(full, gradient)
         scorer.step(inputs, shown, 0, Label(gold))
@@ -259,14 +259,14 @@ def made(name: str, classes: int, **settings: object) -> Scorer:
 
 
 @pytest.mark.parametrize("name", sorted(SCORERS))
-@pytest.mark.parametrize("track", ["labelled", "all"])
-def test_what_was_learnt_stays_and_the_new_head_is_zero(name: str, track: str) -> None:
+@pytest.mark.parametrize("track", ["labeled", "all"])
+def test_what_was_learned_stays_and_the_new_head_is_zero(name: str, track: str) -> None:
     before = taught(made(name, CLASSES, track=track), range(20), CLASSES)
     state = before.state()
     after = widened(before, CLASSES + 2)
     assert np.array_equal(after.state()["theta"][:CLASSES], state["theta"])
     assert not after.state()["theta"][CLASSES:].any()
-    assert after.learnt == before.learnt
+    assert after.learned == before.learned
     old = SharedFeatures(ROWS[30], CLASSES)
     new = SharedFeatures(ROWS[30], CLASSES + 2)
     assert np.array_equal(after.scores(new)[:CLASSES], before.scores(old))
@@ -285,10 +285,10 @@ def test_ridge_is_as_one_that_had_the_class_from_the_start() -> None:
         assert np.array_equal(array, grown.state()[key]), key
 
 
-# What a scorer counts and keeps of a round, labelled or not: its matrix, widths and radius ------
+# What a scorer counts and keeps of a round, labeled or not: its matrix, widths and radius ------
 
 
-@pytest.mark.parametrize("track", ["labelled", "all"])
+@pytest.mark.parametrize("track", ["labeled", "all"])
 def test_sgd_matrix_gets_the_choice(track: str) -> None:
     rng = np.random.default_rng(8)
     scorer, gram = fresh("sgd", track=track), np.eye(5)
@@ -304,7 +304,7 @@ def test_sgd_matrix_gets_the_choice(track: str) -> None:
     np.testing.assert_allclose(scorer.tracker.confidence.gram_inv, np.linalg.inv(gram), atol=1e-13)
 
 
-@pytest.mark.parametrize("counts", ["learnt", "rounds"])
+@pytest.mark.parametrize("counts", ["learned", "rounds"])
 @pytest.mark.parametrize("name", ["sgd", "ridge", "newton"])
 def test_radius_counts_labels_or_rounds(name: str, counts: str) -> None:
     rng = np.random.default_rng(10)
@@ -312,7 +312,7 @@ def test_radius_counts_labels_or_rounds(name: str, counts: str) -> None:
     scorer.step(pair_inputs(rng), ALL, 0, Label(1))
     for _ in range(3):
         scorer.skip(pair_inputs(rng), ALL, 0)
-    expected = radius(0.5, 5, 1 if counts == "learnt" else 4, 1.0, 0.05, 2.0)
+    expected = radius(0.5, 5, 1 if counts == "learned" else 4, 1.0, 0.05, 2.0)
     assert scorer.bounds(pair_inputs(rng), ALL).radius == pytest.approx(expected, rel=1e-14)
 
 
@@ -324,10 +324,10 @@ def test_skips_shrink_widths_only_where_all_rounds_are_tracked(
     rng = np.random.default_rng(11)
     make = pair_inputs if classes is None else shared_inputs
     inputs = make(rng)
-    for track in ("labelled", "all"):
+    for track in ("labeled", "all"):
         scorer = fresh(name, classes=classes, track=track)
         before = scorer.bounds(inputs, ALL).widths
         scorer.skip(inputs, ALL, 0)
         after = scorer.bounds(inputs, ALL).widths
         assert (after[0] < before[0]) == (track == "all")
-        assert scorer.learnt == 0
+        assert scorer.learned == 0

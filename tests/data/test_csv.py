@@ -93,7 +93,7 @@ def test_no_label_column_says_what_to_give_unless_classes_are_known(make: Make) 
     with pytest.raises(DataError, match="--label-column"):
         read(path)
     data = read(path, classes=("x", "y"), columns={"prompt": "text", "label": "category"})
-    assert (len(data.items), data.answers, data.unlabelled) == (2, {}, 2)
+    assert (len(data.items), data.answers, data.unlabeled) == (2, {}, 2)
     assert data.classes == ("x", "y")
     assert any("category" in warning for warning in data.warnings)
 
@@ -107,7 +107,7 @@ def test_another_column_is_not_taken_for_labels_of_known_classes(make: Make) -> 
 def test_items_without_an_answer_are_fine(make: Make) -> None:
     data = read(make("x.csv", "text,label\na,x\nb,\nc,y\n"))
     assert labels(data) == ["x", None, "y"]
-    assert data.unlabelled == 1
+    assert data.unlabeled == 1
 
 
 def test_known_classes_keep_their_order_and_strangers_are_counted(make: Make) -> None:
@@ -118,7 +118,7 @@ def test_known_classes_keep_their_order_and_strangers_are_counted(make: Make) ->
     assert [data.answers.get(f"row-00000{i}") for i in (1, 2, 3)] == [1, None, 0]
     assert data.unknown == {"row-000002": "new"}
     assert len(data.items) == 6
-    assert data.unlabelled == 0
+    assert data.unlabeled == 0
     firm = read(path, classes=known)
     assert [(r.row, r.kind) for r in firm.rejected] == [(2, "unknown class")]
 

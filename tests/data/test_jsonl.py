@@ -48,7 +48,7 @@ def test_the_number_of_options_may_differ_and_answers_may_be_missing(make: Make)
     data = read(make("x.jsonl", lines(rows)))
     assert [len(i.candidates) for i in data.items] == [2, 3, 4]
     assert data.answers == {"row-000003": 3}
-    assert data.unlabelled == 2
+    assert data.unlabeled == 2
 
 
 def test_answers_and_ids_may_begin_late(make: Make) -> None:
@@ -58,7 +58,7 @@ def test_answers_and_ids_may_begin_late(make: Make) -> None:
     rows.append({"id": "late", "prompt": "q", "candidates": ["a", "b"], "answer": 1})
     data = read(make("x.jsonl", lines(rows)))
     assert data.answers == {"late": 1}
-    assert data.unlabelled == 1500
+    assert data.unlabeled == 1500
 
 
 def test_numbers_become_text_and_answers_as_text_are_compared_first(make: Make) -> None:

@@ -28,7 +28,7 @@ def test_items_share_the_classes_and_have_answers() -> None:
         assert data.classes is not None
         assert all(item.candidates is data.classes for item in data.items)
         assert data.answers.keys() == {item.id for item in data.items}
-        assert data.unlabelled == 0
+        assert data.unlabeled == 0
         assert not data.rejected
         assert check(data)
 

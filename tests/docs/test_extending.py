@@ -265,7 +265,7 @@ def test_vectors_of_ones_own_are_one_module(modules: Path, tmp_path: Path) -> No
     }
     run = play(tmp_path / "run", **own)
     told = [row["index"] for row in run.predict(ITEMS)]
-    assert told == list(ANSWERS.values()), "what no text shows is learnt from the vectors"
+    assert told == list(ANSWERS.values()), "what no text shows is learned from the vectors"
     assert run.replay()["labels"] == len(asked(run))
     check_features(lambda: make_features(own["features"], classes=("even", "odd")), ITEMS)
     stopped = cut_off(tmp_path / "stopped", **own)

@@ -43,7 +43,7 @@ class Worker:
     def command(
         self, words: list[str], cwd: Path, first: str = "", **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """`stacksl WORDS`, without colours, after a script."""
+        """`stacksl WORDS`, without colors, after a script."""
         order = _command(words, cwd, first, env)
         reply = self._reply(order)
         assert not reply["fault"], reply["fault"]
@@ -308,7 +308,7 @@ def expect_sound(path: Path, budget: int) -> None:
         ledger.verify(arrays=True)
         assert ledger.accounts.spent <= budget
         rows = list(ledger.rows())
-    for event in ("reserved", "answered", "learnt"):
+    for event in ("reserved", "answered", "learned"):
         items = [row.item for row in rows if row.event == event]
         assert len(items) == len(set(items)) <= budget, f"'{event}' twice, or above the budget"
 

@@ -73,7 +73,7 @@ SINGLE = json.dumps({"prompt": "p", "candidates": ["x"], "answer": 0}) + "\n"
 FILES: dict[str, tuple[bytes, str]] = {
     "empty.csv": (b"", "is empty"),
     "cut.jsonl.gz": (gzip.compress(SINGLE.encode() * 99)[:40], "truncated or damaged"),
-    "unlabelled.csv": (b"text,label\n" + b"some words,\nothers,a\nmore,b\n" * 9, "answer"),
+    "unlabeled.csv": (b"text,label\n" + b"some words,\nothers,a\nmore,b\n" * 9, "answer"),
     "nothing.jsonl": (b'{"id": 1}\n{"id": 2}\n{"id": 3}\n', ""),
     "half.jsonl": (SINGLE.encode() * 4 + b'{"id": \n' * 9, ""),
     "header.csv": (b"text,topic\n", ""),
@@ -144,12 +144,12 @@ def test_features_that_are_not_numbers(home, refused, monkeypatch, value) -> Non
 
     transform = HashingEncoder.encode
 
-    def spoilt(self: Any, *words: Any, **named: Any) -> Any:
+    def spoiled(self: Any, *words: Any, **named: Any) -> Any:
         rows = transform(self, *words, **named)
         rows[3] = float(value)
         return rows
 
-    monkeypatch.setattr(HashingEncoder, "encode", spoilt)
+    monkeypatch.setattr(HashingEncoder, "encode", spoiled)
     said = refused("run", "good.csv", "--out", "new", "--quiet", changes=True)
     assert "the features of item 'row-000004' should be finite" in said
     assert Run.open(home / "new").status()["spent"] == 0, "nothing was bought"
@@ -201,7 +201,7 @@ def test_corrupted_arrays_are_passed_over_and_told(home, capfd) -> None:
     assert any(f"arrays after row {newest} are damaged" in w for w in warnings)
 
 
-def test_unlabelled_items_cannot_be_evaluated(home, refused) -> None:
+def test_unlabeled_items_cannot_be_evaluated(home, refused) -> None:
     (home / "bare.csv").write_text("text,label\nsome words,\nothers,a\n")
     assert "1 of 2 have none" in refused("evaluate", "one", "bare.csv")
 

@@ -39,7 +39,7 @@ Said = Callable[[str], tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of given classes, which has forgotten the first item it learnt.
+    """A finished run of given classes, which has forgotten the first item it learned.
 
     `bare` is a copy of it whose model and report were not made again.
     """
@@ -51,7 +51,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words += ["--audit", 8, "--test", folder / "good.csv", "--set", "checkpoint_every=10"]
     assert call([*map(str, words), "--out", str(folder / "one"), "--quiet"]) == 0
     with Run.open(folder / "one").ledger as ledger:
-        first = next(str(row.item) for row in ledger.rows() if row.event == "learnt")
+        first = next(str(row.item) for row in ledger.rows() if row.event == "learned")
     assert call(["forget", str(folder / "one"), "--id", first]) == 0
     shutil.copytree(folder / "one", folder / "bare")
     assert call(["resume", str(folder / "one"), "--quiet"]) == 0

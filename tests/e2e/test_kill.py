@@ -30,7 +30,7 @@ PURCHASE = {
     "when it was asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "after"),
     "before its answer is taken": (f"{LABELS}.ledger:Ledger.take", 12, "before"),
     "when its answer was taken": (f"{LABELS}.ledger:Ledger.take", 12, "after"),
-    "when its answer was learnt": ("stacksl.core.learner:Learner.learn", 7, "after"),
+    "when its answer was learned": ("stacksl.core.learner:Learner.learn", 7, "after"),
 }
 DISK = {
     "before rows and arrays are saved": (
@@ -71,7 +71,7 @@ END = {
 ALIKE = (  # to the one before it: between the same two files, or of the same row
     "before it is asked",
     "before its answer is taken",
-    "when its answer was learnt",
+    "when its answer was learned",
     "when arrays were saved",
     "when the waiting rows were flushed",
     "before the database has its name",
@@ -82,12 +82,12 @@ ALIKE = (  # to the one before it: between the same two files, or of the same ro
     "before the report",
     "when the state is 'finished'",
     "when a refit on the way was noted",
-    "when a label after it was learnt",
+    "when a label after it was learned",
     "among the rounds after it",
     "when a batch was reserved",
     "when a batch's refit was noted",
     "when the answer was heard",
-    "when the answer was learnt",
+    "when the answer was learned",
     "between the files of the features",
     "between an atomic write and its rename",
     "before the waiting rows are flushed",
@@ -135,7 +135,7 @@ COVERING = {
     "before a refit on the way is noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "before"),
     "when a refit on the way was noted": (f"{LABELS}.ledger:Ledger.note_refit", 2, "after"),
     "in the middle of that refit": (f"{RUNS}.loop.linear_trainer:LinearTrainer._fit", 2, "before"),
-    "when a label after it was learnt": ("stacksl.core.learner:Learner.learn", 30, "after"),
+    "when a label after it was learned": ("stacksl.core.learner:Learner.learn", 30, "after"),
     "among the rounds after it": (f"{LABELS}.ledger:Ledger.post", 100, "after"),
     "when later arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 3, "after"),
 }
@@ -260,7 +260,7 @@ PAID = {
     "when the answer was heard": ("__main__:PaidLabeler.answers", 9, "after"),
     "before the answer is on disk": (COMMIT, 12, "before"),
     "when the answer is on disk": (f"{LABELS}.ledger:Ledger.take", 9, "after"),
-    "when the answer was learnt": ("stacksl.core.learner:Learner.learn", 5, "after"),
+    "when the answer was learned": ("stacksl.core.learner:Learner.learn", 5, "after"),
 }
 
 
@@ -281,7 +281,7 @@ def test_nothing_is_paid_twice(worker, resumed, kinds, tmp_path, moment) -> None
 SHEETS = {
     "before the answers are on disk": (f"{LABELS}.ledger:Ledger.take", 1, "before"),
     "when the answers are on disk": (f"{LABELS}.ledger:Ledger.take", 1, "after"),
-    "when some were learnt": ("stacksl.core.learner:Learner.learn", 2, "after"),
+    "when some were learned": ("stacksl.core.learner:Learner.learn", 2, "after"),
     "before the next labels are reserved": (f"{LABELS}.ledger:Ledger.post", 1, "before"),
     "when rows were handed out": (f"{LABELS}.ledger:Ledger.hand_out", 1, "after"),
     "before the last sheet is written": (f"{RUNS}.session.assignment:write_sheet", 0, "before"),
@@ -413,7 +413,7 @@ def expect_sound_of_people(made: Run) -> None:
 
 
 def what_was_bought(made: Run) -> list[dict[str, object]]:
-    return [{**row, "learnt_at": row["learnt_at"] is not None} for row in bought(made)]
+    return [{**row, "learned_at": row["learned_at"] is not None} for row in bought(made)]
 
 
 # The command line, which stops itself before it buys a second batch of labels.

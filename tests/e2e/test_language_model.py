@@ -33,7 +33,7 @@ STREAM = {"mode": "stream", "lm.refit_at": "0.1,0.5,1"}
 ROUNDS = {
     "when the features of epoch 0 were saved": (f"{RUNS}.session.setup:save_block", 1, "after"),
     "when a purchase is on disk": (f"{LABELS}.ledger:Ledger.post", 3, "after"),
-    "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 4, "after"),
+    "when an answer was learned": ("stacksl.core.learner:Learner.learn", 4, "after"),
     "before arrays are committed": (f"{LABELS}.journal:write_arrays", 2, "after"),
 }
 REFIT = {
@@ -57,11 +57,11 @@ END = {
 }
 POOL = {  # the default of a file: three batches of two, one refit of six steps
     "between two batches": (f"{LABELS}.ledger:Ledger.post", 2, "after"),
-    "when an answer was learnt": ("stacksl.core.learner:Learner.learn", 3, "after"),
+    "when an answer was learned": ("stacksl.core.learner:Learner.learn", 3, "after"),
     "between two steps": (f"{LM}.training.refit:Optimizer.step", 4, "after"),
     "when the ledger has the refit": (f"{LABELS}.ledger:Ledger.note_refit", 1, "after"),
 }
-CHOICE = {  # of a normalisation, by the labels that a pool bought first
+CHOICE = {  # of a normalization, by the labels that a pool bought first
     "between its features and its row": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "before"),
     "when its row is on disk": (f"{LABELS}.ledger:Ledger.note_refreshed", 1, "after"),
 }
@@ -84,8 +84,8 @@ def pool(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
 
 @pytest.fixture(scope="module")
 def choosing(worker: Worker, tmp_path_factory: pytest.TempPathFactory) -> Kind:
-    """The same, where the first 25 labels choose a normalisation."""
-    more = {"lm.normalisation": "auto", "budget": 28, "lm.epochs": 1, "lm.batch_size": 14}
+    """The same, where the first 25 labels choose a normalization."""
+    more = {"lm.normalization": "auto", "budget": 28, "lm.epochs": 1, "lm.batch_size": 14}
     return played(worker, tmp_path_factory.mktemp("choosing"), more, count=36)
 
 
@@ -160,7 +160,7 @@ def test_a_run_that_adapts_is_killed(
     expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
 
 
-@pytest.mark.parametrize("moment", some_of(POOL, "when an answer was learnt", "between two steps"))
+@pytest.mark.parametrize("moment", some_of(POOL, "when an answer was learned", "between two steps"))
 def test_a_default_run_that_adapts_is_killed(
     worker: Worker, pool: Kind, tmp_path: Path, moment: str
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_default_run_that_adapts_is_killed(
 
 
 @pytest.mark.parametrize("moment", some_of(CHOICE, "between its features and its row"))
-def test_a_run_that_chooses_a_normalisation_is_killed(
+def test_a_run_that_chooses_a_normalization_is_killed(
     worker: Worker, choosing: Kind, tmp_path: Path, moment: str
 ) -> None:
     expect_resumed(worker, choosing, tmp_path / "run", CHOICE[moment])

@@ -118,7 +118,7 @@ def story(path: Path) -> list[dict[str, Any]]:
 
 
 def expect_alike(path: Path, other: Path) -> None:
-    """Both bought the same labels, never more than the budget, and learnt the same from them.
+    """Both bought the same labels, never more than the budget, and learned the same from them.
 
     Sums over processes are grouped otherwise than sums over one, so weights differ in last bits,
     which some steps of AdamW at a rate of 0.01 make larger: 1e-3 where they are 0.1 to 1.

@@ -27,7 +27,7 @@ SMALL = {**OF_SAMPLE, "lm.adapt": "lora", "lm.epochs": 1, "lm.state_dim": 32}
 def loaded() -> LanguageModel:
     """The model, loaded once."""
     choices = ModelChoices(
-        "sample", template="{prompt}", normalisation="pmi", temperature=1.0, batch_tokens=512
+        "sample", template="{prompt}", normalization="pmi", temperature=1.0, batch_tokens=512
     )
     return LanguageModel(choices)
 

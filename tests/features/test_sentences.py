@@ -48,7 +48,7 @@ def mean_pooled(folder: Path, text: str, longest: int) -> np.ndarray:
     return mean / np.linalg.norm(mean)
 
 
-def test_vectors_are_the_normalised_mean_of_the_tokens(encoder, encoder_folder) -> None:
+def test_vectors_are_the_normalized_mean_of_the_tokens(encoder, encoder_folder) -> None:
     vectors = encoder.encode(TEXTS[:6])
     assert vectors.dtype == np.float32
     for vector, text in zip(vectors, TEXTS[:6], strict=True):

@@ -32,8 +32,8 @@ def test_it_keeps_the_contract(law: Any, kind: Any) -> None:
 def test_it_is_made_by_its_name_and_no_run_has_it(kind: Any) -> None:
     assert make_gate(kind.name) == kind()
     assert kind.name not in core.GATES
-    with pytest.raises(ValueError, match=f"'{kind.name}' has no parameter 'colour'"):
-        make_gate(kind.name, colour=1)
+    with pytest.raises(ValueError, match=f"'{kind.name}' has no parameter 'color'"):
+        make_gate(kind.name, color=1)
 
 
 def test_its_number_in_compiled_engines_is_its_own(kind: Any) -> None:

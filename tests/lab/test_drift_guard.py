@@ -63,7 +63,7 @@ def _compiled() -> None:
     run_stream("ridge", phi[:, 0], classes=K, **options)
 
 
-def test_a_rewards_surprise_is_its_standardised_residual() -> None:
+def test_a_rewards_surprise_is_its_standardized_residual() -> None:
     assert reward_surprise(1.0, 0.4, 0.3) == pytest.approx(4.0)
     assert reward_surprise(1.0, 1.0, 0.0) == 0.0
     assert reward_surprise(1.1, 1.0, 0.0) == math.inf
@@ -122,8 +122,8 @@ def test_the_surprise_of_an_answer_is_taken_under_an_explicit_inverse() -> None:
 
 def information(theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
     policy = np.exp(rows @ theta) / np.exp(rows @ theta).sum()
-    centred = rows - policy @ rows
-    return np.einsum("x,xi,xj->ij", policy, centred, centred)
+    centered = rows - policy @ rows
+    return np.einsum("x,xi,xj->ij", policy, centered, centered)
 
 
 def alarms(guard: DriftGuard, squares: np.ndarray) -> int:
@@ -154,7 +154,7 @@ def test_a_stationary_world_raises_no_alarm(scorer: str) -> None:
 
 
 @pytest.mark.parametrize("scorer", ["ridge", "newton"])
-def test_a_new_theta_is_found_and_learnt_afresh(scorer: str) -> None:
+def test_a_new_theta_is_found_and_learned_afresh(scorer: str) -> None:
     """Not with `sgd`: its θ stays unsure at the default rate, so that no answer surprises it."""
     for seed in range(2):
         found = played(scorer, seed, changes=True, guard=DriftGuard())
@@ -212,7 +212,7 @@ def test_a_reset_forgets_all_and_keeps_what_was_asked() -> None:
         if learner.resets:
             break
     assert learner.resets == 1
-    assert (learner.suspicion, learner.round, made.learnt) == (0.0, t + 1, 0)
+    assert (learner.suspicion, learner.round, made.learned) == (0.0, t + 1, 0)
     for key, values in made.state().items():
         np.testing.assert_array_equal(values, start[key])
 
@@ -233,7 +233,7 @@ def test_a_rebuilt_learner_resets_to_the_start_that_its_state_holds() -> None:
         if rebuilt.resets:
             break
     assert rebuilt.resets == 1
-    assert made.learnt == 1
+    assert made.learned == 1
     for key, values in made.state().items():
         np.testing.assert_array_equal(values, start[key])
 
@@ -265,7 +265,7 @@ def test_a_guards_numbers_are_checked(change: dict[str, float], words: str) -> N
         DriftGuard(**change)
 
 
-def test_where_no_residual_is_standardised_the_guard_is_refused() -> None:
+def test_where_no_residual_is_standardized_the_guard_is_refused() -> None:
     item = PairFeatures(np.eye(3))
     with pytest.raises(SettingsError, match="one-hot scores"):
         surprise(make_scorer("ridge", dim=3, classes=None), item, (0, 1, 2), 0, Label(1))

@@ -104,7 +104,7 @@ def test_a_set_reaches_as_far_as_a_solver_finds() -> None:
         bound, theta = held.highest(direction)
         solved = minimize(
             lambda at, d=direction: -d @ at,
-            held.centre,
+            held.center,
             jac=lambda _, d=direction: -d,
             constraints={
                 "type": "ineq",

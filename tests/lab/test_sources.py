@@ -114,5 +114,5 @@ def test_the_samples_own_set(monkeypatch: pytest.MonkeyPatch, make_task: Any) ->
     ]  # fmt: skip
     small = [{item.id for item in task.train.items} for task in setup.tasks[1:]]
     assert len(set.union(*small)) == 56, "no item is in two of them"
-    assert (setup.settings["protocol"], setup.settings["normalisation"]) == ("option", "pmi")
+    assert (setup.settings["protocol"], setup.settings["normalization"]) == ("option", "pmi")
     assert not setup.papers

@@ -1,4 +1,4 @@
-"""Refits of an adapter beside the entry of answers, and the choice of a normalisation."""
+"""Refits of an adapter beside the entry of answers, and the choice of a normalization."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def test_answers_that_teach_nothing_train_and_renew_nothing(
     rows = rows_of(page.run)
     with page.run.ledger as ledger:
         audit = set(ledger.bought("audit")) & set(answered)
-    learnt = sum(row.event == "learnt" for row in rows)
-    assert 2 <= len(audit) < count - learnt, "both kinds that teach nothing are there"
+    learned = sum(row.event == "learned" for row in rows)
+    assert 2 <= len(audit) < count - learned, "both kinds that teach nothing are there"
     trained = [row.payload["adapter"] for row in rows if "adapter" in row.payload]
     refits = len(due_at(AT_EACH, ANSWERS - 5))
-    assert trained == list(range(1, min(learnt, refits) + 1))
+    assert trained == list(range(1, min(learned, refits) + 1))
     assert sum(renewed) == ITEMS * len(trained), "features are renewed after a refit alone"
 
 
@@ -195,14 +195,14 @@ def test_a_refit_under_way_outlasts_a_forgotten_item(
     assert first[0].payload["weights"] == first[1].payload["weights"]
 
 
-# The choice of a normalisation, made beside the entry of answers --------------------------------
+# The choice of a normalization, made beside the entry of answers --------------------------------
 
 
 FIRST = 4
 
 
 @pytest.mark.parametrize("refit_at", ["0.1,1", pytest.param("1", marks=pytest.mark.slow)])
-def test_a_normalisation_is_chosen_beside_the_entry_of_answers(
+def test_a_normalization_is_chosen_beside_the_entry_of_answers(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refit_at: str
 ) -> None:
     """With a refit that is due by then, and without. A kill before its row changes nothing."""
@@ -210,7 +210,7 @@ def test_a_normalisation_is_chosen_beside_the_entry_of_answers(
     monkeypatch.setattr("stacksl.runs.loop.language_trainer.CHOOSE_BY", FIRST)
     corpus: Any = questions(ITEMS)
     given = {
-        "lm.normalisation": "auto",
+        "lm.normalization": "auto",
         "lm.refit_at": refit_at,
         "open_questions": 8,
         "budget": 12,
@@ -236,7 +236,7 @@ def test_a_normalisation_is_chosen_beside_the_entry_of_answers(
     again = opened(killed)
     wait_for(partial(news, again, shown))
     rows = [rows_of(each.run) for each in (page, again)]
-    chosen = [[r.payload for r in each if "normalisation" in r.payload] for each in rows]
+    chosen = [[r.payload for r in each if "normalization" in r.payload] for each in rows]
     assert len(chosen[0]) == 1
     assert chosen[0] == chosen[1]
     assert bought(rows[0])[FIRST:] == bought(rows[1])[FIRST:] != []

@@ -129,8 +129,8 @@ WIDER_THAN_THE_PAGE = """() => [...document.querySelectorAll('body *')]
   .map(part => part.outerHTML.slice(0, 90))"""
 
 CONTRAST = """() => {
-  const light = colour => {
-    const [r, g, b] = colour.match(/[0-9.]+/g).map(Number).map(v => v / 255)
+  const light = color => {
+    const [r, g, b] = color.match(/[0-9.]+/g).map(Number).map(v => v / 255)
       .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };

@@ -36,9 +36,9 @@ def settings_of(draw: st.DrawFn, scorer: str) -> StudySettings:
     A radius of 0 is left out too: bounds of rows that tie are then rounding errors alone.
     """
     common = {
-        "track": draw(st.sampled_from(["labelled", "all"])),
+        "track": draw(st.sampled_from(["labeled", "all"])),
         "action": draw(st.sampled_from(["greedy", "ucb"])),
-        "radius_counts": draw(st.sampled_from(["learnt", "rounds"])),
+        "radius_counts": draw(st.sampled_from(["learned", "rounds"])),
         "ridge": draw(st.sampled_from([0.1, 1.0, 4.0])),
         "delta": draw(st.sampled_from([0.05, 0.9])),
         "noise": draw(st.sampled_from([0.3, 1.0])),
@@ -123,7 +123,7 @@ def same(one: StreamResult, other: StreamResult, tolerance: float = 1e-9) -> Non
     for name in ("statistics", "thresholds", "gate_scores", "scores", "reaches", "theta"):
         mine, theirs = getattr(one, name), getattr(other, name)
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance, err_msg=name)
-    assert (one.learnt, one.clipped) == (other.learnt, other.clipped)
+    assert (one.learned, one.clipped) == (other.learned, other.clipped)
     np.testing.assert_array_equal(one.resets, other.resets)
     assert (one.presented is None) == (other.presented is None)
     if one.presented is not None:
@@ -131,7 +131,7 @@ def same(one: StreamResult, other: StreamResult, tolerance: float = 1e-9) -> Non
     same_matrix(one.gram_inv, other.gram_inv, tolerance)
     assert [m.round for m in one.marks] == [m.round for m in other.marks]
     for mine, theirs in zip(one.marks, other.marks, strict=True):
-        assert mine.learnt == theirs.learnt
+        assert mine.learned == theirs.learned
         np.testing.assert_allclose(mine.theta, theirs.theta, rtol=tolerance, atol=tolerance)
         same_matrix(mine.gram_inv, theirs.gram_inv, tolerance)
 
@@ -364,4 +364,4 @@ def test_engine_and_loop_reset_in_the_same_rounds(scorer) -> None:
     )
     assert 3 <= len(played.resets) < 100
     assert played.asked.sum() == 500
-    assert played.learnt == played.asked[played.resets[-1] :].sum()
+    assert played.learned == played.asked[played.resets[-1] :].sum()

@@ -55,7 +55,7 @@ def labels_of(rounds: int, seed: int) -> list[Label]:
 
 
 def play(learner: Learner, stream: list, answers: list[Feedback], block: int = 1) -> list[Decision]:
-    """Every round of the stream, `block` rounds decided at a time, answers learnt at once."""
+    """Every round of the stream, `block` rounds decided at a time, answers learned at once."""
     played: list[Decision] = []
     start = learner.round
     for low in range(start, len(stream), block):
@@ -247,7 +247,7 @@ def test_permuting_candidates_permutes_everything(game, random) -> None:
 
 @given(games(), st.integers(1, 40))
 @settings(max_examples=80, deadline=None)
-def test_a_block_decides_as_single_rounds_do_when_nothing_is_learnt_between(game, size) -> None:
+def test_a_block_decides_as_single_rounds_do_when_nothing_is_learned_between(game, size) -> None:
     name, budget, horizon, _, seed, scorer = game
     stream = pair_stream(horizon, seed)
 
@@ -309,7 +309,7 @@ class Told:
     """A scorer that says what it is told: `inputs.phi` holds the scores and the pair widths."""
 
     name: str = "told"
-    learnt: int = 0
+    learned: int = 0
 
     def scores(self, inputs: PairFeatures) -> np.ndarray:
         return inputs.phi[0]

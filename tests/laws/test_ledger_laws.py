@@ -48,16 +48,16 @@ def decision(round: int, wanted: bool) -> Decision:
 def count(rows):
     """The sums by the words of the specification, from the rows alone.
 
-    Gives labels spent, money spent, the items learnt in order, the open purchases, labels asked.
+    Gives labels spent, money spent, the items learned in order, the open purchases, labels asked.
     """
     open_at: dict[tuple, int] = {}
-    answered, paid, learnt, asked = {}, 0, [], set()
+    answered, paid, learned, asked = {}, 0, [], set()
     for row in rows:
         key = (row.item, row.slot)
         if row.purpose == "owned":
             assert not row.price
-            if row.event == "learnt":
-                learnt.append(row.item)
+            if row.event == "learned":
+                learned.append(row.item)
             continue
         if row.event == "reserved":
             assert key not in open_at
@@ -73,16 +73,16 @@ def count(rows):
             paid += row.price
         elif row.event == "corrected":
             answered[key] = row.label().index
-        elif row.event == "learnt":
+        elif row.event == "learned":
             assert row.purpose == "train"
             assert row.label().index == answered[key]
-            learnt.append(row.item)
-    assert len(set(learnt)) == len(learnt)
+            learned.append(row.item)
+    assert len(set(learned)) == len(learned)
     named = {key[0] for key in asked if answered.get(key) is not None}
-    assert named == {item for item in learnt if item not in OWNED}
+    assert named == {item for item in learned if item not in OWNED}
     standing = set(answered) | set(open_at)
     spent, money = len(standing), paid + sum(open_at.values())
-    return spent, money, learnt, set(open_at), len(asked & standing)
+    return spent, money, learned, set(open_at), len(asked & standing)
 
 
 class Buying(RuleBasedStateMachine):
@@ -154,7 +154,7 @@ class Buying(RuleBasedStateMachine):
 
     @rule(target=leases, lease=leases)
     def look_again(self, lease: Purchase):
-        """One more slot of an item of an audit, which is charged and never learnt."""
+        """One more slot of an item of an audit, which is charged and never learned."""
         if lease.purpose != "audit" or not self.ledger.accounts.left:
             with pytest.raises(LedgerError):
                 self.ledger.reserve([lease.item], "further")
@@ -279,7 +279,7 @@ class Buying(RuleBasedStateMachine):
         self.ledger = Ledger.open(self.path)
         rows = list(self.ledger.rows())
         self.round = max((r.round for r in rows if r.event == "round"), default=0)
-        kept = [(r.item, r.label().index) for r in rows if r.event == "learnt"]
+        kept = [(r.item, r.label().index) for r in rows if r.event == "learned"]
         assert kept == self.lessons[: len(kept)]
         if gently:
             assert kept == self.lessons
@@ -305,20 +305,20 @@ class Buying(RuleBasedStateMachine):
         before = (
             ledger.accounts.spent,
             ledger.accounts.spent_money,
-            ledger.accounts.learnt,
+            ledger.accounts.learned,
             ledger.accounts.asked,
         )
         open_before = [(p.item, p.slot) for p in self.ledger.open_purchases()]
         rows = list(self.ledger.rows())
-        spent, money, learnt, open_now, asked = count(rows)
-        assert before == (spent, money, len(learnt), asked)
+        spent, money, learned, open_now, asked = count(rows)
+        assert before == (spent, money, len(learned), asked)
         assert set(open_before) == open_now
         assert sum(charge(row) for row in rows) == spent
         with Ledger.open(self.path, readonly=True) as again:
             assert (
                 again.accounts.spent,
                 again.accounts.spent_money,
-                again.accounts.learnt,
+                again.accounts.learned,
                 again.accounts.asked,
             ) == before
             assert (again.accounts.budget, again.accounts.money) == (

@@ -79,7 +79,7 @@ def make_records(count: int = ITEMS) -> list[ItemRecord]:
 
 
 def lessons(receipts: Sequence[Receipt]) -> list[tuple[Decision, Label]]:
-    """What is to be learnt of answers that were taken."""
+    """What is to be learned of answers that were taken."""
     return [receipt.lesson for receipt in receipts if receipt.lesson is not None]
 
 

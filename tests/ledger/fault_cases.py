@@ -12,7 +12,7 @@ def state(ledger):
         ledger.accounts.spent,
         ledger.accounts.spent_money,
         ledger.accounts.left,
-        ledger.accounts.learnt,
+        ledger.accounts.learned,
     )
     return sums, ledger.open_purchases(), ledger.head, ledger.seen("q1"), ledger.export()
 

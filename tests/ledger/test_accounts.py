@@ -82,20 +82,20 @@ AUDIT, OWNED, SECOND = {"purpose": "audit"}, {"purpose": "owned"}, {"slot": 1}
     [
         (
             [("reserved", AUDIT), ("answered", AUDIT | LABEL)],
-            ("learnt", AUDIT | LABEL),
+            ("learned", AUDIT | LABEL),
             "its answer cannot be learned",
         ),
         (
             [("reserved", {}), ("answered", {"text": '{"said":"none"}'})],
-            ("learnt", LABEL),
+            ("learned", LABEL),
             "its answer cannot be learned",
         ),
         (
             [
-                *(("reserved", {}), ("reserved", SECOND), ("answered", LABEL), ("learnt", LABEL)),
+                *(("reserved", {}), ("reserved", SECOND), ("answered", LABEL), ("learned", LABEL)),
                 ("answered", SECOND | LABEL),
             ],
-            ("learnt", SECOND | LABEL),
+            ("learned", SECOND | LABEL),
             "it was learned before",
         ),
         ([], ("reserved", OWNED | {"price": 1}), "an owned label costs nothing"),
@@ -114,10 +114,10 @@ def test_rows_that_contradict_their_purpose_are_refused(before, last, words) -> 
     accounts = Accounts(budget=5, money=None, price=0)
     for entry in rows(*before):
         accounts.apply(entry)
-    sums = (accounts.spent, accounts.asked, accounts.learnt, accounts.classes)
+    sums = (accounts.spent, accounts.asked, accounts.learned, accounts.classes)
     with pytest.raises(LedgerCorrupt, match=words):
         accounts.apply(rows(last)[0])
-    assert (accounts.spent, accounts.asked, accounts.learnt, accounts.classes) == sums
+    assert (accounts.spent, accounts.asked, accounts.learned, accounts.classes) == sums
 
 
 def test_what_fails_half_way_is_taken_back_whole(book) -> None:
@@ -125,7 +125,7 @@ def test_what_fails_half_way_is_taken_back_whole(book) -> None:
     item = ledger.items.surrogates["q0"]
     one = {"payload": {"index": 1}, "surrogate": item, "slot": 0, "token": 1, "purpose": "train"}
     told = [
-        *((event, one) for event in ("reserved", "answered", "learnt")),
+        *((event, one) for event in ("reserved", "answered", "learned")),
         ("budget", {"payload": {"budget": 12, "money": 4}}),
         ("class_added", {"number": 1, "payload": {"size": 5}}),
     ]
@@ -186,7 +186,7 @@ def test_what_is_not_there_is_looked_for_and_refused(large: Ledger) -> None:
     assert large.items.largest == 4
 
 
-# A receipt tells of each answer what became of it, and what is to be learnt ---------------------
+# A receipt tells of each answer what became of it, and what is to be learned ---------------------
 
 
 FIRST = Answer("q0", 0, 1, 2, "me")

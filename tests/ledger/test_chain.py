@@ -221,7 +221,7 @@ def test_an_unknown_event_is_damage(kept, path):
 
 @pytest.fixture
 def surrogates(book, decision, path):
-    """A closed ledger with items audited, owned and learnt; two surrogates of each purpose."""
+    """A closed ledger with items audited, owned and learned; two surrogates of each purpose."""
     ledger = book(budget=9)
     ledger.own([("q4", 3), ("q5", 0)], "labels held before")
     ledger.reserve(["q6", "q7"])

@@ -61,7 +61,7 @@ def test_a_full_disk_changes_nothing_and_the_run_goes_on(book, decision, path):
     ledger.close()
     with Ledger.open(path) as again:
         again.verify()
-        assert (again.accounts.spent, again.accounts.learnt) == (3, 1)
+        assert (again.accounts.spent, again.accounts.learned) == (3, 1)
 
 
 def test_a_commit_that_fails_changes_nothing(book, decision, path, monkeypatch):
@@ -362,7 +362,7 @@ def test_the_database_keeps_the_rules_too(book, decision, path):
     ledger.take([Answer("q0", 0, 1, 0, "x")])
     ledger.close()
     connection = sqlite3.connect(path)
-    for event in ("round", "reserved", "answered", "learnt"):
+    for event in ("round", "reserved", "answered", "learned"):
         with pytest.raises(sqlite3.IntegrityError):
             connection.execute(
                 "INSERT INTO events SELECT seq + 100, time, event, round, item, slot, token,"

@@ -1,4 +1,4 @@
-"""Answers that name no candidate: charged once, never learnt, their texts beside the chain."""
+"""Answers that name no candidate: charged once, never learned, their texts beside the chain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def events(ledger):
 
 
 @pytest.mark.parametrize("said", ["none", "ambiguous", "broken"])
-def test_it_is_charged_once_and_never_learnt(book, decision, path, said):
+def test_it_is_charged_once_and_never_learned(book, decision, path, said):
     ledger = book(money=100, price=10)
     ledger.post([decision(1)])
     answer = Answer("q0", 0, 1, None, "me", 7, said=said)
@@ -32,7 +32,7 @@ def test_it_is_charged_once_and_never_learnt(book, decision, path, said):
         ledger.accounts.asked,
         ledger.accounts.spent,
         ledger.accounts.spent_money,
-        ledger.accounts.learnt,
+        ledger.accounts.learned,
     ) == (1, 1, 7, 0)
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "answered"]
@@ -54,7 +54,7 @@ def test_a_label_after_another_answer_is_a_dispute_and_buys_nothing(book, decisi
     ledger.post([decision(1)])
     ledger.take([replace(NONE, text=None, note=None)])
     assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me")])) == []
-    assert (ledger.accounts.spent, ledger.accounts.learnt) == (1, 0)
+    assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 0)
     assert ledger.disputes() == [Answer("q0", 0, 1, 2, "me")]
 
 
@@ -158,20 +158,20 @@ def test_an_edited_text_is_found(book, decision, path, change):
     assert "third thing" not in str(caught.value)
 
 
-def test_a_correction_to_a_candidate_is_learnt_once(book, decision, path):
+def test_a_correction_to_a_candidate_is_learned_once(book, decision, path):
     ledger = book()
     posted = ledger.post([decision(1), decision(2)])
     ledger.take([NONE, Answer("q1", 0, 1, 1, "me")])
-    assert ledger.correct("q1", 2, "me") is None  # learnt before: refits use the correction
+    assert ledger.correct("q1", 2, "me") is None  # learned before: refits use the correction
     assert ledger.correct("q0", 3, "mapped") == (posted[0], Label(3))
     assert ledger.correct("q0", 1, "mapped") is None
-    again = ["corrected", "relabelled"]
-    assert events(ledger)[-6:] == [*again, "corrected", "learnt", *again]
-    assert (ledger.accounts.spent, ledger.accounts.learnt, ledger.said()["label"]) == (2, 2, 2)
+    again = ["corrected", "relabeled"]
+    assert events(ledger)[-6:] == [*again, "corrected", "learned", *again]
+    assert (ledger.accounts.spent, ledger.accounts.learned, ledger.said()["label"]) == (2, 2, 2)
     ledger.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        assert again.accounts.learnt == 2
+        assert again.accounts.learned == 2
 
 
 def test_a_dispute_ends_with_the_correction_that_grants_it(book, decision):

@@ -19,7 +19,7 @@ def events(ledger):
     return [row.event for row in ledger.rows()]
 
 
-def test_a_label_is_reserved_answered_and_learnt(book, decision):
+def test_a_label_is_reserved_answered_and_learned(book, decision):
     ledger = book()
     posted = ledger.post([decision(1), decision(2, "skipped")])
     assert [d.status for d in posted] == ["reserved", "skipped"]
@@ -27,14 +27,14 @@ def test_a_label_is_reserved_answered_and_learnt(book, decision):
         ledger.accounts.asked,
         ledger.accounts.spent,
         ledger.accounts.left,
-        ledger.accounts.learnt,
+        ledger.accounts.learned,
     ) == (1, 1, 2, 0)
     (purchase,) = ledger.open_purchases()
     assert (purchase.item, purchase.slot, purchase.token, purchase.round) == ("q0", 0, 1, 1)
     assert lessons(ledger.take([Answer("q0", 0, 1, 3, "me")])) == [(posted[0], Label(3))]
-    assert (ledger.accounts.spent, ledger.accounts.left, ledger.accounts.learnt) == (1, 2, 1)
+    assert (ledger.accounts.spent, ledger.accounts.left, ledger.accounts.learned) == (1, 2, 1)
     assert ledger.open_purchases() == []
-    assert events(ledger) == ["round", "reserved", "round", "answered", "learnt"]
+    assert events(ledger) == ["round", "reserved", "round", "answered", "learned"]
 
 
 def test_a_reservation_is_on_disk_before_post_returns(book, decision, path):
@@ -63,7 +63,7 @@ def test_answers_wait_only_where_they_can_be_had_again(book, decision, path):
     assert ledger._store.fsyncs == commits + 1
     with Ledger.open(path, readonly=True) as other:
         assert other.open_purchases() == []
-        assert (other.accounts.spent, other.accounts.learnt) == (2, 2)
+        assert (other.accounts.spent, other.accounts.learned) == (2, 2)
 
 
 def test_wants_beyond_the_budget_are_refused(book, decision):
@@ -110,12 +110,12 @@ def test_a_slow_labeler_answers_out_of_order_and_twice(book, decision, slow):
     slow.ask(ledger.open_purchases())
     for item in ("q2", "q0", "q2"):
         slow.say(item)
-    learnt = lessons(ledger.take(slow.answers()))
-    assert [(d.item, label.index) for d, label in learnt] == [("q2", 2), ("q0", 0)]
+    learned = lessons(ledger.take(slow.answers()))
+    assert [(d.item, label.index) for d, label in learned] == [("q2", 2), ("q0", 0)]
     slow.say("q2")
     assert lessons(ledger.take(slow.answers())) == []
     assert [p.item for p in ledger.open_purchases()] == ["q1"]  # never answered
-    assert ledger.accounts.learnt == 2
+    assert ledger.accounts.learned == 2
 
 
 def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
@@ -125,7 +125,7 @@ def test_a_second_answer_that_differs_is_kept_uncharged(book, decision):
     assert lessons(ledger.take([Answer("q0", 0, 1, 2, "me"), Answer("q0", 0, 1, 2, "me")])) == []
     assert events(ledger)[-1] == "late"
     assert events(ledger).count("late") == 1
-    assert (ledger.accounts.spent, ledger.accounts.learnt) == (1, 1)
+    assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 1)
     assert ledger.export()[0]["answer"] == 1
 
 
@@ -172,7 +172,7 @@ def test_a_late_answer_takes_over_the_open_lease(book, decision, slow):
     assert (row.token, row.payload["given"]) == (2, 1)  # the lease it closes, the one it came on
     slow.say("q0", token=2, index=3)  # the same answer from the other lease buys nothing more
     assert lessons(ledger.take(slow.answers())) == []
-    assert (ledger.accounts.spent, ledger.accounts.learnt) == (1, 1)
+    assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 1)
     assert sum(charge(row) for row in ledger.rows()) == 1
 
 
@@ -218,7 +218,7 @@ def test_a_wrong_answer_takes_nothing(book, decision, answer, words):
     ledger.post([decision(1), decision(3)])
     with pytest.raises(LabelerError, match=words):
         ledger.take([Answer("q2", 0, 1, 0, "x"), answer])
-    assert ledger.accounts.learnt == 0
+    assert ledger.accounts.learned == 0
     assert events(ledger) == ["round", "reserved", "round", "reserved"]
 
 
@@ -332,7 +332,7 @@ def test_corrections_are_numbered(book, decision):
     ledger.correct("q0", 3, "me")
     assert [r.number for r in ledger.rows() if r.event == "corrected"] == [1, 2]
     assert ledger.export()[0]["answer"] == 3
-    assert (ledger.accounts.spent, ledger.accounts.learnt) == (1, 1)
+    assert (ledger.accounts.spent, ledger.accounts.learned) == (1, 1)
     with pytest.raises(LabelerError, match="got 4"):
         ledger.correct("q0", 4, "me")
     with pytest.raises(LabelerError, match="a whole number, got 1.5"):
@@ -352,7 +352,7 @@ def test_export_gives_one_row_a_purchase(book, decision, clock):
     clock.now = 2_000.0
     ledger.take([Answer("q1", 0, 1, 2, "me", 1)])
     ledger.release(ledger.open_purchases()[1], "refused")
-    nothing = {"answer": None, "said": None, "learnt_at": None, "labeler": None}
+    nothing = {"answer": None, "said": None, "learned_at": None, "labeler": None}
     nothing |= {"purpose": "train", "slot": 0}
     assert ledger.export() == [
         {**nothing, "item": "q0", "state": "open", "price": 3},
@@ -362,7 +362,7 @@ def test_export_gives_one_row_a_purchase(book, decision, clock):
             "state": "answered",
             "answer": 2,
             "said": "label",
-            "learnt_at": 2000.0,
+            "learned_at": 2000.0,
             "price": 1,
             "labeler": "me",
             "purpose": "train",

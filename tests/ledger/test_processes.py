@@ -54,7 +54,7 @@ def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
     reader.execute("COMMIT")
     reader.close()
     with Ledger.open(path) as again:
-        assert (again.accounts.learnt, again.open_purchases()) == (1, [])
+        assert (again.accounts.learned, again.open_purchases()) == (1, [])
         again.verify({"a file": ledger.head})
 
 
@@ -110,7 +110,7 @@ def test_processes_that_race_never_exceed_the_budget(path):
     assert sum(won) == budget  # of 48 wants
     with Ledger.open(path) as ledger:
         ledger.verify({"a file": ledger.head})
-        assert (ledger.accounts.spent, ledger.accounts.learnt, ledger.accounts.left) == (
+        assert (ledger.accounts.spent, ledger.accounts.learned, ledger.accounts.left) == (
             budget,
             budget,
             0,
@@ -128,7 +128,7 @@ def test_another_process_is_noticed(book, decision, path):
     assert ledger.accounts.left == 2  # not looked yet
     (posted,) = ledger.post([decision(4)])
     assert posted.status == "refused"
-    assert (ledger.accounts.spent, ledger.accounts.learnt, len(ledger.open_purchases())) == (
+    assert (ledger.accounts.spent, ledger.accounts.learned, len(ledger.open_purchases())) == (
         2,
         1,
         1,
@@ -158,4 +158,4 @@ def test_nothing_of_a_killed_process_is_half_written(path, records):
     with Ledger.open(path) as ledger:
         ledger.verify({"a file": ledger.head})
         assert ledger.accounts.spent >= 7
-        assert ledger.accounts.learnt + len(ledger.open_purchases()) == ledger.accounts.spent
+        assert ledger.accounts.learned + len(ledger.open_purchases()) == ledger.accounts.spent

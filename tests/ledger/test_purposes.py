@@ -1,4 +1,4 @@
-"""Audits, owned labels and second slots: what each counts, and what is learnt of it."""
+"""Audits, owned labels and second slots: what each counts, and what is learned of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def events(ledger):
     return [row.event for row in ledger.rows()]
 
 
-def test_an_audit_is_charged_and_never_asked_or_learnt(book, decision, path):
+def test_an_audit_is_charged_and_never_asked_or_learned(book, decision, path):
     ledger = book(budget=5, money=50, price=10)
     leases = ledger.reserve(["q7", "q3"])
     assert [(p.item, p.slot, p.token, p.round, p.purpose, p.price) for p in leases] == [
@@ -43,7 +43,7 @@ def test_an_audit_is_charged_and_never_asked_or_learnt(book, decision, path):
         ledger.accounts.asked,
         ledger.accounts.spent,
         ledger.accounts.spent_money,
-        ledger.accounts.learnt,
+        ledger.accounts.learned,
     ) == (1, 3, 14, 0)
     assert list(ledger.audited().items()) == [("q3", said[0]), ("q7", said[1])]
     assert not ledger.seen("q3")
@@ -52,7 +52,7 @@ def test_an_audit_is_charged_and_never_asked_or_learnt(book, decision, path):
     assert ledger.said("audit") == {"label": 1, "none": 0, "ambiguous": 1, "broken": 0}
     ledger.correct("q3", 1, "me")
     assert ledger.audited()["q3"].index == 1
-    assert ledger.accounts.learnt == 0
+    assert ledger.accounts.learned == 0
     ledger.close()
     with Ledger.open(path) as again:
         assert (again.accounts.asked, again.accounts.spent, again.audited()["q3"].index) == (
@@ -97,10 +97,10 @@ def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
     assert (again.purpose, again.round, again.token) == ("audit", 0, 2)
     ledger.take([Answer("q5", 0, 1, 2, "me")])
     assert ledger.audited()["q5"].token == 1
-    assert (ledger.accounts.spent, ledger.accounts.asked, ledger.accounts.learnt) == (1, 0, 0)
+    assert (ledger.accounts.spent, ledger.accounts.asked, ledger.accounts.learned) == (1, 0, 0)
 
 
-def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
+def test_owned_labels_cost_nothing_and_are_learned(book, decision, path):
     ledger = book(budget=1, money=10, price=10)
     lessons = ledger.own([("q4", 3), ("q2", 0)], "labels from May.csv")
     assert [(d.item, label) for d, label in lessons] == [("q4", Label(3)), ("q2", Label(0))]
@@ -111,10 +111,10 @@ def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
         ledger.accounts.asked,
         ledger.accounts.spent,
         ledger.accounts.spent_money,
-        ledger.accounts.learnt,
+        ledger.accounts.learned,
     ) == (0, 0, 0, 2)
     assert ledger.accounts.left == 1
-    assert events(ledger) == ["reserved", "answered", "learnt"] * 2
+    assert events(ledger) == ["reserved", "answered", "learned"] * 2
     assert sum(charge(row) for row in ledger.rows()) == 0
     (row,) = (r for r in ledger.rows() if r.event == "answered" and r.item == "q4")
     assert repr(row.decision()) == repr(owned_decision("q4", 4))  # NaN is not equal to itself
@@ -129,7 +129,7 @@ def test_owned_labels_cost_nothing_and_are_learnt(book, decision, path):
     assert "May" not in chain
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
-        assert (again.accounts.learnt, again.accounts.spent) == (2, 1)
+        assert (again.accounts.learned, again.accounts.spent) == (2, 1)
 
 
 def test_an_owned_item_is_owned_once_and_not_bought(book, decision):
@@ -143,7 +143,7 @@ def test_an_owned_item_is_owned_once_and_not_bought(book, decision):
     for index, words in ((4, "one of its 4 candidates, got 4"), (0.5, "a whole number")):
         with pytest.raises(LabelerError, match=words):
             ledger.own([("q2", 0), ("q1", index)], "a")  # type: ignore[list-item]
-    assert (ledger.accounts.learnt, events(ledger)) == (0, [])
+    assert (ledger.accounts.learned, events(ledger)) == (0, [])
     ledger.own([("q1", 0)], "a")
     with pytest.raises(LedgerError, match="is answered already"):
         ledger.post([decision(2)])
@@ -159,7 +159,7 @@ def test_an_item_that_was_skipped_can_be_owned(book, decision):
     ledger.verify()
 
 
-def test_of_two_slots_each_is_charged_and_the_first_label_learnt(book, decision):
+def test_of_two_slots_each_is_charged_and_the_first_label_learned(book, decision):
     ledger = book(budget=6)
     posted = ledger.post([decision(1), decision(2), decision(3)], {"q0": 2, "q2": 2})
     assert [(p.item, p.slot) for p in ledger.open_purchases()] == [
@@ -170,7 +170,7 @@ def test_of_two_slots_each_is_charged_and_the_first_label_learnt(book, decision)
     assert lessons(ledger.take([Answer("q0", 0, 1, 1, "anna")])) == []
     said = [Answer("q2", 0, 1, None, "anna", said="none"), Answer("q2", 1, 1, 0, "ben")]
     assert lessons(ledger.take(said)) == [(posted[2], Label(0))]
-    assert (ledger.accounts.asked, ledger.accounts.learnt) == (5, 2)
+    assert (ledger.accounts.asked, ledger.accounts.learned) == (5, 2)
     assert ledger.agreement() == [
         (Answer("q0", 0, 1, 1, "anna"), Answer("q0", 1, 1, 3, "ben")),
         (said[0], said[1]),
@@ -211,7 +211,7 @@ def test_an_item_nobody_could_answer_is_offered_again_as_a_further_slot(book, de
     assert lessons(ledger.take([Answer("q0", 1, 1, 3, "me")])) == [(posted[0], Label(3))]
 
 
-def test_no_item_is_learnt_twice_by_the_database_either(book, decision, path):
+def test_no_item_is_learned_twice_by_the_database_either(book, decision, path):
     ledger = book()
     ledger.post([decision(1)], {"q0": 2})
     ledger.take([Answer("q0", 0, 1, 3, "a"), Answer("q0", 1, 1, 3, "b")])
@@ -220,6 +220,6 @@ def test_no_item_is_learnt_twice_by_the_database_either(book, decision, path):
     with pytest.raises(sqlite3.IntegrityError):
         connection.execute(
             "INSERT INTO events SELECT seq + 100, time, event, round, item, 1, token, number,"
-            " purpose, labeler, price, payload, previous, hash FROM events WHERE event = 'learnt'"
+            " purpose, labeler, price, payload, previous, hash FROM events WHERE event = 'learned'"
         )
     connection.close()

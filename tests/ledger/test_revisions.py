@@ -1,4 +1,4 @@
-"""Corrections, and answers that are held, set aside or kept: what is learnt, and what measures."""
+"""Corrections, and answers that are held, set aside or kept: what is learned, and what measures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def labels(ledger: Ledger) -> dict[str, int | None]:
     """What refits learn, by the rows alone, as a replay reads them."""
     found: dict[str, int | None] = {}
     for row in ledger.rows():
-        if row.event in ("learnt", "relabelled"):
+        if row.event in ("learned", "relabeled"):
             found[str(row.item)] = row.payload.get("index")
     return found
 
@@ -50,7 +50,7 @@ def test_a_label_is_corrected_from_and_to_every_kind(ledger: Ledger) -> None:
         assert ledger.said("train")[said] == 1
         ledger.correct("q0", 3, "anna")
         assert labels(ledger)["q0"] == ledger.label_of("q0") == 3
-    assert (ledger.accounts.spent, ledger.accounts.learnt) == (5, 3)
+    assert (ledger.accounts.spent, ledger.accounts.learned) == (5, 3)
     with pytest.raises(LabelerError, match="names no candidate"):
         ledger.correct("q0", 1, "anna", said="none")
 
@@ -85,7 +85,7 @@ def test_agreement_counts_first_answers_and_none_that_is_set_aside(ledger: Ledge
     assert ledger.agreement() == []
 
 
-def test_answers_of_one_set_aside_are_paid_and_learnt_when_kept(ledger, decision) -> None:
+def test_answers_of_one_set_aside_are_paid_and_learned_when_kept(ledger, decision) -> None:
     ledger.stand("set_aside", "anna")
     ledger.post([decision(6, item="q5")])
     assert lessons(ledger.take([Answer("q5", 0, 1, 1, "anna")])) == []
@@ -122,16 +122,16 @@ def test_who_is_set_aside_later_still_measures_the_audit_that_was_shown(ledger: 
         ledger.reserve(["q3"], "train")
 
 
-def test_a_forgotten_item_is_not_learnt_again(ledger: Ledger) -> None:
+def test_a_forgotten_item_is_not_learned_again(ledger: Ledger) -> None:
     ledger.forget("q0")
     ledger.stand("set_aside", "anna")
-    assert [row.event for row in ledger.rows()][-2:] == ["set_aside", "relabelled"]
+    assert [row.event for row in ledger.rows()][-2:] == ["set_aside", "relabeled"]
 
 
 def test_a_label_that_the_answers_do_not_give_is_found(ledger: Ledger) -> None:
     item = ledger.items.surrogates["q0"]
     with pytest.raises(LedgerCorrupt, match="do not give that label"), ledger.together():
-        ledger.record("relabelled", {"index": 3}, surrogate=item)
+        ledger.record("relabeled", {"index": 3}, surrogate=item)
     assert ledger.label_of("q0") == 1
 
 

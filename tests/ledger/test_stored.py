@@ -177,7 +177,7 @@ def test_a_request_of_another_thread_lies_between_rows_that_wait(ledger, path, d
         store.commit()
     ledger.take([Answer("q1", 0, 1, 2, "b")])
     events = [row.event for row in ledger.rows(end.count)]
-    assert events == ["stored", "round", "answered", "learnt"]
+    assert events == ["stored", "round", "answered", "learned"]
     ledger.verify(arrays=True)
     spent, last = ledger.accounts.spent, ledger.accounts.last_round
     ledger.close()

@@ -198,7 +198,7 @@ def test_terms_that_cannot_be_written_do_not_change(book, decision, monkeypatch)
         ledger.accounts.budget,
         ledger.accounts.money,
         ledger.accounts.spent,
-        ledger.accounts.learnt,
+        ledger.accounts.learned,
     ) == (3, None, 0, 0)
     ledger.add_class("more", 5)
     assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
@@ -224,7 +224,7 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
     assert (
         ledger.accounts.budget,
         ledger.accounts.classes,
-        ledger.accounts.learnt,
+        ledger.accounts.learned,
         ledger.accounts.spent,
     ) == (9, None, 0, 1)
     assert "n1" not in ledger.items
@@ -235,7 +235,7 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
     assert (
         ledger.accounts.budget,
         ledger.accounts.classes,
-        ledger.accounts.learnt,
+        ledger.accounts.learned,
         ledger.accounts.spent,
     ) == (7, 5, 1, 2)
     ledger.close()

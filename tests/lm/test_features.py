@@ -1,4 +1,4 @@
-"""Pooled states to features: centred per item, fixed directions, rows of norm 1 or 0."""
+"""Pooled states to features: centered per item, fixed directions, rows of norm 1 or 0."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def fitted(dim: int = 5, count: int = 40) -> StateMap:
     return made
 
 
-def test_features_are_projections_of_centred_states() -> None:
-    """Against a second way: the singular vectors of all centred rows by an SVD."""
+def test_features_are_projections_of_centered_states() -> None:
+    """Against a second way: the singular vectors of all centered rows by an SVD."""
     states = make_states(40)
-    centred = [s.astype(np.float64) - s.astype(np.float64).mean(0) for s in states]
-    _, _, right = np.linalg.svd(np.concatenate(centred), full_matrices=False)
+    centered = [s.astype(np.float64) - s.astype(np.float64).mean(0) for s in states]
+    _, _, right = np.linalg.svd(np.concatenate(centered), full_matrices=False)
     signs = np.sign(right[np.arange(5), np.abs(right[:5]).argmax(1)])
-    for rows, found in zip(centred, fitted().transform(states), strict=True):
+    for rows, found in zip(centered, fitted().transform(states), strict=True):
         expected = rows @ (right[:5] * signs[:, None]).T
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
         assert found.dtype == np.float32

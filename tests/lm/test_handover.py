@@ -35,10 +35,10 @@ def about_of(base: Any, **changes: Any) -> About:
         "revision": base.revision,
         "fingerprint": base.fingerprint,
         "stamp": base.weights.stamp,
-        "licence": base.licence,
+        "license": base.license,
         "answer_format": "option",
         "template": "{prompt}\nAnswer:",
-        "normalisation": "token_mean",
+        "normalization": "token_mean",
         "pmi_context": "last_line",
         "temperature": 0.25,
         "positions": base.positions,
@@ -200,15 +200,15 @@ TOY = About(
     revision="0123abc",
     fingerprint="f" * 64,
     stamp="e" * 64,
-    licence="apache-2.0",
+    license="apache-2.0",
     answer_format="letter",
     template="```\n{prompt}\n{options}\nAnswer:",
-    normalisation="sum",
+    normalization="sum",
     pmi_context="template",
     temperature=1.0,
     dtype="bfloat16",
 )
-LOCAL = replace(TOY, name="../models/base", source="/models/base", revision=None, licence=None)
+LOCAL = replace(TOY, name="../models/base", source="/models/base", revision=None, license=None)
 
 
 def test_the_card_of_a_hub_model() -> None:

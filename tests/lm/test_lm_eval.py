@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.lm import Likelihood, Limits, PromptFormat, Tokenizing, normalised, template
+from stacksl.lm import Likelihood, Limits, PromptFormat, Tokenizing, normalized, template
 from stacksl.types import Item
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -90,5 +90,5 @@ def test_letters_and_the_mutual_information_are_those_of_lm_eval(lm_eval_model: 
             expected = [a - b for a, b in zip(expected, bare, strict=True)]
         with torch.no_grad():
             sums, own = likelihood.sums(rows), likelihood.sums(alone)
-        ours = torch.cat(normalised(sums, rows, kind, alone=own))  # type: ignore[arg-type]
+        ours = torch.cat(normalized(sums, rows, kind, alone=own))  # type: ignore[arg-type]
         assert ours.tolist() == pytest.approx(expected, rel=1e-6, abs=5e-5)

@@ -80,7 +80,7 @@ def test_the_scores_are_those_of_the_model_that_was_saved(
 def test_what_is_known_of_a_model(original: dict[str, Path], tokenizer: Any) -> None:
     found = opened(original["qwen3"], dtype="bfloat16")
     assert (found.name, found.source) == (str(original["qwen3"]), str(original["qwen3"]))
-    assert (found.revision, found.licence, found.positions) == (None, None, 256)
+    assert (found.revision, found.license, found.positions) == (None, None, 256)
     assert (found.device, found.dtype) == ("cpu", "bfloat16")
     assert found.model.dtype is torch.bfloat16
     assert opened(original["qwen3"]).model.dtype is torch.float32
@@ -135,23 +135,23 @@ def test_loading_leaves_no_trace(
 
 
 @pytest.mark.parametrize(
-    ("card", "licence"),
+    ("card", "license"),
     [
         ("---\nlicense: apache-2.0\n---\n# A model", "apache-2.0"),
         ("---\nlicense: other\nlicense_name: tongyi\n---\n", "tongyi"),
         ("---\nlicense: [mit]\n---\n", None),
         ("---\nlicense: [unclosed\n---\n", None),
-        ("# A model under the MIT licence", None),
+        ("# A model under the MIT license", None),
     ],
 )
-def test_the_licence_is_what_the_card_says(folder: Path, card: str, licence: str | None) -> None:
+def test_the_license_is_what_the_card_says(folder: Path, card: str, license: str | None) -> None:
     (folder / "README.md").write_text(card)
-    assert opened(folder).licence == licence
+    assert opened(folder).license == license
 
 
-def test_the_licence_may_stand_in_the_configuration(folder: Path) -> None:
+def test_the_license_may_stand_in_the_configuration(folder: Path) -> None:
     configured(folder, license="cc-by-4.0")
-    assert opened(folder).licence == "cc-by-4.0"
+    assert opened(folder).license == "cc-by-4.0"
 
 
 def test_tensors_that_nothing_uses_are_warned_of(folder: Path) -> None:
@@ -215,17 +215,17 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no weights": (drop("model.safetensors"), "has no weights: put its model.safetensors"),
     "cut weights": (cut, r"cannot be read \(SafetensorError: .*\): they are damaged or not all"),
-    "quantised weights": (
+    "quantized weights": (
         lambda folder: configured(
             folder, quantization_config={"quant_method": "gptq", "bits": 4, "group_size": 128}
         ),
-        r"are quantised and cannot be read here \(.*\): install the library that reads them, or",
+        r"are quantized and cannot be read here \(.*\): install the library that reads them, or",
     ),
     "weights of 4 bits": (
         lambda folder: configured(
             folder, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
         ),
-        r"are quantised and cannot be read here \(.*bitsandbytes.*\): install the library",
+        r"are quantized and cannot be read here \(.*bitsandbytes.*\): install the library",
     ),
     "missing weights": (
         lambda folder: rewritten(folder, lambda each: each.pop("model.norm.weight")),
@@ -320,7 +320,7 @@ def test_a_hub_name_comes_from_the_cache_with_its_commit(
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         monkeypatch.setattr(constants, name, str(cache), raising=False)
     found = opened("someone/something")
-    assert (found.source, found.revision, found.licence) == ("someone/something", commit, "mit")
+    assert (found.source, found.revision, found.license) == ("someone/something", commit, "mit")
     assert found.fingerprint == opened(folder).fingerprint
     other = commit.replace("0", "f")  # an older one, with another configuration
     shutil.copytree(folder, repo / "snapshots" / other)
@@ -339,7 +339,7 @@ def test_a_hub_name_comes_from_the_cache_with_its_commit(
 def test_the_sample_itself() -> None:
     found = opened("sample")
     assert found.model.config.model_type == "qwen3"
-    assert found.licence is not None
+    assert found.license is not None
     assert found.fingerprint == opened("sample", dtype="bfloat16").fingerprint
 
 

@@ -11,10 +11,10 @@ import pytest
 from scipy.special import log_softmax
 
 from stacksl import Item
-from stacksl.lm import NORMALISATIONS, Likelihood, LoraSettings, ModelChoices, TrainSettings
+from stacksl.lm import NORMALIZATIONS, Likelihood, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.model import LanguageModel, Lesson
 from stacksl.lm.prompt.format import PMI_CONTEXTS
-from stacksl.lm.scoring.normalise import fitted_temperature, prior_temperature
+from stacksl.lm.scoring.normalize import fitted_temperature, prior_temperature
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -42,15 +42,15 @@ def bought(model: LanguageModel) -> list[Lesson]:
     ]
 
 
-def test_labels_choose_normalisation_and_premise(folder: Path) -> None:
+def test_labels_choose_normalization_and_premise(folder: Path) -> None:
     def loss(scores: list[Any], gold: list[int]) -> float:
         scale = fitted_temperature(scores, gold, prior_temperature(scores))
         pairs = zip(scores, gold, strict=True)
         return -float(np.mean([log_softmax(each / scale)[label] for each, label in pairs]))
 
-    before = opened(folder, normalisation="auto")
+    before = opened(folder, normalization="auto")
     before.fit(ITEMS)
-    assert before.way == {**before.way, "normalisation": "token_mean", "pmi_context": "template"}
+    assert before.way == {**before.way, "normalization": "token_mean", "pmi_context": "template"}
     every = {
         (kind, premise): own
         for premise in PMI_CONTEXTS
@@ -58,24 +58,24 @@ def test_labels_choose_normalisation_and_premise(folder: Path) -> None:
     }
     chosen = set()
     for gold in ((0, 0, 0), (3, 0, 0)):
-        model = opened(folder, normalisation="auto")
+        model = opened(folder, normalization="auto")
         model.choose(ITEMS, gold)
-        own = (model.choices.normalisation, model.choices.pmi_context)
+        own = (model.choices.normalization, model.choices.pmi_context)
         losses = {way: loss(scores, list(gold)) for way, scores in every.items()}
         assert losses[own] == pytest.approx(min(losses.values()), abs=1e-5)
         chosen.add(own)
-        same = opened(folder, normalisation=own[0], pmi_context=own[1])
+        same = opened(folder, normalization=own[0], pmi_context=own[1])
         for each in (model, same):
             each.fit(ITEMS)
         assert model.fingerprint == same.fingerprint
         assert model.facts() == same.facts()
-        assert (model.facts()["lm_normalisation"], model.facts()["lm_pmi_context"]) == own
+        assert (model.facts()["lm_normalization"], model.facts()["lm_pmi_context"]) == own
     assert len(chosen) > 1, "one way for all labels is no choice"
 
 
-@pytest.mark.parametrize("kind", NORMALISATIONS)
+@pytest.mark.parametrize("kind", NORMALIZATIONS)
 def test_the_offset_is_the_models_score_over_its_temperature(folder: Path, kind: Any) -> None:
-    model = opened(folder, normalisation=kind)
+    model = opened(folder, normalization=kind)
     model.fit(ITEMS)
     block, scores = model.transform(ITEMS), model.scores(ITEMS)
     for number, policy in enumerate(model.policies(ITEMS)):
@@ -130,7 +130,7 @@ def test_the_fingerprint_is_of_what_decides_the_features(folder: Path) -> None:
     for same in ({"scoring": "packed"}, {"dtype": "float32"}, {"threads": 1}):
         assert mark(**same) == plain.fingerprint
     assert mark(training=TrainSettings(epochs=9)) == plain.fingerprint
-    for other in ({"template": "{prompt}"}, {"normalisation": "sum"}, {"dtype": "bfloat16"}):
+    for other in ({"template": "{prompt}"}, {"normalization": "sum"}, {"dtype": "bfloat16"}):
         assert mark(**other) != plain.fingerprint
 
 
@@ -157,12 +157,12 @@ def test_a_refit_moves_the_features_and_the_fingerprint_and_reset_brings_them_ba
 
 def test_pmi_takes_away_what_an_option_is_worth_alone(folder: Path) -> None:
     """A refit under pmi trains on the same numbers that `scores` gives."""
-    model = opened(folder, normalisation="pmi")
+    model = opened(folder, normalization="pmi")
     model.fit(ITEMS)
     scores = [each / model.temperature for each in model.scores(ITEMS)["pmi"]]
     losses = [np.log(np.exp(s - s[1]).sum()) for s in scores]
     still = replace(TRAINING, learning_rate=1e-30, batch_size=3)
-    frozen = opened(folder, normalisation="pmi", training=still)
+    frozen = opened(folder, normalization="pmi", training=still)
     frozen.restore(model.state())
     assert frozen.refit(bought(frozen), 1, None).loss == pytest.approx(
         float(np.mean(losses)), abs=1e-4
@@ -187,8 +187,8 @@ def test_facts_say_how_it_was_computed(folder: Path) -> None:
     assert facts["lm_temperature"] == model.temperature
 
 
-def test_items_are_tokenised_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, seen = opened(folder, normalisation="pmi"), []
+def test_items_are_tokenized_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = opened(folder, normalization="pmi"), []
     whole = model._tokenizing.items
     monkeypatch.setattr(
         model._tokenizing, "items", lambda prompts: seen.extend(prompts) or whole(prompts)

@@ -80,8 +80,8 @@ def test_parts_are_those_of_the_shapes(needs: Size) -> None:
     assert needs.training.weights == 4 * needs.parameters
     assert needs.training.adapter == 2 * 4 * needs.moving  # with the copy it is reset to
     assert needs.training.gradients == 4 * needs.moving
-    assert needs.training.optimiser == 2 * 4 * needs.moving
-    assert needs.scoring.gradients == needs.scoring.optimiser == 0
+    assert needs.training.optimizer == 2 * 4 * needs.moving
+    assert needs.scoring.gradients == needs.scoring.optimizer == 0
 
 
 def test_activations_are_those_of_one_row() -> None:
@@ -169,8 +169,8 @@ def test_disk_is_that_of_the_tensors(size: Size) -> None:
 
 def test_a_premise_is_as_long_as_its_text(folder: str, size: Size) -> None:
     items = questions(8)[0]
-    pmi = forecast(choices(model=folder, normalisation="pmi", pmi_context="empty"), items, DUE, 0)
-    auto = forecast(choices(model=folder, normalisation="auto"), items, DUE, 0)
+    pmi = forecast(choices(model=folder, normalization="pmi", pmi_context="empty"), items, DUE, 0)
+    auto = forecast(choices(model=folder, normalization="auto"), items, DUE, 0)
     sizes = [each.training.activations + each.training.logits for each in (size, pmi, auto)]
     assert sizes[0] < sizes[1] < sizes[2] <= 2 * sizes[0]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from stacksl.errors import DataError, RunError
-from stacksl.lm import NORMALISATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalised
+from stacksl.lm import NORMALIZATIONS, Likelihood, Limits, PromptFormat, Tokenizing, normalized
 from stacksl.lm.export.card import About, model_arguments
 from stacksl.lm.export.folder import write_model
 from stacksl.lm.export.tasks import METRICS, Task, command, write_task
@@ -126,7 +126,7 @@ def test_the_command_survives_a_shell_and_odd_paths(tmp_path: Path, tokenizer: A
 
 
 def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[np.ndarray]]:
-    """Our scores of every item, by each normalisation."""
+    """Our scores of every item, by each normalization."""
     import torch
 
     rows = Tokenizing(tokenizer).items([form.render(item) for item in ITEMS])
@@ -135,8 +135,8 @@ def scores_of(model: Any, tokenizer: Any, form: PromptFormat) -> dict[str, list[
     with torch.no_grad():
         sums, alone = (Likelihood(model).sums(each) for each in (rows, lone))
     return {
-        kind: [row.numpy() for row in normalised(sums, rows, kind, alone=alone)]
-        for kind in NORMALISATIONS
+        kind: [row.numpy() for row in normalized(sums, rows, kind, alone=alone)]
+        for kind in NORMALIZATIONS
     }
 
 
@@ -148,7 +148,7 @@ def own_choices(model: Any, tokenizer: Any, form: PromptFormat) -> list[int]:
     lone = Tokenizing(tokenizer).items([form.render_alone(item) for item in ITEMS])
     with torch.no_grad():
         sums, alone = (Likelihood(model).sums(each) for each in (rows, lone))
-    return [int(np.argmax(row)) for row in normalised(sums, rows, "pmi", alone=alone)]
+    return [int(np.argmax(row)) for row in normalized(sums, rows, "pmi", alone=alone)]
 
 
 def harness(task: Task, arguments: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -218,7 +218,7 @@ def handed_over(base: Path, folder: Path) -> tuple[Any, Any, PromptFormat, dict[
             each += 0.1 * torch.randn_like(each)
     about = About(
         name=str(base), source=loaded.source, fingerprint=loaded.fingerprint, stamp="",
-        answer_format="letter", template="{prompt}\n{options}\nAnswer:", normalisation="sum",
+        answer_format="letter", template="{prompt}\n{options}\nAnswer:", normalization="sum",
         temperature=1.0, dtype=loaded.dtype, pmi_context="empty",
     )  # fmt: skip
     write_model(folder, adapter, about)
@@ -234,7 +234,7 @@ def test_lm_eval_chooses_what_we_choose_item_by_item(
 ) -> None:
     pytest.importorskip("lm_eval", reason="lm-eval is not installed")
     model, own, form, arguments = case
-    task = written(tmp_path, own, form, normalisation="pmi")
+    task = written(tmp_path, own, form, normalization="pmi")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     moved = Task(elsewhere / "moved", task.names, task.items, task.unanswered, task.cuts)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import entr, softmax
 
-from stacksl.lm.scoring.normalise import fitted_temperature, prior_temperature
+from stacksl.lm.scoring.normalize import fitted_temperature, prior_temperature
 
 DRAW = np.random.default_rng(3)
 SCORES = [DRAW.normal(size=size) * 7.0 for size in DRAW.integers(2, 6, size=300)]

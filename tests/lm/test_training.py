@@ -1,4 +1,4 @@
-"""Refits of tiny random models: what is minimised, and by which gradients."""
+"""Refits of tiny random models: what is minimized, and by which gradients."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stacksl.core import losses
-from stacksl.lm import Likelihood, normalised
+from stacksl.lm import Likelihood, normalized
 from stacksl.lm.scoring.paths import naive
 from stacksl.lm.training.refit import train
 
@@ -50,18 +50,18 @@ def test_a_step_reads_no_number_of_a_device_by_itself(monkeypatch, adapter, item
     settings = replace(FAST, clip="scale", clip_level=0.5, epochs=1, batch_size=3)
     examples, waits = made(adapter, items, settings, skips={3}), []
     likelihood = Likelihood(adapter.model)
-    recorded(monkeypatch)  # the optimiser's own numbers are on the host
+    recorded(monkeypatch)  # the optimizer's own numbers are on the host
     train(adapter, likelihood, examples, settings, seed=0, key=1)  # checks the path
     with Reads():
         trained = train(adapter, likelihood, examples, settings, seed=0, key=1)
     assert (trained.steps, waits) == (2, [])
 
 
-@pytest.mark.parametrize("normalisation", ["token_mean", "sum", "char_mean", "pmi"])
-def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, items, normalisation):
+@pytest.mark.parametrize("normalization", ["token_mean", "sum", "char_mean", "pmi"])
+def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, items, normalization):
     """The naive path, and gradients over scores from `core.losses`, carried back by autograd."""
     settings = replace(
-        FAST, normalisation=normalisation, temperature=0.7, batch_size=5, epochs=1, kl_weight=0.4,
+        FAST, normalization=normalization, temperature=0.7, batch_size=5, epochs=1, kl_weight=0.4,
         clip="scale", clip_level=0.5,
     )  # fmt: skip
     examples = made(adapter, items, settings, skips={3})
@@ -74,8 +74,8 @@ def test_one_step_has_the_gradient_of_the_games_losses(monkeypatch, adapter, ite
         chosen = list(each.candidates)
         scores = naive(adapter.model, [each.item])[0][0]
         own = naive(adapter.model, [each.alone])[0][0] if each.alone else None
-        kind = {"kind": normalisation, "alone": None if own is None else [own]}
-        scores = normalised([scores], [each.item], temperature=0.7, **kind)[0][chosen]
+        kind = {"kind": normalization, "alone": None if own is None else [own]}
+        scores = normalized([scores], [each.item], temperature=0.7, **kind)[0][chosen]
         plain = scores.detach().double().numpy()
         slope = np.zeros_like(plain)
         if each.gold is not None:

@@ -71,7 +71,7 @@ class Killed(Exception):
 
 
 CHANGES = {
-    "pmi": {"normalisation": "pmi"},
+    "pmi": {"normalization": "pmi"},
     "clipped": {"clip": "scale", "clip_level": 0.5, "epochs": 8},
 }
 
@@ -181,7 +181,7 @@ def test_no_room_for_one_item_ends_in_one_sentence(adapter, items, error):
     end()
 
 
-def test_the_rate_rises_to_one_and_falls_towards_zero():
+def test_the_rate_rises_to_one_and_falls_toward_zero():
     for total, share in ((1, 0.1), (7, 0.0), (40, 0.1), (40, 1.0)):
         rates = [rate(step, total, share) for step in range(total)]
         warmup = math.ceil(share * total)

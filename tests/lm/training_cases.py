@@ -1,6 +1,6 @@
 """Refits of tiny random models: what is trained, on which examples."""
 
-from stacksl.lm import Likelihood, LoraSettings, normalised
+from stacksl.lm import Likelihood, LoraSettings, normalized
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.settings import TrainSettings
 from stacksl.lm.training.objectives import Example
@@ -45,9 +45,9 @@ def base_scores(adapter, items, alone, settings):
     likelihood = Likelihood(adapter.model)
     with torch.no_grad():
         sums = likelihood.sums(items)
-        own = likelihood.sums(alone) if settings.normalisation == "pmi" else None
-    scores = normalised(
-        sums, items, settings.normalisation, alone=own, temperature=settings.temperature
+        own = likelihood.sums(alone) if settings.normalization == "pmi" else None
+    scores = normalized(
+        sums, items, settings.normalization, alone=own, temperature=settings.temperature
     )
     return [tuple(row.tolist()) for row in scores]
 
@@ -59,7 +59,7 @@ def made(adapter, items, settings, skips=()):
     for number, scores in enumerate(base_scores(adapter, items, alone, settings)):
         candidates = (1, 0) if number % 2 else tuple(range(len(items[number].options)))
         gold = None if number in skips else 1
-        own = alone[number] if settings.normalisation == "pmi" else None
+        own = alone[number] if settings.normalization == "pmi" else None
         found.append(Example(items[number], own, gold, candidates, scores))
     return found
 

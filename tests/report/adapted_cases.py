@@ -62,7 +62,7 @@ def adapted() -> Facts:
 
 
 def adapted_badly() -> Facts:
-    """No test file, no label learnt, and names that hold markup and fences."""
+    """No test file, no label learned, and names that hold markup and fences."""
     model = language()
     base = BaseModel(SCRIPT, SCRIPT, "00", 1, "<b>", None)
     return replace(

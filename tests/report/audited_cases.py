@@ -17,7 +17,7 @@ from stacksl.report.quality import (
     Cost,
     Disagreement,
     Gain,
-    LabelledShare,
+    LabeledShare,
     Named,
     OwnItems,
     RunChange,
@@ -70,7 +70,7 @@ ROLES = (
 
 def own(facts: Facts) -> OwnItems:
     """The model on 9,023 items without an answer, judged by 95 of the audit."""
-    shares = LabelledShare(0.9, 29, 0.41, 0.873, 41, 40), LabelledShare(0.95, 59)
+    shares = LabeledShare(0.9, 29, 0.41, 0.873, 41, 40), LabeledShare(0.95, 59)
     rows = (
         ClassTotal(row.name, row.bought, 117, row.bought + 110.4, row.bought + 20.0, 300.0)
         for row in facts.classes
@@ -89,7 +89,7 @@ def audited() -> Facts:
     rows = (replace(rows[0], bought=0, precision=None), *rows[1:])
     return replace(
         facts,
-        budget=replace(facts.budget, asked=900, answered=830, unlearnt=20, unnamed=50, audit=100),
+        budget=replace(facts.budget, asked=900, answered=830, unlearned=20, unnamed=50, audit=100),
         data=replace(facts.data, roles=ROLES),
         own=own(facts),
         more=Gain(100, 0.021, 0.004, 0.052),

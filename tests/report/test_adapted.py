@@ -26,7 +26,7 @@ def words_of(facts, id):
 def test_the_page_says_what_the_model_is(facts):
     text = words_of(facts, "language-model")
     for words in (
-        "The licence of the base model tiny-base is mit",
+        "The license of the base model tiny-base is mit",
         "/models/tiny-base",
         "4,218,880",
         "92,480 (a LoRA adapter)",
@@ -67,11 +67,11 @@ def test_the_curve_begins_with_the_base_at_no_label(facts):
     assert "The dot at 0 is the base model" in text
 
 
-def test_the_card_names_the_licence_and_loads_as_yaml_reads(facts):
+def test_the_card_names_the_license_and_loads_as_yaml_reads(facts):
     written = card(facts)
     front = written.split("---\n")[1]
     assert 'base_model: "tiny-base"\nlicense: "mit"\n' in front
-    assert "The licence of the base model tiny-base is mit" in written
+    assert "The license of the base model tiny-base is mit" in written
     assert "`stacksl evaluate RUN test.jsonl`" in written
     assert "AutoPeftModelForCausalLM" in written
     assert "38.0%" in written
@@ -81,7 +81,7 @@ def test_what_a_poor_run_lacks_is_said(made):
     facts = made["adapted_badly"]()
     text, written = read(render(facts)).text, card(facts)
     for words in (
-        "names no licence",
+        "names no license",
         "There was no refit: no label was learned.",
         "Peak memory of tensors on the GPU",
         "--test FILE",

@@ -19,14 +19,14 @@ from .test_html import read
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
-COLOURS = ("red", "blue", "green", "pale yellow")
+COLORS = ("red", "blue", "green", "pale yellow")
 
 
 def items(count: int, seed: int) -> tuple[list[Item], dict[str, int]]:
     draw = random.Random(seed)
     golds = [draw.randrange(4) for _ in range(count)]
     made = [
-        Item(f"i{seed}-{n}", f"{'x' * (3 * n)} the {COLOURS[gold]} ball {n} is", COLOURS)
+        Item(f"i{seed}-{n}", f"{'x' * (3 * n)} the {COLORS[gold]} ball {n} is", COLORS)
         for n, gold in enumerate(golds)
     ]
     return made, {item.id: gold for item, gold in zip(made, golds, strict=True)}
@@ -74,7 +74,7 @@ def facts(made: Run) -> Facts:
 def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     model = facts.language
     assert model is not None
-    assert (model.base.name, model.base.licence) == ("tiny", "apache-2.0")
+    assert (model.base.name, model.base.license) == ("tiny", "apache-2.0")
     assert (model.scoring.answer_format, model.scoring.max_len_prompt) == ("option", 40)
     assert (model.computed.device, model.computed.dtype) == ("cpu", "float32")
     assert (model.computed.threads, model.computed.processes) == (1, 1)
@@ -105,8 +105,8 @@ def test_page_and_card_are_whole_and_written_again_alike(made: Run) -> None:
     page = (made.path / "report.html").read_text(encoding="utf-8")
     written = (made.path / "README.md").read_text(encoding="utf-8")
     text = read(page).text
-    assert "The licence of the base model tiny is apache-2.0" in text
-    assert "The licence of the base model tiny is apache-2.0" in written
+    assert "The license of the base model tiny is apache-2.0" in text
+    assert "The license of the base model tiny is apache-2.0" in written
     assert 'license: "apache-2.0"' in written
     assert not re.search(r"\b(nan|inf)\b", text + written, re.IGNORECASE)
     made.report()

@@ -111,7 +111,7 @@ def test_rates_agreement_costs_and_changes_are_told(made):
             assert part in words, part
 
 
-def test_labels_of_the_audit_count_as_bought_and_not_as_learnt(made):
+def test_labels_of_the_audit_count_as_bought_and_not_as_learned(made):
     said = bought(made["audited"]())
     assert said == (
         "1,000 labels of 10,003 items bought for $2,500.00: 900 to learn from; 100 for the audit,"
@@ -155,7 +155,7 @@ def test_the_mixture_of_the_model_is_told_with_its_weights(made):
     for words in shown(made["audited"]()):
         assert "It is a mixture of 3 models" in words
         assert "of labels alone: weight 8.0%, held-out log-loss 1.10" in words
-        assert "the unlabelled rest of the pool: weight 62.0%, held-out log-loss 0.71" in words
+        assert "the unlabeled rest of the pool: weight 62.0%, held-out log-loss 0.71" in words
         assert "new items may be easier or harder than the bought ones" in words  # by any gate
     assert mixed(Refit("A sentence.", True)) == ""
     assert mixed(Refit("A sentence.", True, mixture=(("names", 1.0, None),))) == (

@@ -24,13 +24,13 @@ from stacksl.report.quality import (
     ClassRow,
     Confusion,
     CurvePoint,
-    LabelledShare,
+    LabeledShare,
     Named,
     OwnItems,
     TestResult,
 )
 
-SHARES = LabelledShare(0.9, 29, 0.82, 0.611, 2600, 2420), LabelledShare(0.95, 59)
+SHARES = LabeledShare(0.9, 29, 0.82, 0.611, 2600, 2420), LabeledShare(0.95, 59)
 TOPICS = "card arrival", "exchange rate", "top up failed", "cash withdrawal charge", "lost card"
 PROMPTS = (
     "I think I was charged the wrong rate when I took out cash abroad, how can I check this?",

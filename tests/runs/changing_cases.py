@@ -34,7 +34,7 @@ def audits(done: Run) -> list[str]:
     return [str(row["item"]) for row in bought(done, purpose="audit")]
 
 
-def labelled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) -> Path:
+def labeled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) -> Path:
     """A file of sentences with their classes."""
     plain = texts_of(write_pool(path.parent, count, seed=seed, first=first))
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -108,7 +108,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture
 def spoil(tmp_path: Path) -> Callable[[Finished], Run]:
-    """A copy of a finished run that looks cut off just before its end, to be spoilt."""
+    """A copy of a finished run that looks cut off just before its end, to be spoiled."""
 
     def copy(finished: Finished) -> Run:
         path = tmp_path / "run"

@@ -32,7 +32,7 @@ SHAPE = {
 }
 QUICK: dict[str, Any] = {
     "lm.answer_format": "option",
-    "lm.normalisation": "token_mean",
+    "lm.normalization": "token_mean",
     "lm.objective": "stacksl",  # the one with a reference
     "lm.lora_rank": 2,
     "lm.state_dim": 8,

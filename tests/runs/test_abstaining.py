@@ -108,7 +108,7 @@ def test_a_few_none_of_these_train_nothing_and_the_report_says_so(tmp_path: Path
 
 
 def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
-    """Neighbours spread labels over the rest of a pool, but not to an answered item."""
+    """Neighbors spread labels over the rest of a pool, but not to an answered item."""
     from stacksl.runs.loop import linear_trainer as refits
 
     seen: list[frozenset[int]] = []

@@ -79,7 +79,7 @@ def test_peft_alone_reads_the_adapter(place: Path, corpus: Corpus) -> None:
             assert score == pytest.approx(float(steps.sum()), abs=1e-4)
 
 
-def test_evaluation_is_by_the_run_s_own_normalisation(place: Path, corpus: Corpus) -> None:
+def test_evaluation_is_by_the_run_s_own_normalization(place: Path, corpus: Corpus) -> None:
     made = Run.open(place / "run")
     told = made.evaluate(*corpus)
     scores = AdaptedModel.load(place / "run" / "model").model.scores(corpus[0])

@@ -15,7 +15,7 @@ from stacksl.features import store
 from stacksl.features.store import save_block
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.model import LanguageModel
-from stacksl.lm.scoring.normalise import fitted_temperature
+from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.models.adapted import AdaptedModel
 from stacksl.runs.settings.budget import due_at
 
@@ -70,7 +70,7 @@ class Late:
         return []
 
 
-# --- before anything is learnt ---------------------------------------------------------------
+# --- before anything is learned ---------------------------------------------------------------
 
 
 def base_choice(model: Path, item: Item) -> int:
@@ -135,25 +135,25 @@ def test_the_head_is_offset_plus_theta_phi_and_rebuilt_at_each_epoch(
     """The whole run by hand: every decision's score, and θ and H at the end."""
     epochs, place = blocks(finished, corpus), {item.id: n for n, item in enumerate(corpus[0])}
     block = next(epochs)
-    head, learnt = ByHand(block.dim), []
+    head, learned = ByHand(block.dim), []
     for row in rows_of(finished):
         if row.event == "round":
             decision = row.decision()
             scores = head.scores(block[place[decision.item]])
             assert decision.score == pytest.approx(scores[decision.choice], abs=1e-8)
             assert decision.choice == int(np.argmax(scores))
-        elif row.event == "learnt":
-            learnt.append((place[str(row.item)], row.label().index))
-            head.learn(block[learnt[-1][0]], learnt[-1][1])
+        elif row.event == "learned":
+            learned.append((place[str(row.item)], row.label().index))
+            head.learn(block[learned[-1][0]], learned[-1][1])
         elif row.event == "refreshed":
             block, head = next(epochs), ByHand(block.dim)
-            for index, gold in learnt:
+            for index, gold in learned:
                 head.learn(block[index], gold)
     saved = latest_in(finished.path).arrays
     assert np.allclose(saved["scorer/theta"], head.theta, atol=1e-8)
     (inverse,) = [v for k, v in saved.items() if "gram_inv" in k]
     assert np.allclose(inverse, np.linalg.inv(head.gram), atol=1e-8)
-    assert np.abs(head.theta).max() > 0.1, "it learnt something"
+    assert np.abs(head.theta).max() > 0.1, "it learned something"
 
 
 # --- refits and epochs -----------------------------------------------------------------------
@@ -161,17 +161,17 @@ def test_the_head_is_offset_plus_theta_phi_and_rebuilt_at_each_epoch(
 
 def test_refits_come_at_their_shares_and_begin_epochs(finished: Run, corpus: Corpus) -> None:
     assert due_at(QUICK.get("refit_at", "0.05,0.1,0.25,0.5,1"), BUDGET) == SHARES
-    epoch, learnt, seen = 0, 0, []
+    epoch, learned, seen = 0, 0, []
     for row in rows_of(finished):
-        if row.event == "learnt":
-            learnt += 1
+        if row.event == "learned":
+            learned += 1
         elif row.event == "refit":
-            assert row.payload["labels"] == learnt
-            seen.append(learnt)
+            assert row.payload["labels"] == learned
+            seen.append(learned)
             assert row.payload["adapter"] == len(seen)
         elif row.event == "refreshed":
             epoch += 1
-            assert (row.payload["epoch"], row.payload["labels"]) == (epoch, learnt)
+            assert (row.payload["epoch"], row.payload["labels"]) == (epoch, learned)
         elif row.event == "round":
             assert row.epoch == epoch
     assert tuple(seen) == SHARES
@@ -188,7 +188,7 @@ def test_each_refit_has_a_temperature_of_the_labels_before_it(
     base, place = next(blocks(finished, corpus)), {item.id: n for n, item in enumerate(corpus[0])}
     scores, gold, seen = [], [], []
     for row in rows_of(finished):
-        if row.event == "learnt":
+        if row.event == "learned":
             scores.append(base[place[str(row.item)]].offset * first)
             gold.append(row.label().index)
         elif row.event == "refit":
@@ -235,7 +235,7 @@ def test_what_cannot_be_asked_any_more_is_zero_and_never_read(
     gone, bought = set(), set()
     for row in rows_of(finished):
         gone |= {str(row.item)} if row.event == "round" else set()
-        bought |= {str(row.item)} if row.event == "learnt" else set()
+        bought |= {str(row.item)} if row.event == "learned" else set()
         if row.event == "refreshed":
             over.append(gone - bought)
     for block, zero in zip(blocks(finished, corpus), over, strict=True):

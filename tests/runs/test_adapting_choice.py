@@ -1,4 +1,4 @@
-"""`--normalisation auto`: labels bought first, or owned, choose how scores are made."""
+"""`--normalization auto`: labels bought first, or owned, choose how scores are made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stacksl.features.store import load_block
 from stacksl.labelers.oracle import OracleLabeler
 from stacksl.ledger.events import Row
 from stacksl.lm import LanguageModel, Lesson, ModelChoices
-from stacksl.lm.scoring.normalise import calibrated_loss, fitted_temperature
+from stacksl.lm.scoring.normalize import calibrated_loss, fitted_temperature
 from stacksl.report.facts import Facts
 from stacksl.runs.loop.adapters import way_chosen
 from stacksl.runs.session.language import CHOOSE_BY
@@ -48,7 +48,7 @@ def _few() -> Iterator[None]:
 def begun(model: Path, folder: Path, labeler: Any = None, **settings: Any) -> Run:
     folder.mkdir(exist_ok=True)
     data = written(folder / "data.jsonl", CORPUS)
-    given = {**QUICK, "budget": 10, "open_questions": 4, "lm.normalisation": "auto", **settings}
+    given = {**QUICK, "budget": 10, "open_questions": 4, "lm.normalization": "auto", **settings}
     return run(
         data,
         out=folder / "run",
@@ -72,7 +72,7 @@ def choice_of(made: Run) -> dict[str, Any]:
 
 def way_of(made: Run) -> tuple[str, str]:
     found = choice_of(made)
-    return found["normalisation"], found["pmi_context"]
+    return found["normalization"], found["pmi_context"]
 
 
 def losses_by(model: Path, corpus: Corpus) -> dict[tuple[str, str], float]:
@@ -126,7 +126,7 @@ def test_labels_drawn_first_choose_before_anything_else(
     rows = rows_of(made)
     (row,) = (row for row in rows if row.event == "refreshed")
     before = [each for each in rows if each.seq < row.seq]
-    assert sum(each.event == "learnt" for each in before) == FIRST
+    assert sum(each.event == "learned" for each in before) == FIRST
     assert sum(each.event == "reserved" for each in before) == FIRST, "nothing else is bought"
     assert not any(each.event == "refit" for each in before)
 
@@ -142,7 +142,7 @@ def test_labels_drawn_first_choose_before_anything_else(
         settings={
             **QUICK,
             "lm.model": str(model),
-            "lm.normalisation": kind,
+            "lm.normalization": kind,
             "lm.pmi_context": premise,
         },
         out=tmp_path / "named",
@@ -171,10 +171,10 @@ def test_labels_drawn_first_choose_before_anything_else(
         assert lesson.reference == pytest.approx(own / scale)
 
     about = json.loads((made.path / "model" / "lm.json").read_text())
-    assert (about["normalisation"], about["pmi_context"]) == way_of(made)
+    assert (about["normalization"], about["pmi_context"]) == way_of(made)
     facts = Facts.from_json((made.path / "facts.json").read_text())
     assert facts.language is not None
-    assert (facts.language.scoring.normalisation, facts.language.scoring.pmi_context) == (
+    assert (facts.language.scoring.normalization, facts.language.scoring.pmi_context) == (
         kind, premise,
     )  # fmt: skip
     left = sorted(gaps.keys() - {each.item for each in bought}, key=gaps.__getitem__)[:8]
@@ -283,13 +283,13 @@ def test_owned_labels_choose_before_the_first_round(model: Path, tmp_path: Path)
     owned = written(tmp_path / "owned.jsonl", corpus)
     made = begun(model, tmp_path, owned=str(owned), budget=4)
     recorded, losses = made.folder.resolved(), losses_by(model, corpus)
-    way = recorded["lm_normalisation"], recorded["lm_pmi_context"]
+    way = recorded["lm_normalization"], recorded["lm_pmi_context"]
     assert losses[way] == pytest.approx(min(losses.values()), abs=1e-5)
     assert made.status()["state"] == "finished"
     assert made.replay()["labels"] == 4 + 25
 
 
 def test_a_stream_without_labels_refuses_it(model: Path) -> None:
-    given = {"model": str(model), "adapt": "lora", "normalisation": "auto"}
+    given = {"model": str(model), "adapt": "lora", "normalization": "auto"}
     with pytest.raises(SettingsError, match="got a stream: give --mode pool, --owned FILE"):
         run(*questions(6), lm=given, budget=2)

@@ -59,14 +59,14 @@ def test_a_run_on_a_file_is_a_pool_refitted_once(
              for name in ("mode", "lm.refit_at")}  # fmt: skip
     assert found == {"mode": mode, "lm.refit_at": refit_at}
     chosen = ("auto", "file") if mode[0] == "pool" else ("token_mean", "default")
-    assert (resolved.settings.lm.normalisation, resolved.origin["lm.normalisation"]) == chosen
+    assert (resolved.settings.lm.normalization, resolved.origin["lm.normalization"]) == chosen
 
 
 @pytest.mark.parametrize(
     ("given", "way"),
     [
         ({"lm.answer_format": "letter"}, "token_mean"),
-        ({"lm.normalisation": "pmi"}, "pmi"),
+        ({"lm.normalization": "pmi"}, "pmi"),
         ({"lm.pmi_context": "empty"}, "token_mean"),
     ],
 )
@@ -75,7 +75,7 @@ def test_letters_and_a_choice_of_the_user_are_not_chosen(
 ) -> None:
     data = written(tmp_path / "data.jsonl", questions(12))
     settings = prepare(data, settings={"lm.model": str(model), **given}).settings
-    assert (settings.mode, settings.lm.normalisation) == ("pool", way)
+    assert (settings.mode, settings.lm.normalization) == ("pool", way)
 
 
 def test_a_default_run_has_one_refit_and_no_epoch(model: Path, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_each_batch_is_in_doubt_by_the_scores_of_the_last_refit(
         assert [gaps[n] for n in found] == pytest.approx(sorted(left)[:3]), "the smallest margins"
 
 
-def test_owned_labels_are_learnt_in_the_one_refit(model: Path, tmp_path: Path) -> None:
+def test_owned_labels_are_learned_in_the_one_refit(model: Path, tmp_path: Path) -> None:
     """They count beside the budget; else a part of them would be as many labels as its share."""
     data = written(tmp_path / "data.jsonl", questions(20))
     for count in (5, 12):

@@ -47,7 +47,7 @@ def test_the_budget_is_exact(model: Path, tmp_path: Path, mode: str, gate: str) 
     status = made.status()
     rounds = 20 if mode == "stream" else 6
     assert (status["state"], status["rounds"]) == ("finished", rounds)
-    assert len(rows_of(made, "learnt")) == status["asked"] <= 6
+    assert len(rows_of(made, "learned")) == status["asked"] <= 6
     if gate != "contested":
         assert status["asked"] == 6, "every other gate spends all of it"
     adapted = [row for row in rows_of(made, "refit") if "adapter" in row.payload]

@@ -1,4 +1,4 @@
-"""What people answer by file: what is taken, learnt, paid, kept, named, and freed again."""
+"""What people answer by file: what is taken, learned, paid, kept, named, and freed again."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def first_sheet(waiting: Run) -> tuple[Path, list[Row]]:
     return path, read_rows(path)
 
 
-def learnt(waiting: Run) -> int:
-    return sum(row["learnt_at"] is not None for row in bought(waiting))
+def learned(waiting: Run) -> int:
+    return sum(row["learned_at"] is not None for row in bought(waiting))
 
 
 # Files as they come back -------------------------------------------------------------------------
@@ -87,10 +87,10 @@ def test_a_file_without_one_readable_row_changes_nothing(
     assert open_rows(waiting) == {"0001.csv": 6}
 
 
-# What is paid and learnt -------------------------------------------------------------------------
+# What is paid and learned -------------------------------------------------------------------------
 
 
-def test_none_ambiguous_and_broken_are_paid_and_never_learnt(tmp_path: Path) -> None:
+def test_none_ambiguous_and_broken_are_paid_and_never_learned(tmp_path: Path) -> None:
     waiting = begin(tmp_path, price="2")
     path, rows = first_sheet(waiting)
     words = ["none: a festival", "none", "ambiguous", "broken", "", ""]
@@ -98,7 +98,7 @@ def test_none_ambiguous_and_broken_are_paid_and_never_learnt(tmp_path: Path) -> 
         row["answer"] = word or gold(row["prompt"])
     received = waiting.answer(write_rows(path, rows))
     assert received.accepted == {"none": 2, "ambiguous": 1, "broken": 1, "label": 2}
-    assert learnt(waiting) == 2
+    assert learned(waiting) == 2
     status = waiting.status()
     assert (status["answered"], status["asked"], status["money"]["spent"]) == (6, 12, 24.0)
     with waiting.ledger as ledger:
@@ -107,7 +107,7 @@ def test_none_ambiguous_and_broken_are_paid_and_never_learnt(tmp_path: Path) -> 
     done = play(waiting)
     assert len(bought(done)) == len({row["item"] for row in bought(done)}) == 24 > len(asked)
     facts = facts_of(done)
-    assert facts.budget.answered == learnt(done) == 20
+    assert facts.budget.answered == learned(done) == 20
     assert (facts.asking.none_of_these, facts.asking.ambiguous, facts.asking.broken) == (2, 1, 1)
     expect_sound(done)
 
@@ -119,7 +119,7 @@ def test_what_comes_twice_is_paid_once(tmp_path: Path) -> None:
     assert waiting.answer(path, copy).accepted == {"label": 6}
     received = waiting.answer(copy)
     assert (received.accepted, received.repeated, received.disputed) == ({}, 6, 0)
-    assert learnt(waiting) == 6
+    assert learned(waiting) == 6
     assert waiting.status()["spent"] == 12
     assert play(waiting).answer(copy).repeated == 6
 
@@ -315,9 +315,9 @@ def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(done: Run) -> None:
         assert (done.path / "model" / "head.safetensors").read_bytes() == model
         assert facts_of(done).audit == audit
     done.change(budget=40, later=True)
-    later = facts_of(play(done.resume())).audit  # what was learnt since then has no part of it
+    later = facts_of(play(done.resume())).audit  # what was learned since then has no part of it
     assert later is not None
-    assert (later.trained_on, later.shown_at, later.learnt) == (0, 18, 34)
+    assert (later.trained_on, later.shown_at, later.learned) == (0, 18, 34)
 
 
 def test_the_secret_decides_keys_order_and_who_gets_which_and_nothing_else(
@@ -340,7 +340,7 @@ def test_the_secret_decides_keys_order_and_who_gets_which_and_nothing_else(
     heads = [(each.path / "model" / "head.safetensors").read_bytes() for each in done]
     assert heads[0] == heads[1]
     accounts = [
-        [{**row, "labeler": "", "learnt_at": None} for row in bought(each)] for each in done
+        [{**row, "labeler": "", "learned_at": None} for row in bought(each)] for each in done
     ]
     assert accounts[0] == accounts[1]
 

@@ -31,7 +31,7 @@ def test_the_audit_is_of_what_the_model_predicts(tmp_path: Path) -> None:
     assert len(kept) == audit.n == 10
     said = {row["id"]: row["index"] for row in made.predict([i for i in items if i.id in kept])}
     assert audit.correct == sum(said[item] == answers[item] for item in kept)
-    learnt = {row["item"] for row in made.ledger.export() if row["learnt_at"] is not None}
-    assert len(learnt) == 6
-    assert not learnt & kept
+    learned = {row["item"] for row in made.ledger.export() if row["learned_at"] is not None}
+    assert len(learned) == 6
+    assert not learned & kept
     assert "10 audited items" in (made.path / "README.md").read_text()

@@ -37,14 +37,14 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run(ITEMS, ANSWERS, budget=BUDGET, out=tmp_path_factory.mktemp("audited") / "run")
 
 
-def test_the_verdict_is_that_of_the_final_model_on_items_it_never_learnt(done: Run) -> None:
+def test_the_verdict_is_that_of_the_final_model_on_items_it_never_learned(done: Run) -> None:
     audit = facts_of(done).audit
     assert audit is not None
     items = audited_items(done)
     assert len(items) == len(set(items)) == audit.n == SIZE
-    learnt = {row["item"] for row in done.ledger.export() if row["learnt_at"] is not None}
-    assert len(learnt) == BUDGET - SIZE
-    assert not learnt & set(items)
+    learned = {row["item"] for row in done.ledger.export() if row["learned_at"] is not None}
+    assert len(learned) == BUDGET - SIZE
+    assert not learned & set(items)
     kept = [item for item in ITEMS if item.id in items]
     said = {row["id"]: row["index"] for row in done.predict(kept)}
     assert audit.correct == sum(said[item] == ANSWERS[item] for item in items)

@@ -1,4 +1,4 @@
-"""Runs over a bank of answers: what is retrieved, learnt, kept and refused."""
+"""Runs over a bank of answers: what is retrieved, learned, kept and refused."""
 
 from __future__ import annotations
 

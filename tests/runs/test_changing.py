@@ -14,7 +14,7 @@ from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError
 from stacksl.runs.changes.forgetting import forget
 
-from .changing_cases import POOL, audits, facts_of, finished, labelled
+from .changing_cases import POOL, audits, facts_of, finished, labeled
 from .people_cases import (
     answer_all,
     begin,
@@ -66,7 +66,7 @@ def test_money_left_by_who_costs_less_buys_more(tmp_path: Path) -> None:
 def test_a_label_of_a_forgotten_item_was_bought_all_the_same(tmp_path: Path) -> None:
     done = finished(tmp_path, count=40, budget="all", audit=0)
     forget(done.path, str(bought(done)[0]["item"]))
-    done.change(items=labelled(tmp_path / "more.csv", ids=True, first=700, count=2), later=True)
+    done.change(items=labeled(tmp_path / "more.csv", ids=True, first=700, count=2), later=True)
     assert done.change(budget="all", later=True).labels == 42
     assert done.resume().status()["spent"] == 42
     expect_sound(done)
@@ -77,8 +77,8 @@ def test_a_label_of_a_forgotten_item_was_bought_all_the_same(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("mode", "ids"), [("pool", False), ("stream", True)])
 def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> None:
-    data = labelled(tmp_path / "data.csv", ids=ids, first=0, count=50)
-    more = labelled(tmp_path / "more.csv", ids=ids, first=50, count=40, seed=6)
+    data = labeled(tmp_path / "data.csv", ids=ids, first=0, count=50)
+    more = labeled(tmp_path / "more.csv", ids=ids, first=50, count=40, seed=6)
     done = run(
         data,
         budget=20,
@@ -159,7 +159,7 @@ def test_terms_that_changed_twice_are_both_taken_up_behind_saved_arrays(tmp_path
 def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path) -> None:
     done = finished(tmp_path, count=40)
     table = done.folder.settings()
-    taken = labelled(tmp_path / "taken.csv", ids=True, first=5, count=3)
+    taken = labeled(tmp_path / "taken.csv", ids=True, first=5, count=3)
     with pytest.raises(DataError, match="ids of their own"):
         done.change(items=taken, later=True)
     with pytest.raises(RunError, match="come from 'oracle'"):
@@ -170,7 +170,7 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
         done.change(items=tmp_path / "gone.csv", later=True)
     assert done.folder.settings() == table
     assert done.status()["state"] == "finished"
-    new = labelled(tmp_path / "new.csv", ids=True, first=700, count=5)
+    new = labeled(tmp_path / "new.csv", ids=True, first=700, count=5)
     done.change(items=new, later=True)
     with pytest.raises(RunError, match="already"):
         done.change(items=new, later=True)
@@ -183,7 +183,7 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
 
 @POOL
 def test_owned_labels_come_first_and_cost_nothing(tmp_path: Path, mode: str) -> None:
-    owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
+    owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
     waiting = begin(tmp_path, mode=mode, owned=str(owned), price="2", audit=4)
     assert waiting.status()["spent"] == 6 + 4 - min(6, -(-6 * 4 // 24))
     assert waiting.status()["accuracy_before"] is None
@@ -200,10 +200,10 @@ def test_owned_labels_come_first_and_cost_nothing(tmp_path: Path, mode: str) -> 
 
 
 @POOL
-def test_owned_labels_that_come_later_are_learnt_once(tmp_path: Path, mode: str) -> None:
+def test_owned_labels_that_come_later_are_learned_once(tmp_path: Path, mode: str) -> None:
     done = play(begin(tmp_path, mode=mode, budget=12))
     model = (done.path / "model" / "head.safetensors").read_bytes()
-    owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
+    owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
     done.change(owned=owned, later=True)
     done.resume()
     assert done.status()["state"] == "finished"
@@ -228,8 +228,8 @@ def test_what_is_held_is_not_bought_nor_measured_by(tmp_path: Path, mode: str) -
     waiting.change(owned=held, later=True)
     done = play(waiting.resume())
     assert {str(row["item"]) for row in bought(done) if row["purpose"] != "owned"} == before
-    learnt = {str(row["item"]).rpartition("-")[2] for row in bought(done, purpose="owned")}
-    assert learnt == {f"i{n}" for n in range(60)} - measuring
+    learned = {str(row["item"]).rpartition("-")[2] for row in bought(done, purpose="owned")}
+    assert learned == {f"i{n}" for n in range(60)} - measuring
     assert done.status()["state"] == "finished"
     expect_sound(done)
 

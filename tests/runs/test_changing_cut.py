@@ -17,7 +17,7 @@ from stacksl.errors import SettingsError, StackslError
 from stacksl.ledger.store.database import Store
 
 from ..saved_arrays import latest_in
-from .changing_cases import labelled
+from .changing_cases import labeled
 from .people_cases import (
     Row,
     answer_all,
@@ -60,7 +60,7 @@ def wanted(home: Path) -> dict[str, Any]:
     return {
         "budget": 30,
         "items": write_pool(home, 20, seed=3, first=100),
-        "owned": labelled(home / "owned.csv", ids=True, first=700, count=6),
+        "owned": labeled(home / "owned.csv", ids=True, first=700, count=6),
         "classes": {"night": "what is seen in the dark"},
         "reopen": True,
         "annotators": "ben",

@@ -93,9 +93,9 @@ def learner_of(made: Run) -> dict[str, Any]:
     return latest_in(made.path).arrays
 
 
-def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
+def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
     before, none = made.status(), none_said(made)
-    learnt = told(made, lambda ledger: ledger.accounts.learnt)
+    learned = told(made, lambda ledger: ledger.accounts.learned)
     expected = made.change(classes=NEW, dry_run=True)
     assert made.status() == before, "nothing was written"
     found = made.change(classes=NEW)
@@ -104,7 +104,7 @@ def test_answers_that_name_the_class_are_learnt_for_nothing(made: Run) -> None:
     assert (found.classes, found.price, found.cost_again) == (3, None, None)
     assert 0 < found.mapped < none
     assert found.mapped + len(found.again) == none
-    assert told(made, lambda ledger: ledger.accounts.learnt) == learnt + found.mapped
+    assert told(made, lambda ledger: ledger.accounts.learned) == learned + found.mapped
     assert after["answered"] == before["answered"], "nobody has answered anything else"
     assert after["spent"] == before["spent"]
     assert none_said(made) == none - found.mapped
@@ -199,7 +199,7 @@ def test_they_can_be_asked_for_later_and_only_as_far_as_the_budget_goes(tmp_path
     made.replay()
 
 
-def test_answers_of_the_audit_are_mapped_and_not_learnt(tmp_path: Path) -> None:
+def test_answers_of_the_audit_are_mapped_and_not_learned(tmp_path: Path) -> None:
     made = started(tmp_path, audit=12, open_questions=38)
     before = made.status()["answered"]
     found = made.change(classes=NEW)

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 import stacksl
-from stacksl.api.labelling import label_own
+from stacksl.api.labeling import label_own
 from stacksl.errors import StackslError
 from stacksl.models.promise import allowed_wrong
 from stacksl.runs.finish.heads import HeadEnding
@@ -78,7 +78,7 @@ def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
     right = np.mean([row["gpt"] == row["truth"] for row in rows])
     facts = facts_of(run)
     column, audit = facts["column"], facts["column"]["audit"]
-    assert column["labelled"] == COUNT
+    assert column["labeled"] == COUNT
     assert audit["n"] == facts["audit"]["n"] == 40
     assert audit["low"] <= right <= audit["high"]
     assert audit["reference"] == COUNT - 40
@@ -151,7 +151,7 @@ def test_a_frame_is_a_table_too(tmp_path: Path) -> None:
     run = judged(
         pd.DataFrame(rows_of()), tmp_path / "run", budget=50, **{"columns.id": "ticket_id"}
     )
-    assert facts_of(run)["column"]["labelled"] == COUNT
+    assert facts_of(run)["column"]["labeled"] == COUNT
 
 
 # People ------------------------------------------------------------------------------------------
@@ -329,14 +329,14 @@ def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) 
     assert facts_of(run)["column"]["audit"]["accuracy"] is None
 
 
-def test_rows_without_a_label_are_told_of_and_labelled_by_the_model(tmp_path: Path) -> None:
+def test_rows_without_a_label_are_told_of_and_labeled_by_the_model(tmp_path: Path) -> None:
     rows = rows_of()
     for row in rows[:20]:
         row["gpt"] = ""
     run = judged(str(write(tmp_path, rows)), tmp_path / "run", budget=50)
     assert "20 rows have no label in 'gpt'" in run.status()["warnings"]
     column = facts_of(run)["column"]
-    assert column["labelled"] == COUNT - 20
+    assert column["labeled"] == COUNT - 20
     assert column["audit"]["n"] < facts_of(run)["audit"]["n"] == 40
     blank = [row for row in label_own(run, None).rows if not row["gpt"]]
     assert {row["source"] for row in blank} == {"human", "model"}

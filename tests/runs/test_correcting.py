@@ -1,4 +1,4 @@
-"""Corrections of accepted answers: what is learnt, what the audit is measured by, what is paid."""
+"""Corrections of accepted answers: what is learned, what the audit is measured by, what is paid."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def all_rows(done: Run, say: Any, place: Path, purpose: str | None = None) -> Pa
 
 def labels(done: Run) -> dict[str, int | None]:
     with done.ledger as ledger:
-        items = [str(row.item) for row in ledger.rows() if row.event == "learnt"]
+        items = [str(row.item) for row in ledger.rows() if row.event == "learned"]
         return {item: ledger.label_of(item) for item in items}
 
 

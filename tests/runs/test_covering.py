@@ -18,7 +18,7 @@ from stacksl.runs.spec import RunSpec
 
 from ..saved_arrays import drop
 from .conftest import class_items
-from .forgetting.forgetting_cases import learnt_of, stopping
+from .forgetting.forgetting_cases import learned_of, stopping
 from .people_cases import (
     begin,
     expect_sound,
@@ -74,7 +74,7 @@ def expect_replayed(made: Run) -> None:
 def test_the_head_is_refitted_on_the_way_and_replayed(tmp_path: Path) -> None:
     made = streamed(tmp_path)
     assert refits(made) == [0, 4, 8, 12, 16]
-    assert len(learnt_of(made)) == 18
+    assert len(learned_of(made)) == 18
     assert {row.decision().reason for row in rows_of(made, "round")} <= {"gate", "must", "spent"}
     expect_replayed(made)
 
@@ -114,8 +114,8 @@ def test_a_decision_that_differs_is_found(tmp_path: Path, monkeypatch: pytest.Mo
         made.replay()
 
 
-@pytest.mark.parametrize("learnt", [True, False])
-def test_a_replay_begins_where_an_item_was_forgotten(tmp_path: Path, learnt: bool) -> None:
+@pytest.mark.parametrize("learned", [True, False])
+def test_a_replay_begins_where_an_item_was_forgotten(tmp_path: Path, learned: bool) -> None:
     """Its features had a part in the statistics before: the rounds after it are played again."""
     answers = class_items(60)[1]
     with pytest.raises(KeyboardInterrupt):
@@ -123,7 +123,7 @@ def test_a_replay_begins_where_an_item_was_forgotten(tmp_path: Path, learnt: boo
     made = Run(tmp_path / "run")
     rounds = {str(row.item): row.round or 0 for row in rows_of(made, "round")}
     before = rows_of(made, "round")[-1].seq
-    item = next(name for name in list(rounds)[3:] if (name in learnt_of(made)) is learnt)
+    item = next(name for name in list(rounds)[3:] if (name in learned_of(made)) is learned)
     forget(made.path, item)
     made.resume(labeler=stopping(answers, None))
     assert made.status()["state"] == "finished"

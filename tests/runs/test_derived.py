@@ -33,7 +33,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def copied(classes: Finished, tmp_path: Path) -> Run:
-    """A copy of a finished run, to be spoilt."""
+    """A copy of a finished run, to be spoiled."""
     return Run(Path(shutil.copytree(classes.run.path, tmp_path / "run")))
 
 
@@ -149,13 +149,13 @@ def test_the_map_of_another_run_is_refused(
 def test_feature_rows_are_made_again_with_the_map_that_was_fitted(
     spoil: Callable[[Finished], Run], classes: Finished
 ) -> None:
-    spoilt = spoil(classes)
-    folder = spoilt.path / "features"
+    spoiled = spoil(classes)
+    folder = spoiled.path / "features"
     before: dict[str, Any] = {path.name: path.read_bytes() for path in folder.iterdir()}
     for path in folder.iterdir():
         if path.name != "map.safetensors":
             path.unlink()
-    spoilt.resume()
+    spoiled.resume()
     after = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert after == {name: before[name] for name in after}, "the graph was not needed again"
     assert {"map.safetensors", "rows.npy", "features.json"} <= after.keys()
@@ -183,16 +183,16 @@ def test_a_run_cut_off_between_a_file_and_its_row_is_told_to_resume(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As after a changed run wrote its new model: the row is of the one before."""
-    spoilt = spoil(classes)
-    path, before = str(spoilt.path), made(classes.run)
-    shutil.rmtree(spoilt.path / "model")
-    shutil.copytree(other.path / "model", spoilt.path / "model")
+    spoiled = spoil(classes)
+    path, before = str(spoiled.path), made(classes.run)
+    shutil.rmtree(spoiled.path / "model")
+    shutil.copytree(other.path / "model", spoiled.path / "model")
     assert call(["status", path]) == 0
     assert call(["ledger", "verify", path]) == 0
     with pytest.raises(RunError, match="was not written to its end; .*resume"):
-        _ = spoilt.model
-    spoilt.resume()
-    assert made(spoilt)["head.safetensors"] == before["head.safetensors"]
+        _ = spoiled.model
+    spoiled.resume()
+    assert made(spoiled)["head.safetensors"] == before["head.safetensors"]
     assert call(["ledger", "verify", path]) == 0
     capsys.readouterr()
 

@@ -159,18 +159,18 @@ def test_a_pool_runs_on_either_kind_of_item(tmp_path, gate, make) -> None:
 
 
 @pytest.mark.parametrize("twice", [False, True])
-def test_late_answers_are_learnt_once_each_in_the_order_they_came(tmp_path, twice) -> None:
+def test_late_answers_are_learned_once_each_in_the_order_they_came(tmp_path, twice) -> None:
     corpus = class_items(40)
     slow = Slow(corpus[1], twice=twice)
     game = game_of(tmp_path, corpus, budget=12, gate="always", labeler=slow)
     list(streamed(game))
     slow.patience = 0
     game.learn(game.take_answers())
-    order = [row.item for row in game.ledger.rows() if row.event == "learnt"]
+    order = [row.item for row in game.ledger.rows() if row.event == "learned"]
     assert sorted(order) == sorted(game.corpus.ids[:12])
     assert order != game.corpus.ids[:12], "they came out of order"
     assert [game.corpus.ids[r] for r, _, _ in game.examples.bought] == order
-    assert game.learner.scorer.learnt == 12
+    assert game.learner.scorer.learned == 12
     assert game.ledger.open_purchases() == []
 
 

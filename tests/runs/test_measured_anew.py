@@ -12,7 +12,7 @@ from stacksl.api import Run
 from stacksl.errors import RunError, SettingsError
 from stacksl.runs.spec import RunSpec
 
-from .changing_cases import POOL, audits, facts_of, finished, labelled
+from .changing_cases import POOL, audits, facts_of, finished, labeled
 from .conftest import class_items
 from .people_cases import bought, expect_sound
 
@@ -26,7 +26,7 @@ def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) 
         with pytest.raises(SettingsError, match="stacksl change RUN --items FILE"):
             done.change(budget=120, later=True)
         assert done.status()["state"] == "finished"
-        more = labelled(tmp_path / "more.csv", ids=True, first=700, count=120)
+        more = labeled(tmp_path / "more.csv", ids=True, first=700, count=120)
         done.change(items=more, later=True)
     assert done.change(budget=120, later=True).labels == 120
     assert done.status()["state"] == "stopped"
@@ -35,16 +35,16 @@ def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) 
     assert done.status()["spent"] == 120
     fresh = audits(done)[len(before) :]
     assert len(fresh) == 25  # min(max(100 / 10, 50), 200, 100 / 4)
-    learnt = {row["item"] for row in bought(done, purpose="train")}
-    assert len(learnt) == 120 - 25 - 6
-    assert not learnt & {*fresh, *before}
+    learned = {row["item"] for row in bought(done, purpose="train")}
+    assert len(learned) == 120 - 25 - 6
+    assert not learned & {*fresh, *before}
     facts = facts_of(done)
     assert facts.audit is not None
     items = 160 if mode == "pool" else 280
     assert facts.interruptions == ()
     assert (facts.audit.n, facts.audit.passed_over) == (25, pytest.approx(20 / items))
     assert facts.budget.horizon == items - 6 - 25
-    seen = len(learnt) if mode == "pool" else items - 6 - 25  # a pool records what it asks
+    seen = len(learned) if mode == "pool" else items - 6 - 25  # a pool records what it asks
     assert facts.budget.rounds == done.status()["rounds"] == seen
     assert (done.path / "model" / "head.safetensors").read_bytes() != model
     expect_sound(done)
@@ -71,7 +71,7 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(done: Run) -
         assert first is not None
         assert second is not None
         assert (second.n, second.number, second.passed_over) == (6, 1, 0.0)
-        assert (first.shown_at, second.shown_at, second.learnt) == (14, 14, labels - 6)
+        assert (first.shown_at, second.shown_at, second.learned) == (14, 14, labels - 6)
         assert (first.shown_before, second.shown_before) == (False, True)
         page = (done.path / "report.html").read_text()
         assert "This audit was shown before, when the model had learned 14 labels" in page
@@ -91,11 +91,11 @@ def test_facts_that_are_torn_are_refused_and_made_again_once_deleted(done: Run) 
 
 
 def test_labels_held_elsewhere_do_not_make_an_old_audit_new(done: Run, tmp_path: Path) -> None:
-    done.change(owned=labelled(tmp_path / "owned.csv", ids=True, first=700, count=15), later=True)
+    done.change(owned=labeled(tmp_path / "owned.csv", ids=True, first=700, count=15), later=True)
     done.resume()
     audit = facts_of(done).audit
     assert audit is not None
-    assert (audit.number, audit.shown_at, audit.learnt) == (1, 14, 29)
+    assert (audit.number, audit.shown_at, audit.learned) == (1, 14, 29)
 
 
 def test_an_audit_that_was_leased_stays_with_further_changes(done: Run) -> None:

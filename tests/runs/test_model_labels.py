@@ -181,7 +181,7 @@ def test_labels_of_other_texts_are_refused(files: dict[str, str], tmp_path: Path
 # A model's run -----------------------------------------------------------------------------------
 
 
-def labelled(files: dict[str, str], out: Path, data: str = "data", **settings: Any) -> stacksl.Run:
+def labeled(files: dict[str, str], out: Path, data: str = "data", **settings: Any) -> stacksl.Run:
     """A run whose labels come from the model that names the topic in the text, but one in five."""
 
     def model(request: stacksl.labelers.protocol.Request) -> str | None:
@@ -207,7 +207,7 @@ def bought(run: stacksl.Run) -> list[tuple[str, str, int | None]]:
 
 
 def test_a_models_run_serves_as_its_file_does(files: dict[str, str], tmp_path: Path) -> None:
-    model = labelled(files, tmp_path / "model")
+    model = labeled(files, tmp_path / "model")
     rows = [(row["text"], row["label"]) for row in model.labels().rows]
     assert len(rows) == 160
     [unnamed] = [text for text, label in rows if label is None]
@@ -235,7 +235,7 @@ def test_what_counts_of_a_models_run_is_what_it_bought(
     classes.write_text("\n".join(TOPICS))
     texts = [item.prompt for item in read(files["data"]).items]
     owned = write(tmp_path / "owned.csv", texts[:20], [n % 4 for n in range(20)])
-    model = labelled(files, tmp_path / "model", classes=str(classes), owned=owned, budget=100)
+    model = labeled(files, tmp_path / "model", classes=str(classes), owned=owned, budget=100)
     with model.ledger as ledger:
         bought = {item: ledger.label_of(item) for item in ledger.bought("train")}
     assert len(bought) == 100
@@ -259,7 +259,7 @@ def without_labels(files: dict[str, str], out: Path) -> None:
 def of_other_classes(files: dict[str, str], out: Path) -> None:
     classes = out.parent / "classes.txt"
     classes.write_text("\n".join([*TOPICS, "tickets"]))
-    labelled(files, out, classes=str(classes), budget=5)
+    labeled(files, out, classes=str(classes), budget=5)
 
 
 @pytest.mark.parametrize(

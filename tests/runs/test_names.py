@@ -63,7 +63,7 @@ def test_names_are_encoded_as_items_are_and_frozen(tmp_path) -> None:
 
 
 def _topics(count=400, seed=0):
-    """Four clouds, and names at their centres."""
+    """Four clouds, and names at their centers."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(4, size=count)
     h = np.eye(4, 12)[labels] * 1.6 + 0.35 * rng.normal(size=(count, 12))
@@ -89,7 +89,7 @@ def _right(head, h, labels):
     return float((head.probabilities(SharedBlock(h, labels.max() + 1)).argmax(1) == labels).mean())
 
 
-def test_neighbours_weigh_most_where_classes_are_topics() -> None:
+def test_neighbors_weigh_most_where_classes_are_topics() -> None:
     h, labels, names = _topics()
     rows = np.arange(30)
     seen = np.where(np.arange(len(labels)) < 30, labels, -1)  # nothing else may be read
@@ -100,8 +100,8 @@ def test_neighbours_weigh_most_where_classes_are_topics() -> None:
     assert _right(head, h[30:], labels[30:]) > 0.9
 
 
-def test_neighbours_weigh_little_where_classes_are_not_topics() -> None:
-    """The class is the sign of one coordinate among many: neighbours agree in the others."""
+def test_neighbors_weigh_little_where_classes_are_not_topics() -> None:
+    """The class is the sign of one coordinate among many: neighbors agree in the others."""
     rng = np.random.default_rng(3)
     labels = rng.integers(2, size=600)
     topics = np.eye(6)[rng.integers(6, size=600)]
@@ -216,7 +216,7 @@ def test_a_large_pool_is_sampled_and_keeps_every_bought_item(monkeypatch) -> Non
     assert len(whatever_was_bought) == 60
 
 
-def test_answers_without_a_class_speak_against_their_neighbours() -> None:
+def test_answers_without_a_class_speak_against_their_neighbors() -> None:
     h, labels, names = _topics(200)
     apart = frozenset(np.flatnonzero(labels == 3)[40:].tolist())
     source = _source(h, names, apart)
@@ -254,7 +254,7 @@ def test_the_graph_is_kept_and_made_again(tmp_path) -> None:
     assert (again.path / "features" / final.GRAPH).read_bytes() == before
     assert [row["item"] for row in again.ledger.export()] == chosen
     forget(done.path, chosen[0])
-    assert not kept.exists(), "neighbours of what was forgotten are not kept"
+    assert not kept.exists(), "neighbors of what was forgotten are not kept"
 
 
 @pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])

@@ -47,6 +47,6 @@ def test_a_pool_of_pairs_gives_as_many_prompts_as_labels(
     answers |= {f"{name}x": answer for name, answer in answers.items()}
     settings = {"gate": gate, "budget": 8, "open_questions": 3, "mode": "pool"}
     made = adapt(model, ([*items, *again], answers), tmp_path / "run", **settings)
-    bought = [row.item for row in rows_of(made, "learnt")]
+    bought = [row.item for row in rows_of(made, "learned")]
     assert len(bought) == 8
     assert {str(name).removesuffix("x") for name in bought} == {item.id for item in items}

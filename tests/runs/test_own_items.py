@@ -1,4 +1,4 @@
-"""The share of items that can be labelled, and the items of each class: rates over simulations."""
+"""The share of items that can be labeled, and the items of each class: rates over simulations."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from scipy.stats import binom
 from stacksl.models.own_items import (
     class_totals,
     fewest,
-    labelled_share,
+    labeled_share,
     lower_bound,
     table_choices,
 )
@@ -36,7 +36,7 @@ def test_the_accuracy_above_the_threshold_is_too_low_in_five_of_a_hundred_at_mos
     right = 0.5 + 0.5 * fresh**2
     accuracy = np.cumsum(right[::-1])[::-1] / np.arange(len(fresh), 0, -1)  # from each one upwards
     for _ in range(TRIALS):
-        found = labelled_share(*simulated(rng, n, 4.0), wanted)
+        found = labeled_share(*simulated(rng, n, 4.0), wanted)
         if found.threshold is not None:
             told += 1
             wrong += accuracy[np.searchsorted(fresh, found.threshold)] < wanted
@@ -46,14 +46,14 @@ def test_the_accuracy_above_the_threshold_is_too_low_in_five_of_a_hundred_at_mos
 
 
 def test_too_few_items_tell_nothing_and_say_how_many_would():
-    found = labelled_share(np.ones(50), np.ones(50, dtype=bool), np.ones(9), 0.95)
+    found = labeled_share(np.ones(50), np.ones(50, dtype=bool), np.ones(9), 0.95)
     assert (found.share, found.needed) == (None, 59)
-    assert labelled_share(np.ones(59), np.ones(59, dtype=bool), np.ones(9), 0.95).share == 1.0
+    assert labeled_share(np.ones(59), np.ones(59, dtype=bool), np.ones(9), 0.95).share == 1.0
 
 
 def test_a_model_that_is_often_wrong_where_it_is_sure_labels_nothing():
     confidence = np.linspace(0, 1, 400)
-    assert labelled_share(confidence, confidence < 0.5, confidence, 0.9).share is None
+    assert labeled_share(confidence, confidence < 0.5, confidence, 0.9).share is None
 
 
 @pytest.mark.parametrize("n", SIZES)

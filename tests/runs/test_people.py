@@ -84,7 +84,7 @@ def test_rows_of_two_are_two_purchases_and_one_lesson(tmp_path: Path, mode: str)
     for item in double:
         slots = bought(waiting, item=item)
         assert {row["labeler"] for row in slots} == {"anna", "ben"}
-        assert sum(row["learnt_at"] is not None for row in slots) == 1
+        assert sum(row["learned_at"] is not None for row in slots) == 1
         assert [row["price"] for row in slots] == [2_000_000, 2_000_000]
     assert len(bought(waiting, state="answered")) == 24
     assert waiting.status()["money"] == {"price": 2.0, "budget": 48.0, "spent": 48.0}

@@ -62,10 +62,10 @@ def test_nothing_on_the_way_depends_on_the_audits_answers(done: Run, tmp_path: P
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 def test_a_run_stops_by_itself_and_says_why(mode: str, tmp_path: Path) -> None:
     stopped = played(tmp_path / "run", stop_when="gain=0.5/100", mode=mode)
-    learnt = stopped.status()["answered"]
-    assert 20 <= learnt < BUDGET - AUDIT
+    learned = stopped.status()["answered"]
+    assert 20 <= learned < BUDGET - AUDIT
     assert stopped.status()["state"] == "finished"
-    sentence = f"Buying stopped after {learnt} training labels by stop_when gain=0.5/100"
+    sentence = f"Buying stopped after {learned} training labels by stop_when gain=0.5/100"
     assert stopped.folder.read_state()["stopped"].startswith(sentence)
     for page in ("report.html", "README.md"):
         assert sentence in (stopped.path / page).read_text()

@@ -230,7 +230,7 @@ def test_what_is_no_such_folder_is_refused(mixed, tmp_path) -> None:
         stacksl.load(out)
 
 
-def test_the_card_names_no_text_and_a_licence(mixed) -> None:
+def test_the_card_names_no_text_and_a_license(mixed) -> None:
     run, out = mixed
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "python use.py" in card

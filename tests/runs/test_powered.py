@@ -141,11 +141,11 @@ def set_aside(done) -> list[str]:
         corpus = session.corpus
         assert corpus.compared == list(corpus.reference)
         apart = session.trainer.source().apart
-        assert apart.issuperset(corpus.compared), "the graph of neighbours has none of them"
+        assert apart.issuperset(corpus.compared), "the graph of neighbors has none of them"
         return [corpus.ids[row] for row in np.flatnonzero(corpus.roles == Role.REFERENCE)]
 
 
-def test_rows_set_aside_are_never_bought_and_labelled_like_the_others(done) -> None:
+def test_rows_set_aside_are_never_bought_and_labeled_like_the_others(done) -> None:
     aside = set_aside(done)
     assert len(aside) == 227
     facts = json.loads((done.path / "facts.json").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from stacksl.api import Run, prepare, run
 from stacksl.api.exporting import write_own
-from stacksl.api.labelling import TO_PERSON, label_file
+from stacksl.api.labeling import TO_PERSON, label_file
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request
@@ -145,7 +145,7 @@ def test_held_out_labels_say_how_many_rows_are_wrong() -> None:
 
 @pytest.mark.parametrize("errors", [0.05, 0.1])
 def test_peoples_errors_are_not_the_models(errors: float) -> None:
-    """The model learnt wrong labels, is never surer than 1 − ε, and its held-out ones are wrong."""
+    """A model that learned wrong labels is never surer than 1 − ε; its held-out rows err."""
     rng = np.random.default_rng(1)
     truth = 1 - rng.exponential(0.05, 2_000).clip(0, 0.5)
     right = (rng.random(2_000) < truth).astype(float)
@@ -230,7 +230,7 @@ def test_the_model_is_made_before_the_rows_are_drawn(promised: Run) -> None:
     """It does not change by the draw: audited rows stay in the graph, and nothing learns them."""
     made = promised
     with made.ledger as ledger:
-        events = [row.event for row in ledger.rows(only=("refit", "learnt", "looked"))]
+        events = [row.event for row in ledger.rows(only=("refit", "learned", "looked"))]
     assert events[-2:] == ["refit", "looked"]
     audited = {str(row["item"]) for row in bought(made, purpose="audit")}
     texts = [item.prompt for item in ITEMS if item.id in audited]
@@ -334,7 +334,7 @@ def test_a_run_stops_buying_once_no_look_is_left(
     expect_sound(made)
 
 
-def test_new_rows_are_labelled_where_the_audit_shows_it(tmp_path: Path, promised: Run) -> None:
+def test_new_rows_are_labeled_where_the_audit_shows_it(tmp_path: Path, promised: Run) -> None:
     known = {item.id: ANSWERS[item.id] for item in ITEMS[:400]}
     made = run(ITEMS[:400], known, out=tmp_path / "run", budget=250, audit=120, mode="pool", seed=1)
     own = facts_of(made).own
@@ -498,7 +498,7 @@ def test_errors_that_no_doubt_shows_break_a_promise_on_a_column_as_rarely_as_the
 
 def _end(made: Run) -> Any:
     facts = json.loads((made.path / "facts.json").read_text())
-    rows = [{**row, "learnt_at": None} for row in bought(made)]
+    rows = [{**row, "learned_at": None} for row in bought(made)]
     return facts["audit"], facts["budget"], facts["stopped"], rows, looks(made)
 
 

@@ -61,7 +61,7 @@ def playback(
 
 
 def same(one: Game, other: Game) -> bool:
-    """Whether two games have learnt the same, to the bit."""
+    """Whether two games have learned the same, to the bit."""
     mine, theirs = one.state(), other.state()
     assert mine.keys() == theirs.keys()
     equal = all(np.asarray(mine[k]).tobytes() == np.asarray(theirs[k]).tobytes() for k in mine)
@@ -131,8 +131,8 @@ def test_a_decision_that_differs_is_named(played, tmp_path, monkeypatch, edit) -
         playback(played, tmp_path / "b", budget=9)
 
 
-def test_another_labels_learnt_changes_a_later_decision(played, tmp_path, monkeypatch) -> None:
-    spot = next(row.seq for row in played.ledger.rows() if row.event == "learnt")
+def test_another_labels_learned_changes_a_later_decision(played, tmp_path, monkeypatch) -> None:
+    spot = next(row.seq for row in played.ledger.rows() if row.event == "learned")
 
     def change(row: Row, payload: dict[str, Any]) -> dict[str, Any] | None:
         return {"index": (payload["index"] + 1) % 3} if row.seq in (spot, spot - 1) else None

@@ -13,7 +13,7 @@ from stacksl.report import render
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
-from .changing_cases import MODES, POOL, facts_of, finished, labelled
+from .changing_cases import MODES, POOL, facts_of, finished, labeled
 from .conftest import CLASSES, class_items
 from .people_cases import Row, answer_all, begin, bought, play, truth, wrong
 
@@ -25,7 +25,7 @@ def expect_agreement(done: Run) -> Facts:
     facts = facts_of(done)
     budget, paid = facts.budget, [row for row in bought(done) if row["purpose"] != "owned"]
     charged = [row for row in paid if row["state"] in ("open", "answered")]
-    parts = [budget.answered, budget.unlearnt, budget.unnamed, budget.aside, budget.open]
+    parts = [budget.answered, budget.unlearned, budget.unnamed, budget.aside, budget.open]
     assert min(parts) >= 0
     assert sum(parts) == budget.asked
     assert sum(parts) + budget.audit == budget.spent == len(charged)
@@ -56,7 +56,7 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
 
     done = play(begin(tmp_path, mode=mode, audit=5, budget=36, price="2", **TWO), say)
     facts = expect_agreement(done)
-    assert min(facts.budget.unlearnt, facts.budget.unnamed, facts.budget.audit) > 0
+    assert min(facts.budget.unlearned, facts.budget.unnamed, facts.budget.audit) > 0
     with done.ledger as ledger:
         differ = sum(one.word != other.word for one, other in ledger.agreement())
     assert len(facts.asking.disagreements) == min(8, differ) > 0
@@ -92,7 +92,7 @@ def test_answers_of_somebody_set_aside(tmp_path: Path) -> None:
 
 
 def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> None:
-    owned = labelled(tmp_path / "owned.csv", ids=True, first=900, count=15)
+    owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
     done = play(begin(tmp_path, owned=str(owned), audit=4))
     assert expect_agreement(done).budget.owned == 15
     done.change(budget=30, later=True)

@@ -83,7 +83,7 @@ def test_the_last_whole_arrays_alone_are_kept(ledger: Ledger, tmp_path: Path) ->
     assert [saved.head for saved in ledger.arrays()] == heads[:1]
 
 
-SPOILT = [
+SPOILED = [
     lambda data: b"",
     lambda data: data[:-1],
     lambda data: data[: len(data) // 2],
@@ -92,7 +92,7 @@ SPOILT = [
 ]
 
 
-@pytest.mark.parametrize("spoil", SPOILT)
+@pytest.mark.parametrize("spoil", SPOILED)
 def test_damaged_ones_are_passed_over_and_named(ledger: Ledger, tmp_path: Path, spoil) -> None:
     old, new = save(ledger, 4, 6)
     data = next(ledger.arrays()).data

@@ -300,7 +300,7 @@ def test_a_killed_second_look_ends_as_if_nothing_had_happened(
 
 def _end(made: Run) -> Any:
     facts = json.loads((made.path / "facts.json").read_text())
-    rows = [{**row, "learnt_at": None} for row in bought(made)]
+    rows = [{**row, "learned_at": None} for row in bought(made)]
     return facts["audit"], facts["budget"], rows, (made.path / "model/model.json").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""Annotators who differ by the test, are set aside and kept: what is learnt and bought anew."""
+"""Annotators who differ by the test, are set aside and kept: what is learned and bought anew."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def events(run: Run) -> list[str]:
         return [row.event for row in ledger.rows()]
 
 
-def learnt_of(run: Run) -> dict[str, set[str]]:
+def learned_of(run: Run) -> dict[str, set[str]]:
     """Whose answers refits learn, by item."""
     found: dict[str, set[str]] = {}
     with run.ledger as ledger:
         for row in ledger.export():
             item = str(row["item"])
-            learnt = row["purpose"] != "audit" and row["answer"] is not None
-            if learnt and row["answer"] == ledger.label_of(item):
+            learned = row["purpose"] != "audit" and row["answer"] is not None
+            if learned and row["answer"] == ledger.label_of(item):
                 found.setdefault(item, set()).add(str(row["labeler"]))
     return found
 
@@ -95,9 +95,9 @@ def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(
         audit = set(ledger.bought("audit"))
     assert any("anna" in name and n for name, n in open_rows(run).items()), "rows as before"
     assert {each.name: each.standing for each in run.annotators()} == {"anna": "", "ben": ""}
-    assert not audit & set(learnt_of(run))
+    assert not audit & set(learned_of(run))
     to_the_end(run)
-    assert any("anna" in names for names in learnt_of(run).values())
+    assert any("anna" in names for names in learned_of(run).values())
     (said,) = run.status()["differing"]
     told = f"{said['agreed']} of {said['rows']} answers as predicted"
     assert "anna differs" in (report := (run.path / "report.html").read_text())
@@ -111,14 +111,14 @@ def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(
 def test_who_is_set_aside_teaches_nothing_to_the_end(found: Run, tmp_path: Path) -> None:
     run = copy(found, tmp_path)
     run.people(set_aside="anna")
-    assert all("ben" in names for names in learnt_of(run).values())
+    assert all("ben" in names for names in learned_of(run).values())
     alone = {str(row["item"]) for row in bought(run, labeler="anna", purpose="train")}
     assert alone
     assert run.status()["differing"] == []
     expect_sound(run)
     to_the_end(run)
-    assert all("ben" in names for names in learnt_of(run).values())
-    assert not alone & set(learnt_of(run)), "no further label is bought of these items"
+    assert all("ben" in names for names in learned_of(run).values())
+    assert not alone & set(learned_of(run)), "no further label is bought of these items"
     expect_sound(run)
 
 
@@ -128,12 +128,12 @@ def test_a_false_alarm_is_taken_back(found: Run, tmp_path: Path) -> None:
     run.people(set_aside="anna")
     run.people(keep="anna")
     assert {each.name: each.standing for each in run.annotators()}["anna"] == "kept"
-    assert any("anna" in names for names in learnt_of(run).values())
+    assert any("anna" in names for names in learned_of(run).values())
     to_the_end(run)
     assert run.status()["differing"] == [], "whom the owner keeps is not tested again"
     with run.ledger as ledger:
         said = {str(r["item"]) for r in ledger.export() if r["answer"] is not None}
-        assert said - set(ledger.bought("audit")) == set(learnt_of(run))
+        assert said - set(ledger.bought("audit")) == set(learned_of(run))
     expect_sound(run)
 
 
@@ -183,5 +183,5 @@ def test_a_decision_that_is_killed_is_completed_by_resume(
     if moment == "before it is recorded":
         assert "set_aside" not in events(run)
         run.people(set_aside="anna")
-    assert all("ben" in names for names in learnt_of(run).values())
+    assert all("ben" in names for names in learned_of(run).values())
     expect_sound(run)

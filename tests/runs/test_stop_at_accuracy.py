@@ -118,7 +118,7 @@ def test_a_run_stops_where_the_audit_shows_the_accuracy(above: Run) -> None:
 def test_the_model_of_the_look_is_the_one_that_is_saved(above: Run) -> None:
     made = above
     with made.ledger as ledger:
-        last = [row.event for row in ledger.rows(only=("refit", "learnt", "looked"))]
+        last = [row.event for row in ledger.rows(only=("refit", "learned", "looked"))]
     assert last[-2:] == ["refit", "looked"]
     audited = [str(row["item"]) for row in bought(made, purpose="audit")]
     said = made.predict([item.prompt for item in ITEMS if item.id in audited])
@@ -200,15 +200,15 @@ def test_a_finished_run_is_looked_at_once_it_has_the_rule(tmp_path: Path) -> Non
 
 def test_another_mark_and_a_larger_budget_go_on(tmp_path: Path, early: Run) -> None:
     made = Run(shutil.copytree(early.path, tmp_path / "run"))
-    learnt, first = made.status()["asked"], len(looks(made))
+    learned, first = made.status()["asked"], len(looks(made))
     made.change(stop_when="accuracy=0.9")
-    assert made.status()["asked"] > learnt
+    assert made.status()["asked"] > learned
     assert [number for number, _, _ in looks(made)] == list(range(1, len(looks(made)) + 1))
     made.change(stop_when="accuracy=0.5")
-    learnt, second = made.status()["asked"], len(looks(made))
+    learned, second = made.status()["asked"], len(looks(made))
     assert second > first
     made.change(budget=made.status()["budget"] + 40)
-    assert made.status()["asked"] > learnt
+    assert made.status()["asked"] > learned
     assert len(looks(made)) > second
     expect_sound(made)
 
@@ -230,7 +230,7 @@ def test_a_change_that_people_could_not_answer_is_refused(tmp_path: Path) -> Non
 def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(
     tmp_path: Path, early: Run
 ) -> None:
-    """The label of an item that is erased was learnt, so the model is another."""
+    """The label of an item that is erased was learned, so the model is another."""
     made = Run(shutil.copytree(early.path, tmp_path / "run"))
     before = made.status()["spent"]
     forget(made.path, str(bought(made, purpose="train")[0]["item"]))
@@ -362,5 +362,5 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
 
 def _end(made: Run) -> Any:
     facts = json.loads((made.path / "facts.json").read_text())
-    rows = [{**row, "learnt_at": None} for row in bought(made)]
+    rows = [{**row, "learned_at": None} for row in bought(made)]
     return facts["audit"], facts["budget"], rows, looks(made)

@@ -128,7 +128,7 @@ def expect_laws(walk: Walk) -> None:
         spent += sum(row["state"] in ("released", "late") for row in first)
         spent = min(spent, status["budget"])  # a label given back may have been bought since
     assert status["spent"] == spent
-    lessons = [row["item"] for row in rows if row["learnt_at"] is not None]
+    lessons = [row["item"] for row in rows if row["learned_at"] is not None]
     assert len(lessons) == len(set(lessons))
     measuring = {row["item"] for row in rows if row["purpose"] == "audit"}
     assert not measuring & set(lessons)

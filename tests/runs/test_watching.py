@@ -169,7 +169,7 @@ def test_few_rows_are_not_compared(audited: Run) -> None:
     assert (few["verdict"], few["unlike"], few["classes"]) == ("too few rows", None, None)
 
 
-def test_an_audit_that_was_learnt_is_held_out_no_more(
+def test_an_audit_that_was_learned_is_held_out_no_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = run(*class_items(150), budget=80, audit=60, out=tmp_path / "run")
@@ -269,10 +269,10 @@ def test_the_page_shows_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_confidence_is_compared_where_no_row_made_the_features(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     items, answers = class_items(300)
-    centres = rng.normal(size=(3, 6))
+    centers = rng.normal(size=(3, 6))
 
     def rows(labels: Any) -> np.ndarray:
-        return centres[labels] + 0.6 * rng.normal(size=(len(labels), 6))
+        return centers[labels] + 0.6 * rng.normal(size=(len(labels), 6))
 
     given = rows([answers[item.id] for item in items])
     made = run(items, answers, budget=100, audit=60, features=given, out=tmp_path / "run")

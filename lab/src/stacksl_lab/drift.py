@@ -25,13 +25,13 @@ class DriftGuard:
     """A one-sided cumulative sum (Page 1954) of squared surprises in known directions.
 
     On every bought answer whose leverage is below `leverage`, once more than `warm`·d labels are
-    learnt since the last reset,
+    learned since the last reset,
 
         S ← max(0, S + min(z², cap) − allowance),
 
-    and S > `level` is an alarm: V = ridge·I, θ = 0, no label learnt, S = 0. Labels asked stay
-    counted, and the gate's state does not change. z² is taken at the θ before the answer is learnt,
-    which for a late answer is the present one.
+    and S > `level` is an alarm: V = ridge·I, θ = 0, no label learned, S = 0. Labels asked stay
+    counted, and the gate's state does not change. z² is taken at the θ before the answer is
+    learned, which for a late answer is the present one.
 
     * A reward y of the choice: z = (y − θᵀφ)/noise, the leverage ‖φ‖² in V⁻¹. In a stationary
       world z² has the mean 1 + leverage (and the square of the ridge's bias).
@@ -51,7 +51,7 @@ class DriftGuard:
         allowance: subtracted from every square; above its mean 1.
         cap: of one square, so that one outlier alone is no alarm.
         leverage: answers of at least this leverage are not counted.
-        warm: answers are counted once more than warm·d labels are learnt.
+        warm: answers are counted once more than warm·d labels are learned.
 
     Raises:
         SettingsError: a number outside its range.
@@ -80,10 +80,20 @@ class DriftGuard:
         if mistakes:
             raise SettingsError(f"a drift guard's {'; '.join(mistakes)}")
 
-    def advance(self, total: float, square: float, leverage: float, learnt: int, dim: int) -> float:
+    def advance(
+        self, total: float, square: float, leverage: float, learned: int, dim: int
+    ) -> float:
         """`advanced` with this guard's numbers."""
         return advanced(
-            total, square, leverage, learnt, dim, self.allowance, self.cap, self.leverage, self.warm
+            total,
+            square,
+            leverage,
+            learned,
+            dim,
+            self.allowance,
+            self.cap,
+            self.leverage,
+            self.warm,
         )
 
 
@@ -126,7 +136,7 @@ def advanced(
     total: float,
     square: float,
     leverage: float,
-    learnt: int,
+    learned: int,
     dim: int,
     allowance: float,
     cap: float,
@@ -135,10 +145,10 @@ def advanced(
 ) -> float:
     """The next S, from `total` and an answer's z² (`square`) and leverage.
 
-    `learnt` are the labels learnt since the last reset, `most` is the guard's `leverage`, and the
+    `learned` are the labels learned since the last reset, `most` is the guard's `leverage`, and the
     rest as in `DriftGuard`.
     """
-    if learnt <= warm * dim or leverage >= most * (1.0 - TIE):
+    if learned <= warm * dim or leverage >= most * (1.0 - TIE):
         return total
     return max(0.0, total + min(square, cap) - allowance)
 
@@ -158,10 +168,10 @@ def surprise(
     Raises:
         SettingsError: class heads, or labels on one-hot scores (`ridge`).
     """
-    labelled = isinstance(feedback, Label)
+    labeled = isinstance(feedback, Label)
     if not isinstance(inputs, PairFeatures):
         raise SettingsError("the drift guard needs pair features: leave drift out for class heads")
-    if labelled and scorer.name == "ridge":
+    if labeled and scorer.name == "ridge":
         raise SettingsError(
             "the drift guard needs a softmax policy for labels, and the one-hot scores of 'ridge' "
             "are none: use the scorer 'newton' or 'sgd', or leave drift out"
@@ -170,8 +180,8 @@ def surprise(
     if isinstance(feedback, Label):
         view = scorer.bounds(inputs, shown)
         rows = inputs.phi[list(shown)]
-        centred = rows - view.probabilities @ rows
-        squares = ((centred @ gram_inv) * centred).sum(axis=1)
+        centered = rows - view.probabilities @ rows
+        squares = ((centered @ gram_inv) * centered).sum(axis=1)
         square = label_surprise(view.scores, shown.index(feedback.index))
         return square, float(view.probabilities @ squares)
     row = inputs.phi[choice]

@@ -95,7 +95,7 @@ class StudyGradient(GradientScorer):
         multiple = self.study.clip_multiple
         if multiple is None or self.settings.clip_level is not None or math.isinf(level):
             return level
-        return clip_at_median(self._losses[: min(self.learnt, WINDOW)], multiple)
+        return clip_at_median(self._losses[: min(self.learned, WINDOW)], multiple)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """See `GradientScorer.state`; with the reference and the KL weight, which move."""

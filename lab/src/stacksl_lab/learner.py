@@ -35,7 +35,7 @@ class StudyLearner(Learner):
             bought (D6).
         drift: resets the scorer where bought answers contradict known directions: to its state
             at construction (or, after `restore`, to the start that the state holds). The answer
-            that raised the alarm is not learnt; gate, clock and purchases go on. None for no
+            that raised the alarm is not learned; gate, clock and purchases go on. None for no
             guard.
 
     Attributes:
@@ -135,7 +135,7 @@ class StudyLearner(Learner):
         able = isinstance(scorer, LinearScorer) and scorer.name in ("ridge", "newton")
         if not isinstance(inputs, SharedFeatures) or not able:
             raise SettingsError(
-                "an answer that names no candidate is learnt by 'ridge' and 'newton' on classes, "
+                "an answer that names no candidate is learned by 'ridge' and 'newton' on classes, "
                 f"got '{scorer.name}' on {type(inputs).__name__}: leave it out"
             )
         assert isinstance(scorer, LinearScorer)
@@ -148,11 +148,11 @@ class StudyLearner(Learner):
     def _alarmed(
         self, guard: DriftGuard, decision: Decision, inputs: Inputs, feedback: Feedback
     ) -> bool:
-        """Whether this answer, at the θ before it is learnt, raises S above the guard's level."""
+        """Whether this answer, at the θ before it is learned, raises S above the guard's level."""
         everyone = tuple(range(inputs.size))
         square, leverage = surprise(self.scorer, inputs, everyone, decision.choice, feedback)
         self.suspicion = guard.advance(
-            self.suspicion, square, leverage, self.scorer.learnt, inputs.dim
+            self.suspicion, square, leverage, self.scorer.learned, inputs.dim
         )
         return alarmed(self.suspicion, guard.level)
 

@@ -100,7 +100,7 @@ def label_loss(
     """L of labels over their loss sets.
 
     Args:
-        block: the features of n ≥ 1 labelled items.
+        block: the features of n ≥ 1 labeled items.
         loss_sets: the candidates of each, among which is the gold. They may depend on the past and
             on whether the gold was shown, and on nothing else of it.
         golds: the label of each, an index into the item's candidates.
@@ -136,8 +136,8 @@ def mixture_loss(labels: LabelLoss, spread: float) -> Array:
     for _ in range(_ROUNDS):
         scores = labels.scores(mean)
         common = (weights * np.where(weights > 0.0, scores, 0.0)).sum(axis=-1)
-        centre = np.einsum("...nk,...nkd->...nd", weights, labels.pairs)
-        apart = labels.pairs - centre[..., None, :]
+        center = np.einsum("...nk,...nkd->...nd", weights, labels.pairs)
+        apart = labels.pairs - center[..., None, :]
         spreads = np.linalg.inv(precision)
         variances = np.einsum("...nkd,...nkd->...nk", apart @ spreads[..., None, :, :], apart)
         tilted = scores - common[..., None] + 0.5 * variances
@@ -168,13 +168,13 @@ class LikelihoodSet:
     Attributes:
         loss: F, with the ridge 1/S².
         level: what F is at most, (...,), in nats.
-        centre: where F is least, (..., d).
-        slack: level − F(centre), (...,).
+        center: where F is least, (..., d).
+        slack: level − F(center), (...,).
     """
 
     loss: LabelLoss
     level: Array
-    centre: Array
+    center: Array
     slack: Array
 
     @classmethod
@@ -183,8 +183,8 @@ class LikelihoodSet:
         level = mixture_loss(labels, norm_bound / math.sqrt(labels.pairs.shape[-1]))
         level = level + math.log(1.0 / delta) + 0.5
         loss = LabelLoss(labels.pairs, labels.offset, norm_bound**-2.0)
-        centre = loss.least()
-        return cls(loss, level, centre, level - loss.value(centre))
+        center = loss.least()
+        return cls(loss, level, center, level - loss.value(center))
 
     def contains(self, theta: Array) -> NDArray[np.bool_]:
         """Whether each run's set holds its `theta`, (..., d)."""
@@ -197,14 +197,14 @@ class LikelihoodSet:
         With θ_t = argmin F(θ) − t·directionᵀθ, no θ of the set has more than directionᵀθ_t +
         (level − F(θ_t))/t, for any t > 0; of some t the least is taken.
         """
-        direction = np.broadcast_to(direction, self.centre.shape)
-        hessian = self.loss.derivatives(self.centre)[1]
+        direction = np.broadcast_to(direction, self.center.shape)
+        hessian = self.loss.derivatives(self.center)[1]
         image = np.linalg.solve(hessian, direction[..., None])[..., 0]
         curvature = np.einsum("...d,...d->...", direction, image)
         moves = curvature > 0.0  # not where the direction is 0
         scale = np.sqrt(2.0 * self.slack / np.where(moves, curvature, 1.0))
         root, least = _Root(np.log(scale)), self.level - self.slack
-        theta, bound = self.centre, np.full_like(scale, np.inf)
+        theta, bound = self.center, np.full_like(scale, np.inf)
         for _ in range(_SCALES):
             theta = self.loss.least(scale[..., None] * direction, theta)
             used = self.loss.value(theta) - least
@@ -221,17 +221,17 @@ class LikelihoodSet:
 
         No θ with directionᵀθ ≥ 0 has F below the least of F(θ) − t·directionᵀθ, for any t ≥ 0.
         """
-        hessian = self.loss.derivatives(self.centre)[1]
+        hessian = self.loss.derivatives(self.center)[1]
         images = np.linalg.solve(hessian, directions.T).T
         found = np.zeros(len(directions), dtype=bool)
         for place, (direction, image) in enumerate(zip(directions, images, strict=True)):
-            lift = float(direction @ self.centre)
+            lift = float(direction @ self.center)
             if lift >= 0.0:
                 continue
             pull = -lift / float(direction @ image)
-            if self.loss.value(self.centre + pull * image) <= self.level:  # there it is 0
+            if self.loss.value(self.center + pull * image) <= self.level:  # there it is 0
                 continue
-            theta = self.loss.least(pull * direction, self.centre)
+            theta = self.loss.least(pull * direction, self.center)
             least = float(self.loss.value(theta)) - pull * float(direction @ theta)
             found[place] = least > float(self.level)
         return found

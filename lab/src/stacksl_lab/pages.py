@@ -112,7 +112,7 @@ CLAIMS: Sequence[Claim] = (
         "θ* is in the confidence set while V grows on every round",
         "in a share of {coverage|ridge, V on all rounds, first, β = 0.1|covered_time|2} of the"
         " rounds; with V on labels"
-        " {coverage|ridge, V on labelled rounds, first, β = 0.1|covered_time|2}",
+        " {coverage|ridge, V on labeled rounds, first, β = 0.1|covered_time|2}",
         "V takes labels alone",
         "coverage",
     ),

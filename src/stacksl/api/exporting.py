@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.labelling import COLUMNS, Progress, bought_answers, label_own
+from stacksl.api.labeling import COLUMNS, Progress, bought_answers, label_own
 from stacksl.data import expect_other, kind_of_table, write_table
 from stacksl.errors import RunError, SettingsError
 
@@ -56,7 +56,7 @@ def write_model(run: Run, out: Path) -> Path:
         RunError: there is no model yet, or `out` is not empty or cannot be written.
         FeatureError, MissingExtra: the encoder's weights or packages are missing.
     """
-    from stacksl.api.labelling import threshold_of
+    from stacksl.api.labeling import threshold_of
     from stacksl.models.adapted import is_adapted
     from stacksl.models.portable.folder import write_folder
     from stacksl.runs.storage.folder import read_facts

@@ -73,7 +73,7 @@ def _forecast(
     """The forecast from a level at `labels`; before the first, the level is that at 100.
 
     Args:
-        labels: learnt so far.
+        labels: learned so far.
         options: K.
         most: items that can be bought.
         price: of a label, in micro-units.

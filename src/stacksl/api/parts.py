@@ -1,4 +1,4 @@
-"""Files in parts, each labelled to a file of its own: in this process, or by Ray on many nodes."""
+"""Files in parts, each labeled to a file of its own: in this process, or by Ray on many nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from stacksl.api.labelling import label_file, threshold_of
+from stacksl.api.labeling import label_file, threshold_of
 from stacksl.data import TABLES, kind_of_table
 from stacksl.engine import on_ray, over_ray
 from stacksl.errors import DataError, SettingsError
@@ -57,7 +57,7 @@ def label_parts(
     there = {each.base_name: each.mtime_ns or 0 for each in found}
     options = dict(digests(run.folder, [MODEL])), sorted(given.items()), least
     how = repr((reads.type_name, origin, *options))
-    mark = f"_labelled-{sha256(how.encode()).hexdigest()[:16]}"  # an empty file
+    mark = f"_labeled-{sha256(how.encode()).hexdigest()[:16]}"  # an empty file
     if mark not in there and any(name[0] not in "._" for name in there):
         raise DataError(
             f"'{out}' has files of other parts, another model, other options or another program:"
@@ -104,7 +104,7 @@ def label_parts(
         else:
             yield row
     if faults:
-        done = f"{len(todo) - len(faults)} of {len(todo)} parts were labelled"
+        done = f"{len(todo) - len(faults)} of {len(todo)} parts were labeled"
         raise DataError(f"{'; '.join(faults)} ({done})")
 
 

@@ -172,10 +172,10 @@ def prepare(
     from stacksl.runs.finish.forecasting import expect_stop_rule
 
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
-    copied, labelled = (data if isinstance(data, RunSpec) else None), None
+    copied, labeled = (data if isinstance(data, RunSpec) else None), None
     if copied is None or copied.settings.model_labels != resolved.settings.model_labels:
         table: Any = None if copied or _is(data, STDIN) else _path(data) or table_of(data)
-        resolved, labelled = intake.with_column(resolved, table, classes)
+        resolved, labeled = intake.with_column(resolved, table, classes)
     resolved = intake.with_features(resolved, without_data=data is None)
     if resolved.settings.labeler == "file":
         # who knew the seed and the size of the pool could name the items of the audit
@@ -183,7 +183,7 @@ def prepare(
     resolved = intake.absolute(resolved)
     place, test_place = _places(data, test, resolved.settings)
     _expect_source(resolved, data)
-    names = labelled.classes if labelled else classes
+    names = labeled.classes if labeled else classes
     sources = _read_sources(data, answers, test, resolved.settings, names)
     _expect_rows(resolved.settings, rows, sources)
     filed = copied is not None or place is not None or _is(data, STDIN)
@@ -191,7 +191,7 @@ def prepare(
     filed = filed and (data is not None or resolved.settings.adapts)
     resolved, budget = _settled(resolved, sources, filed=filed)
     _expect_playable(resolved.settings, sources, labeler)
-    sources = replace(sources, said=_model_labels(resolved.settings, sources, labelled))
+    sources = replace(sources, said=_model_labels(resolved.settings, sources, labeled))
     judges = resolved.settings.column is not None  # then nothing has to train
     audit = audit_size(
         budget.labels + judges,
@@ -210,7 +210,7 @@ def prepare(
     if copied is not None:  # as they were when that run read them
         known = {} if test is None else stamps_of([spec.test_source or ""])
         spec = replace(spec, stamps={**copied.folder.resolved().get("files", {}), **known})
-    blank = labelled.unlabelled if labelled else 0
+    blank = labeled.unlabeled if labeled else 0
     warnings = (
         *[f"{blank:,} rows have no label in '{resolved.settings.column}'"][: min(1, blank)],
         *sources.pool.warnings,
@@ -429,10 +429,10 @@ def _expect_playable(settings: Settings, sources: Sources, labeler: Labeler | No
                 "kl_on_skips learns from the rounds that a stream skips, and a pool has none: leave"
                 " it out, or give --mode stream"
             )
-    elif settings.adapts and settings.lm.normalisation == "auto" and settings.owned is None:
+    elif settings.adapts and settings.lm.normalization == "auto" and settings.owned is None:
         raise SettingsError(
-            "the normalisation 'auto' is chosen by the first labels of a pool or by labels that you"
-            " have, got a stream: give --mode pool, --owned FILE, or a normalisation"
+            "the normalization 'auto' is chosen by the first labels of a pool or by labels that you"
+            " have, got a stream: give --mode pool, --owned FILE, or a normalization"
         )
 
 

@@ -184,7 +184,7 @@ class Run:
                 `to a person`; the latter have no label. The share holds in 95 of 100 runs, for rows
                 from the same source as the run's.
         """
-        from stacksl.api.labelling import joined, left_to_people, said_of, threshold_of
+        from stacksl.api.labeling import joined, left_to_people, said_of, threshold_of
 
         folder = self.folder
         least = None if right is None else threshold_of(self, right)
@@ -219,12 +219,12 @@ class Run:
         If the run was made from a data frame of pandas, or with the `frame` of its items, this is
         that frame with the first answer to each row.
 
-        Columns: `labelling.COLUMNS`; `label` is the name of the class or the text of the option,
+        Columns: `labeling.COLUMNS`; `label` is the name of the class or the text of the option,
         empty if the answer is none; the time is in UTC, and the price in money. People are
         `annotator 1`, `annotator 2`, ... in the order of the run's setting, or have their `names`.
         Until the run has finished, all purchases of its audit are left out and counted.
         """
-        from stacksl.api.labelling import COLUMNS, bought_answers, joined
+        from stacksl.api.labeling import COLUMNS, bought_answers, joined
 
         spec, found = bought_answers(self, names=names)
         frame = self.frame if frame is None else frame

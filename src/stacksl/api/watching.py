@@ -113,7 +113,7 @@ def audited_since(folder: RunFolder, later: RunFolder) -> dict[str, Any]:
     if now is None:
         raise RunError(
             f"expected a finished run whose audit judged a column of labels, got {later.path}: run"
-            " the rows that `stacksl predict` labelled with `--model-labels label --audit 60`"
+            " the rows that `stacksl predict` labeled with `--model-labels label --audit 60`"
         )
     right, n = now
     about = {"n": n, "correct": right, "accuracy": right / n, "interval": [*wilson(right, n)]}
@@ -129,12 +129,12 @@ def _right_of(audit: AuditResult | None) -> tuple[int, int] | None:
 def _rows(spec: RunSpec, ledger: Ledger) -> tuple[Sequence[Item], Rows, Rows]:
     """The items of a run; rows that it began with, in random order; and those held out.
 
-    The latter were drawn at random before the first purchase, and nothing was learnt from them.
+    The latter were drawn at random before the first purchase, and nothing was learned from them.
     """
     corpus, facts = corpus_of(spec), shown_facts(spec.folder)
     give_roles(spec, corpus, ledger)
-    learnt = facts is not None and facts.audit is not None and facts.audit.trained_on > 0
-    drawn = [] if learnt or spec.settings.column is not None else corpus.drawn
+    learned = facts is not None and facts.audit is not None and facts.audit.trained_on > 0
+    drawn = [] if learned or spec.settings.column is not None else corpus.drawn
     first = generator(SEED, "watching/rows").permutation(len(spec.sources.pool.items))[:MOST]
     held = np.array(sorted({*corpus.compared, *drawn}), dtype=np.int64)
     return corpus.items, first[corpus.usable[first]], held[corpus.usable[held]]

@@ -60,12 +60,12 @@ A file without answers: are its rows like the run's rows, and what is new in the
 Print one JSON object per line:
     stacksl predict runs/first new.csv
 Write the file's rows with a label in each row, for a spreadsheet:
-    stacksl predict runs/first new.csv --out new-labelled.xlsx
+    stacksl predict runs/first new.csv --out new-labeled.xlsx
 Read from and write to other programs:
     stacksl predict runs/first - --out -
 
 The run's own table with a label in each row, by people or the model:
-    stacksl export runs/first --table labelled.xlsx
+    stacksl export runs/first --table labeled.xlsx
 What people answered, with time and price:
     stacksl export runs/first --labels a.csv
 The final model, for somebody without stacksl:

@@ -92,7 +92,7 @@ FLAGS: Mapping[str, Flag] = {
     "lm.template": Flag("template", "NAME|FILE", MODEL),
     "lm.chat": Flag("chat", None, MODEL),
     "lm.answer_format": Flag("answer-format", "NAME", MODEL),
-    "lm.normalisation": Flag("normalisation", "NAME", MODEL),
+    "lm.normalization": Flag("normalization", "NAME", MODEL),
     "lm.pmi_context": Flag("pmi-context", "NAME", MODEL),
     "lm.device": Flag("device", "NAME", MODEL),
     "lm.dtype": Flag("dtype", "NAME", MODEL),

@@ -27,7 +27,7 @@ class ConfidenceSet:
     Attributes:
         gram_inv: V⁻¹, (d, d) float64, symmetric, C-ordered.
         ridge: λ of V_0 = λI, above 0.
-        learnt: labels that entered V.
+        learned: labels that entered V.
         volume: log det(V/λI), the growth of log det V since V_0 (nats).
 
     >>> trust = ConfidenceSet.empty(2, ridge=1.0)
@@ -41,7 +41,7 @@ class ConfidenceSet:
 
     gram_inv: Array
     ridge: float
-    learnt: int = 0
+    learned: int = 0
     volume: float = 0.0
 
     @classmethod
@@ -61,13 +61,13 @@ class ConfidenceSet:
     def update(self, rows: Array, weights: Array | None = None, labels: int = 1) -> None:
         """V ← V + Σ_x w_x φ_x φ_xᵀ in place, for (m, d) `rows` and (m,) `weights` (default 1).
 
-        `labels` is added to `learnt`: 1 for all rows of one label together, 0 for rows whose label
+        `labels` is added to `learned`: 1 for all rows of one label together, 0 for rows whose label
         was not bought.
         """
         scaled = rows if weights is None else rows * np.sqrt(weights)[:, None]
         for start in range(0, len(scaled), _CHUNK):
             self._add(scaled[start : start + _CHUNK])
-        self.learnt += labels
+        self.learned += labels
 
     def _add(self, rows: Array) -> None:
         if len(rows) == 1:
@@ -124,12 +124,12 @@ def radius(
     return noise * math.sqrt(volume + 2.0 * math.log(1.0 / delta)) + math.sqrt(ridge) * norm_bound
 
 
-def current_radius(settings: ScorerSettings, dim: int, learnt: int, rounds: int) -> float:
-    """The radius after `learnt` labels in `rounds` rounds, for the count that the settings name."""
+def current_radius(settings: ScorerSettings, dim: int, learned: int, rounds: int) -> float:
+    """The radius after `learned` labels in `rounds` rounds, by the count that the settings name."""
     return radius(
         settings.noise,
         dim,
-        learnt if settings.radius_counts == "learnt" else rounds,
+        learned if settings.radius_counts == "learned" else rounds,
         settings.ridge,
         settings.delta,
         settings.norm_bound,

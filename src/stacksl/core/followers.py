@@ -74,7 +74,7 @@ class Nearest:
 
     An item's features are those of these answers alone (`features.retrieval`), so all are
     presented. C_t does not depend on θ or on the label. A gold outside it is answered with "none
-    of these", charged, counted and not learnt: given that the gold is in C_t it has the softmax
+    of these", charged, counted and not learned: given that the gold is in C_t it has the softmax
     over C_t, so that θ stays unbiased (see `loss_set`).
 
     Args:
@@ -95,8 +95,8 @@ def loss_set(presented: tuple[int, ...], gold: int, size: int) -> tuple[int, ...
     """The part of all candidates that holds the gold: C_t, or the candidates outside of it.
 
     Under a multinomial logit the gold has, given the part it is in, the softmax of that part
-    (independence of irrelevant alternatives), so that both parts are learnt without bias. An
-    outside gold that joined C_t, or took a place in it, would be learnt to win each time that it
+    (independence of irrelevant alternatives), so that both parts are learned without bias. An
+    outside gold that joined C_t, or took a place in it, would be learned to win each time that it
     is compared, and θ would no longer be that of the labels.
 
     Args:

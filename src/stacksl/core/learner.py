@@ -2,7 +2,7 @@
 
 A round is `decide` (which changes nothing), the ledger's decision on each wanted label, `adopt`,
 and `learn` for every answer, at any later time. Items are processed one by one, so results do not
-depend on how rounds are cut into blocks, as long as nothing is learnt between them.
+depend on how rounds are cut into blocks, as long as nothing is learned between them.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Learner:
     def learn(self, decision: Decision, inputs: Inputs, feedback: Feedback) -> None:
         """Learn an answer at the current θ, late or not.
 
-        A label is learnt over all candidates, presented or not: the labeler chose among
+        A label is learned over all candidates, presented or not: the labeler chose among
         them all. A reward is of the choice alone.
 
         Args:
@@ -253,8 +253,8 @@ class Learner:
         Source: Algorithm 1. Deviation: its C_t holds the gold by assumption; a loss over C_t and
         an outside gold would bias θ (`docs/paper.md`, D13).
         """
-        labelled = isinstance(feedback, Label)
-        shown = tuple(range(inputs.size)) if labelled else decision.presented
+        labeled = isinstance(feedback, Label)
+        shown = tuple(range(inputs.size)) if labeled else decision.presented
         self.scorer.step(inputs, shown, decision.choice, feedback)
 
     def state(self) -> dict[str, NDArray[Any]]:

@@ -20,8 +20,8 @@ Reading = Literal["none", "literal", "scale"]
 def log_softmax(scores: Array) -> Array:
     """The logarithm of the softmax, s_x − log Σ_y exp s_y, (m,); finite wherever `scores` are."""
     shifted = scores - scores.max()
-    normalised: Array = shifted - np.log(np.exp(shifted).sum())
-    return normalised
+    normalized: Array = shifted - np.log(np.exp(shifted).sum())
+    return normalized
 
 
 def softmax(scores: Array) -> Array:
@@ -75,7 +75,7 @@ def clip(value: float, gradient: Array, level: float, reading: Reading) -> tuple
 
     `level` may be 0, where it is a quantile of losses that round to 0; the result is then 0.
 
-    * `literal`, as printed: min(ℓ, ρ). Above ρ the gradient is zero, so nothing is learnt from
+    * `literal`, as printed: min(ℓ, ρ). Above ρ the gradient is zero, so nothing is learned from
       the hardest items.
     * `scale`: the gradient times min(1, ρ/ℓ), which is the gradient of ℓ up to ρ and of
       ρ·(1 + log(ℓ/ρ)) above it.

@@ -30,7 +30,7 @@ def _understood(dataset: Dataset) -> Iterator[str]:
     yield from columns_line(dataset)
     yield _options(dataset)
     answers = len(dataset.answers)
-    left = f", {dataset.unlabelled:,} without" if dataset.unlabelled else ""
+    left = f", {dataset.unlabeled:,} without" if dataset.unlabeled else ""
     counted = f"{answers:,} of {len(dataset.items):,} items have one{left}"
     yield f"answers: {counted if answers or dataset.unknown else 'no item has one'}"
 

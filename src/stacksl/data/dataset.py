@@ -87,6 +87,6 @@ class Dataset:
         return len(self.items) + len(self.rejected)
 
     @property
-    def unlabelled(self) -> int:
+    def unlabeled(self) -> int:
         """The number of usable items whose file gives no answer (unknown classes are answers)."""
         return len(self.items) - len(self.answers) - len(self.unknown)

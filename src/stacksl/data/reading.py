@@ -39,11 +39,11 @@ def read(
     lenient: bool = False,
     aside: str | None = None,
 ) -> Dataset:
-    """The items and answers in a file, recognised by its content and then by its name.
+    """The items and answers in a file, recognized by its content and then by its name.
 
     Args:
         path: the file, or rows in memory.
-        format: overrides what is recognised: a container (`csv`, `tsv`, `jsonl`, `json`,
+        format: overrides what is recognized: a container (`csv`, `tsv`, `jsonl`, `json`,
             `parquet`, `xlsx`, `lines`), a shape (`native`, `medqa`, `options`, `mmlu`,
             `classes`), or both as `csv:classes`.
         layout: where the rows are, where the content does not tell.

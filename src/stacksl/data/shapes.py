@@ -84,7 +84,7 @@ def shape_of(
         named[role] = require(role, column, table.columns, table.head)
     if bank is not None:
         return _banked(table, named, id, bank)
-    name = wanted or _recognised(table, named)
+    name = wanted or _recognized(table, named)
     if name in ("native", "medqa", "options"):
         return _options(table, name, named, id)
     if name == "mmlu":
@@ -92,7 +92,7 @@ def shape_of(
     return _classes(table, named, id, classes)
 
 
-def _recognised(table: Table, given: Mapping[str, str]) -> str:
+def _recognized(table: Table, given: Mapping[str, str]) -> str:
     columns = set(table.columns)
     if "candidates" in given:
         return "options"

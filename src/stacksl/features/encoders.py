@@ -47,7 +47,7 @@ class Encoder(Protocol):
         """The number of columns."""
 
     def fit(self, texts: Sequence[str]) -> None:
-        """Fit on unlabelled `texts`; an encoder may need nothing."""
+        """Fit on unlabeled `texts`; an encoder may need nothing."""
 
     def encode(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """The vectors (n, dim) of `texts`; `progress` is called with (done, n)."""

@@ -26,7 +26,7 @@ Text: TypeAlias = tuple[bool, str]
 class FeatureMap(Protocol):
     """φ: items to features, rows of norm at most 1.
 
-    A map is fitted once, on a run's own unlabelled items, and saved with the model: `evaluate` and
+    A map is fitted once, on a run's own unlabeled items, and saved with the model: `evaluate` and
     `predict` restore it. It never sees an answer, since an `Item` has none; the caller must not
     pass test items to `fit`.
     """
@@ -55,7 +55,7 @@ class FeatureMap(Protocol):
         """Whether any words have features: then the names of classes have, too."""
 
     def fit(self, items: Sequence[Item]) -> None:
-        """Learn what can be learnt from unlabelled `items`, never from test items."""
+        """Learn what can be learned from unlabeled `items`, never from test items."""
 
     def transform(self, items: Sequence[Item], progress: Progress | None = None) -> Block:
         """The float32 features of `items`; a row depends on its own item alone.
@@ -69,7 +69,7 @@ class FeatureMap(Protocol):
         """
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Everything `fit` learnt and the map's identity, as arrays."""
+        """Everything `fit` learned and the map's identity, as arrays."""
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Restore what `state` returned.

@@ -25,7 +25,7 @@ from stacksl.features.weights import MINILM, MINILM_SHA256, file_hash, find_mini
 
 LAYERS, HEADS, DIM, LONGEST = 6, 12, 384, 256
 PARTS = 16  # of a text that are read: 4,064 tokens
-_EPSILON = 1e-12  # of the layer normalisations
+_EPSILON = 1e-12  # of the layer normalizations
 _TOKENS = 512  # of a batch: more is no faster, and needs more memory
 _FUSED = "com.microsoft"  # the domain of ONNX Runtime's own operators
 _OPSETS = {"": 18, _FUSED: 1}
@@ -201,7 +201,7 @@ def bert_graph(
     def product(x: str, layer: str) -> str:
         return node("MatMul", [x, transposed(layer)], layer)
 
-    def normalised(x: str, before: str, layer: str, norm: str) -> str:
+    def normalized(x: str, before: str, layer: str, norm: str) -> str:
         """LayerNorm(before + x W + b)."""
         scale = [weight(f"{norm}.weight"), weight(f"{norm}.bias"), weight(f"{layer}.bias")]
         inputs = [product(x, layer), before, *scale]
@@ -229,11 +229,11 @@ def bert_graph(
         inputs = [x, joint, bias, *(["mask"] if masked else [])]
         attended = node("Attention", inputs, f"{layer}.heads", fused=True, num_heads=heads)
         output = f"{layer}.attention.output"
-        x = normalised(attended, x, f"{output}.dense", f"{output}.LayerNorm")
+        x = normalized(attended, x, f"{output}.dense", f"{output}.LayerNorm")
         wide = f"{layer}.intermediate.dense"
         inputs = [product(x, wide), weight(f"{wide}.bias")]
         active = node("BiasGelu", inputs, f"{layer}.gelu", fused=True)
-        x = normalised(active, x, f"{layer}.output.dense", f"{layer}.output.LayerNorm")
+        x = normalized(active, x, f"{layer}.output.dense", f"{layer}.output.LayerNorm")
 
     given = [
         TensorProto(

@@ -15,7 +15,7 @@ from typing import Any
 from stacksl.errors import RunError
 
 MODEL = 4  # of a linear model's folder, in its `model.json`
-LANGUAGE_MODEL = 5  # of an adapted language model's folder, in its `lm.json`
+LANGUAGE_MODEL = 6  # of an adapted language model's folder, in its `lm.json`
 PORTABLE = 1  # of a model that is handed over, in its `stacksl.json`
 
 DIGEST = "sha256"

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from stacksl.api import Run
-from stacksl.api.labelling import by_model, human_labels
+from stacksl.api.labeling import by_model, human_labels
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Head
 from stacksl.ledger.store.database import opened

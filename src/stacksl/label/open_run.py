@@ -192,8 +192,8 @@ class People:
 class PageSession(Session):
     """A session of the page.
 
-    Answers entered during a refit are learnt after it, and are in the next one: that is made before
-    the next purchase, whenever the run is killed in between (`Game.ahead`).
+    Answers entered during a refit are learned after it, and are in the next one. That refit is made
+    before the next purchase, whenever the run is killed in between (`Game.ahead`).
     """
 
     refitted: bool = False  # whether a refit was made for the next purchase
@@ -277,7 +277,7 @@ class OpenRun:
     # Answers -----------------------------------------------------------------------------------
 
     def enter(self, annotator: str, reply: Reply) -> Outcome:
-        """Enter one answer; it is learnt before the next purchase."""
+        """Enter one answer; it is learned before the next purchase."""
         row = self._row(annotator, reply.key)
         if row is None:
             return "gone"
@@ -392,7 +392,7 @@ class OpenRun:
         """The result of `compute`, on another thread; learns what is entered meanwhile after it."""
         outcome: Future[T] = Future()
         context = copy_context()
-        thread = Thread(target=context.run, args=(_fulfil, outcome, compute), daemon=True)
+        thread = Thread(target=context.run, args=(_fulfill, outcome, compute), daemon=True)
         thread.start()
         try:
             self._attend(self, outcome)
@@ -468,7 +468,7 @@ class OpenRun:
         )
 
 
-def _fulfil(outcome: Future[T], compute: Callable[[], T]) -> None:
+def _fulfill(outcome: Future[T], compute: Callable[[], T]) -> None:
     """Set the outcome of a computation."""
     try:
         result = compute()

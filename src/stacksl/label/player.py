@@ -316,7 +316,7 @@ class Player:
             return
 
     def _reply(self, said: _Said, outcome: Outcome) -> None:
-        """Reply, and do not wait for what is learnt."""
+        """Reply, and do not wait for what is learned."""
         rows = self.view.rows.get(said.annotator, ())
         if outcome != "refused":
             left = tuple(row for row in rows if row.key != said.key)

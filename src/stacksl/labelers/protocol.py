@@ -50,7 +50,7 @@ class Labeler(Protocol):
     Attributes:
         name: its name in the ledger.
         repeatable: gives the same answer again, for free. Its answers need not be on disk before
-            they are learnt from.
+            they are learned from.
     """
 
     name: str

@@ -22,7 +22,7 @@ _OF_PURCHASES: Final = {
     "answered": ("open", "released"),
     "late": ("released", "answered"),
     "corrected": ("answered",),
-    "learnt": ("answered",),
+    "learned": ("answered",),
 }
 """The events of a purchase, each with the stages that it may follow."""
 
@@ -57,11 +57,11 @@ class State:
         token: of its last lease.
         round: the round of its last lease; None where no decision record justifies it.
         price: micro-units, the most it may cost while open, what it cost once answered.
-        words: (token, content, hash of the free texts) of every answer, to recognise one that is
+        words: (token, content, hash of the free texts) of every answer, to recognize one that is
             repeated.
         late: answers kept without being charged.
         dropped: whether its last lease was dropped: an answer to it comes too late.
-        word, labeler, learnt_at: of the accepted answer; the word follows corrections.
+        word, labeler, learned_at: of the accepted answer; the word follows corrections.
         corrections: how often the answer was corrected.
         classes_added: how many classes had been added when it was first leased.
         shown: of an audit: whether a result with this answer was shown; `measured` is the answer
@@ -78,7 +78,7 @@ class State:
     dropped: bool = False
     word: Word | None = None
     labeler: str | None = None
-    learnt_at: int | None = None
+    learned_at: int | None = None
     corrections: int = 0
     classes_added: int = 0
     shown: bool = False
@@ -103,7 +103,7 @@ class Accounts:
         asked: labels of purpose `train`, answered and promised.
         answered, reserved: labels paid for, and labels promised, of the purposes that cost.
         paid, promised: the same in money, a promise at the most it may cost.
-        learnt: labels learnt.
+        learned: labels learned.
         last_round: the highest round with a decision record.
         epoch: how often the features were renewed.
         classes, classes_added: K after the last class that was added (None before), and how often.
@@ -113,7 +113,7 @@ class Accounts:
         reached: whether the last look lets the run stop; None where its model is no more the last
             one, or what is wanted has changed.
         seen: the surrogates of the items with a decision record.
-        taught: the surrogate of each item whose label was learnt, with the label that refits
+        taught: the surrogate of each item whose label was learned, with the label that refits
             learn of it now; None where they learn none.
         standing: whether each labeler was last `set_aside` or `kept`, if either, by the name in
             the chain.
@@ -129,7 +129,7 @@ class Accounts:
     reserved: int = 0
     paid: int = 0
     promised: int = 0
-    learnt: int = 0
+    learned: int = 0
     last_round: int = 0
     epoch: int = 0
     classes: int | None = None
@@ -237,7 +237,7 @@ class Accounts:
                     if state.purpose == "audit" and state.stage == "answered" and not state.shown:
                         measured = None if self.is_aside(state) else state.word
                         self.purchases[key] = replace(state, shown=True, measured=measured)
-            case "relabelled":
+            case "relabeled":
                 index = entry.payload.get("index")
                 if entry.surrogate not in self.taught or index != self.label_of(entry.surrogate):
                     raise impossible(entry, "the answers to its item do not give that label")
@@ -286,14 +286,14 @@ class Accounts:
                     measured=word[1] if named else before.measured,
                     corrections=entry.number,
                 )
-            case _:  # learnt
-                if before.learnt_at is not None or key[0] in self.taught:
+            case _:  # learned
+                if before.learned_at is not None or key[0] in self.taught:
                     raise impossible(entry, "it was learned before")
                 if not self.teaches(before):
                     raise impossible(entry, "its answer cannot be learned")
-                now = replace(before, learnt_at=entry.micros)
+                now = replace(before, learned_at=entry.micros)
                 self.taught[key[0]] = before.index
-                self.learnt += 1
+                self.learned += 1
         self.purchases[key] = now
 
     def _apply_lease(self, key: Key, before: State | None, entry: Entry) -> None:
@@ -352,10 +352,10 @@ class Accounts:
     def label_of(self, item: str) -> int | None:
         """The label that refits should learn of an item (by its surrogate); None for none.
 
-        That of the answer that was learnt first, else of the first slot that can be learnt.
+        That of the answer that was learned first, else of the first slot that can be learned.
         """
         slots = [state for _, state in self.slots(item) if self.teaches(state)]
-        first = next((state for state in slots if state.learnt_at is not None), None)
+        first = next((state for state in slots if state.learned_at is not None), None)
         state = first or next(iter(slots), None)
         return None if state is None else state.index
 
@@ -367,7 +367,7 @@ class Accounts:
         return found
 
     def teaches(self, state: State) -> bool:
-        """Whether an answer can be learnt: it names a candidate, of nobody who is set aside."""
+        """Whether an answer can be learned: it names a candidate, of nobody who is set aside."""
         if state.stage != "answered" or state.index is None or state.purpose == "audit":
             return False
         return not self.is_aside(state)

@@ -25,8 +25,8 @@ EVENTS: Final = (
     "released",
     "late",
     "corrected",
-    "learnt",
-    "relabelled",
+    "learned",
+    "relabeled",
     "set_aside",
     "kept",
     "shown",
@@ -160,7 +160,7 @@ class Row(Entry):
         return read_decision(self.round, self.item, self.payload)
 
     def label(self) -> Label:
-        """The label of an `answered`, `learnt`, `relabelled`, `late` or `corrected` row.
+        """The label of an `answered`, `learned`, `relabeled`, `late` or `corrected` row.
 
         Raises:
             LedgerError: the row carries no label; an answer need not name a candidate.
@@ -176,7 +176,7 @@ def erased_name(surrogate: str) -> str:
 
 
 def owned_decision(item: str, size: int) -> Decision:
-    """The decision under which an owned label is learnt: no choice was made.
+    """The decision under which an owned label is learned: no choice was made.
 
     Its round is 0, its choice −1 (no candidate was played), all `size` candidates are presented,
     and every number that a decision record would hold is NaN.

@@ -290,7 +290,7 @@ class Journal(LedgerReader):
     def codes_of(self, names: Iterable[str]) -> list[str]:
         """The codes under which the chain has annotators; new ones where they have none."""
         with self.together():
-            return [self.private.enrol(name, "person") for name in names]
+            return [self.private.enroll(name, "person") for name in names]
 
     def add_items(self, records: Iterable[ItemRecord], rejected: Sequence[RejectedRow] = ()) -> int:
         """Add items to the run, and the rows of their files that could not be used; how many.
@@ -335,7 +335,7 @@ class Journal(LedgerReader):
             for name, digest in other_derived(self._store, digests).items():
                 self.record("derived", {"name": name, "digest": digest})
 
-    # What is learnt ----------------------------------------------------------------------------
+    # What is learned ----------------------------------------------------------------------------
 
     def note_refit(self, labels: int, detail: Mapping[str, object]) -> None:
         """Record a refit of the learner on `labels` labels; `detail` holds any JSON values."""
@@ -377,7 +377,7 @@ class Journal(LedgerReader):
             self.record(STORED, {STORED: digests})
 
     def keep_last_arrays(self) -> None:
-        """Delete all saved arrays but the newest whole ones: two show what was learnt between."""
+        """Delete all saved arrays but the newest whole ones: two show what was learned between."""
         with self.together():
             keep_last_arrays(self._store)
 

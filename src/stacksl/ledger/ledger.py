@@ -1,7 +1,7 @@
-"""The ledger: the single source of truth for what was asked, answered and learnt.
+"""The ledger: the single source of truth for what was asked, answered and learned.
 
 `queries` reads it, `journal` gets rows to disk, and here are the rules of buying: from a wanted
-label to a lease, and from an answer to a learnt label. See `docs/ledger.md` for the events, the
+label to a lease, and from an answer to a learned label. See `docs/ledger.md` for the events, the
 rules and what `verify` can find.
 """
 
@@ -65,7 +65,7 @@ class Ledger(Journal):
             decisions: in order, as returned by `decide`.
             slots: item id to how many labels of it are bought, 1 where it is not named. Those
                 beyond the first are reserved after all firsts, as far as the budget goes; of all
-                slots of an item only the first accepted label is learnt.
+                slots of an item only the first accepted label is learned.
 
         Raises:
             LedgerError: an unknown item, a round posted twice, an item bought before, or a
@@ -149,7 +149,7 @@ class Ledger(Journal):
 
         Args:
             items: the ids of the items.
-            purpose: `audit` (no decision record, round 0, charged and never learnt), or one more
+            purpose: `audit` (no decision record, round 0, charged and never learned), or one more
                 slot each of items that were bought before: `further` of an audit, `train` of
                 others.
 
@@ -268,19 +268,19 @@ class Ledger(Journal):
             if rows:
                 self.record(STORED, {STORED: self.private.note_handed(rows)})
 
-    # From an answer to a learnt label ----------------------------------------------------------
+    # From an answer to a learned label ----------------------------------------------------------
 
     def take(self, answers: Iterable[Answer], *, durable: bool = True) -> list[Receipt]:
-        """Accept answers; gives a receipt for each, in order, with what is to be learnt of it.
+        """Accept answers; gives a receipt for each, in order, with what is to be learned of it.
 
         Answers of an audit, those that name no candidate, and those to an item whose label was
-        learnt are charged and not learnt. One that was recorded before is ignored. One whose lease
-        was released takes over the purchase's open lease if there is one; it is charged and learnt
-        if the purchase has no answer and budget is left, and is otherwise kept as `late`,
+        learned are charged and not learned. One that was recorded before is ignored. One whose
+        lease was released takes over the purchase's open lease if there is one; it is charged and
+        learned if the purchase has no answer and budget is left, and is otherwise kept as `late`,
         uncharged. So is one that contradicts an accepted answer, or adds free texts to it.
 
         Args:
-            answers: in the order in which they are to be learnt.
+            answers: in the order in which they are to be learned.
             durable: False for labelers that give the same answer again for free; their rows
                 may wait for the next commit.
 
@@ -304,12 +304,12 @@ class Ledger(Journal):
             settled = [self._settle(answer) for answer in answers]
         if durable:
             self._store.empty_log()
-        learnt = self.decisions([round for _, round, _ in settled if round is not None])
+        learned = self.decisions([round for _, round, _ in settled if round is not None])
         receipts = []
         for answer, (outcome, round, relabels) in zip(answers, settled, strict=True):
             lesson = None
             if round is not None and answer.index is not None:
-                lesson = (learnt[round], Label(answer.index))
+                lesson = (learned[round], Label(answer.index))
             receipts.append(Receipt(answer, outcome, lesson, relabels))
         return receipts
 
@@ -337,7 +337,7 @@ class Ledger(Journal):
     def _settle(self, answer: Answer) -> tuple[Outcome, int | None, bool]:
         """Record an answer.
 
-        Gives its outcome; the round where it is to be learnt: of an item's slots the first
+        Gives its outcome; the round where it is to be learned: of an item's slots the first
         accepted answer that names a candidate, and no answer of an audit; and whether it takes the
         place of a label that was withdrawn.
         """
@@ -402,25 +402,25 @@ class Ledger(Journal):
         self.record(event, data, round=state.round, purpose=state.purpose, **of)
 
     def _teach(self, key: Key) -> bool:
-        """Record `learnt` if the accepted answer is the first of its item to learn from."""
+        """Record `learned` if the accepted answer is the first of its item to learn from."""
         state = self.accounts.purchases.get(key)
         if state is None or key[0] in self.accounts.taught or not self.accounts.teaches(state):
             return False
-        self._record_of(key, state, "learnt", {"index": state.word}, code=state.labeler)
+        self._record_of(key, state, "learned", {"index": state.word}, code=state.labeler)
         return True
 
     def _relabel(self, surrogate: str) -> bool:
-        """Record the label that refits learn of an item that was learnt before, if it changed."""
+        """Record the label that refits learn of an item that was learned before, if it changed."""
         if surrogate not in self.accounts.taught:
             return False
         index = self.accounts.label_of(surrogate)
         if self.accounts.taught[surrogate] == index:
             return False
-        self.record("relabelled", {} if index is None else {"index": index}, surrogate=surrogate)
+        self.record("relabeled", {} if index is None else {"index": index}, surrogate=surrogate)
         return True
 
     def _revise(self, surrogate: str) -> Key | None:
-        """Record what is learnt of an item from now on; its purchase if it is the first."""
+        """Record what is learned of an item from now on; its purchase if it is the first."""
         self._relabel(surrogate)
         slots = self.accounts.slots(surrogate)
         return next((key for key, _ in slots if self._teach(key)), None)
@@ -452,7 +452,7 @@ class Ledger(Journal):
     # Owned and revised labels ------------------------------------------------------------------
 
     def own(self, labels: Sequence[tuple[str, int]], source: str) -> list[tuple[Decision, Label]]:
-        """Record the labels of items that are owned already; gives what is to be learnt, in order.
+        """Record the labels of items that are owned already; gives what is to be learned, in order.
 
         They cost nothing and count neither in `asked` nor in `spent`. Each comes with the decision
         of `events.owned_decision`: round 0, all candidates presented, choice −1.
@@ -461,9 +461,9 @@ class Ledger(Journal):
             LedgerError: an unknown item, or one whose label was bought or owned before.
             LabelerError: an index that is not one of the item's candidates.
         """
-        learnt = []
+        learned = []
         with self.together():
-            code = self.private.enrol(source, "source") if labels else source
+            code = self.private.enroll(source, "source") if labels else source
             self.items.know([item for item, _ in labels])
             for item, given in labels:
                 index = whole(given, f"the owned label of '{item}'")
@@ -476,8 +476,8 @@ class Ledger(Journal):
                 data = {"index": index, "size": shown}
                 self._record_of(key, state, "answered", data, code=code, price=0)
                 self._teach(key)
-                learnt.append((owned_decision(item, shown), Label(index)))
-        return learnt
+                learned.append((owned_decision(item, shown), Label(index)))
+        return learned
 
     def correct(
         self,
@@ -494,8 +494,8 @@ class Ledger(Journal):
         """Replace an accepted answer, as a numbered `corrected` row; later refits learn it.
 
         The arguments are those of `Answer`. Nothing is paid. An audit that was shown stays measured
-        by the answer before, unless that `named` the class. Gives what is to be learnt, where no
-        answer to the item could be learnt before (none of these, mapped to a class); else None.
+        by the answer before, unless that `named` the class. Gives what is to be learned, where no
+        answer to the item could be learned before (none of these, mapped to a class); else None.
 
         Raises:
             LedgerError: the purchase has no answer.
@@ -514,15 +514,15 @@ class Ledger(Journal):
             who = self.private.codes.get(labeler, labeler)
             self._record_of(key, state, "corrected", data, code=who, number=number, price=0)
             first = self._revise(key[0])
-            learnt = None if first is None else self.accounts.purchases[first].index
+            learned = None if first is None else self.accounts.purchases[first].index
         round = state.round or 0
-        return None if learnt is None else (self.decisions([round])[round], Label(learnt))
+        return None if learned is None else (self.decisions([round])[round], Label(learned))
 
     def stand(self, event: str, labeler: str) -> None:
-        """Record whose answers are learnt.
+        """Record whose answers are learned.
 
-        After `set_aside` none of the labeler's answers is learnt, nor measures an audit that was
-        not shown yet; after `kept` all of them are learnt.
+        After `set_aside` none of the labeler's answers is learned, nor measures an audit that was
+        not shown yet; after `kept` all of them are learned.
         """
         with self.together():
             code = self.private.codes.get(labeler, labeler)

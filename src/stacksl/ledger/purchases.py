@@ -80,7 +80,7 @@ class Answer:
         labeler: who answered.
         price: what it cost, in micro-units of money; at most the purchase's price.
         said: `label` (one of the candidates), `none` (of the candidates is right), `ambiguous`
-            (the item), or `broken` (the item). Each is charged once; only a label is learnt.
+            (the item), or `broken` (the item). Each is charged once; only a label is learned.
         text: the right text, where none of the candidates is it.
         note: any remark of the labeler.
     """
@@ -111,8 +111,8 @@ class Receipt:
             (somebody else's was accepted before, or no budget is left) or `disputed` (it
             contradicts the accepted answer of the same labeler). The last two are kept uncharged,
             and so is a repetition with other free texts.
-        lesson: the decision and the label to be learnt; None where nothing is to be learnt:
-            of an item that measures or was learnt before, of an answer that names no candidate.
+        lesson: the decision and the label to be learned; None where nothing is to be learned:
+            of an item that measures or was learned before, of an answer that names no candidate.
         relabels: whether refits learn it in place of a label that was withdrawn.
     """
 

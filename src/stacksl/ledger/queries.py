@@ -207,9 +207,9 @@ class LedgerReader:
     def export(self) -> list[dict[str, object]]:
         """One row a purchase, in the order of its first lease.
 
-        Keys: `item, slot, state, answer, said, learnt_at, price, labeler, purpose`. The state is
+        Keys: `item, slot, state, answer, said, learned_at, price, labeler, purpose`. The state is
         `open`, `answered`, `released`, or `late` (released, and answered too late to be paid);
-        `answer` is a candidate's index where `said` is `label`; `learnt_at` is in seconds since
+        `answer` is a candidate's index where `said` is `label`; `learned_at` is in seconds since
         the epoch, the price in micro-units of money.
         """
         rows: list[dict[str, object]] = []
@@ -222,7 +222,7 @@ class LedgerReader:
                     "state": "late" if state.stage == "released" and state.late else state.stage,
                     "answer": index,
                     "said": state.word if index is None else "label",
-                    "learnt_at": None if state.learnt_at is None else state.learnt_at / 1e6,
+                    "learned_at": None if state.learned_at is None else state.learned_at / 1e6,
                     "price": 0 if state.stage == "released" else state.price,
                     "labeler": self._name(state.labeler),
                     "purpose": state.purpose,
@@ -333,7 +333,7 @@ class LedgerReader:
         return frozenset(name for name, how in self.standing.items() if how == "set_aside")
 
     def label_of(self, item: str) -> int | None:
-        """The label that refits learn of an item whose label was learnt; None for none."""
+        """The label that refits learn of an item whose label was learned; None for none."""
         return self.accounts.taught.get(self.items.surrogates[item])
 
     def agreement(self) -> list[tuple[Answer, Answer]]:

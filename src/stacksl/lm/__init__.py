@@ -9,12 +9,12 @@ from stacksl.lm.model import LanguageModel
 from stacksl.lm.prompt.format import TEMPLATES, Prompt, PromptFormat, template
 from stacksl.lm.prompt.tokens import Cuts, Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.likelihood import Likelihood
-from stacksl.lm.scoring.normalise import NORMALISATIONS, normalised
+from stacksl.lm.scoring.normalize import NORMALIZATIONS, normalized
 from stacksl.lm.settings import Lesson, LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.training.objectives import OBJECTIVES
 
 __all__ = [
-    "NORMALISATIONS",
+    "NORMALIZATIONS",
     "OBJECTIVES",
     "TEMPLATES",
     "Cuts",
@@ -29,6 +29,6 @@ __all__ = [
     "TokenItem",
     "Tokenizing",
     "TrainSettings",
-    "normalised",
+    "normalized",
     "template",
 ]

@@ -17,17 +17,17 @@ from typing import Any
 
 from stacksl.errors import SettingsError, unknown_name
 from stacksl.laboratory import of_laboratory
-from stacksl.lm.quantised import (
-    QUANTISED,
+from stacksl.lm.quantized import (
+    QUANTIZED,
     computed_in,
     keep_gradients,
-    not_quantised,
-    quantisation,
+    not_quantized,
+    quantization,
 )
 from stacksl.lm.reading import (
     load_transformers,
     read_config,
-    read_licence,
+    read_license,
     read_tokenizer,
     read_weights,
 )
@@ -37,7 +37,7 @@ _UNSAID = ("_name_or_path", "architectures", "dtype", "torch_dtype", "transforme
 _LENGTH = 8  # bytes at the start of a safetensors file: how long its header is
 _LONGEST = 100 << 20  # bytes of a header, at most, by the format
 
-DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTISED)
+DTYPES = ("auto", "float32", "bfloat16", "float16", *QUANTIZED)
 """What weights may be in; `auto` is bfloat16 on a GPU that has it, else float32."""
 
 
@@ -93,10 +93,10 @@ class Base:
                 another kind of model.
         """
         torch, name = load_torch(), self.name
-        if self.dtype in QUANTISED:
-            not_quantised(name, self.config, self.dtype)
+        if self.dtype in QUANTIZED:
+            not_quantized(name, self.config, self.dtype)
             computing = computed_in(self.dtype, self.device)
-            how = {"quantization_config": quantisation(self.dtype, computing)}
+            how = {"quantization_config": quantization(self.dtype, computing)}
             how["device_map"] = {"": self.device}
             kind = getattr(torch, computing)
             model = read_weights(name, self.source, self.config, kind, self.revision, how)
@@ -122,9 +122,9 @@ class Base:
         return identify(_folder(self.source, self.revision), self.config, self.known)
 
     @cached_property
-    def licence(self) -> str | None:
-        """The licence that the model's README or configuration names, None where neither does."""
-        return read_licence(self.source, self.config, self.revision)
+    def license(self) -> str | None:
+        """The license that the model's README or configuration names, None where neither does."""
+        return read_license(self.source, self.config, self.revision)
 
     @property
     def fingerprint(self) -> str:

@@ -23,9 +23,9 @@ from stacksl.lm.loading import Weights
 from stacksl.lm.prompt.format import PMI_CONTEXTS, Prompt, PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
 from stacksl.lm.scoring.features import StateMap, to_fit_on
-from stacksl.lm.scoring.normalise import (
-    NORMALISATIONS,
-    Normalisation,
+from stacksl.lm.scoring.normalize import (
+    NORMALIZATIONS,
+    Normalization,
     calibrated_loss,
     divisors,
     prior_temperature,
@@ -89,23 +89,23 @@ class LanguageModel:
     def choose(
         self, items: Sequence[Item], gold: Sequence[int], sums: Sequence[Array] | None = None
     ) -> None:
-        """Take the normalisation, and for `pmi` the premise, that makes labels likeliest.
+        """Take the normalization, and for `pmi` the premise, that makes labels likeliest.
 
         Each is judged at a temperature fitted to the same labels, under the present weights.
 
         Args:
-            items: labelled items, one at least.
+            items: labeled items, one at least.
             gold: the index of each one's label.
             sums: (K,) log p(option given prompt) of each item, where they are known.
         """
         if sums is None:
             sums = self._chunked("sums", self._rows(items), None)
-        ways = [replace(self.choices, normalisation=kind) for kind in NORMALISATIONS]
+        ways = [replace(self.choices, normalization=kind) for kind in NORMALIZATIONS]
         ways += [replace(ways[-1], pmi_context=each) for each in PMI_CONTEXTS]
         losses = []
         for way in ways:
             self._ask(way)
-            losses.append(calibrated_loss(self._normalised(sums, items, self._kind), gold))
+            losses.append(calibrated_loss(self._normalized(sums, items, self._kind), gold))
         self._ask(ways[int(np.argmin(losses))])
 
     def choose_among(
@@ -134,16 +134,16 @@ class LanguageModel:
 
     @property
     def way(self) -> dict[str, Any]:
-        """Normalisation, premise and temperature."""
+        """Normalization, premise and temperature."""
         premise = self.choices.pmi_context
         return {
-            "normalisation": self._kind, "pmi_context": premise, "temperature": self.temperature
+            "normalization": self._kind, "pmi_context": premise, "temperature": self.temperature
         }  # fmt: skip
 
     def adopt(self, way: Mapping[str, Any]) -> None:
         """Score in a `way` that was chosen, with its temperature before any refit."""
-        kind, premise = way["normalisation"], way["pmi_context"]
-        self._ask(replace(self.choices, normalisation=kind, pmi_context=premise))
+        kind, premise = way["normalization"], way["pmi_context"]
+        self._ask(replace(self.choices, normalization=kind, pmi_context=premise))
         self._initial = self._temperature = float(way["temperature"])
 
     # --- a feature map -----------------------------------------------------------------------
@@ -187,7 +187,7 @@ class LanguageModel:
         return len(self._cut)
 
     def fit(self, items: Sequence[Item]) -> None:
-        """Fix the temperature, and the directions of states, on unlabelled `items`."""
+        """Fix the temperature, and the directions of states, on unlabeled `items`."""
         chosen = [items[n] for n in to_fit_on(len(items))]
         if self._map is None:
             self._fit_temperature(self._together("sums", self._rows(chosen)), chosen)
@@ -214,7 +214,7 @@ class LanguageModel:
         )
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """What was fitted on unlabelled items."""
+        """What was fitted on unlabeled items."""
         initial = self.temperature if self._initial is None else self._initial
         states = {} if self._map is None else self._map.state()
         return {"temperature": np.array(initial), **states}
@@ -245,10 +245,10 @@ class LanguageModel:
 
     def scores(
         self, items: Sequence[Item], progress: Progress | None = None
-    ) -> dict[Normalisation, list[Array]]:
-        """(K,) scores of every item's options by all four normalisations, temperature 1."""
+    ) -> dict[Normalization, list[Array]]:
+        """(K,) scores of every item's options by all four normalizations, temperature 1."""
         sums = self._chunked("sums", self._rows(items), progress)
-        return {kind: self._normalised(sums, items, kind) for kind in NORMALISATIONS}
+        return {kind: self._normalized(sums, items, kind) for kind in NORMALIZATIONS}
 
     # --- the adapter -------------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class LanguageModel:
         Args:
             bought: labels, in their order, and terms without a label.
             key: of this refit's order and dropout.
-            progress: called with (done, total) optimiser steps.
+            progress: called with (done, total) optimizer steps.
         """
         kind, items = self._kind, [each.item for each in bought]
         alone = self._alone(items) if kind == "pmi" else [None] * len(items)
@@ -266,7 +266,7 @@ class LanguageModel:
             Example(row, own, each.label, each.candidates, each.reference)
             for each, row, own in zip(bought, self._rows(items), alone, strict=True)
         ]
-        training = replace(self.choices.training, normalisation=kind, temperature=self.temperature)
+        training = replace(self.choices.training, normalization=kind, temperature=self.temperature)
         self.worker.progress = progress
         trained: Trained = self._processes.together(
             self.worker, "train", examples, training, self.seed, key
@@ -303,7 +303,7 @@ class LanguageModel:
             **path,
             "lm_threads": load_torch().get_num_threads(),
             "lm_processes": self._processes.size,
-            "lm_normalisation": self.choices.normalisation,
+            "lm_normalization": self.choices.normalization,
             "lm_pmi_context": self.choices.pmi_context,
             "lm_temperature": self.temperature,
             "lm_template": self.choices.template,
@@ -318,27 +318,27 @@ class LanguageModel:
         self._premises: dict[Item, TokenItem] = {}
 
     @property
-    def _kind(self) -> Normalisation:
-        """The normalisation of scores."""
-        own = self.choices.normalisation
+    def _kind(self) -> Normalization:
+        """The normalization of scores."""
+        own = self.choices.normalization
         return "token_mean" if own == "auto" else own
 
     def _fit_temperature(self, sums: Sequence[Array], items: Sequence[Item]) -> None:
-        """Fix the temperature on unlabelled `items`, unless it was given or fitted before."""
+        """Fix the temperature on unlabeled `items`, unless it was given or fitted before."""
         if self._initial is None:
-            self._initial = prior_temperature(self._normalised(sums, items, self._kind))
+            self._initial = prior_temperature(self._normalized(sums, items, self._kind))
         self._temperature = self._initial
 
     def _rows(self, items: Iterable[Item]) -> list[TokenItem]:
-        rows = self._tokenised(self._tokens, items, self._format.render)
+        rows = self._tokenized(self._tokens, items, self._format.render)
         self._cut.update(row.id for row in rows if row.cut or row.options_cut)
         return rows
 
     def _alone(self, items: Iterable[Item]) -> list[TokenItem]:
         """The options of `items` without what the items ask, for pmi."""
-        return self._tokenised(self._premises, items, self._format.render_alone)
+        return self._tokenized(self._premises, items, self._format.render_alone)
 
-    def _tokenised(
+    def _tokenized(
         self, known: dict[Item, TokenItem], items: Iterable[Item], put: Callable[[Item], Prompt]
     ) -> list[TokenItem]:
         """Token rows of `items`, each made once while no more than so many are `known`."""
@@ -365,12 +365,12 @@ class LanguageModel:
 
     def _scaled(self, sums: Sequence[Array], items: Sequence[Item]) -> list[Array]:
         own = self.temperature
-        return [each / own for each in self._normalised(sums, items, self._kind)]
+        return [each / own for each in self._normalized(sums, items, self._kind)]
 
-    def _normalised(
-        self, sums: Sequence[Array], items: Sequence[Item], kind: Normalisation
+    def _normalized(
+        self, sums: Sequence[Array], items: Sequence[Item], kind: Normalization
     ) -> list[Array]:
-        """The scores at temperature 1: `normalise.normalised`, on numbers that are here already."""
+        """The scores at temperature 1: `normalize.normalized`, on numbers that are here already."""
         if kind == "pmi":
             return [a - b for a, b in zip(sums, self._own_sums(items), strict=True)]
         rows = self._rows(items)

@@ -1,4 +1,4 @@
-"""A model's files through transformers: configuration, tokenizer, weights, licence.
+"""A model's files through transformers: configuration, tokenizer, weights, license.
 
 Every error of transformers on a folder or on the hub becomes one sentence. Code that is part of a
 model is never run.
@@ -103,7 +103,7 @@ def read_weights(
     config: Any,
     dtype: Any,
     revision: str | None = None,
-    quantised: Mapping[str, Any] | None = None,
+    quantized: Mapping[str, Any] | None = None,
 ) -> Any:
     """The model on the CPU with every weight read, in `dtype`, without gradients or dropout.
 
@@ -111,7 +111,7 @@ def read_weights(
         name, source, revision: as `read_config` and `read_tokenizer` take them.
         config: what `read_config` gave.
         dtype: of torch.
-        quantised: how to quantise what is read and where to, as transformers takes it.
+        quantized: how to quantize what is read and where to, as transformers takes it.
 
     Raises:
         SettingsError: no weights, damaged, of another shape, or not all of them; a head tied to
@@ -126,7 +126,7 @@ def read_weights(
                 dtype=dtype,
                 output_loading_info=True,
                 trust_remote_code=False,
-                **(quantised or {}),
+                **(quantized or {}),
             )
     except Exception as error:
         raise _no_weights(name, config, error) from error
@@ -144,8 +144,8 @@ def read_weights(
     return model.eval().requires_grad_(False)
 
 
-def read_licence(source: str, config: Any, revision: str | None = None) -> str | None:
-    """The licence that the model's README or configuration names, None where neither does."""
+def read_license(source: str, config: Any, revision: str | None = None) -> str | None:
+    """The license that the model's README or configuration names, None where neither does."""
     for value in (_front_matter(source, revision), getattr(config, "license", None)):
         if isinstance(value, str) and value.strip():
             return value.strip()
@@ -228,7 +228,7 @@ def _not_on_hub(name: str, text: str) -> SettingsError:
 
     if "gated" in text or "401" in text or "403" in text:
         return SettingsError(
-            f"model '{name}' is closed to you on the Hugging Face hub: accept its licence there "
+            f"model '{name}' is closed to you on the Hugging Face hub: accept its license there "
             "and log in with 'hf auth login', or give a folder"
         )
     offline = constants.HF_HUB_OFFLINE
@@ -273,7 +273,7 @@ def _no_weights(name: str, config: Any, error: Exception) -> SettingsError:
         )
     if getattr(config, "quantization_config", None) is not None:
         return SettingsError(
-            f"the weights of model '{name}' are quantised and cannot be read here "
+            f"the weights of model '{name}' are quantized and cannot be read here "
             f"({first_line(error)}): install the library that reads them, or give the weights as "
             "they were before"
         )
@@ -288,7 +288,7 @@ def _some(names: list[str]) -> str:
 
 
 def _front_matter(source: str, revision: str | None) -> str | None:
-    """The licence in the YAML at the top of the model's README.md."""
+    """The license in the YAML at the top of the model's README.md."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.repocard import metadata_load
 
@@ -299,7 +299,7 @@ def _front_matter(source: str, revision: str | None) -> str | None:
             else Path(hf_hub_download(source, "README.md", revision=revision))
         )
         facts = metadata_load(card) or {}
-    except Exception:  # no card, no network, broken YAML: then no licence is known
+    except Exception:  # no card, no network, broken YAML: then no license is known
         return None
     found = facts.get("license")
     name = facts.get("license_name")

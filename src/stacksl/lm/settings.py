@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from stacksl.core.losses import Reading
 from stacksl.lm.prompt.format import AnswerFormat, PmiContext
-from stacksl.lm.scoring.normalise import Normalisation
+from stacksl.lm.scoring.normalize import Normalization
 from stacksl.types import Item
 
 Reference: TypeAlias = Literal["frozen", "previous"]
@@ -45,7 +45,7 @@ class TrainSettings:
     (`docs/paper.md`, D3).
 
     Attributes:
-        normalisation, temperature: of the option log-likelihoods: their kind, and what they are
+        normalization, temperature: of the option log-likelihoods: their kind, and what they are
             divided by.
         max_grad_norm: longer gradients are scaled to this length.
     """
@@ -55,7 +55,7 @@ class TrainSettings:
     kl_weight: float = 0.1
     clip: Reading = "scale"
     clip_level: float | None = None
-    normalisation: Normalisation = "token_mean"
+    normalization: Normalization = "token_mean"
     temperature: float = 1.0
     epochs: int = 3
     batch_size: int = 8
@@ -84,7 +84,7 @@ class ModelChoices:
 
     Attributes:
         template: the text, not its name.
-        normalisation, temperature: `auto` is `token_mean` until labels choose it with the premise
+        normalization, temperature: `auto` is `token_mean` until labels choose it with the premise
             (`LanguageModel.choose`), a temperature of None is fitted.
         threads: torch's on the CPU, since sums are cut by their number; None leaves them.
         state_dim: 0 where nothing reads states of options.
@@ -99,7 +99,7 @@ class ModelChoices:
     system: str | None = None
     chat_arguments: Mapping[str, Any] = field(default_factory=dict)
     pmi_context: PmiContext = "template"
-    normalisation: Normalisation | Literal["auto"] = "token_mean"
+    normalization: Normalization | Literal["auto"] = "token_mean"
     temperature: float | None = None
     max_len_prompt: int | None = None
     max_len_choice: int | None = None

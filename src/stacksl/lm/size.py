@@ -20,7 +20,7 @@ from stacksl.errors import SettingsError
 from stacksl.lm.loading import Base, open_base
 from stacksl.lm.prompt.format import PromptFormat
 from stacksl.lm.prompt.tokens import Limits, TokenItem, Tokenizing
-from stacksl.lm.quantised import QUANTISED, computed_in, linear_bytes, not_quantised, quantisation
+from stacksl.lm.quantized import QUANTIZED, computed_in, linear_bytes, not_quantized, quantization
 from stacksl.lm.reading import load_transformers, quiet
 from stacksl.lm.scoring.likelihood import Likelihood
 from stacksl.lm.scoring.packing import BLOCK
@@ -54,14 +54,14 @@ class Memory:
     weights: int
     adapter: int = 0
     gradients: int = 0
-    optimiser: int = 0
+    optimizer: int = 0
     activations: int = 0
     logits: int = 0
 
     @property
     def total(self) -> int:
         """The sum."""
-        held = self.weights + self.adapter + self.gradients + self.optimiser
+        held = self.weights + self.adapter + self.gradients + self.optimizer
         return held + self.activations + self.logits
 
     def at_its_fullest(self, layer: int, logits: int) -> Memory:
@@ -193,7 +193,7 @@ def estimate(
         held,
         adapter=2 * _FLOAT * moving,
         gradients=_FLOAT * moving,
-        optimiser=_MOMENTS * _FLOAT * moving,
+        optimizer=_MOMENTS * _FLOAT * moving,
         activations=kept + transient,
     ).at_its_fullest(passing, word * step * passes * tail)
 
@@ -223,9 +223,9 @@ def estimate(
 
 
 def _weights(model: Any, dtype: str) -> tuple[int, int]:
-    """Bytes of the weights, and those of the largest quantised one, which a pass makes whole."""
+    """Bytes of the weights, and those of the largest quantized one, which a pass makes whole."""
     whole = sum(int(each.nbytes) for each in model.parameters())
-    if dtype not in QUANTISED:
+    if dtype not in QUANTIZED:
         return whole, 0
     matrices = [layer.weight for layer in linear_layers(model).values()]
     bytes_of = [int(each.nbytes) for each in matrices]
@@ -287,12 +287,12 @@ def expect_fit(choices: ModelChoices, items: Sequence[Item], due: Sequence[int],
 
     Raises:
         SettingsError, DataError, MissingExtra: as `forecast`; the run needs more than 90% of the
-            free memory of the CPU; or the base is to be quantised, and cannot be.
+            free memory of the CPU; or the base is to be quantized, and cannot be.
     """
     size, _, base = _planned(choices, items, due)
-    if base.dtype in QUANTISED:
-        not_quantised(base.name, base.config, base.dtype)
-        quantisation(base.dtype, computed_in(base.dtype, base.device))
+    if base.dtype in QUANTIZED:
+        not_quantized(base.name, base.config, base.dtype)
+        quantization(base.dtype, computed_in(base.dtype, base.device))
     if size.memory <= SHARE * free:
         return
     sentence = (
@@ -336,8 +336,8 @@ def _planned(
     tokenizing = Tokenizing(base.tokenizer, limits)
     rows = tokenizing.items([form.render(item) for item in items])
     premise = 0
-    if choices.normalisation in ("pmi", "auto"):
-        if choices.normalisation == "auto":  # the longest premise that it may choose
+    if choices.normalization in ("pmi", "auto"):
+        if choices.normalization == "auto":  # the longest premise that it may choose
             form = replace(form, pmi_context="last_line")
         longest = max(range(len(rows)), key=lambda n: row_tokens(rows[n]))
         premise = len(tokenizing.items([form.render_alone(items[longest])])[0].prompt)
@@ -370,7 +370,7 @@ def _timed(
     """The size with the times of some passes, over items of middling length.
 
     A pass has a cost of its own, so that of one item overstates a block: the number of items that
-    are scored doubles while there is time. A step of training includes the optimiser.
+    are scored doubles while there is time. A step of training includes the optimizer.
     """
     worker = Worker()
     worker.open(choices, 0)

@@ -43,7 +43,7 @@ class AdaptedModel:
     def policies(
         self, items: Sequence[Item], progress: Callable[[int, int], None] | None = None
     ) -> list[Array]:
-        """(K,) probabilities over each item's candidates, under the run's own normalisation."""
+        """(K,) probabilities over each item's candidates, under the run's own normalization."""
         return self.model.policies(items, progress)
 
     def predict(
@@ -87,7 +87,7 @@ class AdaptedModel:
     def about(self) -> About:
         """Its base, settings and classes, for its `lm.json`."""
         choices, base = self.model.choices, self.model.worker.base
-        of_base = ("source", "revision", "fingerprint", "licence", "positions", "dtype")
+        of_base = ("source", "revision", "fingerprint", "license", "positions", "dtype")
         return copied(
             About,
             choices,

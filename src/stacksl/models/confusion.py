@@ -1,8 +1,8 @@
 """How a model that labels a pool errs, and what each of its labels says then.
 
 On items drawn at random people answer as well, which gives the model's confusion matrix: its
-accuracy over all classes, that of each class shrunk towards it, and the errors of a class shrunk
-towards an even spread. People's answers count as the truth there. A label of the model is then a
+accuracy over all classes, that of each class shrunk toward it, and the errors of a class shrunk
+toward an even spread. People's answers count as the truth there. A label of the model is then a
 soft label, P(class | answer).
 
 Source: Dawid and Skene, Maximum likelihood estimation of observer error-rates, 1979, with one

@@ -133,12 +133,12 @@ def evaluate(
             f"the candidates of {dataset.name} should be the model's {len(model.classes)} classes"
             " in their order, but are others: give items with the same candidates"
         )
-    if dataset.unlabelled:
+    if dataset.unlabeled:
         named = "label" in dataset.columns or dataset.classes is None
         hint = "" if named else " (no column has a label of this run: see --label-column)"
         raise DataError(
             f"to evaluate, every row of {dataset.name} should have an answer, but"
-            f" {dataset.unlabelled} of {dataset.total} have none{hint}: label them, leave them"
+            f" {dataset.unlabeled} of {dataset.total} have none{hint}: label them, leave them"
             " out, use `stacksl predict`, or give rows without any to compare them with the run"
         )
     return model.evaluated(dataset, progress)

@@ -5,7 +5,7 @@ Levels are logits of accuracies, and accuracy grows with labels by a power law o
 logit is linear in log n. What that line is comes from runs on public sets, the `Scenario`s, which
 `benchmarks/plan_scenarios.py` measured. Two sources of a level, from weak to strong:
 
-- before a label is bought, the scenarios alone (`Growth.first`): what class names and unlabelled
+- before a label is bought, the scenarios alone (`Growth.first`): what class names and unlabeled
   items tell was no better for a set that is left out than the mean of the others;
 - the labels bought, which are harder than the pool: how often the model was right at which
   probability, carried over to the probabilities of the pool (`carried_over`), and shifted by what
@@ -107,15 +107,15 @@ def carried_over(sure: Array, right: Array, pool: Array) -> float:
     from scipy.optimize import minimize
     from scipy.special import expit
 
-    x, centre = _logits(sure), np.array([0.0, 1.0])
+    x, center = _logits(sure), np.array([0.0, 1.0])
 
     def loss(c: Array) -> tuple[float, Array]:
-        along, away = c[0] + c[1] * x, c - centre
+        along, away = c[0] + c[1] * x, c - center
         value = np.sum(np.logaddexp(0.0, along) - right * along) + 0.5 * np.sum(_PRIOR * away**2)
         missed = expit(along) - right
         return float(value), np.array([missed.sum(), missed @ x]) + _PRIOR * away
 
-    fitted = minimize(loss, centre, jac=True, method="BFGS").x
+    fitted = minimize(loss, center, jac=True, method="BFGS").x
     return float(np.mean(expit(fitted[0] + fitted[1] * _logits(pool))))
 
 

@@ -40,9 +40,9 @@ def wilson(correct: float, n: float, z: float = Z) -> tuple[float, float]:
     if n == 0:
         return 0.0, 1.0
     share = correct / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
+    center = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return max(0.0, center - half), min(1.0, center + half)
 
 
 def macro_f1(gold: Sequence[int], predicted: Sequence[int]) -> float:

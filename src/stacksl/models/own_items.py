@@ -1,6 +1,6 @@
 """What a model's answers to a run's own items are worth, judged by items drawn at random.
 
-The share of items that can be labelled at a wanted accuracy (`labelled_share`), how many people
+The share of items that can be labeled at a wanted accuracy (`labeled_share`), how many people
 would still have to answer for a share of right rows (`table_choices`), and how many items each
 class has (`class_totals`). All are pure functions on arrays.
 """
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.models.metrics import wilson
 from stacksl.models.promise import allowed_wrong, shows
-from stacksl.report.quality import ClassTotal, LabelledShare
+from stacksl.report.quality import ClassTotal, LabeledShare
 
 SURE = 0.95  # of every bound
 CHOICES = (0.9, 0.93, 0.95, 0.97, 0.99)  # shares of right rows of a table
@@ -45,7 +45,7 @@ def lower_bound(correct: int, n: int) -> float:
     return float(beta.ppf(1 - SURE, correct, n - correct + 1)) if correct else 0.0
 
 
-def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -> LabelledShare:
+def labeled_share(confidence: Array, right: Array, own: Array, wanted: float) -> LabeledShare:
     """The share of `own` items whose labels by the model reach the accuracy `wanted`.
 
     The thresholds are quantiles of `own`, fixed before a measured item is looked at, and are tested
@@ -63,7 +63,7 @@ def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -
         wanted: in 0..1.
     """
     needed, n = fewest(wanted), len(confidence)
-    found = LabelledShare(wanted, needed)
+    found = LabeledShare(wanted, needed)
     if n < needed or not len(own):
         return found
     for share in np.linspace(math.sqrt(needed / n), 1.0, STEPS):
@@ -73,7 +73,7 @@ def labelled_share(confidence: Array, right: Array, own: Array, wanted: float) -
         if lower_bound(correct, count) < wanted:
             break
         reached = float(np.mean(own >= threshold))
-        found = LabelledShare(wanted, needed, reached, threshold, count, correct)
+        found = LabeledShare(wanted, needed, reached, threshold, count, correct)
     return found
 
 
@@ -83,13 +83,13 @@ def table_choices(
     """How many of the `own` items people would still answer for each share of right `rows`.
 
     With a probability of 95% all lines hold at once, for each has a fifth of the level. Thresholds
-    are tested from strict to loose as in `labelled_share`; the wrong rows above one are bounded as
+    are tested from strict to loose as in `labeled_share`; the wrong rows above one are bounded as
     those of a promise, since the measured items are a part of the table. They were drawn before
     others were bought by choice, so that the bound is of all rows above a threshold, the bought
     ones among them.
 
     Args:
-        confidence, right, own: as in `labelled_share`; the measured items are of the table.
+        confidence, right, own: as in `labeled_share`; the measured items are of the table.
         bought: the probability of the model's choice for the items that were bought by choice.
         rows: of the whole table, people's among them.
     """
@@ -98,12 +98,12 @@ def table_choices(
         people, allowed = len(own), allowed_wrong(wanted, rows)
         for share in np.linspace(0.0, 1.0, STEPS + 1)[1:]:
             threshold = float(np.quantile(own, 1 - share, method="lower"))
-            labelled, above = int((own >= threshold).sum()), confidence >= threshold
+            labeled, above = int((own >= threshold).sum()), confidence >= threshold
             n, wrong = int(above.sum()), int((above & ~right).sum())
-            every = labelled + n + int((bought >= threshold).sum())
+            every = labeled + n + int((bought >= threshold).sum())
             if not shows(wrong, n, every, allowed, level):
                 break
-            people = len(own) - labelled
+            people = len(own) - labeled
         found.append((wanted, people))
     return tuple(found)
 

@@ -32,8 +32,8 @@ FEWEST = 30  # rows of an audit
 SAMPLES = (30, 60, 100, 150, 200, 300, 400, 600, 800, 1_200)  # rows of people that are asked again
 GUESSED, WEIGHT = 0.03, 33  # people's rate of errors before it is known, and in how many answers
 BEFORE, AHEAD = 3, (1, 2, 3, 4, 6, 8, 12, 16, 20)  # stages that a forecast is from, and is for
-SUREST = 0.995  # that an answer of a model is taken to be, if it learnt labels of people who err
-PULL = 0.5  # of the slope of a calibration towards 1, in squared units of labels' log-likelihood
+SUREST = 0.995  # that an answer of a model is taken to be, if it learned labels of people who err
+PULL = 0.5  # of the slope of a calibration toward 1, in squared units of labels' log-likelihood
 
 
 def most_wrong(wrong: int, n: int, rows: int, level: float) -> int:
@@ -150,7 +150,7 @@ def calibrated_wrong(
     P(right) = (1 − ε)·σ(a + b·logit(sure)) is fitted to labels of rows that were bought. ε is the
     share of labels that are wrong themselves, which does not count. Where several people answer,
     the answers that are `doubled` speak for ε beside those that are guessed, and a model that
-    learnt such labels is at most 1 − ε sure of one: what it says is sure/(1 − ε).
+    learned such labels is at most 1 − ε sure of one: what it says is sure/(1 − ε).
 
     Args:
         sure: the probability of the model's answer to held-out rows, (n,).
@@ -206,7 +206,7 @@ def planned(
 
     Args:
         expected: of the `rows` of the model, how many are wrong.
-        people: L, the rows that people labelled.
+        people: L, the rows that people labeled.
         rows: M, those of the model.
         allowed: how many of all may be wrong.
         errors: people's rate of errors as it is expected; None where the answers are the truth.
@@ -230,7 +230,7 @@ class Stage(NamedTuple):
     """A model on the way.
 
     Attributes:
-        labels: those that it learnt.
+        labels: those that it learned.
         expected: how many of the other rows it expects to be wrong.
         errors: people's rate of errors, as it is estimated.
     """
@@ -273,7 +273,7 @@ def look_now(
 
     Args:
         stages: of the run so far.
-        people: L, the rows that people labelled.
+        people: L, the rows that people labeled.
         rows: M, those of the model.
         allowed: how many wrong rows the table may have.
         left: the labels that can be paid.

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.heads.spreading import neighbour_graph
+from stacksl.core.heads.spreading import neighbor_graph
 from stacksl.data.values import normal
 from stacksl.errors import DataError
 from stacksl.features.encoders import Vectors, unit
 
-AVERAGED, MOST = 2, 30_000  # times that vectors are averaged with neighbours, and of how many texts
+AVERAGED, MOST = 2, 30_000  # times that vectors are averaged with neighbors, and of how many texts
 EXAMPLES, WORDS, NAMED = 6, 10, 3  # of a group, and how many of its words are its name
 STEM = 5  # letters at the start from which two words are one, as plurals are
 
@@ -68,12 +68,12 @@ def find_topics(texts: Sequence[str], vectors: Vectors, about: int) -> list[Topi
 
 
 def averaged(vectors: Vectors) -> Vectors:
-    """Unit vectors, each averaged with its nearest neighbours: groups are nearer to known classes.
+    """Unit vectors, each averaged with its nearest neighbors: groups are nearer to known classes.
 
-    More than `MOST` stay as they are, since the search for neighbours is quadratic.
+    More than `MOST` stay as they are, since the search for neighbors is quadratic.
     """
     if len(vectors) <= MOST:
-        weights = neighbour_graph(vectors).weights
+        weights = neighbor_graph(vectors).weights
         for _ in range(AVERAGED):
             vectors = unit(weights @ vectors)
     return vectors

@@ -47,11 +47,11 @@ def confidence_bets(held: Array, new: Array, seed: int) -> Array:
 def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
     """The log capital, at most (n,), of bets that a classifier can tell new rows from old ones.
 
-    Half of the old rows, drawn at random, are learnt from; each other one meets one new row, and
+    Half of the old rows, drawn at random, are learned from; each other one meets one new row, and
     while both are exchangeable either is as probably the new one. A logistic regression on all
     rows before says how probably, and that probability doubled is the bet (Shekhar and Ramdas 2023;
     Podkopaev and Ramdas 2023). It reads the vectors and the largest cosine with a row that is
-    learnt from. When no old row is left, there are no more bets.
+    learned from. When no old row is left, there are no more bets.
 
     `old` (N, d) are unit vectors of the run's rows, none of which took part in making vectors, and
     `new` (n, d) of the new rows in their order.
@@ -60,12 +60,12 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
     from threadpoolctl import threadpool_limits
 
     order = generator(seed, "watching/old").permutation(len(old))
-    learnt, met = old[order[: len(old) // 2]], old[order[len(old) // 2 :]]
+    learned, met = old[order[: len(old) // 2]], old[order[len(old) // 2 :]]
     count = min(len(new), len(met))
-    tables = (learnt, met, new[:count])
-    near = [nearness(table, learnt) for table in tables]
+    tables = (learned, met, new[:count])
+    near = [nearness(table, learned) for table in tables]
     middle, spread = float(near[0].mean()), float(near[0].std()) or 1.0
-    learnt, met, new = (
+    learned, met, new = (
         np.column_stack([table, (each - middle) / spread])
         for table, each in zip(tables, near, strict=True)
     )
@@ -73,7 +73,7 @@ def vector_bets(old: Vectors, new: Vectors, seed: int) -> Array:
     with threadpool_limits(1):
         while at < count:
             end = min(count, int(at * GROWTH))
-            rows = np.concatenate([learnt, met[:at], new[:at]])
+            rows = np.concatenate([learned, met[:at], new[:at]])
             is_new = np.arange(len(rows)) >= len(rows) - at
             for own, strength in zip(logs, STRENGTHS, strict=True):
                 model = LogisticRegression(C=strength, class_weight="balanced").fit(rows, is_new)

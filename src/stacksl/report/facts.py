@@ -71,12 +71,12 @@ class DataCard:
 class Budget:
     """The budget and what was spent of it.
 
-    Every label spent has one use: answered, unlearnt, unnamed, aside, open, audit or further.
+    Every label spent has one use: answered, unlearned, unnamed, aside, open, audit or further.
 
     Attributes:
         labels: the budget in labels.
         asked: labels reserved for training: answered plus open.
-        answered: answers that named a candidate and were learnt.
+        answered: answers that named a candidate and were learned.
         left: labels that can still be bought; with a budget in money it may be less than
             labels - spent.
         rounds: items that a stream has seen, questions that a pool has asked.
@@ -90,7 +90,7 @@ class Budget:
         released: labels that were asked and released unanswered.
         open: training answers not yet returned.
         unnamed: training answers that named no candidate.
-        unlearnt: second answers on an item that was learnt, and answers on items erased since.
+        unlearned: second answers on an item that was learned, and answers on items erased since.
         aside: training answers of people who are set aside.
     """
 
@@ -109,7 +109,7 @@ class Budget:
     released: int = 0
     open: int = 0
     unnamed: int = 0
-    unlearnt: int = 0
+    unlearned: int = 0
     aside: int = 0
 
     @property
@@ -209,7 +209,7 @@ class Facts:
         measured_on: what `curve`, `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
         contested: the least certain items, most contested first; empty where a language model that
-            learnt in a stream would have to score every item again.
+            learned in a stream would have to score every item again.
         versions: of Python and libraries; fingerprints: of features, weights and the ledger's head.
         warnings: a sentence each.
         language: what a run that adapted a language model has besides.

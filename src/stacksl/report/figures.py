@@ -2,7 +2,7 @@
 
 A figure that has nothing to show is an empty string; the page then says so in one sentence.
 
-Colours, strokes and fonts come from CSS classes of the page, so one drawing serves light, dark and
+Colors, strokes and fonts come from CSS classes of the page, so one drawing serves light, dark and
 print. Coordinates are rounded to a tenth of a unit, so that equal numbers give equal bytes.
 """
 

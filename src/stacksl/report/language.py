@@ -20,7 +20,7 @@ class BaseModel:
         source: where its weights were read from: an absolute folder or a hub name.
         fingerprint: of its configuration and weights, in hex.
         revision: the commit on the hub; None for a folder.
-        licence: as its README or configuration names it; None where neither does.
+        license: as its README or configuration names it; None where neither does.
     """
 
     name: str
@@ -28,7 +28,7 @@ class BaseModel:
     fingerprint: str
     parameters: int
     revision: str | None = None
-    licence: str | None = None
+    license: str | None = None
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
@@ -45,7 +45,7 @@ class Scoring:
     answer_format: str
     template: str
     chat: bool
-    normalisation: str
+    normalization: str
     temperature: float
     max_len_prompt: int | None = None
     max_len_choice: int | None = None
@@ -96,10 +96,10 @@ class Computed:
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
 class AdapterRefit:
-    """One refit, from the initial weights on all labels learnt so far.
+    """One refit, from the initial weights on all labels learned so far.
 
     Attributes:
-        number: 1-based; labels: learnt so far; examples: that took part, those for the KL term
+        number: 1-based; labels: learned so far; examples: that took part, those for the KL term
             alone included.
         loss, largest: mean and largest loss of a label in the last epoch, before clipping (nats).
         loss_clipped, largest_clipped: the same after clipping.

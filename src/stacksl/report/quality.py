@@ -88,9 +88,9 @@ class AuditResult:
         trained_on: audit labels that the saved model was trained on afterwards
             (`stacksl change --train-on-audit`); the numbers here are of the model before.
         number: which of the run's audits it is, from 1.
-        learnt: labels that the model had learnt which is measured.
+        learned: labels that the model had learned which is measured.
         shown_before: whether this audit measured a model before, and `shown_at` how many labels
-            that one had learnt, the first time.
+            that one had learned, the first time.
         rows: the source's usable items, `rows_after` of which were added after it was drawn.
         classes_after: classes that were added after it was drawn.
         revised: answers that were corrected or set aside after the audit was first shown.
@@ -117,7 +117,7 @@ class AuditResult:
     passed_over: float = 0.0
     trained_on: int = 0
     number: int = 1
-    learnt: int = 0
+    learned: int = 0
     shown_before: bool = False
     shown_at: int = 0
     rows: int = 0
@@ -148,7 +148,7 @@ class ClassRow:
     """One class: labels bought, and how the final model does on the test file or the audit.
 
     Attributes:
-        bought: labels learnt that name it.
+        bought: labels learned that name it.
         test_n: items of the test file, or of the audit, whose answer it is; None without either.
         precision, recall: on those; None where there is nothing to divide by.
         low, high: the 95% Wilson interval of the recall.
@@ -168,11 +168,11 @@ class ColumnFacts:
     """The labels that the data had in a column, as people judged them.
 
     `flagged` are doubtful. People named a class for so many in doubt that were `asked`, and
-    `changed` some. `test_n` rows labelled as a class are audited, and a share `recall` is right.
+    `changed` some. `test_n` rows labeled as a class are audited, and a share `recall` is right.
     """
 
     name: str
-    labelled: int
+    labeled: int
     flagged: int
     asked: int
     changed: int
@@ -215,7 +215,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class LabelledShare:
+class LabeledShare:
     """The share of the rest that the model can label at an accuracy of `wanted`.
 
     Attributes:
@@ -270,7 +270,7 @@ class OwnItems:
     rest: int
     measured: int
     source: str
-    shares: tuple[LabelledShare, ...] = ()
+    shares: tuple[LabeledShare, ...] = ()
     totals: tuple[ClassTotal, ...] = ()
     choices: tuple[tuple[float, int], ...] = ()
 

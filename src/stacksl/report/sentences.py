@@ -18,7 +18,7 @@ from stacksl.report.quality import (
     ColumnFacts,
     CurvePoint,
     Gain,
-    LabelledShare,
+    LabeledShare,
     Named,
     OwnItems,
 )
@@ -86,7 +86,7 @@ def column_words(column: ColumnFacts) -> str:
         if audit.passed_over:  # the most doubtful were mended before
             where = "table's labels that people had not been asked about"
         said = f"Of the {where} an estimated {percent(audit.accuracy)} {what} ({wide})."
-    said += f" {count(column.flagged)} of {plural(column.labelled, 'label')} are doubtful."
+    said += f" {count(column.flagged)} of {plural(column.labeled, 'label')} are doubtful."
     if column.asked:
         said += f" People were asked about the {count(column.asked)} most doubtful and changed"
         said += f" {count(column.changed)} of them."
@@ -282,9 +282,9 @@ def notes(facts: Facts) -> list[str]:
     if audit.shown_before:
         found.append(
             "This audit was shown before, when the model had learned"
-            f" {plural(audit.shown_at, 'label')} (now it has learned {count(audit.learnt)}), and no"
-            " new one was drawn since. The model was not trained on its answers. But if a run goes"
-            " on until its audit looks good, that audit is a little too high."
+            f" {plural(audit.shown_at, 'label')} (now it has learned {count(audit.learned)})."
+            " No new one was drawn since. The model was not trained on its answers. But if a run"
+            " goes on until its audit looks good, that audit is a little too high."
         )
     if audit.interval_now is not None:
         changed = "not known" if audit.accuracy_now is None else percent(audit.accuracy_now, 2)
@@ -369,7 +369,7 @@ def change_rows(facts: Facts) -> list[Named]:
 KINDS = {
     "plain": "labels alone",
     "names": "labels and class names",
-    "names and graph": "labels, class names and the unlabelled rest of the pool",
+    "names and graph": "labels, class names and the unlabeled rest of the pool",
     "names alone": "class names alone",
 }
 
@@ -411,7 +411,7 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
     budget = facts.budget
     found = [
         (budget.answered, "learned", "the model was trained on them"),
-        (budget.unlearnt, "second answers", "to compare people, or on erased items; not learned"),
+        (budget.unlearned, "second answers", "to compare people, or on erased items; not learned"),
         (budget.unnamed, "named no candidate", "none of these, ambiguous or broken; charged"),
         (budget.aside, "set aside", "answers of people who are set aside; charged"),
         (budget.open, "still out", "asked and not yet answered"),
@@ -421,8 +421,8 @@ def uses(facts: Facts) -> list[tuple[str, str, str]]:
     return [(count(n), name, meaning) for n, name, meaning in found if n]
 
 
-def share_words(share: LabelledShare, own: OwnItems) -> str:
-    """What share of the rest can be labelled at the accuracy wanted, or why that is not known."""
+def share_words(share: LabeledShare, own: OwnItems) -> str:
+    """What share of the rest can be labeled at the accuracy wanted, or why that is not known."""
     if not own.source:
         return "cannot be estimated without an audit or a test file"
     kind = "audited items" if own.source == "audit" else "test items"
@@ -477,8 +477,8 @@ def commands(facts: Facts) -> list[tuple[str, str]]:
             ("End the second look without them", f"stacksl change {run} --free --drop"),
         ]
     else:
-        found = [("Write the labelled table", f"stacksl export {run} --table labels.csv")]
-    found.append(("Label new items", f"stacksl predict {run} new.csv --out labelled.csv"))
+        found = [("Write the labeled table", f"stacksl export {run} --table labels.csv")]
+    found.append(("Label new items", f"stacksl predict {run} new.csv --out labeled.csv"))
     if facts.asking.disagreements:
         found.append(("Correct an answer", f"stacksl answer {run} --correct FILE"))
     left = {each.name: int(each.value) for each in facts.data.roles}.get("never asked for", 0)
@@ -514,20 +514,20 @@ def steered(facts: Facts) -> str:
         return STEERED
     if facts.method.gate == "random":
         return ""
-    chosen = any((row.name, row.value) == ("lm.normalisation", "auto") for row in facts.settings)
+    chosen = any((row.name, row.value) == ("lm.normalization", "auto") for row in facts.settings)
     return RANKED + DRAWN * chosen
 
 
-def licence(model: LanguageModel) -> str:
-    """The licence of the base model, or that it is not known."""
-    named = model.base.licence
+def license(model: LanguageModel) -> str:
+    """The license of the base model, or that it is not known."""
+    named = model.base.license
     if named is None:
         return (
-            f"The base model {model.base.name} names no licence in its folder: find out its"
-            " licence, which also holds for the adapted model."
+            f"The base model {model.base.name} names no license in its folder: find out its"
+            " license, which also holds for the adapted model."
         )
     return (
-        f"The licence of the base model {model.base.name} is {named}; it also holds for the"
+        f"The license of the base model {model.base.name} is {named}; it also holds for the"
         " adapted model."
     )
 
@@ -544,9 +544,9 @@ def change_of_base(facts: Facts) -> str:
         return ""
     points = 100 * (facts.curve[-1].accuracy - base.accuracy)
     moved = f"added {points:.1f} points" if points >= 0 else f"took {-points:.1f} points away"
-    learnt = facts.curve[-1].labels
+    learned = facts.curve[-1].labels
     start = f"Without a label the base model answers {percent(base.accuracy)} correctly"
-    return f"{start}; {plural(learnt, 'label')} {moved}." if learnt else f"{start}."
+    return f"{start}; {plural(learned, 'label')} {moved}." if learned else f"{start}."
 
 
 def model_rows(model: LanguageModel) -> tuple[Named, ...]:
@@ -556,7 +556,7 @@ def model_rows(model: LanguageModel) -> tuple[Named, ...]:
         ("Base model", base.name),
         ("Read from", base.source),
         ("Revision", base.revision or "none recorded"),
-        ("Licence", base.licence or "not stated"),
+        ("License", base.license or "not stated"),
         ("Parameters", count(base.parameters)),
         ("Trained by a refit", f"{count(model.trained)} (a LoRA adapter)"),
         *scoring_rows(model.scoring).items(),
@@ -574,7 +574,7 @@ def scoring_rows(scoring: Scoring) -> dict[str, str]:
     return {
         "Answer format": scoring.answer_format,
         "Chat form": "the base tokenizer's" if scoring.chat else "none",
-        "Normalisation": scoring.normalisation,
+        "Normalization": scoring.normalization,
         "Premise of pmi": scoring.pmi_context,
         "Temperature": number(scoring.temperature, 4),
         "Tokens of a prompt, at most": count(prompt) if prompt else "as many as the model takes",
@@ -593,8 +593,8 @@ def _cut(cut: Cut) -> str:
     )
 
 
-def effort_rows(model: LanguageModel, learnt: int) -> tuple[Named, ...]:
-    """The memory and the time that a language model took to learn `learnt` labels."""
+def effort_rows(model: LanguageModel, learned: int) -> tuple[Named, ...]:
+    """The memory and the time that a language model took to learn `learned` labels."""
     computed = model.computed
     where = "of tensors on the GPU" if computed.on_device else "of the process"
     rows = [Named(f"Peak memory {where}", memory(computed.peak_memory))]
@@ -603,12 +603,12 @@ def effort_rows(model: LanguageModel, learnt: int) -> tuple[Named, ...]:
         spans.append(("The run, start to end", "The run", computed.seconds))
     for whole, what, seconds in spans:
         rows.append(Named(whole, duration(seconds)))
-        rows.append(Named(f"{what}, a label bought", per_label(seconds, learnt)))
+        rows.append(Named(f"{what}, a label bought", per_label(seconds, learned)))
     return tuple(rows)
 
 
 def per_label(seconds: float, labels: int) -> str:
-    """A time for each of the labels learnt; a dash where there is none."""
+    """A time for each of the labels learned; a dash where there is none."""
     return duration(seconds / labels if labels else None)
 
 

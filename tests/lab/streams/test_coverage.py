@@ -53,7 +53,7 @@ def stream(scorer: str, feedback: str, **settings: object):
 
 @pytest.mark.parametrize(
     ("scorer", "feedback", "track"),
-    [("ridge", "scalar", "labelled"), ("ridge", "scalar", "all"), ("newton", "softmax", "all")],
+    [("ridge", "scalar", "labeled"), ("ridge", "scalar", "all"), ("newton", "softmax", "all")],
 )
 def test_the_replayed_certificate_is_the_gate_score_of_the_engine(scorer, feedback, track) -> None:
     """With a constant radius g is the statistic of `contested`, which the engine computes itself.
@@ -75,9 +75,9 @@ def test_an_error_is_within_a_radius_where_the_confidence_set_has_the_truth() ->
     assert errors[0] == pytest.approx(np.linalg.norm(source.truth)), "θ = 0 and V = I"
     for t in (0, 30, 59):
         trust = ConfidenceSet(path.inverses[path.before[t]], 1.0)
-        centre = path.thetas[path.before[t]]
-        assert holds(trust, source.truth, centre, errors[t] * 1.0001)
-        assert not holds(trust, source.truth, centre, errors[t] * 0.9999)
+        center = path.thetas[path.before[t]]
+        assert holds(trust, source.truth, center, errors[t] * 1.0001)
+        assert not holds(trust, source.truth, center, errors[t] * 0.9999)
 
 
 def test_an_estimate_is_that_before_its_round() -> None:
@@ -85,7 +85,7 @@ def test_an_estimate_is_that_before_its_round() -> None:
     path = estimates(played, 1.0, moves=played.asked)
     first = int(np.flatnonzero(played.asked)[0])
     assert not path.before[: first + 1].any()
-    assert path.before[first + 1] == 1 == path.learnt[first + 1]
+    assert path.before[first + 1] == 1 == path.learned[first + 1]
     assert (path.thetas[-1] == played.theta).all()
 
 
@@ -110,8 +110,8 @@ def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
     assert len({row.row for row in rows}) == 88
     text = COVERAGE.shown(rows)
     assert "0.75 [0.19, 0.99]" in text, "3 of 4 runs"
-    assert "| ridge, V on labelled rounds, shift, contested |" in text
-    assert "| sgd, η = 0.1, V on labelled rounds | 0 / 0 / 8 | 0 / 0 / 8 | 0 / 0 / 8 |" in text
+    assert "| ridge, V on labeled rounds, shift, contested |" in text
+    assert "| sgd, η = 0.1, V on labeled rounds | 0 / 0 / 8 | 0 / 0 / 8 | 0 / 0 / 8 |" in text
     assert "bounds the regret:** 1.00 [0.40, 1.00] in each of 88 settings." in text
     assert COVERAGE.figures is not None
     assert set(COVERAGE.figures(rows)) == {"coverage"}

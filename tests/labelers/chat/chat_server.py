@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Behaviour = Callable[["Handler", dict[str, Any], int], None]
+Behavior = Callable[["Handler", dict[str, Any], int], None]
 
 
 @dataclass
@@ -18,7 +18,7 @@ class Server:
     """What a test sees of the server: its `url`, the requests so far, and how it behaves."""
 
     url: str
-    behave: Behaviour
+    behave: Behavior
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     most: int = 0
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(behave: Behaviour) -> Iterator[Server]:
+def serving(behave: Behavior) -> Iterator[Server]:
     web = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     web.daemon_threads = True
     web.lock = threading.Lock()  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ from stacksl.labelers.chat.calls import read_calls
 from stacksl.ledger.ledger import Ledger
 
 from .chat_server import (
-    Behaviour,
+    Behavior,
     Handler,
     Server,
     completion,
@@ -63,7 +63,7 @@ def expect_books(run: stacksl.Run) -> Counter[str]:
         return Counter(str(row["said"] or row["state"]) for row in found)
 
 
-def once(bad: Behaviour, *numbers: int) -> Behaviour:
+def once(bad: Behavior, *numbers: int) -> Behavior:
     """Misbehave in these requests, by their number, and answer all others."""
 
     def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
@@ -117,7 +117,7 @@ def huge(handler: Handler, body: dict[str, Any], number: int) -> None:
     handler.send(200, b" " * 5_000_000)
 
 
-def status(code: int, **headers: str) -> Behaviour:
+def status(code: int, **headers: str) -> Behavior:
     return lambda handler, body, number: handler.send(code, b'{"error": "no"}', **headers)
 
 

@@ -119,7 +119,7 @@ LETTERS: list[tuple[str, int | None]] = [
 
 CLASSES = [
     "card arrival", "card delivery estimate", "card not working", "card payment fee charged",
-    "cash withdrawal charge", "cash withdrawal not recognised", "change pin", "exchange rate",
+    "cash withdrawal charge", "cash withdrawal not recognized", "change pin", "exchange rate",
     "exchange via app", "extra charge on statement", "failed transfer", "fiat currency support",
     "lost or stolen card", "passcode forgotten", "pending top up", "pending transfer",
     "refund not showing up", "request refund", "reverted card payment", "top up failed",

@@ -179,7 +179,7 @@ def plain(handler: Handler, body: dict[str, Any], number: int) -> None:
     ("server_is", "names"), [(right, MANY), (plain, NAMES), (plain, MANY)], ids=["a", "b", "c"]
 )
 def test_classes_by_what_the_server_can_do(
-    server_is: chat_server.Behaviour, names: list[str], tmp_path: Path
+    server_is: chat_server.Behavior, names: list[str], tmp_path: Path
 ) -> None:
     with serving(server_is) as server:
         assert call(command(tmp_path, server.url, "--allow-send", names=names)) == 0
@@ -406,7 +406,7 @@ def test_examples_are_shown_and_consented_to(
         ["text 2 of blue", "(its label)"],
     ]
     assert call(words) == 2
-    assert "prompts, options and labelled examples to" in capsys.readouterr().err
+    assert "prompts, options and labeled examples to" in capsys.readouterr().err
     file = tmp_path / "label.txt"
     file.write_text("{prompt}{options}")
     assert call([*words, "--set", f"server.label_template={file}"]) == 2

@@ -23,7 +23,7 @@ from stacksl.runs.changes.forgetting import forget
 
 from ...saved_arrays import drop, edit
 from .chat_server import (
-    Behaviour,
+    Behavior,
     Handler,
     completion,
     letter_of,
@@ -46,7 +46,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "FIRST_PAUSE", 0.01)
 
 
-def refuses(*names: str, how: str = "openai") -> Behaviour:
+def refuses(*names: str, how: str = "openai") -> Behavior:
     """Right, but for requests that have one of these parameters."""
 
     def behave(handler: Handler, body: dict[str, Any], number: int) -> None:

@@ -22,7 +22,7 @@ from stacksl.labelers.chat.calls import read_calls
 from stacksl.ledger.ledger import Ledger
 
 from .chat_server import (
-    Behaviour,
+    Behavior,
     Handler,
     completion,
     hang,
@@ -56,7 +56,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     [garbage, reset, hang, status(500)],
     ids=["json", "reset", "hang", "500"],
 )
-def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behaviour, tmp_path: Path) -> None:
+def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behavior, tmp_path: Path) -> None:
     with serving(once(bad, 2)) as server:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
     assert run.status()["state"] == "finished"
@@ -65,7 +65,7 @@ def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behaviour, tmp_path: P
 
 
 @pytest.mark.parametrize("bad", [status(500)], ids=["500"])
-def test_a_server_that_always_fails_is_left_alone(bad: Behaviour, tmp_path: Path) -> None:
+def test_a_server_that_always_fails_is_left_alone(bad: Behavior, tmp_path: Path) -> None:
     with serving(bad) as server:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
         first = run.status()
@@ -112,7 +112,7 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
     ids=["429-hour", "401", "302"],
 )
 def test_a_refusal_costs_nothing_and_the_run_goes_on(
-    bad: Behaviour, why: str, tmp_path: Path
+    bad: Behavior, why: str, tmp_path: Path
 ) -> None:
     with serving(bad) as server:
         run = begin(server, tmp_path / "run")
@@ -188,7 +188,7 @@ def test_a_model_worse_than_the_largest_owned_class_is_left_alone(tmp_path: Path
 
 @pytest.mark.parametrize("said", [wrong, nonsense])
 def test_a_check_by_owned_labels_that_was_cut_off_is_made_before_any_label_is_bought(
-    said: Behaviour, tmp_path: Path
+    said: Behavior, tmp_path: Path
 ) -> None:
     def limited(handler: Handler, body: dict[str, Any], number: int) -> None:
         (said if number <= 10 else status(429))(handler, body, number)
@@ -216,7 +216,7 @@ def test_no_prompt_lets_a_model_s_label_pass_for_a_person_s(tmp_path: Path) -> N
         said = {"answer": letter_of(body, wanted_of(body)), "labeler": "anna", "said": "owned"}
         handler.send(200, completion(json.dumps({**said, "purpose": "audit"}), name="anna"))
 
-    texts = [f"text {n}. {order}. It is of {NAMES[n % 3]} colour" for n in range(12)]
+    texts = [f"text {n}. {order}. It is of {NAMES[n % 3]} color" for n in range(12)]
     with serving(obeying) as server:
         given: dict[str, Any] = {"server.url": server.url, "server.allow_send": True, "budget": 6}
         run = stacksl.run(
@@ -238,7 +238,7 @@ def test_no_server_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("said", ["I cannot help with that.", None])
-def test_what_names_no_option_is_charged_and_not_learnt(said: str | None, tmp_path: Path) -> None:
+def test_what_names_no_option_is_charged_and_not_learned(said: str | None, tmp_path: Path) -> None:
     def bad(handler: Handler, body: dict[str, Any], number: int) -> None:
         if number in (3, 4):  # by the schema, and without
             handler.send(200, completion(said))
@@ -300,7 +300,7 @@ def test_books_are_exact_in_a_storm(seed: int, tmp_path: Path) -> None:
         lambda handler, body, number, said=said: handler.send(200, completion(said))
         for said in ("Z", None, "I cannot help with that.")
     )
-    unpriced: Behaviour = lambda handler, body, number: handler.send(  # noqa: E731
+    unpriced: Behavior = lambda handler, body, number: handler.send(  # noqa: E731
         200, completion(letter_of(body, wanted_of(body)), usage=None)
     )
     choices = [*LOST, *refused, *wrong, unpriced, *[right] * 12]

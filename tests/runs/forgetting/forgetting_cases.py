@@ -87,11 +87,11 @@ def oracle_of(data: Path) -> Mapping[str, int]:
     return read(data).answers
 
 
-def learnt_of(made: Run) -> dict[str, int]:
-    """The items learnt so far and their rounds, in order."""
+def learned_of(made: Run) -> dict[str, int]:
+    """The items learned so far and their rounds, in order."""
     with made.ledger as ledger:
         rounds = {r.item: r.round for r in ledger.rows() if r.event == "round"}
-        return {str(r.item): rounds[r.item] or 0 for r in ledger.rows() if r.event == "learnt"}
+        return {str(r.item): rounds[r.item] or 0 for r in ledger.rows() if r.event == "learned"}
 
 
 def fill(sheet: Path) -> Path:

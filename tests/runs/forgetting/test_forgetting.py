@@ -40,7 +40,7 @@ from .forgetting_cases import (
     drop,
     fill,
     holding,
-    learnt_of,
+    learned_of,
     oracle_of,
     stopping,
     verify,
@@ -154,7 +154,7 @@ def test_nothing_is_left_of_an_item_that_people_answered(tmp_path: Path, cache: 
 
     told = forget(path, ID)
     assert holding(path, cache) == set()
-    assert told.learnt
+    assert told.learned
     assert any("learned its label" in sentence for sentence in told.remains)
     rows = [row for row in keep.split(b"\r\n") if PROMPT.encode() not in row]
     assert (path / "ask" / "0001-ben.csv").read_bytes() == b"\r\n".join(rows)
@@ -177,7 +177,7 @@ def test_a_run_that_waits_goes_on_without_the_item(tmp_path: Path) -> None:
         leases = [each for each in ledger.open_purchases() if each.item == ID]
     told = forget(made.path, ID)
     drop(data)
-    assert not told.learnt
+    assert not told.learned
     assert holding(made.path) == set()
     assert any("copies of sheets" in sentence for sentence in told.remains)
     assert made.status()["asked"] == spent - len(leases) == spent - 2
@@ -238,10 +238,10 @@ def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path,
 @pytest.mark.parametrize("kind", [pytest.param("pairs", marks=pytest.mark.slow), "classes"])
 def test_a_stream_goes_on_and_is_replayed_from_there(tmp_path: Path, kind: str) -> None:
     data, made = stopped(tmp_path, kind, after=9)
-    learnt = learnt_of(made)
-    item = list(learnt)[4]
+    learned = learned_of(made)
+    item = list(learned)[4]
     told = forget(made.path, item)
-    assert told.learnt
+    assert told.learned
     answers = oracle_of(data)
     data.unlink()
     made.resume(labeler=stopping(answers, None))
@@ -253,7 +253,7 @@ def test_a_stream_goes_on_and_is_replayed_from_there(tmp_path: Path, kind: str) 
         later = [row for row in ledger.rows(again["after"]) if row.event == "round"]
     assert 0 < len(later) < 60
     assert again["rows"] >= len(later)
-    assert item not in learnt_of(made)
+    assert item not in learned_of(made)
 
 
 @pytest.mark.parametrize("gate", ["margin", pytest.param("llf", marks=pytest.mark.slow)])
@@ -272,7 +272,7 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path, 
         each.resume(labeler=stopping(oracle_of(data), None))
     arrays = [each.folder.model / "online.safetensors" for each in (made, other)]
     assert arrays[0].read_bytes() == arrays[1].read_bytes()
-    assert [*learnt_of(made).values()][-9:] == [*learnt_of(other).values()][-9:]
+    assert [*learned_of(made).values()][-9:] == [*learned_of(other).values()][-9:]
     assert made.replay()["after"] > other.replay()["after"] == 0
 
 
@@ -335,18 +335,18 @@ def test_a_language_model_goes_on_without_the_item(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(items, answers, out=tmp_path / "r", labeler=stopping(answers, 5), **spec)
     made = Run(tmp_path / "r")
-    learnt = learnt_of(made)
-    assert len(learnt) == 5
+    learned = learned_of(made)
+    assert len(learned) == 5
     with made.ledger as ledger:
         unseen = [item.id for item in items if not ledger.seen(item.id)]
-    told = forget(made.path, next(iter(learnt)))
+    told = forget(made.path, next(iter(learned)))
     assert any("every adapter trained since" in sentence for sentence in told.remains)
     forget(made.path, unseen[0])
     made.resume(labeler=stopping(answers, None))
     assert made.status()["state"] == "finished"
     assert made.replay()["labels"] == 7
     verify(made.path)
-    texts = {item.prompt for item in items if item.id in (next(iter(learnt)), unseen[0])}
+    texts = {item.prompt for item in items if item.id in (next(iter(learned)), unseen[0])}
     for path in (p for p in made.path.rglob("*") if p.is_file()):
         assert not any(f'"{text}"'.encode() in path.read_bytes() for text in texts), path
 
@@ -360,11 +360,11 @@ def test_the_final_model_is_fitted_again_without_its_label(tmp_path: Path) -> No
     made = run(items, answers, budget=12, out=tmp_path / "run", features="hashing", mode="pool")
     before = (made.folder.model / "head.safetensors").read_bytes()
     with made.ledger as ledger:
-        learnt = [row for row in ledger.rows() if row.event == "learnt"]
-    forget(made.path, str(learnt[4].item))
+        learned = [row for row in ledger.rows() if row.event == "learned"]
+    forget(made.path, str(learned[4].item))
     made.resume()
     assert (made.folder.model / "head.safetensors").read_bytes() != before
-    left = {item.id: answers[item.id] for item in items if item.id != learnt[4].item}
+    left = {item.id: answers[item.id] for item in items if item.id != learned[4].item}
     made.change(budget=14, labeler=lambda request: left[request.item])
     with made.ledger as ledger:
         last = [row.payload for row in ledger.rows() if row.event == "refit"][-1]

@@ -30,7 +30,7 @@ def corpus_capacity(
     `labels` largest gᵢ, gᵢ = tr(V₀⁻¹Mᵢ) for the matrix Mᵢ that item i adds. The smallest of `steps`
     such bounds is returned. The first V₀ is a multiple of I and gives d log(1 + S/(λd)), S being
     the `labels` largest tr Mᵢ, so that no result is above the bound that knows no corpus. Each next
-    one moves towards the matrix that the largest gᵢ make (the steps of Frank and Wolfe).
+    one moves toward the matrix that the largest gᵢ make (the steps of Frank and Wolfe).
 
     Args:
         rows: (n, d), one row φᵢ an item, Mᵢ = φᵢφᵢᵀ; or (n, m, d), m rows an item.

@@ -137,7 +137,7 @@ class Width(Usual):
 
     Source: Cesa-Bianchi, Gentile and Orabona (2009), BBQ; the budget form and the theorem are ours.
     Deviation: the difference of two rows is BBQ's instance, and V has rows; V is that of the labels
-    learnt, without the row of the round itself; and there is a budget.
+    learned, without the row of the round itself; and there is a budget.
     """
 
     scale: float = 1.0

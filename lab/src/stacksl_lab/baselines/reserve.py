@@ -39,7 +39,7 @@ class Reserve(Usual):
         floor: r in (0, 1), the price of information on schedule as a share of v.
         pending: n ≥ 0, the labels that may be open when another is bought; the exponent is then
             (n + 1)C/(κB). A run sets it from its batch: one less than the questions that are open
-            at a time, and 0 where each answer is learnt before the next round.
+            at a time, and 0 where each answer is learned before the next round.
         capacity: C > 0 (nats), a bound on log det(V/λI) for the items that there are, such as
             `capacity.corpus_capacity`; None is dℓ, which holds for items that nobody has seen.
         counted: the labels that `capacity` is of, at least 1; a larger B has so many times it, as

@@ -54,19 +54,19 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mark:
-    """The estimate after `round` rounds: for coverage, and for curves of what was learnt.
+    """The estimate after `round` rounds: for coverage, and for curves of what was learned.
 
     Attributes:
         round: rounds gone by, 1 to T.
         theta: θ, (d,), or (K, d) for class heads.
         gram_inv: V⁻¹ (H⁻¹), (d, d); None where `StreamResult.gram_inv` is.
-        learnt: labels learnt, since the last reset where there is a drift guard.
+        learned: labels learned, since the last reset where there is a drift guard.
     """
 
     round: int
     theta: Array
     gram_inv: Array | None
-    learnt: int
+    learned: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +87,7 @@ class StreamResult:
             certificates.
         theta: the last θ, (d,), or (K, d) for class heads.
         gram_inv: the last V⁻¹ (H⁻¹), (d, d); None for sgd on class heads.
-        learnt: labels learnt, since the last reset where there is a drift guard.
+        learned: labels learned, since the last reset where there is a drift guard.
         clipped: those of them whose loss was above the clip level; 0 but for `sgd`.
         engine: `fused` or `loop`, what played.
         marks: the estimates after the rounds that were asked for.
@@ -105,7 +105,7 @@ class StreamResult:
     reaches: Array
     theta: Array
     gram_inv: Array | None
-    learnt: int
+    learned: int
     clipped: int
     engine: Literal["fused", "loop"]
     marks: tuple[Mark, ...]

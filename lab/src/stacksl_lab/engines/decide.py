@@ -17,7 +17,7 @@ from stacksl.core.gates.rules import Clock, GateState
 from stacksl_lab.baselines import statistics
 from stacksl_lab.engines.algebra import all_pair_norms
 from stacksl_lab.engines.compiling import allocating, compiled, inlined
-from stacksl_lab.engines.loop_state import LEARNT, ROUNDS, Certificates, Memory, Space
+from stacksl_lab.engines.loop_state import LEARNED, ROUNDS, Certificates, Memory, Space
 from stacksl_lab.engines.plan import SGD, Plan
 
 forced = allocating(rules.forced)
@@ -53,7 +53,7 @@ LUCB, WIDTH, ENTROPY, AVOIDED, INFORMATION, DGS, RESERVE = 7, 8, 9, 10, 11, 12, 
 @compiled
 def reach_of(plan: Plan, memory: Memory) -> float:
     """The radius now (score units)."""
-    count = memory.counts[ROUNDS] if plan.by_rounds else memory.counts[LEARNT]
+    count = memory.counts[ROUNDS] if plan.by_rounds else memory.counts[LEARNED]
     return _radius(
         plan.noise, plan.dim, count, plan.ridge, plan.delta, plan.norm_bound, plan.feature_norm
     )

@@ -13,7 +13,7 @@ from stacksl.types import copied
 from stacksl_lab.engines.arrays import Mark, Stream, StreamResult, expect_finite
 from stacksl_lab.engines.loop_state import (
     CLIPPED,
-    LEARNT,
+    LEARNED,
     Certificates,
     Memory,
     make_certificates,
@@ -39,8 +39,8 @@ def play(stream: Stream, terms: Terms) -> StreamResult:
     for start, stop, rows in stream.chunks(terms.marks):
         expect_finite(rows, rounds(start, stop, rows), start)
         if stop in terms.marks:
-            learnt = int(memory.counts[LEARNT])
-            marks.append(Mark(stop, memory.theta.copy(), _matrix(stream, memory), learnt))
+            learned = int(memory.counts[LEARNED])
+            marks.append(Mark(stop, memory.theta.copy(), _matrix(stream, memory), learned))
     return _result(stream, plan, memory, out, tuple(marks))
 
 
@@ -89,7 +89,7 @@ def _result(
         out,
         theta=memory.theta,
         gram_inv=_matrix(stream, memory),
-        learnt=int(memory.counts[LEARNT]),
+        learned=int(memory.counts[LEARNED]),
         clipped=int(memory.counts[CLIPPED]),
         engine="fused",
         marks=marks,

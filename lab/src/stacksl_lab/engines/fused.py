@@ -1,4 +1,4 @@
-"""The engine `fused` on pair features: one compiled loop from features to labels learnt."""
+"""The engine `fused` on pair features: one compiled loop from features to labels learned."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _take(
     guarded: bool,
     t: int,
 ) -> None:
-    """An answer: it is counted and learnt, or starts everything over."""
+    """An answer: it is counted and learned, or starts everything over."""
     memory.counts[ASKED] += 1
     if guarded and learning.alarms(plan, memory, space, rows, choice, gold, reward, fresh):
         learning.start_over(plan, memory)

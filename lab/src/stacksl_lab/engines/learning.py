@@ -14,7 +14,7 @@ from stacksl_lab import drift
 from stacksl_lab.engines.algebra import absorb, combine, image, images, project, rank_one
 from stacksl_lab.engines.compiling import allocating, compiled, inlined
 from stacksl_lab.engines.decide import fill
-from stacksl_lab.engines.loop_state import CLIPPED, LEARNT, ROUNDS, WINDOW, Memory, Space
+from stacksl_lab.engines.loop_state import CLIPPED, LEARNED, ROUNDS, WINDOW, Memory, Space
 from stacksl_lab.engines.plan import (
     EMA,
     LITERAL_CLIP,
@@ -51,7 +51,7 @@ def learn(
         _regress(memory, space, rows, choice, gold, reward, fresh)
     else:
         _newton_step(memory, space, rows, gold, fresh)
-    memory.counts[LEARNT] += 1
+    memory.counts[LEARNED] += 1
     memory.counts[ROUNDS] += 1
 
 
@@ -138,12 +138,12 @@ def _weigh(space: Space, rows: Array) -> None:
     From the scores, and from the rows' images in `products`.
     """
     policy_of(space.scores, space.powers, space.policy)
-    _centre(rows, space.policy, space.mean, space.factors)
-    _centre(space.products, space.policy, space.mean, space.spare)
+    _center(rows, space.policy, space.mean, space.factors)
+    _center(space.products, space.policy, space.mean, space.spare)
 
 
 @compiled
-def _centre(rows: Array, policy: Array, mean: Array, out: Array) -> None:
+def _center(rows: Array, policy: Array, mean: Array, out: Array) -> None:
     """out_x ← sqrt(π_x)·(rows_x − Σ_y π_y rows_y), (m, d)."""
     for j in range(len(mean)):
         mean[j] = 0.0
@@ -188,9 +188,9 @@ def alarms(
     reward: float,
     fresh: bool,
 ) -> bool:
-    """Whether an answer, not yet learnt, takes S above the level; the arguments are `learn`'s."""
-    learnt, d = memory.counts[LEARNT], rows.shape[1]
-    if learnt <= plan.warm * d:
+    """Whether an answer, not yet learned, takes S above the level; the arguments are `learn`'s."""
+    learned, d = memory.counts[LEARNED], rows.shape[1]
+    if learned <= plan.warm * d:
         return False
     if gold >= 0:
         if not fresh:
@@ -210,7 +210,7 @@ def alarms(
             leverage += rows[choice, j] * product[j]
         square = _reward_surprise(reward, space.scores[choice], plan.noise)
     memory.suspicion[0] = _advanced(
-        memory.suspicion[0], square, leverage, learnt, d, plan.allowance, plan.surprise_cap,
+        memory.suspicion[0], square, leverage, learned, d, plan.allowance, plan.surprise_cap,
         plan.leverage, plan.warm,
     )  # fmt: skip
     return _alarmed(memory.suspicion[0], plan.alarm_level)
@@ -218,7 +218,7 @@ def alarms(
 
 @inlined
 def start_over(plan: Plan, memory: Memory) -> None:
-    """Everything learnt is forgotten, as `make_memory` began; labels asked and gate stay."""
+    """Everything learned is forgotten, as `make_memory` began; labels asked and gate stay."""
     fill(memory.theta, 0.0)
     fill(memory.reference, 0.0)
     fill(memory.moment, 0.0)
@@ -228,7 +228,7 @@ def start_over(plan: Plan, memory: Memory) -> None:
     for i in range(memory.gram_inv.shape[0]):
         fill(memory.gram_inv[i], 0.0)
         memory.gram_inv[i, i] = 1.0 / plan.ridge
-    memory.counts[LEARNT] = 0
+    memory.counts[LEARNED] = 0
     memory.counts[ROUNDS] = 0
     memory.counts[CLIPPED] = 0
     memory.suspicion[0] = 0.0
@@ -345,7 +345,7 @@ def _clip_level(plan: Plan, memory: Memory) -> float:
     """ρ: as given, or a multiple of the median, or the 95% quantile, of the last losses."""
     if not math.isnan(plan.clip_level):
         return plan.clip_level
-    seen = min(memory.counts[LEARNT], WINDOW)
+    seen = min(memory.counts[LEARNED], WINDOW)
     if seen < _ENOUGH:
         return math.inf
     if not math.isnan(plan.clip_multiple):
@@ -361,10 +361,10 @@ def _count_loss(plan: Plan, memory: Memory, loss: float, level: float) -> None:
         memory.counts[CLIPPED] += 1
     if plan.clip == NO_CLIP or not math.isnan(plan.clip_level):
         return
-    learnt = memory.counts[LEARNT]
-    slot, last = learnt % WINDOW, min(learnt, WINDOW)
+    learned = memory.counts[LEARNED]
+    slot, last = learned % WINDOW, min(learned, WINDOW)
     ordered = memory.ordered
-    if learnt >= WINDOW:
+    if learned >= WINDOW:
         last -= 1
         leaving = memory.losses[slot]
         for x in range(last):

@@ -98,7 +98,7 @@ def _learn(learner: StudyLearner, stream: Stream, row: Array, t: int, decision: 
 
 def _mark(round_: int, scorer: Scorer) -> Mark:
     state = scorer.state()
-    return Mark(round_, state["theta"], state.get("gram_inv"), scorer.learnt)
+    return Mark(round_, state["theta"], state.get("gram_inv"), scorer.learned)
 
 
 def _result(
@@ -132,7 +132,7 @@ def _result(
         reaches=reaches,
         theta=state["theta"],
         gram_inv=state.get("gram_inv"),
-        learnt=learner.scorer.learnt,
+        learned=learner.scorer.learned,
         clipped=int(getattr(learner.scorer, "clipped", 0)),
         engine="loop",
         marks=marks,

@@ -17,7 +17,7 @@ from stacksl_lab.baselines.registry import CODES
 from stacksl_lab.engines.plan import NEWTON, SGD, Plan
 
 WINDOW = 200  # losses that sgd's clip level is a quantile of
-LEARNT, ROUNDS, CLIPPED, ASKED = 0, 1, 2, 3  # the places in Memory.counts
+LEARNED, ROUNDS, CLIPPED, ASKED = 0, 1, 2, 3  # the places in Memory.counts
 
 
 class Memory(NamedTuple):
@@ -25,7 +25,7 @@ class Memory(NamedTuple):
 
     `theta` is (d,) for pairs and (K, d) for classes; `reference` (sgd) and `moment` (ridge on
     pairs) are (d,); `kl_weight` (sgd) is (1,); `gram_inv` is (d, d);
-    `counts` holds labels learnt, rounds, losses clipped and labels asked; `losses` is the ring of
+    `counts` holds labels learned, rounds, losses clipped and labels asked; `losses` is the ring of
     the last losses and `ordered` the same sorted; `suspicion` is the drift guard's S, (1,), and
     `volume` log det(V/λI), (1,).
     """

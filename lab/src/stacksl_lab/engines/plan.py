@@ -88,12 +88,12 @@ class Terms:
             )
 
     def _check_drift(self, stream: Stream) -> None:
-        labelled = not len(stream.rewards)
+        labeled = not len(stream.rewards)
         if stream.classes is not None:
             raise SettingsError(
                 "the drift guard needs pair features: leave drift out for class heads"
             )
-        if labelled and self.scorer == "ridge":
+        if labeled and self.scorer == "ridge":
             raise SettingsError(
                 "the drift guard reads labels by the policy's own log-loss, and the one-hot scores "
                 "of 'ridge' are no such policy: take the scorer 'newton' or 'sgd', or leave drift "
@@ -126,8 +126,8 @@ class Plan(NamedTuple):
     clip_level: float  # NaN: from the window
     clip_multiple: float  # NaN: the window's quantile; else so many times its median
     inner_steps: int
-    tracks_all: bool  # rows of all rounds enter V, or those of learnt labels
-    by_rounds: bool  # the n of the radius: rounds gone by, or labels learnt
+    tracks_all: bool  # rows of all rounds enter V, or those of learned labels
+    by_rounds: bool  # the n of the radius: rounds gone by, or labels learned
     ucb: bool  # the largest UCB is played in every round
     asks_ucb: bool  # the largest UCB, or what `width` asks about, is played in asked rounds
     gate: int

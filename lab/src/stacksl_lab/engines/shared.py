@@ -20,7 +20,7 @@ from stacksl.core.gates.rules import Clock
 from stacksl_lab.baselines import statistics
 from stacksl_lab.engines import algebra, decide, loop_state, plan, policy_statistics
 from stacksl_lab.engines.compiling import compiled, inlined, kept, stamp, summed
-from stacksl_lab.engines.loop_state import ASKED, LEARNT, ROUNDS, Certificates, Heads, Memory
+from stacksl_lab.engines.loop_state import ASKED, LEARNED, ROUNDS, Certificates, Heads, Memory
 from stacksl_lab.engines.plan import Plan
 
 _SQRT2 = math.sqrt(2.0)
@@ -188,7 +188,7 @@ def _entry(mark: int) -> Any:
             memory.counts[ROUNDS] += 1
             if asks:
                 memory.counts[ASKED] += 1
-                memory.counts[LEARNT] += 1
+                memory.counts[LEARNED] += 1
                 _regress(memory, heads, h, square, labels[i])
             elif plan.tracks_all:
                 _regress(memory, heads, h, square, -1)

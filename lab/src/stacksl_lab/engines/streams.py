@@ -1,6 +1,6 @@
 """`run_stream`: a run over arrays with known labels, compiled where an engine exists.
 
-There is no ledger: the clock enforces the budget, and each wanted label is learnt before the next
+There is no ledger: the clock enforces the budget, and each wanted label is learned before the next
 round.
 
 >>> import numpy as np
@@ -52,7 +52,7 @@ def run_stream(
     drift: DriftGuard | None = None,
     engine: Engine = "auto",
 ) -> StreamResult:
-    """Play the rounds of an array stream, each answer learnt at once.
+    """Play the rounds of an array stream, each answer learned at once.
 
     Both engines make the same decisions, numbers equal to rounding. `loop` plays a `StudyLearner`;
     `fused` is one compiled loop (some seconds to compile when a machine runs it first, kept on disk
@@ -85,7 +85,7 @@ def run_stream(
             shows them all. Choices are indices into all K. Pair features alone, and no `labels`.
             Rows that are equal tie but for rounding, which may differ between the engines.
         drift: starts over where bought answers contradict what is known; None never does. Pair
-            features alone: rewards, or labels learnt by `newton` or `sgd`.
+            features alone: rewards, or labels learned by `newton` or `sgd`.
         engine: `auto` takes `fused` where it plays this.
 
     Raises:

@@ -162,4 +162,4 @@ def _parameter(point: Row) -> str:
 
 def _value(point: Row) -> str:
     found = point.row.partition(": ")[2].partition(",")[0].rpartition("= ")[2]
-    return found.replace("0.0001", "1e-04")  # as wide as its neighbours
+    return found.replace("0.0001", "1e-04")  # as wide as its neighbors

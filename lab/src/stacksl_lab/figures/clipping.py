@@ -74,7 +74,7 @@ def _side(row: Row) -> int:
 
 
 def figures(rows: Sequence[Row]) -> Mapping[str, Figure]:
-    """Largest losses and regret of the last θ by clip: a panel each, a colour a learning rate."""
+    """Largest losses and regret of the last θ by clip: a panel each, a color a learning rate."""
     from stacksl_lab.figures.style import canvas, dots, styled
 
     shown = [row for row in rows if row.settings["share"] == 0.02]

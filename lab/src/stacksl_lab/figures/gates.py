@@ -152,7 +152,7 @@ def _slanted(ax: Axes) -> None:
 
 
 def _shaded(ax: Axes, over: Array) -> None:
-    """Ratios as colours, each written in its cell."""
+    """Ratios as colors, each written in its cell."""
     from matplotlib.colors import LogNorm
 
     ax.imshow(over, aspect="auto", cmap="cividis_r", norm=LogNorm(1.0, REACH))

@@ -41,7 +41,7 @@ def layout(rows: Sequence[Row]) -> str:
         [name, *(estimate(found.get((name, metric)), ".4f") for metric in FOLLOWED)]
         for name in dict.fromkeys(row.row for row in followed)
     ]
-    head = ["a label is learnt over", *FOLLOWED.values()]
+    head = ["a label is learned over", *FOLLOWED.values()]
     return "\n\n".join([*tables, table(head, lines, "A follower that hides candidates")])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stacksl_lab.figures.style import COLOURS, canvas, curve, dots, styled
+from stacksl_lab.figures.style import COLORS, canvas, curve, dots, styled
 from stacksl_lab.study.rows import Row
 from stacksl_lab.study.tables import estimate, means, table
 
@@ -58,7 +58,7 @@ def _rows(rows: Sequence[Row]) -> Figure:
         dots(ax, {"": rows}, names, lambda row: row.row)
         printed = [(row.paper, place) for place, row in enumerate(rows) if row.paper is not None]
         for paper, place in printed:
-            ax.plot(paper, place, "x", color=COLOURS[1], ms=6, mew=1.6)
+            ax.plot(paper, place, "x", color=COLORS[1], ms=6, mew=1.6)
         ax.set_xlabel("regret a round (mean, 95% interval over seeds; × the paper)")
         ax.set_xscale("log")
     return figure
@@ -78,7 +78,7 @@ def _switch(rows: Sequence[Row]) -> Figure:
             places = [row.settings["first_spreads"] for row in line]
             curve(above, line, places, name, number)
             asked = [row.asked_fraction for row in line]
-            below.plot(places, asked, color=COLOURS[number], marker="os"[number], ms=4, lw=1.3)
+            below.plot(places, asked, color=COLORS[number], marker="os"[number], ms=4, lw=1.3)
         above.set_yscale("log")
         above.set_ylabel("regret a round")
         above.legend(loc="upper left")

@@ -1,4 +1,4 @@
-"""Figures of the laboratory: one style, intervals always drawn, colours distinct for all eyes."""
+"""Figures of the laboratory: one style, intervals always drawn, colors distinct for all eyes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-COLOURS = (
+COLORS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C",
 )  # fmt: skip
-"""Okabe and Ito (2008), distinct under every common colour blindness, and a grey."""
+"""Okabe and Ito (2008), distinct under every common color blindness, and a gray."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""Each colour's own marker, so that no line depends on its colour alone."""
+"""Each color's own marker, so that no line depends on its color alone."""
 
 _STYLE: Mapping[str, Any] = {
     "font.size": 9,
@@ -74,7 +74,7 @@ def dots(
     *,
     named: bool = True,
 ) -> None:
-    """Series of rows as points with their intervals, a colour and marker each.
+    """Series of rows as points with their intervals, a color and marker each.
 
     Args:
         ax: the axes.
@@ -97,7 +97,7 @@ def dots(
             [names.index(name_of(row)) + aside for row in shown],
             xerr=list(zip(*reach, strict=True)),
             fmt=MARKERS[place],
-            color=COLOURS[place],
+            color=COLORS[place],
             label=label,
             ms=4,
             capsize=2,
@@ -129,14 +129,14 @@ def log_log(ax: Axes, places: Sequence[float]) -> None:
 def curve(
     ax: Axes, rows: Sequence[Row], places: Sequence[float], name: str, number: int, **more: Any
 ) -> None:
-    """Rows as a line over `places` with their intervals; colour and marker are the `number`-th."""
-    colour = COLOURS[number % len(COLOURS)]
+    """Rows as a line over `places` with their intervals; color and marker are the `number`-th."""
+    color = COLORS[number % len(COLORS)]
     ax.errorbar(
         places,
         [row.value if row.value is not None else float("nan") for row in rows],
         yerr=[half_width(row) or 0.0 for row in rows],
         label=name,
-        color=colour,
+        color=color,
         marker=MARKERS[number % len(MARKERS)],
         ms=4,
         capsize=2,

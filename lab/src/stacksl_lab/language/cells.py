@@ -27,7 +27,7 @@ class Setting(Line):
         budget_fraction: β; 0 for a base row.
         items: N, the items of the stream at most; None for all there are.
         task: the set of questions; None for the first.
-        shots: labelled examples in the prompt of a base row; None where there is a run.
+        shots: labeled examples in the prompt of a base row; None where there is a run.
         permuted: whether the order of options is drawn again (a control).
         chosen: whether kl_weight and k are those chosen on held-out bought labels.
         twin: the setting whose result this row takes where that bought what `first` buys.
@@ -60,7 +60,7 @@ class Cell:
         held: measured on labels of its own budget that were kept out of training, never on the
             test set: how kl_weight and k are chosen.
         permuted: the options of every item are in an order drawn by the seed.
-        shots: the labelled examples in the prompt of a base row; None for a run.
+        shots: the labeled examples in the prompt of a base row; None for a run.
     """
 
     task: str
@@ -103,7 +103,7 @@ class Result:
         rounds: items in the stream.
         seconds: of the run, wall clock.
         first: the labels bought were those of the first rounds, as the gate `first` buys them.
-        mean_loss, max_loss: of the labelled terms of the last refit as they were trained on, that
+        mean_loss, max_loss: of the labeled terms of the last refit as they were trained on, that
             is after clipping (nats); None where the run does not say.
         clipped: the share of these terms that was clipped.
         reason: why there is no number, one sentence; None where there is one.

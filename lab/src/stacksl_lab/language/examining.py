@@ -1,4 +1,4 @@
-"""The base model without training: no labels bought, labelled examples in the prompt."""
+"""The base model without training: no labels bought, labeled examples in the prompt."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def examine(
             f" {base.positions} tokens that the model reads"
         )
     alone = None
-    if settings.get("normalisation") == "pmi":
+    if settings.get("normalization") == "pmi":
         alone = tokenizing.items([put.render_alone(item) for item in test.items])
-    predicted = _predicted(likelihood, rows, alone, str(settings.get("normalisation", _USUAL)))
+    predicted = _predicted(likelihood, rows, alone, str(settings.get("normalization", _USUAL)))
     gold = [test.answers[item.id] for item in test.items]
     right = sum(a == b for a, b in zip(gold, predicted, strict=True))
     return Result(
@@ -100,10 +100,10 @@ def _predicted(
     likelihood: Likelihood, rows: Sequence[TokenItem], alone: Sequence[TokenItem] | None, kind: Any
 ) -> list[int]:
     """The option of the highest score for each row; of equals the first."""
-    from stacksl.lm import normalised
+    from stacksl.lm import normalized
     from stacksl.lm.scoring.paths import load_torch
 
     with load_torch().no_grad():
         own = None if alone is None else likelihood.sums(alone)
-        scores = normalised(likelihood.sums(rows), rows, kind, alone=own)
+        scores = normalized(likelihood.sums(rows), rows, kind, alone=own)
     return [int(each.argmax()) for each in scores]

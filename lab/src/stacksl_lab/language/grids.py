@@ -45,7 +45,7 @@ def bases(study: str, protocol: str, task: str | None = None) -> list[Setting]:
         named(
             study, f"{before}Base, {shots}-shot", {"protocol": protocol},
             budget_fraction=0.0, task=task, shots=shots,
-            marks=(f"{shots} labelled examples in the prompt",) if shots else (),
+            marks=(f"{shots} labeled examples in the prompt",) if shots else (),
         )
         for shots in SHOTS
     ]  # fmt: skip
@@ -175,7 +175,7 @@ HARD_NEGATIVES = LanguageStudy(
 
 
 def objectives_grid(setup: Setup) -> Sequence[Setting]:
-    """SFT, CE, CE over hard candidates without regularisation, StackSL; base rows, control."""
+    """SFT, CE, CE over hard candidates without regularization, StackSL; base rows, control."""
     study = "objectives"
     zero, five = bases(study, "letter")
     full = named(study, "StackSL (Full)", {**stacksl(), **MLE, **LETTER}, chosen=True)
@@ -218,7 +218,7 @@ def losses(
 OBJECTIVES = LanguageStudy(
     name="objectives",
     title="Training objectives",
-    claim="StackSL's regularised objective is as good as SFT and cross-entropy on all labels",
+    claim="StackSL's regularized objective is as good as SFT and cross-entropy on all labels",
     cost="11 runs a seed, 6 of them to choose kl_weight and k",
     metrics=("accuracy", "macro_f1", "accuracy_sd"),
     grid=objectives_grid,

@@ -154,7 +154,7 @@ CANNOT: Mapping[str, tuple[str, ...]] = {
 
 FIXED: Mapping[str, Any] = {
     "adapt": "lora",
-    "normalisation": "token_mean",
+    "normalization": "token_mean",
     "temperature": 1.0,
     "max_len_prompt": 2048,
     "max_len_choice": 128,

@@ -25,7 +25,7 @@ SMALL = (29, 16, 11)
 
 SAMPLE_SETTINGS: Mapping[str, Any] = {
     "protocol": "option",
-    "normalisation": "pmi",
+    "normalization": "pmi",
     "temperature": 1.0,
     "pmi_context": "empty",
     "max_len_prompt": None,
@@ -34,7 +34,7 @@ SAMPLE_SETTINGS: Mapping[str, Any] = {
     "learning_rate": OF_SAMPLE["update.learning_rate"],
     "batch_tokens": OF_SAMPLE["lm.batch_tokens"],
 }
-"""How the sample model is asked and trained: by options, since it has learnt no letters; None: the
+"""How the sample model is asked and trained: by options, since it has learned no letters; None: the
 default of `stacksl.Settings`."""
 
 _TRAIN = ("train.jsonl", "phrases_no_exclude_train.jsonl", "train_sample1000.jsonl")

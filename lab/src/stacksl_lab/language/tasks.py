@@ -24,7 +24,7 @@ class Task:
         name: such as `MedQA` or `Medical Genetics`.
         train: the stream, with the answers that a labeler may be asked for.
         test: what results are measured on.
-        examples: labelled items for the prompt of 5-shot base rows; none of them is in `test`.
+        examples: labeled items for the prompt of 5-shot base rows; none of them is in `test`.
         whole: the items that the paper's stream has; None where it is not the paper's set.
     """
 
@@ -93,7 +93,7 @@ def drawn(dataset: Dataset, count: int | None, seed: int) -> Dataset:
 
 
 def held_out(dataset: Dataset, labels: int, seed: int) -> tuple[Dataset, Dataset, int]:
-    """A stream, labelled items kept out of it, and the labels left for the stream.
+    """A stream, labeled items kept out of it, and the labels left for the stream.
 
     Of `labels` that may be bought, a fifth goes to items drawn uniformly by `seed`: they are
     bought, count in the budget, and are never trained on.

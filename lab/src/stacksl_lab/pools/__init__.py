@@ -1,1 +1,1 @@
-"""Strategies that choose items of a labelled pool, ours and those of other libraries, compared."""
+"""Strategies that choose items of a labeled pool, ours and those of other libraries, compared."""

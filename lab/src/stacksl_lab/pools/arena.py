@@ -106,7 +106,7 @@ def make_arena(
     most: int,
     report: Callable[[int, int], None] | None = None,
 ) -> tuple[Arena, list[str]]:
-    """The arena of a labelled data set, and warnings.
+    """The arena of a labeled data set, and warnings.
 
     Args:
         data: the rows to choose from; a share of them is held out by seed 0 without `test`.

@@ -114,7 +114,7 @@ def _classes(pool: Pool) -> int:
 
 
 class _Activeml:
-    """A strategy of scikit-activeml: unlabelled rows have the label NaN."""
+    """A strategy of scikit-activeml: unlabeled rows have the label NaN."""
 
     def __init__(self, peer: Peer, pool: Pool, rows: Array) -> None:
         self.pool, self.rows, self.peer = pool, rows, peer
@@ -146,22 +146,22 @@ def _small_text(
 ) -> list[int]:
     """The next `count` rows of a strategy of small-text."""
     library = import_module(MODULES[_SMALL])
-    labelled = np.array(chosen, dtype=np.int64)
-    rest = np.setdiff1d(np.arange(len(rows)), labelled)
-    model = _Probabilities(rows, labelled, pool.gold, _classes(pool)) if peer.model else None
-    without_model = {"embeddings": rows[np.concatenate([rest, labelled])], "pbar": None}
+    labeled = np.array(chosen, dtype=np.int64)
+    rest = np.setdiff1d(np.arange(len(rows)), labeled)
+    model = _Probabilities(rows, labeled, pool.gold, _classes(pool)) if peer.model else None
+    without_model = {"embeddings": rows[np.concatenate([rest, labeled])], "pbar": None}
     more = {} if peer.model else without_model
     items = library.SklearnDataset(rows, np.arange(len(rows)))
     strategy = getattr(library, peer.kind)(**peer.options)
-    found = strategy.query(model, items, rest, labelled, pool.gold[labelled], n=count, **more)
+    found = strategy.query(model, items, rest, labeled, pool.gold[labeled], n=count, **more)
     return [int(row) for row in found]
 
 
 class _Probabilities:
     """A classifier as small-text calls it, on the rows of a data set."""
 
-    def __init__(self, rows: Array, labelled: Rows, gold: Rows, classes: int) -> None:
-        self.fitted = _logistic().fit(rows[labelled], gold[labelled])
+    def __init__(self, rows: Array, labeled: Rows, gold: Rows, classes: int) -> None:
+        self.fitted = _logistic().fit(rows[labeled], gold[labeled])
         self.classes = classes
 
     def predict_proba(self, items: Any) -> Array:

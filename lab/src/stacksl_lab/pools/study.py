@@ -38,7 +38,7 @@ Cells: TypeAlias = Mapping[str, Sequence[Numbers]]
 @final
 @dataclass(frozen=True, slots=True)
 class Comparison(Study):
-    """Strategies on one labelled data set.
+    """Strategies on one labeled data set.
 
     Attributes:
         arena: features and answers.

@@ -22,13 +22,13 @@ class Estimates:
         thetas: (n, d).
         inverses: V⁻¹, (n, d, d).
         before: which of them round t was played under, (T,).
-        learnt: labels in V before round t, (T,).
+        learned: labels in V before round t, (T,).
     """
 
     thetas: Array
     inverses: Array
     before: NDArray[np.int64]
-    learnt: NDArray[np.int64]
+    learned: NDArray[np.int64]
 
     def errors(self, truth: Array) -> Array:
         """‖θ − θ*‖ in V before each round, (T,), for θ* = `truth`, (d,)."""
@@ -80,8 +80,8 @@ def estimates(played: StreamResult, ridge: float, *, moves: NDArray[np.bool_]) -
     thetas = np.array([np.zeros(dim), *(mark.theta for mark in kept)])
     inverses = np.array([np.eye(dim) / ridge, *(_matrix(mark.gram_inv) for mark in kept)])
     before = np.concatenate([[0], np.cumsum(moves)[:-1]])
-    learnt = np.concatenate([[0], np.cumsum(played.asked)[:-1]])
-    return Estimates(thetas, inverses, before, learnt)
+    learned = np.concatenate([[0], np.cumsum(played.asked)[:-1]])
+    return Estimates(thetas, inverses, before, learned)
 
 
 def _matrix(gram_inv: Array | None) -> Array:
@@ -89,9 +89,9 @@ def _matrix(gram_inv: Array | None) -> Array:
     return gram_inv
 
 
-def holds(trust: ConfidenceSet, truth: Array, centre: Array, reach: float) -> bool:
-    """Whether ‖truth − centre‖_V ≤ `reach`, for (d,) vectors: coverage, one round of it."""
-    offset = truth - centre
+def holds(trust: ConfidenceSet, truth: Array, center: Array, reach: float) -> bool:
+    """Whether ‖truth − center‖_V ≤ `reach`, for (d,) vectors: coverage, one round of it."""
+    offset = truth - center
     square = float(offset @ np.linalg.solve(trust.gram_inv, offset))
     return square <= reach * reach
 

@@ -55,11 +55,11 @@ def slope_over(places: Sequence[float]) -> Callable[[Array], Array]:
     >>> round(float(slope_over([1.0, 2.0, 4.0])(np.array([3.0, 12.0, 48.0]))), 9)
     2.0
     """
-    centred = np.log(np.asarray(places, dtype=np.float64))
-    centred = centred - centred.mean()
+    centered = np.log(np.asarray(places, dtype=np.float64))
+    centered = centered - centered.mean()
 
     def slope(means: Array) -> Array:
-        found: Array = np.log(means) @ centred / (centred @ centred)
+        found: Array = np.log(means) @ centered / (centered @ centered)
         return found
 
     return slope

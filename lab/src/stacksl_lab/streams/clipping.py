@@ -147,7 +147,7 @@ def _change(samples: Samples, share: float, rate: float, name: str, metric: str)
 CLIPPING = StreamStudy(
     name="clipping",
     title="Clipping ρ on a stream with heavy-tailed losses",
-    claim="clipping at 5 nats cuts the largest losses, leaves the mean, and stabilises learning",
+    claim="clipping at 5 nats cuts the largest losses, leaves the mean, and stabilizes learning",
     cost="42 lines of 10,000 rounds a seed, some 25 s of one core",
     metrics=(*HEADS, "regret_per_round"),
     seeds=20,

@@ -30,12 +30,12 @@ ROUNDING = 1e-9
 
 EVERYONE = ("first", "random", "contested")
 FAMILIES: Sequence[tuple[str, str, float | None, tuple[str, ...]]] = (
-    ("ridge", "labelled", None, EVERYONE),
+    ("ridge", "labeled", None, EVERYONE),
     ("ridge", "all", None, EVERYONE),
-    ("newton", "labelled", None, EVERYONE),
+    ("newton", "labeled", None, EVERYONE),
     ("newton", "all", None, EVERYONE),
-    ("sgd", "labelled", 0.03, ("first", "random")),
-    ("sgd", "labelled", 0.1, ("first", "random")),
+    ("sgd", "labeled", 0.03, ("first", "random")),
+    ("sgd", "labeled", 0.1, ("first", "random")),
 )
 """Learner, what enters V, learning rate, and who buys."""
 
@@ -79,7 +79,7 @@ def covered(stream: SyntheticStream, line: Line, seed: int) -> Numbers:
     played = _played(stream, line, seed)
     moves = played.asked | (line.settings["track"] == "all")
     path = estimates(played, RIDGE, moves=moves)
-    by_labels = _radii(stream, path.learnt)
+    by_labels = _radii(stream, path.learned)
     lost = regrets(stream, played)
     promised = path.certificates(stream.features, played.choices, by_labels)
     by_rounds = _radii(stream, np.arange(stream.horizon))

@@ -1,6 +1,6 @@
 """`learners`: regret of each learner on the same labels, the first B of a stationary stream.
 
-The last table is of `newton` under a follower: the candidates that a label is learnt over.
+The last table is of `newton` under a follower: the candidates that a label is learned over.
 
 The exact fit is the conditional logit, fitted again at growing counts.
 """
@@ -51,13 +51,13 @@ FOLLOWED_ROUNDS, FOLLOWED_K = 1000, 4
 LOSSES: Mapping[str, str] = {
     "displaced": "C_t, an outside gold in the place of the lowest",
     "joined": "C_t and an outside gold",
-    "dropped": "C_t; outside golds not learnt",
+    "dropped": "C_t; outside golds not learned",
     "mixed": "C_t; all candidates for an outside gold",
     "part": "C_t; all others for an outside gold",
     "all": "all candidates (the learner)",
     "given": "all candidates, and all are presented",
 }
-"""What a label is learnt over under the follower `hard`, with its row's name."""
+"""What a label is learned over under the follower `hard`, with its row's name."""
 
 _PLAIN: Mapping[str, Any] = {"kl_weight": 0.0, "clip": "none"}
 """Gradient steps on the log-loss alone."""
@@ -91,14 +91,14 @@ def trials(quick: bool) -> Sequence[Trial]:
     """One stream of softmax labels, and one of rewards, from which `ridge` alone learns."""
     rounds = QUICK_ROUNDS if quick else ROUNDS
     base = {"kind": "iid", "rounds": rounds, "dim": DIM}
-    labelled = tuple(line for budget in BUDGETS for line in _lines(budget))
+    labeled = tuple(line for budget in BUDGETS for line in _lines(budget))
     rewarded = tuple(
         Line(f"ridge on rewards · {budget:g}", {"learner": "ridge", "action": "asked"}, budget)
         for budget in BUDGETS
     )
     followed = tuple(Line(name, {"loss": kind}, 1.0) for kind, name in LOSSES.items())
     return [
-        Trial({**base, "feedback": "softmax"}, labelled),
+        Trial({**base, "feedback": "softmax"}, labeled),
         Trial({**base, "feedback": "scalar"}, rewarded),
         Trial({**FOLLOWED, "rounds": QUICK_ROUNDS // 5 if quick else FOLLOWED_ROUNDS}, followed),
     ]
@@ -148,9 +148,9 @@ def _followed(stream: SyntheticStream, loss: str) -> Numbers:
         trust = scorer.confidence
         covered.append(holds(trust, stream.truth, scorer.theta, view.radius))
         outside.append(gold not in shown)
-        learnt = _loss_over(loss, shown, int(gold), scores)
-        if learnt:
-            scorer.step(inputs, learnt, shown[view.choice], Label(int(gold)))
+        learned = _loss_over(loss, shown, int(gold), scores)
+        if learned:
+            scorer.step(inputs, learned, shown[view.choice], Label(int(gold)))
     return {
         "regret_per_round": float(np.mean(lost)),
         "regret_of_all": float(np.mean(missed)),
@@ -163,7 +163,7 @@ def _followed(stream: SyntheticStream, loss: str) -> Numbers:
 
 
 def _loss_over(loss: str, shown: tuple[int, ...], gold: int, scores: Array) -> tuple[int, ...]:
-    """The candidates that a label is learnt over; none where it is not learnt."""
+    """The candidates that a label is learned over; none where it is not learned."""
     everything = tuple(range(len(scores)))
     if loss in ("all", "given"):
         return everything
@@ -279,7 +279,7 @@ def exact_estimates(
     """The counts that were fitted, and the estimate of each, (n, d).
 
     Args:
-        features: φ of the labelled rounds in their order, (B, K, d).
+        features: φ of the labeled rounds in their order, (B, K, d).
         labels: their labels, (B,).
         ridge: as in `fit`.
     """
@@ -292,7 +292,7 @@ def exact_estimates(
 
 
 def fit(features: Array, labels: NDArray[np.int64], ridge: float, start: Array) -> Array:
-    """The θ, (d,), that minimises Σ −log π_θ(label) + ½ ridge‖θ‖², by L-BFGS from `start`.
+    """The θ, (d,), that minimizes Σ −log π_θ(label) + ½ ridge‖θ‖², by L-BFGS from `start`.
 
     Args:
         features: φ, (n, K, d).
@@ -317,7 +317,7 @@ def fit(features: Array, labels: NDArray[np.int64], ridge: float, start: Array) 
 
 
 def _objective(theta: Array, features: Array, gold: Array, ridge: float) -> tuple[float, Array]:
-    """What `fit` minimises, a label, and its gradient; `gold` is the sum of the labels' φ, (d,)."""
+    """What `fit` minimizes, a label, and its gradient; `gold` is the sum of the labels' φ, (d,)."""
     scores = features @ theta
     top = scores.max(axis=1, keepdims=True)
     weights = np.exp(scores - top)
@@ -333,7 +333,7 @@ def descent(features: Array, labels: NDArray[np.int64], rate: float, power: floa
         θ_n = θ_{n−1} − rate n^(−power) ∇(−log π_θ(label_n))
 
     Args:
-        features: φ of the labelled rounds in their order, (n, K, d).
+        features: φ of the labeled rounds in their order, (n, K, d).
         labels: (n,).
         rate: of the first step.
         power: 0 for a constant rate, 0.5 for one that falls with the square root.

@@ -77,7 +77,7 @@ def outcome(stream: SyntheticStream, played: StreamResult) -> dict[str, float | 
 
 
 def final_regret(stream: SyntheticStream, theta: Array) -> float:
-    """Mean regret of choosing by `theta`, (d,), in the test rounds, where nothing is learnt.
+    """Mean regret of choosing by `theta`, (d,), in the test rounds, where nothing is learned.
 
     A follower shows the best under `theta`, so that the best of those shown is what it loses to.
     """

@@ -11,9 +11,9 @@ from stacksl_lab.verbs.reproduce import reproduce
 
 EXAMPLES = by_verb("""
 Compare the default strategies with random labels:
-    stacksl-lab compare labelled.csv --budgets 100,200,500
+    stacksl-lab compare labeled.csv --budgets 100,200,500
 Compare with strategies of other libraries (pip install 'stacksl[bench]'):
-    stacksl-lab compare labelled.csv --strategies coverage,typiclust,badge --seeds 10
+    stacksl-lab compare labeled.csv --strategies coverage,typiclust,badge --seeds 10
 
 List all studies with their claims and costs:
     stacksl-lab reproduce

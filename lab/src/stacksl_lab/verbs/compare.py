@@ -1,4 +1,4 @@
-"""`stacksl-lab compare`: strategies on a labelled file, compared with random labels."""
+"""`stacksl-lab compare`: strategies on a labeled file, compared with random labels."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def compare(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Compare query strategies on a labelled file with random labels.
+    """Compare query strategies on a labeled file with random labels.
 
     Every strategy begins without a label, sees the same features and buys in the same batches. Its
     labels train two final models: a logistic regression, and the model of `stacksl run`. Without

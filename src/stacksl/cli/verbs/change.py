@@ -294,7 +294,7 @@ def forget(
     """Erase one item everywhere in a run: text, id, notes, features, sheets and reports.
 
     The model and the report are deleted, and `stacksl resume` makes them again without the item.
-    What was learnt from it during the run stays and is named; the ledger's chain still verifies,
+    What was learned from it during the run stays and is named; the ledger's chain still verifies,
     and `ledger replay` plays the run from the arrays of that moment on. What an interrupted call
     has left to do is done first by the next command on the run.
     """
@@ -307,10 +307,10 @@ def forget(
 
 
 def _shown_forgotten(result: Forgotten) -> str:
-    learnt = "its label was learned" if result.learnt else "no label of it was learned"
+    learned = "its label was learned" if result.learned else "no label of it was learned"
     return facts(
         [
-            ("Forgotten", f"{learnt}; its id is now {result.name}"),
+            ("Forgotten", f"{learned}; its id is now {result.name}"),
             ("Deleted", "the model and the report; `stacksl resume` makes them again without it"),
             *(("Remains", sentence) for sentence in result.remains),
         ]

@@ -77,7 +77,7 @@ def export(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """The labelled table, bought labels, and the final model, in forms that need no stacksl.
+    """The labeled table, bought labels, and the final model, in forms that need no stacksl.
 
     --table writes the rows of the run's own files. --labels writes what people answered; answers
     that measure the model are written once the run has finished. --model writes encoder and
@@ -92,7 +92,7 @@ def export(
 
     if not any(each is not None for each in (table, model, merge, task, labels)):
         raise SettingsError(
-            "expected something to write, got nothing: give --table FILE for the labelled table,"
+            "expected something to write, got nothing: give --table FILE for the labeled table,"
             " --labels FILE for the bought labels, --model OUT for the final model, --merge OUT for"
             " a language model as one, or --task FILE OUT for a task of lm-eval"
         )
@@ -136,7 +136,7 @@ def _task(
         about.form(tokenizer),
         tokenizer,
         about.limits,
-        about.normalisation,
+        about.normalization,
     )
     warn([*dataset.warnings, *_left_out(written, len(dataset.rejected))])
     arguments = model_arguments(about, opened.folder.model.absolute())

@@ -150,7 +150,7 @@ def _shown(result: Mapping[str, Any]) -> str:
 
 
 def _labels(result: Mapping[str, Any]) -> str:
-    """The spent budget; an answer without a label is paid, but not learnt."""
+    """The spent budget; an answer without a label is paid, but not learned."""
     if result["state"] != "finished":
         return labels_so_far(result)
     measuring = result["spent"] - result["asked"]

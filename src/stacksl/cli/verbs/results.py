@@ -20,7 +20,7 @@ from stacksl.report.wording import count, excerpt, percent, plural
 
 if TYPE_CHECKING:
     from stacksl.api import Run
-    from stacksl.api.labelling import Labelled
+    from stacksl.api.labeling import Labeled
     from stacksl.data import Dataset
 
 PredictOut = Annotated[
@@ -169,7 +169,7 @@ def predict(
     With --right 95% only rows above the report's threshold for that share get a label. The share
     holds for rows from the same source as the run's.
 
-    Files in parts are labelled one by one into the folder --out. Files that are complete there are
+    Files in parts are labeled one by one into the folder --out. Files that are complete there are
     kept.
     """
     from stacksl.api.parts import in_parts, label_parts
@@ -219,7 +219,7 @@ def _predict(
             for row in opened.predict(dataset, progress=encoding(show), right=right):
                 print(as_json(row))
             return
-        from stacksl.api.labelling import label_file, threshold_of
+        from stacksl.api.labeling import label_file, threshold_of
 
         least = None if right is None else threshold_of(opened, right)
         table = label_file(opened.model, path, dataset, encoding(show), least)
@@ -227,9 +227,9 @@ def _predict(
     _put_out(table, out, kind, {"run": opened.path, "rejected": rejected(dataset)}, json)
 
 
-def _put_out(table: Labelled, out: str, kind: str, about: dict[str, Any], json: bool) -> None:
+def _put_out(table: Labeled, out: str, kind: str, about: dict[str, Any], json: bool) -> None:
     """Write a table to stdout (`-`), where it is of the kind `kind`, or to a file."""
-    from stacksl.api.labelling import TO_PERSON
+    from stacksl.api.labeling import TO_PERSON
     from stacksl.data import TABLES, write_table
 
     if out == "-":

@@ -329,7 +329,7 @@ def _shown(run: Run, result: dict[str, Any]) -> str:
     )
     first = next(iter(run.folder.resolved().get("files", {})), "")
     kind = Path(first).suffix.lower()[1:]
-    table = f"  stacksl export {path} --table labelled.{kind}\n" if kind in TABLES else ""
+    table = f"  stacksl export {path} --table labeled.{kind}\n" if kind in TABLES else ""
     return f"{lines}\n\nNext:\n{table}  stacksl evaluate {path} FILE\n  stacksl predict {path} FILE"
 
 

@@ -346,7 +346,7 @@ class Contested(Priced):
 @final
 @dataclass(frozen=True, slots=True)
 class Information(Priced):
-    """The information of a label: ask where, under a price, most is learnt.
+    """The information of a label: ask where, under a price, most is learned.
 
     g = tr(F H⁻¹), at most 1, the mutual information of label and θ to first order (nats), with F
     the Fisher information of the round's label at θ. For scorers that keep no Fisher information
@@ -362,7 +362,7 @@ class Information(Priced):
         SettingsError: a parameter is outside its range.
 
     Source: MacKay (1992), Information-based objective functions; Houlsby et al. (2011), BALD.
-    Deviation: linearised, log det(I + F H⁻¹) ≈ tr(F H⁻¹), without the half; and the price.
+    Deviation: linearized, log det(I + F H⁻¹) ≈ tr(F H⁻¹), without the half; and the price.
     """
 
     reserve: float = 0.9

@@ -26,9 +26,9 @@ class Threshold:
 
     Attributes:
         value: a probability.
-        balanced_accuracy: the mean of two shares, of the labelled items it keeps and of the
+        balanced_accuracy: the mean of two shares, of the labeled items it keeps and of the
             none-of-these it abstains on, on the items that chose it, hence slightly optimistic.
-        auroc: the chance that a labelled item has a larger probability than a none-of-these; both
+        auroc: the chance that a labeled item has a larger probability than a none-of-these; both
             numbers weight each item by how many it represents.
         labels, none: how many of either there were.
     """
@@ -41,27 +41,27 @@ class Threshold:
 
 
 def auroc(
-    labelled: Array,
+    labeled: Array,
     none: Array,
-    labelled_weight: Array | None = None,
+    labeled_weight: Array | None = None,
     none_weight: Array | None = None,
 ) -> float:
-    """The chance that one of `labelled`, (n,), exceeds one of `none`, (m,); ties count half.
+    """The chance that one of `labeled`, (n,), exceeds one of `none`, (m,); ties count half.
 
     Each is drawn in proportion to its weight, 1 where none is given.
 
     >>> auroc(np.array([0.9, 0.5]), np.array([0.5, 0.1]))
     0.875
     """
-    ones = np.ones_like(labelled) if labelled_weight is None else labelled_weight
+    ones = np.ones_like(labeled) if labeled_weight is None else labeled_weight
     others = np.ones_like(none) if none_weight is None else none_weight
-    below = _share_below(none, others, labelled, "left")
-    upto = _share_below(none, others, labelled, "right")
+    below = _share_below(none, others, labeled, "left")
+    upto = _share_below(none, others, labeled, "right")
     return float(ones @ (below + upto)) / (2.0 * float(ones.sum()))
 
 
-def stands_for(labelled: Array, none: Array, rest: Array, each: float) -> tuple[Array, Array]:
-    """How many items each bought one represents: the weights of `labelled` and of `none`.
+def stands_for(labeled: Array, none: Array, rest: Array, each: float) -> tuple[Array, Array]:
+    """How many items each bought one represents: the weights of `labeled` and of `none`.
 
     A gate buys items that a model is unsure of, so bought items are no random sample. Among items
     of equal probability, though, the gate cannot prefer those without a right candidate. So the
@@ -69,58 +69,58 @@ def stands_for(labelled: Array, none: Array, rest: Array, each: float) -> tuple[
     those of a group share the items between its ends.
 
     Args:
-        labelled: (n,) largest probabilities of bought items with a label.
+        labeled: (n,) largest probabilities of bought items with a label.
         none: (m,) those of bought items answered with none of these.
         rest: those of items that were not bought, or of a uniform sample of them.
         each: how many items one of `rest` is drawn from.
 
     Source: inverse probability weighting, Horvitz and Thompson (1952).
     """
-    bought = np.concatenate([labelled, none])
+    bought = np.concatenate([labeled, none])
     cuts = np.quantile(bought, np.linspace(0, 1, _GROUPS + 1)[1:-1])
     group = np.searchsorted(cuts, bought, side="right")
     own = np.bincount(group, minlength=_GROUPS)
     others = np.bincount(np.searchsorted(cuts, rest, side="right"), minlength=_GROUPS)
     weights = (1.0 + each * others / np.maximum(own, 1))[group]
-    return weights[: len(labelled)], weights[len(labelled) :]
+    return weights[: len(labeled)], weights[len(labeled) :]
 
 
 def best_threshold(
-    labelled: Array,
+    labeled: Array,
     none: Array,
-    labelled_weight: Array | None = None,
+    labeled_weight: Array | None = None,
     none_weight: Array | None = None,
 ) -> Threshold | None:
     """The threshold of the largest balanced accuracy, the lowest of several: it abstains least.
 
-    The loss is ½ (share of `labelled` below it) + ½ (share of `none` not below it), so that neither
+    The loss is ½ (share of `labeled` below it) + ½ (share of `none` not below it), so that neither
     kind counts for more because more of it was bought.
 
     Args:
-        labelled: (n,) largest probabilities of items with a label, by models that did not see them.
+        labeled: (n,) largest probabilities of items with a label, by models that did not see them.
         none: (m,) those of items whose answer was none of these.
-        labelled_weight, none_weight: how many items each represents; 1 where none is given.
+        labeled_weight, none_weight: how many items each represents; 1 where none is given.
 
     Returns:
         None where there are fewer than `FEWEST` of either, or where the probability does not
         separate them: the AUROC is less than two standard errors of pure chance above ½.
     """
-    if min(len(labelled), len(none)) < FEWEST:
+    if min(len(labeled), len(none)) < FEWEST:
         return None
-    ones = np.ones_like(labelled) if labelled_weight is None else labelled_weight
+    ones = np.ones_like(labeled) if labeled_weight is None else labeled_weight
     others = np.ones_like(none) if none_weight is None else none_weight
-    area = auroc(labelled, none, ones, others)
+    area = auroc(labeled, none, ones, others)
     n, m = _effective(ones), _effective(others)
     chance = math.sqrt((n + m + 1.0) / (12.0 * n * m))  # its standard error, Mann and Whitney
     if area < 0.5 + _CLEAR * chance:
         return None
-    values = np.unique(np.concatenate([labelled, none]))
+    values = np.unique(np.concatenate([labeled, none]))
     cuts = (values[1:] + values[:-1]) / 2
-    lost = _share_below(labelled, ones, cuts, "left")
+    lost = _share_below(labeled, ones, cuts, "left")
     balanced = (1.0 - lost + _share_below(none, others, cuts, "left")) / 2
     best = int(np.argmax(balanced))
     value, reached = float(cuts[best]), float(balanced[best])
-    return Threshold(value, reached, area, len(labelled), len(none))
+    return Threshold(value, reached, area, len(labeled), len(none))
 
 
 def _share_below(

@@ -1,14 +1,14 @@
 """Coverage: the items whose labels say most about the items that a model is in doubt about.
 
-An item s covers an item x by k(s, x), the weight of their edge in the graph of neighbours, and
+An item s covers an item x by k(s, x), the weight of their edge in the graph of neighbors, and
 itself by 1. With doubt u, 0 to 1, and bought items B the gain of s is
 
     u(s) · Σ_x u(x)³ · max(0, k(s, x) − max_{b ∈ B ∪ batch} k(b, x)),
 
 and a batch is chosen greedily. While a model has few labels, u is large everywhere, and the batch
 covers the dense regions. Later only items near a class boundary are in doubt, and it is close to
-one of the smallest margins. So one rule serves every budget, and a region that the model has learnt
-well takes no label, however dense it is.
+one of the smallest margins. So one rule serves every budget, and a region that the model has
+learned well takes no label, however dense it is.
 
 A stream has no graph. There k(s, x) = exp(−((1 − cosine)/σ)²) and x is one of the last items seen.
 

@@ -155,14 +155,14 @@ def refit(
     tune: bool = True,
     fit: Fit | None = None,
 ) -> Head | None:
-    """The final model of the labelled items `block` with gold indices `labels`, (n,).
+    """The final model of the labeled items `block` with gold indices `labels`, (n,).
 
     Class heads: a logistic regression, as `fit` says where it is given; `theta` is the online head,
     (K, d), which gives the logit of a class without examples. Pair features: a
     conditional logit around the block's `base`, if it has one. See `refits` for C, which `tune`
     lets be chosen (from 60 labels up) by folds drawn from `seed`.
 
-    None where the labels cannot carry a model: fewer than two classes, or no labelled pair item.
+    None where the labels cannot carry a model: fewer than two classes, or no labeled pair item.
     """
     if isinstance(block, SharedBlock):
         how = plain(tune) if fit is None else fit

@@ -1,6 +1,6 @@
 """Fits to convergence: logistic regression for class heads, conditional logit for pair features.
 
-Both minimise C·Σ_i −log π(gold_i) + ½‖θ‖² by L-BFGS. C = 20, or from 60 labels up the C of
+Both minimize C·Σ_i −log π(gold_i) + ½‖θ‖² by L-BFGS. C = 20, or from 60 labels up the C of
 {1, 5, 20, 100} with the least log-loss over three shuffled folds of the labels given
 (`docs/paper.md`, D15). Everything is divided by C·n, so that one tolerance on the gradient serves
 every C and n.
@@ -74,7 +74,7 @@ def fit_classes(
 ) -> tuple[Rows, Array, Array, Strength] | None:
     """The k classes seen, (k,), their coefficients, (k, d), and intercepts, (k,), and C.
 
-    Multinomial logistic regression; intercepts are not penalised. `h` is (n, d), `labels` is
+    Multinomial logistic regression; intercepts are not penalized. `h` is (n, d), `labels` is
     (n,), `seed` draws the folds. A class is seen where a label or a soft example is of it. None
     with fewer than two classes.
     """
@@ -90,7 +90,7 @@ def fit_classes(
     start = None
     if fit.start is not None:
         start = np.column_stack([part[seen] for part in fit.start]).ravel()
-    theta = _minimise(problem, strength.value, fit.tolerance, start)
+    theta = _minimize(problem, strength.value, fit.tolerance, start)
     fitted = theta.reshape(len(seen), -1)
     return seen, fitted[:, :-1].copy(), fitted[:, -1].copy(), strength
 
@@ -124,7 +124,7 @@ def fit_pairs(
     strength = Strength(DEFAULT)
     if tune:
         strength = _choose(len(labels), seed, lambda a, b: _pair_losses(items, labels, a, b, fixed))
-    return _minimise(_Choices(items, labels, fixed), strength.value, _FINAL), strength
+    return _minimize(_Choices(items, labels, fixed), strength.value, _FINAL), strength
 
 
 def _choose(count: int, seed: int, losses: Callable[[Rows, Rows], Array]) -> Strength:
@@ -184,22 +184,22 @@ def _path_losses(train: _Classes | _Choices, held: _Classes | _Choices) -> Array
     out = np.zeros(len(CHOICES))
     theta = train.start
     for slot, strength in enumerate(CHOICES):
-        theta = _minimise(train, strength, _TRIAL, theta)
+        theta = _minimize(train, strength, _TRIAL, theta)
         out[slot] = held.loss(theta)[0]
     return out
 
 
-def _minimise(
+def _minimize(
     problem: _Classes | _Choices, strength: float, tolerance: float, start: Array | None = None
 ) -> Array:
-    """The θ that minimises C·loss + ½‖θ‖² for C = `strength`, from `start` or from zeros.
+    """The θ that minimizes C·loss + ½‖θ‖² for C = `strength`, from `start` or from zeros.
 
     L-BFGS moves in coordinates u, θ = u·B, in which the loss is about as curved in one direction as
     in another: it takes half as many steps where a class has many examples.
     """
     from scipy.optimize import minimize
 
-    decay = problem.penalised / (strength * problem.size)
+    decay = problem.penalized / (strength * problem.size)
     basis = problem.basis(decay)
     largest = np.inf  # entry of the gradient at the θ that was looked at last
 
@@ -248,9 +248,9 @@ class _Classes:
         self.gold = (np.arange(len(rows)), gold)
         shape = (classes, rows.shape[1] + 1)
         self.start: Array = np.zeros(shape[0] * shape[1])  # the parameters before any label
-        penalised: Array = np.ones(shape)
-        penalised[:, -1] = 0.0
-        self.penalised: Array = penalised.ravel()  # 1 where ½θ² is charged, 0 where not
+        penalized: Array = np.ones(shape)
+        penalized[:, -1] = 0.0
+        self.penalized: Array = penalized.ravel()  # 1 where ½θ² is charged, 0 where not
         self.shape = shape
 
     def basis(self, decay: Array) -> Array | None:
@@ -319,7 +319,7 @@ class _Choices:
         self.owners = np.repeat(np.arange(len(items)), sizes)
         self.gold = self.starts + gold
         self.start: Array = np.zeros(self.rows.shape[1])
-        self.penalised: Array = np.ones(1)
+        self.penalized: Array = np.ones(1)
 
     def basis(self, decay: Array) -> None:
         """The parameters are fitted as they are."""

@@ -1,4 +1,4 @@
-"""Label spreading: from a few labels to all items over a graph of neighbours.
+"""Label spreading: from a few labels to all items over a graph of neighbors.
 
 The nodes are items, and class names beside them; an edge joins each node with its nearest ones by
 cosine and weighs exp(−(distance / median distance)²). With S = D^−½ W D^−½ and the seeds Y the
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-NEIGHBOURS = 15
+NEIGHBORS = 15
 ALPHA = 0.9
 STEPS = 40
 NAME_SEED = 0.3  # a bought label is a seed of weight 1
@@ -57,12 +57,12 @@ class Graph:
         }
 
 
-def neighbour_graph(
-    h: NDArray[Any], names: NDArray[Any] | None = None, neighbours: int = NEIGHBOURS
+def neighbor_graph(
+    h: NDArray[Any], names: NDArray[Any] | None = None, neighbors: int = NEIGHBORS
 ) -> Graph:
     """The graph of the rows of `h`, (n, d), and of `names`, (K, d), one a class.
 
-    A row of zeros has no direction and is joined with nothing. Neighbours are exact: the search
+    A row of zeros has no direction and is joined with nothing. Neighbors are exact: the search
     takes n² products of d numbers, in blocks, so a large pool gives it a sample of its items.
     """
     rows = np.asarray(h, dtype=np.float32)
@@ -73,7 +73,7 @@ def neighbour_graph(
     nodes, unit = len(rows), rows[known]
     del rows  # a large pool's are as large as all else that the search needs
     unit /= lengths[known]
-    count = min(neighbours, len(known) - 1)
+    count = min(neighbors, len(known) - 1)
     near, euclid = (
         _nearest(unit, count) if count > 0 else (np.zeros((len(known), 0), np.int64),) * 2
     )
@@ -98,7 +98,7 @@ def _nearest(unit: Floats, count: int) -> tuple[Rows, Floats]:
     from sklearn.neighbors import NearestNeighbors
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):  # which of equal neighbours is taken may depend on the threads
+    with threadpool_limits(1):  # which of equal neighbors is taken may depend on the threads
         search = NearestNeighbors(n_neighbors=count + 1, algorithm="brute").fit(unit)
         euclid, near = search.kneighbors(unit)
     others = near != np.arange(len(near))[:, None]
@@ -139,7 +139,7 @@ def spread(
     """The spread labels of the items: (m, K) float32, rows that add to 1 or are 0.
 
     Args:
-        graph: the neighbours; its names are seeds of weight 0.3, each of its own class.
+        graph: the neighbors; its names are seeds of weight 0.3, each of its own class.
         rows: items with a label, (n,), seeds of weight 1; `labels` are their classes.
         classes: K.
         wanted: the m items to return; all if None.

@@ -42,8 +42,8 @@ class Scorer(Protocol):
     theta: Array
 
     @property
-    def learnt(self) -> int:
-        """Labels learnt so far."""
+    def learned(self) -> int:
+        """Labels learned so far."""
         ...
 
     def scores(self, inputs: Inputs) -> Array:
@@ -115,7 +115,7 @@ def make_scorer(
     Raises:
         SettingsError: for an unknown name.
 
-    >>> make_scorer("ridge", dim=3, classes=None).learnt
+    >>> make_scorer("ridge", dim=3, classes=None).learned
     0
     """
     settings = settings or ScorerSettings()
@@ -125,7 +125,7 @@ def make_scorer(
 
 
 def widened(scorer: Scorer, classes: int) -> Scorer:
-    """A scorer of `classes` classes with all that `scorer`, of class heads, has learnt.
+    """A scorer of `classes` classes with all that `scorer`, of class heads, has learned.
 
     The heads of new classes are zero, as those of a class without labels.
     Matrices do not change: `ridge` and `newton` keep one for all classes, `sgd` a block for

@@ -16,8 +16,8 @@ from stacksl.core.scorers.bounds import Action, Bounds, assemble
 from stacksl.core.scorers.rows import all_scores, restored
 
 Reference = Literal["frozen", "previous"]
-Track = Literal["labelled", "all"]
-RadiusCounts = Literal["learnt", "rounds"]
+Track = Literal["labeled", "all"]
+RadiusCounts = Literal["learned", "rounds"]
 
 
 LEAST_RIDGE = 1e-6
@@ -48,8 +48,8 @@ class ScorerSettings:
             gradient there is zero: D3); `sgd` alone.
         clip: how a loss above the level is clipped (D10); `sgd` alone.
         clip_level: ρ in nats; None is the 95% quantile of the last losses; `sgd` alone.
-        track: what enters V (D2): rows of learnt labels, or of all rounds (as printed).
-        radius_counts: the n of the radius: labels learnt, or rounds so far (as printed).
+        track: what enters V (D2): rows of learned labels, or of all rounds (as printed).
+        radius_counts: the n of the radius: labels learned, or rounds so far (as printed).
         action: the action played (D6): the largest score (`greedy`) or the largest UCB (`ucb`).
     """
 
@@ -63,8 +63,8 @@ class ScorerSettings:
     reference: Reference = "frozen"
     clip: Reading = "scale"
     clip_level: float | None = None
-    track: Track = "labelled"
-    radius_counts: RadiusCounts = "learnt"
+    track: Track = "labeled"
+    radius_counts: RadiusCounts = "learned"
     action: Action = "greedy"
 
 
@@ -84,9 +84,9 @@ class LinearScorer:
         self.rounds = 0
 
     @property
-    def learnt(self) -> int:
+    def learned(self) -> int:
         """Labels (or rewards) that entered the matrix."""
-        return self.confidence.learnt
+        return self.confidence.learned
 
     def scores(self, inputs: Inputs) -> Array:
         """offset_x + θᵀφ(z, x) of all K candidates, (K,)."""
@@ -103,7 +103,7 @@ class LinearScorer:
         information: float | None = None,
     ) -> Bounds:
         """The `Bounds` under the scorer's settings, its radius that of `size` dimensions."""
-        reach = current_radius(self.settings, size, self.learnt, self.rounds)
+        reach = current_radius(self.settings, size, self.learned, self.rounds)
         return assemble(
             presented, scores, policy, widths, against, reach, self.dim, self.settings,
             self.confidence.volume, information,
@@ -115,7 +115,7 @@ class LinearScorer:
             "theta": self.theta.copy(),
             "gram_inv": self.confidence.gram_inv.copy(),
             "volume": np.array([self.confidence.volume]),
-            "counts": np.array([self.learnt, self.rounds], dtype=np.int64),
+            "counts": np.array([self.learned, self.rounds], dtype=np.int64),
         }
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
@@ -128,4 +128,4 @@ class LinearScorer:
         self.confidence.gram_inv = restored(state, "gram_inv", self.confidence.gram_inv)
         self.confidence.volume = float(restored(state, "volume", np.zeros(1))[0])
         counts = restored(state, "counts", np.zeros(2, dtype=np.int64))
-        self.confidence.learnt, self.rounds = (int(count) for count in counts)
+        self.confidence.learned, self.rounds = (int(count) for count in counts)

@@ -41,13 +41,13 @@ class GradientScorer:
     The clip level is `clip_level`, or the 95% quantile of the last 200 losses (no clipping before
     20).
 
-    V: `labelled` adds φ(z, x̂) of the choice when a label is learnt; `all`, as printed, adds it on
-    unlabelled rounds too, through `skip`. For class heads V is block-diagonal, and φ(z, x̂) moves
-    the block of x̂ alone. Bounds are centred at θ; the radius is that of φ's full dimension, K·d
+    V: `labeled` adds φ(z, x̂) of the choice when a label is learned; `all`, as printed, adds it on
+    unlabeled rounds too, through `skip`. For class heads V is block-diagonal, and φ(z, x̂) moves
+    the block of x̂ alone. Bounds are centered at θ; the radius is that of φ's full dimension, K·d
     for class heads. The policy is the softmax of the scores.
 
     `rounds` counts steps with feedback and skips: the n of the radius when it counts rounds.
-    `clipped` counts the learnt labels whose loss was above the level.
+    `clipped` counts the learned labels whose loss was above the level.
 
     Source: Algorithms 1 and 2. Deviation: `docs/paper.md`, D2, D3, D10; the radius was
     proved for the ridge estimate, not for this θ.
@@ -63,7 +63,7 @@ class GradientScorer:
         self.reference: Array = np.zeros_like(self.theta)
         made = OneMatrix if classes is None else ClassBlocks
         self.tracker: OneMatrix | ClassBlocks = made(dim, settings.ridge)
-        self.learnt = 0
+        self.learned = 0
         self.rounds = 0
         self.clipped = 0
         self.kl_weight = settings.kl_weight
@@ -80,7 +80,7 @@ class GradientScorer:
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         widths, against = self.tracker.widths(inputs, presented)
         size = self.dim * (self.classes or 1)
-        reach = current_radius(self.settings, size, self.learnt, self.rounds)
+        reach = current_radius(self.settings, size, self.learned, self.rounds)
         policy, volume = softmax(scores), self.tracker.volume
         return assemble(
             presented, scores, policy, widths, against, reach, self.dim, self.settings, volume
@@ -112,7 +112,7 @@ class GradientScorer:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
-        counts = np.array([self.learnt, self.rounds, self.clipped], dtype=np.int64)
+        counts = np.array([self.learned, self.rounds, self.clipped], dtype=np.int64)
         own = {"theta": self.theta.copy(), "losses": self._losses.copy(), "counts": counts}
         return {**own, **self.tracker.state()}
 
@@ -121,7 +121,7 @@ class GradientScorer:
         self.theta = restored(state, "theta", self.theta)
         self._losses = restored(state, "losses", self._losses)
         counts = restored(state, "counts", np.zeros(3, dtype=np.int64))
-        self.learnt, self.rounds, self.clipped = (int(count) for count in counts)
+        self.learned, self.rounds, self.clipped = (int(count) for count in counts)
         self.tracker.restore(state)
 
     def _descend(
@@ -147,14 +147,14 @@ class GradientScorer:
     def _level(self) -> float:
         if self.settings.clip_level is not None:
             return self.settings.clip_level
-        seen = min(self.learnt, WINDOW)
+        seen = min(self.learned, WINDOW)
         if seen < _ENOUGH:
             return math.inf
         return clip_at_quantile(self._losses[:seen], _QUANTILE)
 
     def _count(self, loss: float, level: float) -> None:
-        self._losses[self.learnt % WINDOW] = loss
-        self.learnt += 1
+        self._losses[self.learned % WINDOW] = loss
+        self.learned += 1
         self.rounds += 1
         if self.settings.clip != "none" and above(loss, level):
             self.clipped += 1

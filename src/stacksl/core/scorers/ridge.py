@@ -31,7 +31,7 @@ def shares(scores: Array) -> Array:
     """The policy of one-hot regression: max(s, 0)/Σ max(s, 0), uniform where no score is above 0.
 
     `scores` is (m,). One-hot targets make a score an estimate of a probability, so it is clipped
-    at 0 and normalised; a softmax of it would be nearly uniform. Scores that add up to less than
+    at 0 and normalized; a softmax of it would be nearly uniform. Scores that add up to less than
     1e-9 of the targets' 1 are rounding, and none is above 0 (`docs/paper.md`, D17).
 
     >>> shares(np.array([3.0, 1.0, -2.0])), shares(np.array([1e-17, 0.0]))
@@ -114,7 +114,7 @@ class PairRidge(LinearScorer):
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""
-        counts = np.array([self.learnt, self.rounds, self._fed], dtype=np.int64)
+        counts = np.array([self.learned, self.rounds, self._fed], dtype=np.int64)
         return {**super().state(), "moment": self.moment.copy(), "counts": counts}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:

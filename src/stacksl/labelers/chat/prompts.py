@@ -35,7 +35,7 @@ Options:
 
 
 class Shot(NamedTuple):
-    """A labelled item that is shown as an example: its id, its prompt, and its label's text."""
+    """A labeled item that is shown as an example: its id, its prompt, and its label's text."""
 
     item: str
     prompt: str

@@ -38,7 +38,7 @@ class Nearby(Protocol):
     """What a prompt shows besides the item, by the item's id."""
 
     def shots(self, item: str) -> Sequence[Shot]:
-        """Labelled examples."""
+        """Labeled examples."""
 
     def classes(self, item: str) -> Sequence[int] | None:
         """The nearest candidates by their indices in the item; None where no order is known."""

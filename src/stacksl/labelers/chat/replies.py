@@ -222,7 +222,7 @@ def _first_letter(said: str, names: Sequence[str]) -> int | None:
 
 
 def _mentioned(said: str, names: Sequence[str], *, cut: bool) -> int | None:
-    """The one option whose name a text has, or is nearest to, since names may be misspelt."""
+    """The one option whose name a text has, or is nearest to, since names may be misspelled."""
     plain = _plain(said)
     known = dict(enumerate(names))
     named = [place for place, name in known.items() if name and _affirmed(plain, name)]

@@ -42,7 +42,7 @@ class Saved(NamedTuple):
 def write_arrays(store: Store, saved: Saved, since: int) -> Digests:
     """Add arrays in place of the oldest, and of those after row `since`, in the open transaction.
 
-    Nothing was learnt since that row. Gives their digest for the chain.
+    Nothing was learned since that row. Gives their digest for the chain.
     """
     row = (*saved.head, saved.round, saved.data, saved.digest)
     store.connection.execute("DELETE FROM arrays WHERE seq >= ?", (since,))

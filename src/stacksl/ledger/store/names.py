@@ -146,7 +146,7 @@ class PrivateTables:
         self.names: dict[str, str] = dict(self._store.select(NAMES))
         self.codes = {name: code for code, name in self.names.items()}
 
-    def enrol(self, name: str, kind: str) -> str:
+    def enroll(self, name: str, kind: str) -> str:
         """The code of a name, `kind` and eight random digits; a new one where it has none."""
         if name not in self.codes:
             code = f"{kind}:{os.urandom(4).hex()}"
@@ -174,7 +174,7 @@ class PrivateTables:
             if row.key in taken:
                 raise LedgerError(f"the key '{row.key}' was handed out before: a key is given once")
             taken.add(row.key)
-            surrogate, who = self._items.surrogates[row.item], self.enrol(row.annotator, "person")
+            surrogate, who = self._items.surrogates[row.item], self.enroll(row.annotator, "person")
             shown = json.dumps(row.order, separators=(",", ":"))
             lease = (row.key, surrogate, row.slot, row.token)
             added.append((place, *lease, who, row.sheet, shown))

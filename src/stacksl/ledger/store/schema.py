@@ -2,8 +2,8 @@
 
 `terms` holds what the run may spend, `events` the chain, `settings` and `classes` how it is made,
 `items`, `test`, `bank` and `rejected` what it was given, `state` where it is, `arrays` what was
-learnt. The chain names an item by a random surrogate, a person by a random code and free texts by a
-salted hash; the other tables hold what these stand for, so that erasing an item never changes the
+learned. The chain names an item by a random surrogate, a person by a random code and free texts by
+a salted hash; the other tables hold what these stand for, so that erasing an item never changes the
 chain.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import sqlite3
 
-FORMAT: Final = 11
+FORMAT: Final = 12
 """The format this version writes and reads; any change to a table or a row's meaning raises it."""
 
 KINDS: Final[dict[str, tuple[str, set[type]]]] = {
@@ -176,7 +176,7 @@ _ONCE: Final = (
     "events (item, slot, token) WHERE event = 'released'",
     "events (item, slot, token) WHERE event = 'answered'",
     "events (item, slot) WHERE event = 'answered'",
-    "events (item) WHERE event = 'learnt'",
+    "events (item) WHERE event = 'learned'",
     "events (item, slot, number) WHERE event = 'corrected'",
     "events (seq) WHERE event = 'settings'",  # to find the newest
     "events (seq) WHERE event = 'derived'",

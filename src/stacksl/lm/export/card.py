@@ -13,8 +13,8 @@ from stacksl.lm.export.tasks import command
 from stacksl.lm.loading import Weights
 from stacksl.lm.prompt.format import AnswerFormat, PmiContext, PromptFormat
 from stacksl.lm.prompt.tokens import Limits
-from stacksl.lm.quantised import QUANTISED, unquantised
-from stacksl.lm.scoring.normalise import Normalisation
+from stacksl.lm.quantized import QUANTIZED, unquantized
+from stacksl.lm.scoring.normalize import Normalization
 from stacksl.report.facts import Facts
 from stacksl.report.language import Scoring
 from stacksl.report.sentences import scoring_rows
@@ -29,7 +29,7 @@ class About:
         name, source, revision: the base as it was named, and where `from_pretrained` finds it: a
             hub name or an absolute folder.
         fingerprint, stamp: of the base's weights, in hex (`lm.loading.Weights`).
-        licence: the base's, where it says one.
+        license: the base's, where it says one.
         template: the text itself.
         pmi_context: the premise of `pmi`.
         max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
@@ -46,7 +46,7 @@ class About:
     stamp: str
     answer_format: AnswerFormat
     template: str
-    normalisation: Normalisation
+    normalization: Normalization
     temperature: float
     dtype: str
     pmi_context: PmiContext
@@ -54,7 +54,7 @@ class About:
     system: str | None = None
     chat_arguments: Mapping[str, Any] = field(default_factory=dict)
     revision: str | None = None
-    licence: str | None = None
+    license: str | None = None
     max_len_prompt: int | None = None
     max_len_choice: int | None = None
     positions: int | None = None
@@ -98,7 +98,7 @@ def model_arguments(about: About, folder: Path | str) -> dict[str, str | bool]:
     found: dict[str, str | bool] = {"pretrained": about.source, "peft": str(folder)}
     if about.revision is not None:
         found["revision"] = about.revision
-    found["dtype"] = unquantised(about.dtype)
+    found["dtype"] = unquantized(about.dtype)
     if about.chat:  # the chat template has written every special token
         found["add_bos_token"] = False
     return found
@@ -131,8 +131,8 @@ def card_text(
 def _front_matter(about: About, merged: bool) -> list[str]:
     library = "transformers" if merged else "peft"
     lines = ["---", f"base_model: {json.dumps(about.shown_name)}", f"library_name: {library}"]
-    if about.licence is not None:
-        lines.append(f"license: {json.dumps(about.licence)}")
+    if about.license is not None:
+        lines.append(f"license: {json.dumps(about.license)}")
     tags = ["lora", "label-budget", "active-learning", "multiple-choice", "stacksl"]
     return [*lines, "tags:", *(f"- {tag}" for tag in tags), "---"]
 
@@ -149,8 +149,8 @@ def _opening(about: About, facts: Facts | None, merged: bool) -> list[str]:
         " It ranks the candidate answers of an item by their likelihood.",
         "",
     ]
-    licence = f"is {_plain(about.licence)}" if about.licence else "is not stated in its folder"
-    return [*lines, f"The licence of the base {licence}; it holds for what is made from it, too."]
+    license = f"is {_plain(about.license)}" if about.license else "is not stated in its folder"
+    return [*lines, f"The license of the base {license}; it holds for what is made from it, too."]
 
 
 def _loading(about: About, merged: bool) -> list[str]:
@@ -165,7 +165,7 @@ def _loading(about: About, merged: bool) -> list[str]:
         "```python",
         f"from {library} import {name}",
         "",
-        f'model = {name}.from_pretrained(".", dtype="{unquantised(about.dtype)}")',
+        f'model = {name}.from_pretrained(".", dtype="{unquantized(about.dtype)}")',
         "```",
     ]
     if merged:
@@ -202,7 +202,7 @@ def _measured(facts: Facts) -> Iterator[list[str]]:
         kept = f"{budget.audit} labels were kept to measure it: the run's report has its accuracy."
         yield ["## Result", "", kept if budget.audit else "Its accuracy was not measured."]
         return
-    found = {"Test items": test.n, f"Accuracy by {language.scoring.normalisation}": test.accuracy}
+    found = {"Test items": test.n, f"Accuracy by {language.scoring.normalization}": test.accuracy}
     yield _table("Result", {**found, "The same of the base": facts.curve[0].accuracy})
 
 
@@ -222,7 +222,7 @@ def _evaluating(about: About, tasks: Sequence[str], merged: bool) -> list[str]:
         own["pmi"] = "acc_mutual_info"
     return [
         *lines,
-        f"The run's own score is `{own[about.normalisation]}`.",
+        f"The run's own score is `{own[about.normalization]}`.",
         "`stacksl export RUN --task FILE OUT` writes any file of items with answers as a task and",
         "prints the command. `acc` is the score `sum`, `acc_norm` is `char_mean`,"
         " `acc_mutual_info` is `pmi` behind",
@@ -233,18 +233,18 @@ def _evaluating(about: About, tasks: Sequence[str], merged: bool) -> list[str]:
 
 
 def _limits(about: About, warnings: Iterable[str]) -> list[str]:
-    quantised = [
-        f"- It was trained and measured over a base quantised to {about.dtype} by bitsandbytes;"
+    quantized = [
+        f"- It was trained and measured over a base quantized to {about.dtype} by bitsandbytes;"
         " over the base as it is, scores differ."
     ]
-    if about.dtype not in QUANTISED:
-        quantised = []
+    if about.dtype not in QUANTIZED:
+        quantized = []
     return [
         "## Limits",
         "",
         "- The labels it learned from are not a uniform sample: a gate chose them.",
         "- It ranks given candidates; it was not trained to write text.",
-        *quantised,
+        *quantized,
         *(f"- {_plain(warning)}" for warning in warnings),
     ]
 

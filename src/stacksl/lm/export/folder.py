@@ -18,7 +18,7 @@ from stacksl.files.atomic import replace_file
 from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.export.card import About, card_text
 from stacksl.lm.export.tasks import write_task
-from stacksl.lm.quantised import unquantised
+from stacksl.lm.quantized import unquantized
 from stacksl.lm.reading import quiet
 from stacksl.report.facts import Facts
 
@@ -60,7 +60,7 @@ def write_model(
             test.answers,
             about.form(tokenizer),
             tokenizer,
-            normalisation=about.normalisation,
+            normalization=about.normalization,
         ).names
     try:
         _name_base(folder / "adapter_config.json", about)
@@ -131,7 +131,7 @@ def merge(folder: Path, out: Path, facts: Facts | None = None) -> Path:
 
     The portable form: it names no path of this machine. The sum W + (alpha / rank) B A is taken
     and kept in the dtype the run computed in, so that in half precision it is rounded once more.
-    Of a run over quantised weights W are the weights before, in bfloat16.
+    Of a run over quantized weights W are the weights before, in bfloat16.
 
     Args:
         folder: what `write_model` wrote.
@@ -168,7 +168,7 @@ def _whole(folder: Path, about: About) -> tuple[Any, Any]:
     from stacksl.lm.loading import open_base
     from stacksl.lm.training.adapters import load_peft
 
-    peft, dtype = load_peft(), unquantised(about.dtype)
+    peft, dtype = load_peft(), unquantized(about.dtype)
     base = open_base(about.base, device="cpu", dtype=dtype, known=about.weights)
     if base.fingerprint != about.fingerprint:
         raise RunError(

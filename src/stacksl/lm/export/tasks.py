@@ -121,7 +121,7 @@ def write_task(
     form: PromptFormat,
     tokenizer: Any,
     limits: Limits | None = None,
-    normalisation: str = "token_mean",
+    normalization: str = "token_mean",
 ) -> Task:
     """Write the task NAME of `items` into `folder`: YAML files, `items.jsonl`, `metrics.py`.
 
@@ -133,7 +133,7 @@ def write_task(
         items, form, tokenizer: what to ask, and how the run does.
         answers: item id to the index of its gold candidate.
         limits: the run's, only to count what they cut.
-        normalisation: of the run's own score.
+        normalization: of the run's own score.
 
     Raises:
         DataError: no item has an answer, or two options of an item are alike.
@@ -156,7 +156,7 @@ def write_task(
         f"{names[0]}.yaml": _yaml(names[0], rows, prompts[0], _OWN),
         f"{names[1]}.yaml": _yaml(names[1], rows, prompts[0], ("acc_token_mean",)),
     }
-    if normalisation == "pmi" and form.pmi_context != "empty":
+    if normalization == "pmi" and form.pmi_context != "empty":
         names = (*names, f"{label}_pmi")
         texts[f"{names[2]}.yaml"] = _yaml(names[2], rows, prompts[0], ("acc_pmi",))
     _write(folder, texts)

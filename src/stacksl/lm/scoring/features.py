@@ -1,8 +1,8 @@
 """φ of a language model: pooled states of an item's options to rows of norm 1.
 
 The states of all items point nearly the same way, and only the differences between an item's
-options say which is right: states are centred per item, then projected to the directions in which
-options differ most on unlabelled items.
+options say which is right: states are centered per item, then projected to the directions in which
+options differ most on unlabeled items.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.float32]
 
 _ITEMS_AT_ONCE = 256
-_FITTED = 512  # unlabelled items on which directions and the first temperature are fixed
+_FITTED = 512  # unlabeled items on which directions and the first temperature are fixed
 _NOTHING = 1e-6  # of the usual norm: what rounding leaves of options that are alike
 
 
@@ -33,16 +33,16 @@ class StateMap:
     """The map from the (K, h) pooled states of an item to its (K, d) features.
 
     φ_i = B ᵀ(h_i - h̄) / ‖B ᵀ(h_i - h̄)‖ with h̄ the mean of the item's own K states and B (h, d)
-    the leading right singular vectors of the centred states that `fit` saw. A row is zero where an
+    the leading right singular vectors of the centered states that `fit` saw. A row is zero where an
     option has nothing of its own: its norm before division is below 1e-6 of the usual one (the
-    root mean square over the centred states that `fit` saw).
+    root mean square over the centered states that `fit` saw).
 
     A row depends on its own item alone, bit for bit: items are projected one at a time.
 
     Args:
         dim: d, the directions wanted; the state's size h where that is less.
 
-    Source: design of this package; centring per item is what a softmax over the item's options
+    Source: design of this package; centering per item is what a softmax over the item's options
         does to its scores anyway.
     """
 
@@ -66,7 +66,7 @@ class StateMap:
         return digest.hexdigest()
 
     def fit(self, states: Sequence[NDArray[Any]], ids: Sequence[str] | None = None) -> None:
-        """Fit the directions on unlabelled items.
+        """Fit the directions on unlabeled items.
 
         Args:
             states: an array (K, h) an item, one item at least.
@@ -79,7 +79,7 @@ class StateMap:
         moment, total, rows = np.zeros((size, size)), 0.0, 0
         for start in range(0, len(states), _ITEMS_AT_ONCE):
             numbers = range(start, min(start + _ITEMS_AT_ONCE, len(states)))
-            block = np.concatenate([_centred(states[n], _name(ids, n)) for n in numbers])
+            block = np.concatenate([_centered(states[n], _name(ids, n)) for n in numbers])
             moment += block.T @ block
             total += float(np.einsum("ij,ij->", block, block))
             rows += len(block)
@@ -100,7 +100,7 @@ class StateMap:
         """
         basis = self._fitted()
         return [
-            self._rows(_centred(each, _name(ids, number)) @ basis)
+            self._rows(_centered(each, _name(ids, number)) @ basis)
             for number, each in enumerate(states)
         ]
 
@@ -122,7 +122,7 @@ class StateMap:
         return self._basis
 
 
-def _centred(states: NDArray[Any], name: str) -> Array:
+def _centered(states: NDArray[Any], name: str) -> Array:
     """The states (K, h) of an item less their mean, in float64."""
     found = np.asarray(states, dtype=np.float64)
     if not np.isfinite(found).all():

@@ -1,7 +1,7 @@
-"""What a refit of the adapter minimises: one number an example, as a function of option scores.
+"""What a refit of the adapter minimizes: one number an example, as a function of option scores.
 
 The same losses as `core.losses`, on tensors that carry gradients back into the model. Scores are
-s = (normalised log-likelihood) / temperature and π = softmax(s).
+s = (normalized log-likelihood) / temperature and π = softmax(s).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OBJECTIVES: dict[str, str] = {
 }
 """Every objective, with what it is. Clipping and the KL term belong to `stacksl` alone.
 
-Source: the paper's ablation (SFT, CE, CE without regularisation, StackSL).
+Source: the paper's ablation (SFT, CE, CE without regularization, StackSL).
 """
 
 _WINDOW = 200  # losses that the clip level is a quantile of: as in the scorer `sgd`
@@ -45,7 +45,7 @@ class Example:
         alone: token rows of the same options without the prompt, for `pmi`; else None.
         gold: x*, an index into the options; None for the KL term alone.
         candidates: C_t, the options the loss and the KL term are over; holds `gold`.
-        reference: the K scores of the frozen base after normalisation and temperature; may be
+        reference: the K scores of the frozen base after normalization and temperature; may be
             empty where no KL to it is wanted.
     """
 

@@ -1,4 +1,4 @@
-"""A refit of the adapter: order, gradient, clip window, KL weight, and the optimiser.
+"""A refit of the adapter: order, gradient, clip window, KL weight, and the optimizer.
 
 One that was cut off is made again from its start.
 """
@@ -19,7 +19,7 @@ from stacksl.core.rng import generator
 from stacksl.errors import RunError
 from stacksl.lm.distributed import ALONE, Distributed
 from stacksl.lm.scoring.likelihood import Likelihood, within_memory
-from stacksl.lm.scoring.normalise import normalised
+from stacksl.lm.scoring.normalize import normalized
 from stacksl.lm.scoring.packing import shared_batches
 from stacksl.lm.scoring.paths import Tensor, load_torch, sent
 from stacksl.lm.settings import TrainSettings
@@ -39,7 +39,7 @@ class Trained:
     """The result of a refit.
 
     Attributes:
-        steps: of the optimiser.
+        steps: of the optimizer.
         examples: that took part, those for the KL term alone included.
         loss: mean loss of the labels in the last epoch, before clipping, nats; None without labels.
         kl: mean KL(π ‖ π_ref) over what the loss is over, in the last epoch, nats; None where it
@@ -76,7 +76,7 @@ def train(
 ) -> Trained:
     """Train the adapter from its present weights on the examples; leaves the model in `eval`.
 
-    A step minimises the mean over its examples of clip(ℓ) + kl_weight·KL(π ‖ π_ref), where an
+    A step minimizes the mean over its examples of clip(ℓ) + kl_weight·KL(π ‖ π_ref), where an
     example without a gold has the second term alone; such examples are left out where no KL term
     takes part. Gradients of a step are accumulated over batches, which with several processes are
     shared by all and summed before the step.
@@ -87,7 +87,7 @@ def train(
     Args:
         adapter: what moves.
         likelihood: of `adapter.model`.
-        examples: the labels learnt so far and, for the KL term, items that were skipped.
+        examples: the labels learned so far and, for the KL term, items that were skipped.
         settings: the rest.
         seed: of the run.
         key: the number of the refit.
@@ -266,12 +266,12 @@ class TrainingSteps:
         items = [each.item for each in group]
         sums = self.likelihood.sums(items)
         if self.settings.objective == "sft":
-            return normalised(sums, items, "token_mean")
+            return normalized(sums, items, "token_mean")
         alone = None
-        if self.settings.normalisation == "pmi":
+        if self.settings.normalization == "pmi":
             alone = self.likelihood.sums([each.alone for each in group if each.alone is not None])
-        kind, temperature = self.settings.normalisation, self.settings.temperature
-        return normalised(sums, items, kind, alone=alone, temperature=temperature)
+        kind, temperature = self.settings.normalization, self.settings.temperature
+        return normalized(sums, items, kind, alone=alone, temperature=temperature)
 
     def _anchors(self, group: Sequence[Example]) -> list[Tensor | None]:
         """Scores of the reference; None where there are none."""

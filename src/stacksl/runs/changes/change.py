@@ -74,7 +74,7 @@ class Outcome:
         audit: labels reserved for a new audit.
         measures: a sentence on the audit under the new budget; None without an audit.
         items, owned: how many items to choose from and how many owned items were added.
-        mapped: answers to train on whose right text names an added class: learnt, and free.
+        mapped: answers to train on whose right text names an added class: learned, and free.
         measured: answers of an audit that was shown that name one: right where the model says so.
         again: the other items to train on that were answered with none of the classes. With
             `reopen` one more label of each is bought.

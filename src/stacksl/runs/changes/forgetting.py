@@ -39,7 +39,7 @@ class Forgotten:
     """The `name` of a forgotten item's place from now on, and a sentence for each that remains."""
 
     name: str
-    learnt: bool
+    learned: bool
     remains: tuple[str, ...]
 
 
@@ -122,9 +122,9 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     _erase_features(spec, item, erased_name(ledger.items.surrogates[item.id]))
     shared = spec.dataset.classes is not None or spec.settings.bank is not None
     erase_keys(map(text_key, (item.prompt, *(() if shared else item.candidates))))
-    learnt = any(row.item == item.id for row in ledger.rows(only=("learnt",)))
+    learned = any(row.item == item.id for row in ledger.rows(only=("learned",)))
     remains = ["the feature map was fitted on the texts of all items, this one among them"]
-    if learnt:
+    if learned:
         adapters = ", and so did every adapter trained since" if spec.settings.adapts else ""
         remains.append(f"the online model learned its label{adapters}")
     remains.append("its row in your data is yours to delete: the run does not read it again")
@@ -151,7 +151,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     kept.pop("proposed", None)  # words of texts, perhaps of this one
     kept["warnings"] = [each for each in state.get("warnings", ()) if not named(each)]
     with ledger.together():
-        ledger.keep_last_arrays()  # two would reveal what was learnt between
+        ledger.keep_last_arrays()  # two would reveal what was learned between
         ledger.take(  # what calls about it may have cost, before its open leases are released
             Answer(item.id, each.slot, each.token, None, model, min(cost, each.price), "broken")
             for each in ledger.open_purchases()
@@ -160,7 +160,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
         ledger.change_settings(changes, rows)
         note_derived(folder, ledger, MAP)
         ledger.write_state(kept.pop("state"), kept)
-        return Forgotten(ledger.forget(item.id), learnt, tuple(remains))
+        return Forgotten(ledger.forget(item.id), learned, tuple(remains))
 
 
 def _erase_features(spec: RunSpec, item: Item, name: str) -> None:

@@ -13,7 +13,7 @@ from stacksl.core.blocks import Array
 from stacksl.features import FeatureMap
 from stacksl.lm import Cuts, LanguageModel, ModelChoices, Tokenizing
 from stacksl.lm.export.card import About
-from stacksl.lm.quantised import numbers_of
+from stacksl.lm.quantized import numbers_of
 from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.adapters import stacks
 from stacksl.models.adapted import AdaptedModel

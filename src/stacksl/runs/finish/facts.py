@@ -226,7 +226,7 @@ def column_facts(spec: RunSpec, game: Game, found: Audited) -> ColumnFacts:
     by_label = replace(found, gold=found.predicted, predicted=found.gold)
     return ColumnFacts(
         name=str(spec.settings.column),
-        labelled=sum(label >= 0 for label in spec.sources.said),
+        labeled=sum(label >= 0 for label in spec.sources.said),
         flagged=int(doubt.flagged.sum()),
         asked=len(asked),
         changed=sum(int(doubt.label[row] != label) for row, label in asked),

@@ -94,19 +94,21 @@ def judged_audit(
 def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game) -> Facts:
     """The facts with the audit's number, whether it was shown, and whether it is trained on.
 
-    Its labels stay in the final head until something else is learnt. `before` is what the run
+    Its labels stay in the final head until something else is learned. `before` is what the run
     showed when it last finished (`_shown`).
     """
-    learnt, now = len(game.examples.bought), facts.audit
+    learned, now = len(game.examples.bought), facts.audit
     assert now is not None
-    now = replace(now, number=audit.number, learnt=learnt, shown_at=learnt, revised=audit.revised)
+    now = replace(
+        now, number=audit.number, learned=learned, shown_at=learned, revised=audit.revised
+    )
     if before.get("number") == audit.number:
-        later = game.ledger.rows(before["rows"], only=("relabelled",))
+        later = game.ledger.rows(before["rows"], only=("relabeled",))
         kept = before["made_of"] == [facts.data.items, facts.data.classes] and not any(later)
-        kept &= learnt <= before["learnt"]  # fewer where items were erased
+        kept &= learned <= before["learned"]  # fewer where items were erased
         now = replace(
             now,
-            shown_before=before["shown_before"] or not kept or learnt < before["learnt"],
+            shown_before=before["shown_before"] or not kept or learned < before["learned"],
             shown_at=before["shown_at"],
             trained_on=len(audit.labels(game.corpus.ids)) if kept and before["trained_on"] else 0,
         )
@@ -124,7 +126,7 @@ def _shown(facts: Facts, ledger: Ledger) -> dict[str, Any]:
     if facts.audit is None:
         return shown
     shown["made_of"] = [facts.data.items, facts.data.classes]
-    names = ("number", "learnt", "shown_before", "shown_at", "trained_on")
+    names = ("number", "learned", "shown_before", "shown_at", "trained_on")
     return shown | {name: getattr(facts.audit, name) for name in names}
 
 

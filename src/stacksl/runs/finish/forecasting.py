@@ -48,7 +48,7 @@ UNIMPROVED = (
 
 
 def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
-    """`sure`, `right` and `pool` of `models.forecast.carried_over`, from the first `labels` learnt.
+    """`sure`, `right` and `pool` of `models.forecast.carried_over`, from the first `labels` labels.
 
     The rest of a pool has the probabilities of the current head; a stream has no such head on the
     way, and those of the last quarter of its rounds take their place.
@@ -57,8 +57,8 @@ def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
     if game.trainer.covering is not None and not linear_trainer(game).final:
         head = None  # that of a stream on its way lags behind the labels
     rounds = {row.item: row for row in game.ledger.rows(only=("round",))}
-    learnt = [each for each in game.examples.bought[:labels] if each[2] >= 0]  # owned: no choice
-    bought = [(corpus.ids[row], label) for row, label, _ in learnt]
+    learned = [each for each in game.examples.bought[:labels] if each[2] >= 0]  # owned: no choice
+    bought = [(corpus.ids[row], label) for row, label, _ in learned]
     pairs = [(rounds[name].decision(), label) for name, label in bought if name in rounds]
     sure = np.array([decision.probability for decision, _ in pairs])
     right = np.array([float(decision.choice == label) for decision, label in pairs])
@@ -97,7 +97,7 @@ class Forecaster:
         return from_training(known, *found)
 
     def facts(self, *, ended: bool) -> dict[str, Any]:
-        """What `stacksl status` forecasts from: labels learnt, level, share right before, sizes.
+        """What `stacksl status` forecasts from: labels learned, level, share right before, sizes.
 
         Before the run has `ended` in steps of 25 labels, since a count after each answer would show
         which of them are of the audit.
@@ -139,28 +139,28 @@ class Forecaster:
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.
 
-        Computed anew where a batch of a pool, or 25 labels of a stream, were learnt; `stopped` is
+        Computed anew where a batch of a pool, or 25 labels of a stream, were learned; `stopped` is
         then the sentence of the report. An accuracy is not estimated: buying pauses for its looks.
         """
-        settings, learnt = self.spec.settings, len(self.game.examples.bought)
+        settings, learned = self.spec.settings, len(self.game.examples.bought)
         kind, least, more = stop_rule(settings.stop_when)
         if kind == "accuracy":
             return look_due(self.spec, self.game.ledger.accounts)
         if kind == "right":
             return self._promises()
         if settings.mode == "stream":
-            learnt -= learnt % EVERY
-        if kind != "gain" or learnt == self._seen:
+            learned -= learned % EVERY
+        if kind != "gain" or learned == self._seen:
             return bool(self.stopped)
-        self._seen, self.stopped = learnt, ""
-        known, level = known_of(settings, self.spec.dataset), self.level(learnt)
+        self._seen, self.stopped = learned, ""
+        known, level = known_of(settings, self.spec.dataset), self.level(learned)
         if known is None or level is None:
             return False
-        found = gain(known, level, learnt, more, options_of(self.spec))
+        found = gain(known, level, learned, more, options_of(self.spec))
         if found.value < least:
             points = [f"{100 * each:.1f}" for each in (found.value, found.low, found.high)]
             self.stopped = (
-                f"Buying stopped after {learnt:,} training labels by stop_when"
+                f"Buying stopped after {learned:,} training labels by stop_when"
                 f" {settings.stop_when}: the next {more:,} were estimated to gain {points[0]}"
                 f" points of accuracy (90% interval {points[1]} to {points[2]})."
             )

@@ -141,20 +141,22 @@ class HeadEnding:
                 False,
             )
         owned, said = owned_labels(trainer.examples), _model_labels(trainer)
-        learnt = f"all {len(trainer.examples.bought) - owned:,} labels bought"
+        learned = f"all {len(trainer.examples.bought) - owned:,} labels bought"
         if trainer.column is not None:
-            learnt = f"the column of labels and, where people answered, {learnt}"
-        learnt = f"The final model was refitted on {learnt}{f' and {owned:,} owned' * bool(owned)}"
+            learned = f"the column of labels and, where people answered, {learned}"
+        learned = (
+            f"The final model was refitted on {learned}{f' and {owned:,} owned' * bool(owned)}"
+        )
         if trainer.mixture:
             mixture = tuple(
                 (part.kind, part.weight, None if np.isnan(part.log_loss) else part.log_loss)
                 for part in trainer.mixture
             )
-            return Refit(f"{learnt}.{said}", True, mixture=mixture)
+            return Refit(f"{learned}.{said}", True, mixture=mixture)
         assert not isinstance(trainer.head, MixedHead)
         chosen = trainer.head.strength
         how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-        return Refit(f"{learnt}, with C = {chosen.value:g}, {how}.{said}", True)
+        return Refit(f"{learned}, with C = {chosen.value:g}, {how}.{said}", True)
 
     @property
     def fingerprints(self) -> tuple[Named, ...]:
@@ -259,16 +261,16 @@ def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | No
     rng = generator(trainer.seed, "abstain")
     rest, each = _rest(trainer, rng)
     parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, rest)]
-    labelled, others, unasked = [], [], []
+    labeled, others, unasked = [], [], []
     for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
         mine = rest[parts[1] == number]
         head = trainer.without(held, mine, untouched)
         if head is None:
             return None
-        labelled.append(_largest(head, trainer, bought[held]))
+        labeled.append(_largest(head, trainer, bought[held]))
         others.append(_largest(head, trainer, none[parts[0] == number]))
         unasked.append(_largest(head, trainer, mine))
-    kinds = np.concatenate(labelled), np.concatenate(others)
+    kinds = np.concatenate(labeled), np.concatenate(others)
     return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), each))
 
 
@@ -302,7 +304,7 @@ def words_on_threshold(
         return (
             f"The model abstains if its largest probability is below {found.value:.3f}. The"
             f" threshold was chosen by {found.none} answers of none of these and {found.labels}"
-            " labels, each judged by a model that had not seen it. The labelled item has the larger"
+            " labels, each judged by a model that had not seen it. The labeled item has the larger"
             f" probability in {found.auroc:.0%} of their pairs, and the mean of the share of labels"
             " that the model keeps and of none-of-these on which it abstains is"
             f" {found.balanced_accuracy:.0%}. Each bought item has the weight of all items with a"

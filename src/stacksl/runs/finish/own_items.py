@@ -17,7 +17,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
-from stacksl.models.own_items import class_totals, labelled_share, table_choices
+from stacksl.models.own_items import class_totals, labeled_share, table_choices
 from stacksl.report.facts import Contested
 from stacksl.report.quality import ClassTotal, Disagreement, Gain, Named, OwnItems
 from stacksl.runs.finish.forecasting import Forecaster, known_of, options_of
@@ -67,8 +67,8 @@ def rest_of(game: Game, policies: Policies) -> Rest:
         part = slice(at, at + len(found))
         said[part] = np.argmax(table, axis=1)
         second[part], sure[part] = np.partition(table, -2, axis=1)[:, -2:].T
-    learnt = [row for row, _, _ in game.examples.bought]
-    bought = np.array([np.max(policy) for policy in policies(learnt)]) if learnt else np.zeros(0)
+    learned = [row for row, _, _ in game.examples.bought]
+    bought = np.array([np.max(policy) for policy in policies(learned)]) if learned else np.zeros(0)
     return Rest(rows, said, sure, sure - second, bought)
 
 
@@ -117,7 +117,7 @@ def own_items(game: Game, tested: Tested, rest: Rest) -> OwnItems:
         rest=len(rest.rows),
         measured=len(gold),
         source=source,
-        shares=tuple(labelled_share(confidence, right, rest.sure, wanted) for wanted in WANTED),
+        shares=tuple(labeled_share(confidence, right, rest.sure, wanted) for wanted in WANTED),
         totals=totals,
         choices=choices,
     )
@@ -169,8 +169,8 @@ def _words(answer: Answer, candidates: Sequence[str]) -> str:
 
 def uses(game: Game) -> dict[str, Any]:
     """What each training label was used for, by the fields of `report.facts.Budget`."""
-    names = ("answered", "unlearnt", "unnamed", "aside", "open")
-    corpus, learnt = game.corpus, {row for row, _, choice in game.examples.bought if choice >= 0}
+    names = ("answered", "unlearned", "unnamed", "aside", "open")
+    corpus, learned = game.corpus, {row for row, _, choice in game.examples.bought if choice >= 0}
     found = dict.fromkeys(names, 0)
     counted: set[int] = set()
     for each in game.ledger.export():
@@ -181,11 +181,11 @@ def uses(game: Game) -> dict[str, Any]:
             use = "open"
         elif each["said"] != "label":
             use = "aside" if aside else "unnamed"
-        elif row in learnt and row not in counted and not aside:
+        elif row in learned and row not in counted and not aside:
             use = "answered"
             counted.add(row)
         else:
-            use = "aside" if aside else "unlearnt"
+            use = "aside" if aside else "unlearned"
         found[use] += 1
     return found
 

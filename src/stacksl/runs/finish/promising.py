@@ -2,7 +2,7 @@
 
 A pool is bought until a look is cheaper than more labels (`models.promise`). Then the final model
 is made, rows of its part of the table are drawn and asked of people, and where several people
-answer, rows that people labelled are asked again. If both together show the share, the run ends
+answer, rows that people labeled are asked again. If both together show the share, the run ends
 with that model; else buying goes on, and at most `LOOKS` models are looked at. Over a column of
 labels that the table already has, the model's part is what the table says without people: the label
 of the column, and the final model's where there is none.
@@ -61,14 +61,14 @@ class Table:
         model: rows that nobody was asked about.
         dropped: rows whose question was given up. The model labels them, and no audit was drawn
             from them.
-        unlabelled: of people's rows those called ambiguous or broken, which have no label.
+        unlabeled: of people's rows those called ambiguous or broken, which have no label.
         allowed: how many may be wrong; rows that were dropped or have no label are.
     """
 
     people: int
     model: int
     dropped: int
-    unlabelled: int
+    unlabeled: int
     allowed: int
 
     @classmethod
@@ -87,8 +87,8 @@ class Table:
         model, share = len(game.corpus.unbought(bought)), promised_share(spec.settings.stop_when)
         assert share is not None
         allowed = allowed_wrong(share, model + len(usable & bought))
-        dropped, unlabelled = usable & bought - people, people - named - waits
-        return cls(len(people), model, len(dropped), len(unlabelled), allowed)
+        dropped, unlabeled = usable & bought - people, people - named - waits
+        return cls(len(people), model, len(dropped), len(unlabeled), allowed)
 
     @property
     def rows(self) -> int:
@@ -168,7 +168,7 @@ def next_look(spec: RunSpec, game: Game) -> Look | None:
         rate = max(stages[-1].errors, doubled_of(game.ledger).rate)
         errors = of_people(spec, game, rate) / max(1, table.people)
         left = left * 9 // 10  # the rest is for third answers
-    allowed = table.allowed - table.dropped - table.unlabelled
+    allowed = table.allowed - table.dropped - table.unlabeled
     return look_now(stages, table.people, table.model, allowed, left, factor, errors)
 
 
@@ -266,7 +266,7 @@ def judged(
         divided += sum(settled(given.get(str(item), [])) is None for item in again)
     rows = table.model + len(ids)
     left = left_wrong(wrong, len(ids), rows, MODEL) + of_people
-    left += divided + table.dropped + table.unlabelled
+    left += divided + table.dropped + table.unlabeled
     return {
         "asked": game.ledger.accounts.asked,
         "reached": left <= table.allowed,
@@ -286,7 +286,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     assert share is not None
     if not table.model + table.dropped:
         return (
-            f"All {plural(table.people, 'row')} are labelled by people: no row is the model's, and"
+            f"All {plural(table.people, 'row')} are labeled by people: no row is the model's, and"
             " nothing is promised of people's."
         )
     if not game.ledger.accounts.reached:
@@ -318,7 +318,7 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     return (
         f"{percent(share)} is probably not reachable with one answer a row: people seem to err in"
         f" about {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
-        f" {plural(table.people, 'row')} that they labelled, and {count(table.allowed)} of all may"
+        f" {plural(table.people, 'row')} that they labeled, and {count(table.allowed)} of all may"
         f" be wrong. Two answers a row cost {cost}: start a run with --overlap"
         f" {table.people}. Nothing more was bought. A lower share may be promised:"
         " `stacksl change RUN --stop-when right=R`."

@@ -18,7 +18,7 @@ class Role(IntEnum):
     POOL = 0
     """A training label may be bought."""
     AUDIT = 1
-    """Measures the final model; its answer is never learnt."""
+    """Measures the final model; its answer is never learned."""
     OWNED = 2
     """Its label was known before the run, and costs nothing."""
     DUPLICATE = 3
@@ -42,7 +42,7 @@ class Corpus:
         drawn: the rows of the first audit, in the order drawn.
         reference: the rows set aside for the audit, in ascending order.
         looked_at: rows of audits that are of the model's part of the table. The model treats them
-            like its other rows, but nothing is learnt from their answers.
+            like its other rows, but nothing is learned from their answers.
         ids: of all items; `row` is the inverse, from an id to its row.
     """
 

@@ -24,11 +24,11 @@ TEXTS = "texts"  # the format of texts and frames, which are treated as a file w
 _PATHS = ("bank", "classes", "owned", "sheets.dir", "server.label_template")
 FEW_LABELS, FEW_ITEMS = 2_500, 100_000  # up to which a pool takes minutes
 REFITTED_ONCE = {"lm.refit_at": "1"}  # where labels are chosen by a language model's base scores
-CHOSEN = {"lm.normalisation": "auto"}  # by its first labels, where options are texts
+CHOSEN = {"lm.normalization": "auto"}  # by its first labels, where options are texts
 OF_SAMPLE = {
     "lm.model": "sample",
     "lm.template": "plain",
-    "lm.normalisation": "pmi",
+    "lm.normalization": "pmi",
     "lm.pmi_context": "last_line",
     "update.learning_rate": 5e-4,
     "lm.batch_tokens": 512,

@@ -111,10 +111,10 @@ def answered(test: Dataset) -> Dataset:
     Raises:
         DataError: some have none.
     """
-    if test.unlabelled:
+    if test.unlabeled:
         raise DataError(
             f"the test set {test.name} should have an answer in every row, but"
-            f" {test.unlabelled} of {len(test.items)} have none: label them or leave them out"
+            f" {test.unlabeled} of {len(test.items)} have none: label them or leave them out"
         )
     return test
 

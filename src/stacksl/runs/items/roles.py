@@ -117,7 +117,7 @@ def audit_rows(corpus: Corpus, ledger: LedgerReader) -> set[int]:
 
 
 def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str, int]]:
-    """Owned labels not learnt yet, without those of the `audit`'s items."""
+    """Owned labels not learned yet, without those of the `audit`'s items."""
     if not spec.sources.owned:
         return []
     known = set(ledger.bought("owned"))

@@ -46,7 +46,7 @@ class Adapters:
 
     Attributes:
         folder: `adapters/` of the run.
-        way: normalisation, premise and first temperature that labels of the run chose, if any.
+        way: normalization, premise and first temperature that labels of the run chose, if any.
     """
 
     def __init__(self, run: RunFolder, model: LanguageModel | None, ledger: LedgerReader) -> None:
@@ -194,7 +194,7 @@ def temperature_of(ledger: LedgerReader, number: int) -> float | None:
 def way_chosen(ledger: LedgerReader) -> Mapping[str, Any] | None:
     """The way of scoring that labels bought in the run chose, as the ledger has it."""
     rows = (row for row in ledger.rows() if row.event == "refreshed")
-    return next((row.payload for row in rows if "normalisation" in row.payload), None)
+    return next((row.payload for row in rows if "normalization" in row.payload), None)
 
 
 def _place(folder: Path, number: int) -> Path:

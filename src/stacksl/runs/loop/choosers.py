@@ -198,8 +198,8 @@ def _covering(game: Game, unbought: Sequence[int], count: int) -> list[Decision]
     if head is not None:
         doubt[places] += margins(head, source.block, rows.tolist())[0]
     if unnamed:  # no label removes a doubt that nobody can answer
-        learnt = np.array([row for row, _, _ in game.examples.bought], dtype=np.int64)
-        doubt *= source.answerable(learnt, np.array(sorted(unnamed), dtype=np.int64))
+        learned = np.array([row for row, _, _ in game.examples.bought], dtype=np.int64)
+        doubt *= source.answerable(learned, np.array(sorted(unnamed), dtype=np.int64))
     free[places] = True
     chosen = most_covering(kernel, doubt, free, count)
     records = _picked(game, members[chosen.items].tolist(), COVERAGE, chosen.left_out)

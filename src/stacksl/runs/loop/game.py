@@ -1,6 +1,6 @@
 """The loop of a run: a learner buys labels from a labeler, within the budget of a ledger.
 
-`Game` has the parts of the loop, among them the labels learnt so far and how many may be asked for.
+`Game` has the parts of the loop, among them the labels learned so far and how many may be bought.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Examples:
     Attributes:
         corpus: the items.
         block: the features of all items; a refit of a language model replaces them.
-        bought: (row, label, choice before it was seen) of each label learnt, in that order; the
-            choice is −1 for an owned label, which had no round. One that is withdrawn and learnt
+        bought: (row, label, choice before it was seen) of each label learned, in that order; the
+            choice is −1 for an owned label, which had no round. One that is withdrawn and learned
             again comes last.
         shown: C_t at the purchase, by row, where it had not all candidates.
         drawn: the rows that were bought at random, not by rank.
-        relabelled: how often a label was replaced or withdrawn.
+        relabeled: how often a label was replaced or withdrawn.
         seen: the row of each round, and how many had been `taken` before it.
         taken: the rows that were bought or have owned labels, in order.
     """
@@ -48,7 +48,7 @@ class Examples:
     bought: list[tuple[int, int, int]] = field(default_factory=list)
     shown: dict[int, tuple[int, ...]] = field(default_factory=dict)
     drawn: set[int] = field(default_factory=set)
-    relabelled: int = 0
+    relabeled: int = 0
     seen: list[tuple[int, int]] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
     _choices: dict[int, int] = field(default_factory=dict)  # of withdrawn labels, by row
@@ -65,7 +65,7 @@ class Examples:
             self.taken.append(row)
 
     def record(self, decision: Decision, label: Label, inputs: Inputs) -> None:
-        """Add a learnt label of an item with these features."""
+        """Add a learned label of an item with these features."""
         row = self.corpus.row[decision.item]
         if decision.choice < 0:  # an owned one had no round
             self.taken.append(row)
@@ -86,7 +86,7 @@ class Examples:
             self._choices[row] = self.bought.pop(place)[2]
         else:
             self.bought[place] = (row, index, self.bought[place][2])
-        self.relabelled += 1
+        self.relabeled += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,12 @@ class Game:
         ledger: records questions and answers, and enforces the budget.
         learner: decides which labels to buy, and learns from them.
         labeler: answers what is bought.
-        examples: the features of the items, and the labels learnt so far.
+        examples: the features of the items, and the labels learned so far.
         trainer: refits the model during the run and at its end.
         batches: how many purchases may be open at a time.
         enough: whether to stop buying before the budget is spent.
         ahead: whether the next purchase is made without a refit: the last one was made for it,
-            and labels that are not in it were learnt meanwhile.
+            and labels that are not in it were learned meanwhile.
     """
 
     ledger: Ledger

@@ -1,15 +1,15 @@
 """Fits of class heads: what they are fitted on besides labels, and the final model's mixture.
 
-A head is fitted on labels alone, with class names, with neighbours as well, or on names without a
+A head is fitted on labels alone, with class names, with neighbors as well, or on names without a
 label. Which is best depends on the data: names help where they say what a class is, and labels
-spread over neighbours where classes are topics; elsewhere both do harm. The final model is a
+spread over neighbors where classes are topics; elsewhere both do harm. The final model is a
 mixture of the four. Temperatures and weights are fitted on held-out labels of three folds
 (`core.heads.mixing`). Those are the doubtful items, so each counts as often as it is the nearest
 label of an item. Where one kind is as good as another the mixture is better than both, and a kind
 that does harm loses its weight. A head that only ranks items is fitted on labels and names.
 
 Classes with a label are not to take the items of those without. So a name counts as the labels that
-its class lacks, names are moved to where the items are, and what neighbours say of a class counts
+its class lacks, names are moved to where the items are, and what neighbors say of a class counts
 less the more labels it has.
 """
 
@@ -38,7 +38,7 @@ from stacksl.core.heads.logistic import (
     together,
 )
 from stacksl.core.heads.mixing import mixture_weights, tempered
-from stacksl.core.heads.spreading import NAME_SEED, Graph, neighbour_graph, restored_graph, spread
+from stacksl.core.heads.spreading import NAME_SEED, Graph, neighbor_graph, restored_graph, spread
 from stacksl.core.rng import generator
 from stacksl.files import arrays
 from stacksl.models.confusion import Confusion
@@ -52,7 +52,7 @@ FEWEST = 6  # labels below which names alone are taken
 NAME_WEIGHT = 1.0  # a class name counts as a bought label
 FILLED = 8.0  # labels of a class with its name: a name weighs more while it has fewer
 SPREAD_WEIGHT = 0.1  # of an item never asked
-LEVELLED = 0.75  # the power of a class's labels that what they say of other items is divided by
+LEVELED = 0.75  # the power of a class's labels that what they say of other items is divided by
 SHARPER = 2  # the power that spread labels are raised to: the graph's are too even
 MODEL_WEIGHT, MODEL_SHARPER = 0.3, 3  # the same in a final fit with labels of a model
 ITEMS = 50_000  # nodes of the graph at most: a minute of one core
@@ -176,7 +176,7 @@ class Source:
         shares = spread(graph, seeds, gold, self.block.classes, targets_at, weak)
         if weak is None:  # else every class has seeds
             counts = np.bincount(gold, minlength=self.block.classes)
-            shares /= ((counts + NAME_SEED) ** LEVELLED).astype(np.float32)
+            shares /= ((counts + NAME_SEED) ** LEVELED).astype(np.float32)
         shares **= power
         reached = shares.sum(axis=1) > 0
         targets = shares[reached] / shares[reached].sum(axis=1, keepdims=True)
@@ -188,9 +188,9 @@ class Source:
         if self.model is None:
             return None
         labels = self.model[0][members]
-        labelled = (labels >= 0) & ~np.isin(members, () if without is None else without)
+        labeled = (labels >= 0) & ~np.isin(members, () if without is None else without)
         seeds = np.zeros((len(members), self.block.classes), dtype=np.float32)
-        seeds[labelled] = self.model[1].seeds(labels[labelled])
+        seeds[labeled] = self.model[1].seeds(labels[labeled])
         return seeds
 
     def represented(self, rows: Rows) -> Array:
@@ -258,7 +258,7 @@ class Source:
             others = np.setdiff1d(every, rows)
             drawn = generator(self.seed, "graph").permutation(len(others))[: most - len(rows)]
             every = np.sort(np.concatenate([rows, others[drawn]]))
-        return neighbour_graph(np.asarray(self.block.h[every]), self.names), every
+        return neighbor_graph(np.asarray(self.block.h[every]), self.names), every
 
 
 def represented(block: SharedBlock, members: Rows, rows: Rows, seed: int) -> Array:
@@ -338,7 +338,7 @@ def held_out_answers(source: Source, rows: Rows, gold: Rows) -> tuple[Mixture, H
 def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
     """How much labels lower the log-loss of class names alone on held-out labels; standard error.
 
-    It compares the head of labels and names, which costs a tenth of one with neighbours.
+    It compares the head of labels and names, which costs a tenth of one with neighbors.
     """
     kinds = (NAMES, ALONE)
     _, _, right, weight = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
@@ -422,7 +422,7 @@ class Doubt(NamedTuple):
     A label is as `sure` as its held-out probability, or as the share of the rows of its text that
     have it, where that is lower. `label` is the most `probable` class where the column has none.
     `flagged` are labels beside which another class is more probable than it is on average in the
-    rows labelled so (confident learning; Northcutt, Jiang and Chuang, 2021), or that rows of the
+    rows labeled so (confident learning; Northcutt, Jiang and Chuang, 2021), or that rows of the
     same text do not share.
     """
 
@@ -459,7 +459,7 @@ def held_out(block: Block, texts: Rows, labels: Rows, seed: int) -> NDArray[np.f
 def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: Rows) -> Doubt:
     """The doubt about the labels of a `column`, (n,), −1 for none.
 
-    `policies` are held out; `labels`, from which they were learnt, are those of the column with
+    `policies` are held out; `labels`, from which they were learned, are those of the column with
     people's in their place.
     """
     said, probable, classes = column >= 0, policies.argmax(axis=1), policies.shape[1]

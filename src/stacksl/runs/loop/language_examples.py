@@ -12,7 +12,7 @@ from stacksl.core.learner import Learner
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
-from stacksl.lm.scoring.normalise import fitted_temperature
+from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.runs.loop.game import Examples
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.spec import RunSpec
@@ -22,11 +22,11 @@ from stacksl.types import Label
 def training_examples(
     spec: RunSpec, examples: Examples, ledger: LedgerReader, base: PairBlock, scale: float
 ) -> list[Lesson]:
-    """The training examples of the next refit, in the order in which the labels were learnt.
+    """The training examples of the next refit, in the order in which the labels were learned.
 
     Args:
         spec: the run.
-        examples: the labels learnt so far.
+        examples: the labels learned so far.
         ledger: records the skipped rounds.
         base: the features of epoch 0, whose offsets are the reference.
         scale: the temperature, as a multiple of theirs.
@@ -46,7 +46,7 @@ def training_examples(
 
 
 def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[int]:
-    """The rows of all items that can still be asked or learnt."""
+    """The rows of all items that can still be asked or learned."""
     corpus = examples.corpus
     known = {row for row, _, _ in examples.bought}
     known |= {corpus.row[purchase.item] for purchase in ledger.open_purchases()}
@@ -57,13 +57,13 @@ def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[i
 
 
 def scale_of(examples: Examples, base: PairBlock) -> float:
-    """The temperature fitted on the labels learnt, as a multiple of that in `base`."""
+    """The temperature fitted on the labels learned, as a multiple of that in `base`."""
     scores = [np.array(base[row].offset) for row, _, _ in examples.bought]
     return fitted_temperature(scores, [label for _, label, _ in examples.bought], 1.0)
 
 
 def relearn(spec: RunSpec, examples: Examples, learner: Learner) -> None:
-    """Rebuild the scorer from the labels learnt, with the current features."""
+    """Rebuild the scorer from the labels learned, with the current features."""
     scorer = learner.scorer
     assert isinstance(scorer, PairNewton)
     rounds = scorer.rounds

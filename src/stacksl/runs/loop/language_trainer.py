@@ -1,9 +1,9 @@
 """The trainer of a language model: refits of its adapter, and renewed features (D12).
 
-The adapter changes at numbered refits alone, each from the initial weights on all labels learnt so
+The adapter changes at numbered refits alone, each from the initial weights on all labels learned so
 far. After a refit the features of items that can still be asked are renewed, the online scorer is
 rebuilt from the bought items, and a new epoch of decisions begins. Where a pool's first labels
-choose normalisation and premise, an epoch begins before any refit. Each result is on disk before
+choose normalization and premise, an epoch begins before any refit. Each result is on disk before
 the ledger's row that names it, so that an interrupted run continues anywhere.
 """
 
@@ -56,7 +56,7 @@ class LanguageTrainer:
 
     Args:
         spec: the run.
-        examples: the features of the items, and the labels learnt so far.
+        examples: the features of the items, and the labels learned so far.
         learner: with the online scorer, which is rebuilt in each epoch.
         ledger: has a row of each refit and of each epoch.
         model: the language model; None for a replay, which trains nothing.
@@ -116,12 +116,12 @@ class LanguageTrainer:
             choices = choices_of(self.spec.settings, self.spec.folder.resolved())
         else:
             choices = self.model.choices
-        chosen = self.adapters.way is not None or choices.normalisation != "auto"
+        chosen = self.adapters.way is not None or choices.normalization != "auto"
         return 0 if chosen else min(CHOOSE_BY, self.learner.budget)
 
     @property
     def _chooses(self) -> bool:
-        """Whether normalisation and premise are to be chosen now."""
+        """Whether normalization and premise are to be chosen now."""
         if not self.draws or self.ledger.accounts.asked < self.draws or not self.examples.bought:
             return False
         return all(purchase.purpose != "train" for purchase in self.ledger.open_purchases())
@@ -171,7 +171,7 @@ class LanguageTrainer:
 
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
-        self.beside, self.attended = at_once, False  # what is learnt from here on is learnt by it
+        self.beside, self.attended = at_once, False  # what is learned from here on is learned by it
         if self.draws and self.examples.bought:  # the run ended before as many were answered
             self._choose()
         elif self.draws:  # there is nothing to choose by
@@ -182,7 +182,7 @@ class LanguageTrainer:
 
     def again(self, row: Row) -> None:
         """Make again the step that `row` records; what it made is on disk."""
-        if "normalisation" in row.payload:
+        if "normalization" in row.payload:
             self._choose()
         elif row.event == "refreshed":
             self._refresh()
@@ -241,7 +241,7 @@ class LanguageTrainer:
     def _refit_adapter(self) -> None:
         """Train the next adapter, and write its row into the ledger.
 
-        It learns the labels that were learnt when its refit began; others may have arrived since.
+        It learns the labels that were learned when its refit began; others may have arrived since.
         """
         number, examples = self.refits + 1, self._begun or self._begin_refit()
         adapter, temperature = self._train(number, examples)
@@ -257,14 +257,14 @@ class LanguageTrainer:
         scale = 1.0 if fixed else scale_of(examples, self._base)
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
-        learnt, report = labels_hash(examples), self._reporting("refit")
+        learned, report = labels_hash(examples), self._reporting("refit")
         adapter = self.beside(
-            lambda: self.adapters.refit(number, labels, learnt, scaled, temperature, report)
+            lambda: self.adapters.refit(number, labels, learned, scaled, temperature, report)
         )
         return adapter, temperature
 
     def _begin_refit(self) -> Examples:
-        """The labels learnt by now, on which the refit is made; those learnt later are not in it.
+        """The labels learned by now, on which the refit is made; those learned later are not in it.
 
         A row says where it began, if answers can be entered before it has ended.
         """
@@ -275,9 +275,9 @@ class LanguageTrainer:
         return self._begun
 
     def _choose(self) -> None:
-        """Choose normalisation and premise by the labels so far, and begin an epoch under them."""
+        """Choose normalization and premise by the labels so far, and begin an epoch under them."""
         if (before := self._made_before()) is not None:
-            way = {name: before[name] for name in ("normalisation", "pmi_context", "temperature")}
+            way = {name: before[name] for name in ("normalization", "pmi_context", "temperature")}
             self.adapters.adopt(way)
             self._begin(str(before["features"]), way, last=not self._owed)
             return

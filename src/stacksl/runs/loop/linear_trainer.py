@@ -1,4 +1,4 @@
-"""The trainer of a linear model: refits of its head on all labels learnt so far (D15)."""
+"""The trainer of a linear model: refits of its head on all labels learned so far (D15)."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ class LinearTrainer:
         names: rows of the class names, (K, d), as soft examples; None where they take no part.
             Those of classes added later follow.
         seed: draws the folds.
-        on_the_way: whether learnt labels make a refit due, as the ranking of a pool needs.
+        on_the_way: whether learned labels make a refit due, as the ranking of a pool needs.
         covering: the statistics of a stream that asks by doubt and coverage, which needs them too.
         at_end: whether the final model is a refitted head or the last online state.
         report: called with the progress of the last refit.
-        graph_file: of the graph of neighbours; None if it is not kept.
+        graph_file: of the graph of neighbors; None if it is not kept.
         model_labels: the class that a model gave each item, (n,), −1 for none; None without them.
         column: the labels of a column that people judge, likewise, which train where nobody
             answered, and the `doubt` about them.
         head: the current head, after `count` refits, the last of them on `labels` labels, when
-            `relabelled` labels had been replaced or withdrawn.
+            `relabeled` labels had been replaced or withdrawn.
         final: whether the last refit gave the final model.
         mixture: what that model is a mixture of; empty where it is of labels alone.
         beside: computes the refits on the way.
@@ -102,7 +102,7 @@ class LinearTrainer:
     head: Head | None = None
     count: int = 0
     labels: int = 0
-    relabelled: int = 0
+    relabeled: int = 0
     final: bool = False
     mixture: Mixture = ()
     beside: Beside = at_once
@@ -126,13 +126,13 @@ class LinearTrainer:
             return old or len(self.examples.bought) - self.labels >= step
         if self.covering is None or self.count == 0 or self.labels < 0:
             return self.on_the_way and self._lags
-        new = len(self.examples.bought) - self.labels + self.examples.relabelled - self.relabelled
+        new = len(self.examples.bought) - self.labels + self.examples.relabeled - self.relabeled
         return new >= max(EVERY, round(SHARE * self.labels))
 
     @property
     def _lags(self) -> bool:
         unnamed = self.names is not None and self.count == 0
-        revised = self.relabelled != self.examples.relabelled
+        revised = self.relabeled != self.examples.relabeled
         return self.labels < len(self.examples.bought) or revised or unnamed
 
     def refit(self) -> bool:
@@ -187,9 +187,9 @@ class LinearTrainer:
         self.ledger.note_refit(len(self.examples.bought), detail)
 
     def _fit(self, *, tune: bool) -> None:
-        """Fit the head on the labels learnt by now."""
+        """Fit the head on the labels learned by now."""
         scorer, bought = self.learner.scorer, self.examples.bought
-        learnt = len(bought), self.examples.relabelled
+        learned = len(bought), self.examples.relabeled
         self.mixture = ()
         if self.column is not None:
             labels = self._of_column(bought)
@@ -201,7 +201,7 @@ class LinearTrainer:
         else:
             self.head, self.mixture = make_final(self._whole(), *_split(bought))
         self.count += 1
-        self.labels, self.relabelled = learnt
+        self.labels, self.relabeled = learned
         self.final = tune
 
     def as_if(self, labels: int, untouched: Scorer) -> Head | None:
@@ -237,7 +237,7 @@ class LinearTrainer:
         return make_final(source, *_split(others_bought), self.mixture, left_out)[0]
 
     def _of_column(self, bought: Bought) -> NDArray[np.int64]:
-        """People's labels, the column's where nobody answered, (n,); −1 where none is learnt."""
+        """People's labels, the column's where nobody answered, (n,); −1 where none is learned."""
         assert self.column is not None
         labels, corpus = self.column.copy(), self.examples.corpus
         audited = {corpus.row[item] for item in self.ledger.bought("audit")}  # of now
@@ -290,7 +290,7 @@ class LinearTrainer:
         stages = np.array(self.stages, dtype=np.float64).reshape(-1, 3)
         return {
             **({STAGES: stages} if self.by_final else {}),
-            COUNT: np.array([self.count, self.labels, self.final, self.relabelled]),
+            COUNT: np.array([self.count, self.labels, self.final, self.relabeled]),
             MIXTURE: np.array(mixture, dtype=np.float64).reshape(-1, 5),
             **{PREFIX + k: v for k, v in head.items()},
             **{DOUBT + k: v for k, v in (self.doubt._asdict() if self.doubt else {}).items()},
@@ -298,7 +298,7 @@ class LinearTrainer:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
-        self.count, self.labels, final, self.relabelled = map(int, arrays[COUNT])
+        self.count, self.labels, final, self.relabeled = map(int, arrays[COUNT])
         self.final = bool(final)
         self.stages = [Stage(int(n), *rest) for n, *rest in arrays.get(STAGES, np.zeros((0, 3)))]
         table = arrays[MIXTURE].tolist()

@@ -88,7 +88,7 @@ class Watch:
         return Progress("rounds", *far, asked, budget, accuracy, money)
 
     def _count(self) -> None:
-        """Count the labels learnt since the last call; owned labels had no prediction before."""
+        """Count the labels learned since the last call; owned labels had no prediction before."""
         bought = self._game.examples.bought
         new = [pair for pair in bought[self._seen :] if pair[2] >= 0]
         self._seen = len(bought)

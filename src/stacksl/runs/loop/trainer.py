@@ -24,10 +24,10 @@ UNUSED = "unused"  # no refit: what the one before was made for bought nothing
 
 
 class Beside(Protocol):
-    """Gives the result of a computation, beside which answers may be entered and learnt."""
+    """Gives the result of a computation, beside which answers may be entered and learned."""
 
     def __call__(self, compute: Callable[[], T], /) -> T:
-        """The result of `compute`, which reads neither the ledger nor what is learnt after it."""
+        """The result of `compute`, which reads neither the ledger nor what is learned after it."""
 
 
 def at_once(compute: Callable[[], T], /) -> T:
@@ -36,7 +36,7 @@ def at_once(compute: Callable[[], T], /) -> T:
 
 
 class Trainer(Protocol):
-    """Refits a model on the labels learnt so far.
+    """Refits a model on the labels learned so far.
 
     A refit writes a `refit` row into the ledger, so that a resumed run makes it at the same place.
     It learns the labels before that row: where answers are entered `beside` it, the row comes
@@ -68,7 +68,7 @@ class Trainer(Protocol):
 
     @property
     def due(self) -> bool:
-        """Whether the model should be refitted on labels learnt since its last refit."""
+        """Whether the model should be refitted on labels learned since its last refit."""
 
     def refit(self) -> bool:
         """Make the due refit; True if it took long enough for its arrays to be saved.

@@ -126,7 +126,7 @@ class SheetLabeler:
     def answers(self) -> list[Answer]:
         """The answers read since the last call, in the order in which they were bought.
 
-        So what is learnt does not depend on who got which row, in which place of a sheet.
+        So what is learned does not depend on who got which row, in which place of a sheet.
         """
         given, self._answers = self._answers, []
         places = {(p["item"], p["slot"]): place for place, p in enumerate(self.ledger.export())}

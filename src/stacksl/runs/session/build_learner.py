@@ -88,7 +88,7 @@ def build_learner(
 def prime(learner: Learner, block: Block, rest: Sequence[int], left: int) -> None:
     """Set the threshold of `margin` from the items to come, where scores precede the first label.
 
-    A language model has such scores. A threshold initialised by the first item alone takes some
+    A language model has such scores. A threshold initialized by the first item alone takes some
     hundred rounds to converge, and the labels of those rounds are chosen poorly.
 
     Args:

@@ -17,7 +17,7 @@ from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec
 from stacksl.types import Item
 
-CHOOSE_BY = 25  # labels by which a normalisation is chosen, as measured in docs/lm.md
+CHOOSE_BY = 25  # labels by which a normalization is chosen, as measured in docs/lm.md
 MOST_CHOOSE = 512  # owned labels by which it is chosen, at most
 
 COMPUTED = {
@@ -33,7 +33,7 @@ COMPUTED = {
 def language_model(spec: RunSpec) -> LanguageModel:
     """The language model of a run, by its settings and its recorded facts.
 
-    Where a normalisation is to be chosen, owned labels choose it now, or labels that the run buys
+    Where a normalization is to be chosen, owned labels choose it now, or labels that the run buys
     later (`LanguageTrainer`) if a pool has too few of them.
     """
     recorded = spec.folder.resolved()
@@ -43,7 +43,7 @@ def language_model(spec: RunSpec) -> LanguageModel:
     model = LanguageModel(choices, seed=spec.settings.seed, processes=processes, known=known)
     owned = spec.sources.owned
     enough = len(owned) >= CHOOSE_BY or spec.settings.mode == "stream"
-    if choices.normalisation == "auto" and "lm_normalisation" not in recorded and enough:
+    if choices.normalization == "auto" and "lm_normalization" not in recorded and enough:
         labels = list(islice(owned.items(), MOST_CHOOSE))
         items = {item.id: item for item in spec.dataset.items}
         model.choose([items[name] for name, _ in labels], [label for _, label in labels])

@@ -181,16 +181,16 @@ def consent(settings: Settings) -> str:
     """What is sent where: the fields, the model and the host."""
     model, url = settings.labeler.partition(":")[2], address(str(settings.server.url))
     plain = urlsplit(url).scheme == "http" and not is_loopback(url)
-    more = ", options and labelled examples" if settings.server.shots else " and options"
+    more = ", options and labeled examples" if settings.server.shots else " and options"
     return f"prompts{more} to the model '{model}' at {url}{' (unencrypted)' * plain}"
 
 
 @dataclass(frozen=True)
 class Near:
-    """The labelled examples and the classes nearest to an item, by the run's own features.
+    """The labeled examples and the classes nearest to an item, by the run's own features.
 
     Examples are items whose labels train: owned, or bought; never those that measure. Where items
-    bring their own options, they are the last that were learnt. The nearest example is the last.
+    bring their own options, they are the last that were learned. The nearest example is the last.
     `names` makes the rows of the class names, (K, d), or None.
     """
 
@@ -199,7 +199,7 @@ class Near:
     names: Callable[[], NDArray[Any] | None]
 
     def shots(self, item: str) -> list[Shot]:
-        """`count` labelled items, or as many as there are."""
+        """`count` labeled items, or as many as there are."""
         corpus, row = self.examples.corpus, self.examples.corpus.row[item]
         measures = corpus.roles == Role.AUDIT
         known = [(r, y) for r, y, _ in self.examples.bought if r != row and not measures[r]]
@@ -239,7 +239,7 @@ def _local_choices(settings: Settings, name: str, verdict: str = "") -> ModelCho
     if settings.adapts:
         return ModelChoices(name, verdict=verdict)
     choices = choices_of(settings, {})
-    return replace(choices, model=name, normalisation="token_mean", verdict=verdict)
+    return replace(choices, model=name, normalization="token_mean", verdict=verdict)
 
 
 class LocalLabeler:

@@ -109,8 +109,8 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     rest = rest[:: 1 + len(rest) // LOOKED_AT]
     if not none or not len(rest):
         return []
-    labelled = [row for row, index in label.items() if index is not None]
-    known = np.concatenate([block.h[none], block.h[labelled], names]).astype(np.float32)
+    labeled = [row for row, index in label.items() if index is not None]
+    known = np.concatenate([block.h[none], block.h[labeled], names]).astype(np.float32)
     near = nearest(np.asarray(block.h[rest], np.float32), known, 1)[:, 0]
     like = np.array([*none, *rest[near < len(none)]])
     if len(like) < FEWEST:

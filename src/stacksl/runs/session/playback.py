@@ -22,7 +22,7 @@ from stacksl.types import Decision
 _COMPUTED = ("refit", "refreshed")
 _TERMS = ("budget", "class_added")
 # Rows that may stand between a refit beside which answers are entered and the purchase it is for.
-_MEANWHILE = ("answered", "learnt", "relabelled", "late", "released", "reserved", *NOTES)
+_MEANWHILE = ("answered", "learned", "relabeled", "late", "released", "reserved", *NOTES)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -36,22 +36,22 @@ class Playback(Game):
     chooser: Stream | Pool
     _decisions: dict[str, Decision] = field(default_factory=dict)  # of each item asked or owned
     _slots: dict[str, int] = field(default_factory=dict)  # of the items in the next batch
-    _withdrawn: set[str] = field(default_factory=set)  # items whose labels were learnt and erased
+    _withdrawn: set[str] = field(default_factory=set)  # items whose labels were learned and erased
 
     def remember(self) -> None:
-        """Note the labels that were learnt before the row at which the ledger stands."""
+        """Note the labels that were learned before the row at which the ledger stands."""
         for row in self.ledger.rows():
             if row.event == "round":
                 decision = row.decision()
                 if decision.asked:
                     self._decisions[decision.item] = decision
                 self.examples.note(decision)
-            elif row.event == "learnt" and row.erased:
+            elif row.event == "learned" and row.erased:
                 self._withdrawn.add(str(row.item))
-            elif row.event == "learnt":
+            elif row.event == "learned":
                 decision = self._decisions[str(row.item)]
                 self.examples.record(decision, row.label(), self.examples.inputs(decision.item))
-            elif row.event == "relabelled" and not row.erased:
+            elif row.event == "relabeled" and not row.erased:
                 self.examples.relabel(str(row.item), row.payload.get("index"))
             else:
                 self._note(row)
@@ -84,7 +84,7 @@ class Playback(Game):
         return None if recorded is None else recorded.next
 
     def _note(self, row: Row) -> None:
-        """Apply a change of the terms; note the decision under which an owned label is learnt.
+        """Apply a change of the terms; note the decision under which an owned label is learned.
 
         The label of an item that was erased is withdrawn: refits learn the others.
         """
@@ -95,7 +95,7 @@ class Playback(Game):
         elif row.event == "answered" and row.purpose == "owned":
             self._decisions[str(row.item)] = row.decision()
         elif row.event == "forgotten" and str(row.item) in self._withdrawn:
-            self.examples.relabelled += 1
+            self.examples.relabeled += 1
 
     # The loop's questions to what is outside ---------------------------------------------------
 
@@ -143,14 +143,14 @@ class Playback(Game):
             self._note(self.ledger.take_recorded())
             if row.event not in _MEANWHILE:
                 self.ahead = False
-            if row.event in ("learnt", "relabelled") and not row.erased:
+            if row.event in ("learned", "relabeled") and not row.erased:
                 found.append(self._receipt(row))
         return found
 
     def _receipt(self, row: Row) -> Receipt:
         item, index = str(row.item), row.payload.get("index")
         answer = Answer(item, row.slot or 0, row.token or 1, index, str(row.labeler))
-        if row.event == "relabelled":
+        if row.event == "relabeled":
             return Receipt(answer, "accepted", relabels=True)
         return Receipt(answer, "accepted", (self._decisions[item], row.label()))
 

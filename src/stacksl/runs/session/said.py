@@ -1,4 +1,4 @@
-"""What a model says of the items of a run: read from a file, or from a run that it labelled."""
+"""What a model says of the items of a run: read from a file, or from a run that it labeled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def load_said(
     """The class that a model gave each of the `items`, (n,), −1 for none, by their prompts.
 
     Args:
-        source: the folder of a run that the model labelled, or a file with the prompts and the
+        source: the folder of a run that the model labeled, or a file with the prompts and the
             model's labels, read as `train` was.
         train: the first data set of the run, which has classes.
         settings: of the run.

@@ -465,7 +465,7 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
         if whole:
             _expect_same(session, whole[0])
         after = 0 if first is None else first.head.count
-        played = sum(1 for _ in ledger.rows(after, only=("round", "learnt", "refit", "refreshed")))
+        played = sum(1 for _ in ledger.rows(after, only=("round", "learned", "refit", "refreshed")))
         rounds, labels = session.learner.round, len(session.examples.bought)
         return {"rows": played, "rounds": rounds, "labels": labels, "after": after}
 
@@ -476,7 +476,7 @@ def _expect_same(session: Session, saved: Saved) -> None:
     Raises:
         RunError: they differ.
     """
-    changing = ("round", "learnt", "refreshed", "class_added")
+    changing = ("round", "learned", "refreshed", "class_added")
     if any(session.ledger.rows(saved.head.count, only=changing)):
         return
     for name, array in session.learner.state().items():

@@ -188,7 +188,7 @@ def refit_shares(text: str) -> tuple[float, ...]:
 
 
 def due_at(refit_at: str, budget: int) -> tuple[int, ...]:
-    """The numbers of labels learnt at which a refit is due.
+    """The numbers of labels learned at which a refit is due.
 
     >>> due_at("0.05,0.1,0.25,0.5,1", 40)
     (2, 4, 10, 20, 40)

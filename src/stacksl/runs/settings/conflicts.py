@@ -205,8 +205,8 @@ def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
     objective = settings.lm.objective
     if objective == "ce-hard" and settings.follower != "hard":
         found.append("the objective 'ce-hard' trains on hard candidates: give --set follower=hard")
-    regularises = {name for name in explicit if name.startswith("update.")}
-    wrong = sorted(regularises - {"update.learning_rate"})
+    regularizes = {name for name in explicit if name.startswith("update.")}
+    wrong = sorted(regularizes - {"update.learning_rate"})
     if objective != "stacksl" and wrong:
         found.append(_belong(wrong, f"the objective 'stacksl', and the objective is '{objective}'"))
     return found

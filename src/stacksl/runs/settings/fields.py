@@ -68,7 +68,7 @@ class Read(Group):
     """How a file is read."""
 
     format: str | None = None
-    """The format of the file, if it is not recognised by its content and name."""
+    """The format of the file, if it is not recognized by its content and name."""
     worksheet: str | None = None
     """The sheet of a workbook (.xlsx), if several sheets have rows."""
     header: bool | None = None
@@ -110,7 +110,7 @@ class Server(Group):
     label_template: str | None = None
     """A file with {prompt} and {options}: how the model on a server is asked for a label."""
     shots: int = Field(0, ge=0, le=32)
-    """How many labelled examples a prompt to the server has, owned or bought to train (0)."""
+    """How many labeled examples a prompt to the server has, owned or bought to train (0)."""
     input_price: Price | None = None
     """The price of a million tokens that the model on a server reads, such as 0.15."""
     output_price: Price | None = None
@@ -215,11 +215,11 @@ class Scorer(Group):
     """σ, the sub-Gaussian scale of the noise; 1 for labels."""
     norm_bound: float = Field(1.0, ge=0)
     """S, a bound on the norm of the unknown parameter θ*."""
-    covariance_rows: Literal["labelled", "all"] = "labelled"
+    covariance_rows: Literal["labeled", "all"] = "labeled"
     """The rounds whose rows enter V: those with a label, or all, as the paper prints it
     (docs/paper.md, D2)."""
-    radius_counts: Literal["learnt", "rounds"] = "learnt"
-    """The n of the confidence radius: the number of labels learned (learnt), or of rounds so far,
+    radius_counts: Literal["learned", "rounds"] = "learned"
+    """The n of the confidence radius: the number of labels learned (learned), or of rounds so far,
     as the paper prints it (docs/paper.md, D2)."""
     action: Literal["greedy", "ucb"] = "greedy"
     """The candidate that is chosen: the one with the largest score (greedy), or with the largest
@@ -264,7 +264,7 @@ class LanguageModel(Group):
     """Wrap prompts in the tokenizer's chat template."""
     answer_format: Literal["option", "letter"] = "option"
     """What the model is asked for: option (a candidate's text, the default) or letter."""
-    normalisation: Literal["token_mean", "sum", "char_mean", "pmi", "auto"] = "token_mean"
+    normalization: Literal["token_mean", "sum", "char_mean", "pmi", "auto"] = "token_mean"
     """How an option's log-likelihood becomes its score: auto (a file's default: by --owned or the
     first 25 labels), token_mean, sum, char_mean or pmi."""
     system: str | None = None
@@ -293,7 +293,7 @@ class LanguageModel(Group):
     """How many dimensions of the states of options are the features of a head that ranks
     (docs/paper.md, D12)."""
     objective: Literal["sft", "ce", "ce-hard", "stacksl"] = "ce"
-    """What a refit minimises: ce (the default), stacksl, ce-hard or sft; `stacksl ls objectives`
+    """What a refit minimizes: ce (the default), stacksl, ce-hard or sft; `stacksl ls objectives`
     explains them."""
     refit_at: Annotated[str, _checked(_BUDGET, "refit_shares")] = "0.05,0.1,0.25,0.5,1"
     """The shares of the budget at which the adapter is trained: 0.05,0.1,0.25,0.5,1, and 1 for the
@@ -310,7 +310,7 @@ class LanguageModel(Group):
     """The layers that are adapted, separated by commas; all linear layers but the output if
     absent."""
     batch_size: int = Field(8, ge=1)
-    """How many labels a step of the optimiser has (8)."""
+    """How many labels a step of the optimizer has (8)."""
     warmup_share: float = Field(0.1, ge=0, lt=1)
     """The share of a refit's steps in which the learning rate rises to its peak."""
     weight_decay: float = Field(0.01, ge=0)
@@ -359,7 +359,7 @@ class Settings(Group):
     columns: Columns = Field(default_factory=Columns.model_construct)
     read: Read = Field(default_factory=Read.model_construct)
 
-    # what is learnt
+    # what is learned
     features: str = "hashing"
     """How texts become vectors: sentences:minilm (the default if it is installed), hashing, or
     sentences:NAME_OR_DIR."""
@@ -369,7 +369,7 @@ class Settings(Group):
     """pool (all items are ranked; the default for a file with fixed classes or a language model) or
     stream (items come one by one, and are decided at once)."""
     class_names: bool = True
-    """Let the names of classes and the unlabelled items help the final model (the default)."""
+    """Let the names of classes and the unlabeled items help the final model (the default)."""
     order: Literal["shuffled", "file"] = "shuffled"
     """The order of a stream's items: shuffled by the seed, or as the file has them."""
     follower: str = "given"

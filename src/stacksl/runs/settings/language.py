@@ -28,7 +28,7 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         template=template(own.template, own.answer_format) if text is None else str(text),
         chat_arguments=chat_arguments(own.chat_arguments),
         pmi_context=recorded.get("lm_pmi_context", own.pmi_context),
-        normalisation=recorded.get("lm_normalisation", own.normalisation),
+        normalization=recorded.get("lm_normalization", own.normalization),
         dtype=str(recorded.get("lm_dtype", own.dtype)),
         scoring=str(recorded.get("lm_path", own.scoring)),
         lora=_lora(own),
@@ -39,7 +39,7 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
             TrainSettings,
             own,
             **settings.update.model_dump(exclude={"kl_on_skips"}),
-            normalisation=TrainSettings().normalisation,
+            normalization=TrainSettings().normalization,
             temperature=TrainSettings().temperature,
         ),
     )

@@ -25,12 +25,15 @@ from stacksl_lab.synthetic.streams import KINDS, SyntheticStream
 
 QUICK_KINDS = ("iid", "shift-2")
 RIDGES = (0.001, 0.003, 0.01, 1.0)
-KAPPAS: Mapping[str, Sequence[float]] = {"learnt": (0.5, 0.9, 0.99), "rounds": (0.9, 1.1, 1.5, 3.0)}
+KAPPAS: Mapping[str, Sequence[float]] = {
+    "learned": (0.5, 0.9, 0.99),
+    "rounds": (0.9, 1.1, 1.5, 3.0),
+}
 """The map: κ by what the radius counts; with labels the gate never asks from κ = 1 on."""
 
 PILOT_RIDGES = (0.0003, 0.001, 0.003, 0.01, 0.1, 1.0)
 PILOT_KAPPAS: Mapping[str, Sequence[float]] = {
-    "learnt": (0.5, 0.9, 0.95, 0.99),
+    "learned": (0.5, 0.9, 0.95, 0.99),
     "rounds": (0.9, 1.1, 1.5, 2.0, 3.0),
 }
 """The grid of the pilot: the paper's ranges of λ and κ, and beyond."""
@@ -45,14 +48,14 @@ class Entry:
         gate: its key in the registry.
         kappa: c of `llf` in units of Δ₁.
         ridge: λ.
-        counts: what the radius counts: labels (`learnt`) or, as printed, `rounds`.
+        counts: what the radius counts: labels (`learned`) or, as printed, `rounds`.
     """
 
     name: str
     gate: str
     kappa: float | None = None
     ridge: float = 1.0
-    counts: str = "learnt"
+    counts: str = "learned"
 
     def line(self, kind: str, feedback: str, budget: float) -> Line:
         """Its line in a cell."""
@@ -62,9 +65,9 @@ class Entry:
         return Line(Place(self.name, kind, feedback, budget).row, settings, budget)
 
 
-def llf(ridge: float, kappa: float, counts: str = "learnt") -> Entry:
+def llf(ridge: float, kappa: float, counts: str = "learned") -> Entry:
     """The paper's gate at (λ, κ)."""
-    said = "" if counts == "learnt" else ", radius of rounds"
+    said = "" if counts == "learned" else ", radius of rounds"
     return Entry(f"llf, λ = {ridge:g}, κ = {kappa:g}{said}", "llf", kappa, ridge, counts)
 
 

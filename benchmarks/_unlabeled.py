@@ -1,4 +1,4 @@
-"""What a language model learns of unlabelled questions: self-training, pretraining on prompts."""
+"""What a language model learns of unlabeled questions: self-training, pretraining on prompts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def losses_of_weights(
     A loss is the mean -log likelihood in nats, at a temperature fitted to the same third. One
     teacher serves all weights. Folds would be fairer, and three times as expensive.
     """
-    from stacksl.lm.scoring.normalise import calibrated_loss
+    from stacksl.lm.scoring.normalize import calibrated_loss
 
     held, most = lessons[2::3], [each for n, each in enumerate(lessons) if n % 3 != 2]
     known = {each.item.id for each in lessons}
@@ -49,7 +49,7 @@ def taught(
     """
     from stacksl.core.rng import generator
     from stacksl.lm import Lesson
-    from stacksl.lm.scoring.normalise import fitted_temperature
+    from stacksl.lm.scoring.normalize import fitted_temperature
 
     count = len(lessons)
     most = [each for n, each in enumerate(lessons) if n % 5]
@@ -69,7 +69,7 @@ def taught(
 def pretrained(task: Task, rate: float, seed: int) -> tuple[Task, TemporaryDirectory[str]]:
     """The questions as another base scores them, and its folder: the sample after one more pass.
 
-    The pass is causal language modelling of the prompts to label, with all weights at the learning
+    The pass is causal language modeling of the prompts to label, with all weights at the learning
     rate `rate`: AdamW, a tenth of the steps as warm-up, then a cosine to 0.
     """
     from stacksl.lm.loading import open_base

@@ -22,7 +22,7 @@ TOPICS = {"beach": "sand wave shell tide", "forest": "moss fern pine root", "sky
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A finished run over 120 sentences, and its data."""
-    folder = tmp_path_factory.mktemp("labelling")
+    folder = tmp_path_factory.mktemp("labeling")
     with pytest.MonkeyPatch.context() as patch, (folder / "data.csv").open("w") as file:
         patch.chdir(folder)
         writer = csv.writer(file)
@@ -44,7 +44,7 @@ def table(text: str) -> list[dict[str, str]]:
 def new(folder: Path) -> Path:
     """A file of two sentences and one row that cannot be read."""
     (folder / "new.csv").write_text(
-        'n,question,colour\n1,"sand, and =1+1",red\n2,,blue\n3,wave sand,\n', encoding="utf-8"
+        'n,question,color\n1,"sand, and =1+1",red\n2,,blue\n3,wave sand,\n', encoding="utf-8"
     )
     return folder / "new.csv"
 
@@ -55,7 +55,7 @@ def test_every_kind_of_file_has_the_same_rows(stacksl, folder, new) -> None:
             stacksl("predict", "runs/first", "new.csv", "--out", f"to.{kind}", "--quiet").code == 0
         )
     rows = table((folder / "to.csv").read_text(encoding="utf-8"))
-    assert list(rows[0]) == ["n", "question", "colour", "label", "confidence", "source"]
+    assert list(rows[0]) == ["n", "question", "color", "label", "confidence", "source"]
     assert [row["question"] for row in rows] == ["sand, and =1+1", "", "wave sand"]
     assert [row["source"] for row in rows] == ["model", "", "model"]
     assert rows[1]["label"] == rows[1]["confidence"] == ""
@@ -110,8 +110,8 @@ def test_a_first_row_in_doubt_is_asked_about_on_a_terminal(
 
 
 def test_columns_of_the_same_name_are_kept(stacksl, folder) -> None:
-    (folder / "labelled.csv").write_text("text,label\nsand,unsure\nwave,\n")
-    stacksl("predict", "runs/first", "labelled.csv", "--out", "more.csv", "--quiet")
+    (folder / "labeled.csv").write_text("text,label\nsand,unsure\nwave,\n")
+    stacksl("predict", "runs/first", "labeled.csv", "--out", "more.csv", "--quiet")
     rows = table((folder / "more.csv").read_text())
     assert [row["label"] for row in rows] == ["unsure", ""]
     assert all(row["predicted_label"] and row["predicted_source"] == "model" for row in rows)
@@ -124,7 +124,7 @@ def test_columns_of_the_same_name_are_kept(stacksl, folder) -> None:
         (("new.csv", "--out", "nowhere/a.csv"), "give another --out"),
     ],
 )
-def test_what_cannot_be_labelled(stacksl, new, words, expected) -> None:
+def test_what_cannot_be_labeled(stacksl, new, words, expected) -> None:
     said = stacksl("predict", "runs/first", *words, "--quiet")
     assert said.code == 2
     assert expected in said.err

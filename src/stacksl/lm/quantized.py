@@ -1,6 +1,6 @@
 """A base model with its linear layers in 4 or 8 bits, by bitsandbytes: what QLoRA trains over.
 
-Only the frozen base is quantised, while it is loaded; files on disk, adapters and all that is
+Only the frozen base is quantized, while it is loaded; files on disk, adapters and all that is
 trained stay as they are. PEFT's `prepare_model_for_kbit_training` is not called: it turns
 embeddings and norms to float32, and with them every activation between the layers.
 """
@@ -15,8 +15,8 @@ from stacksl.errors import SettingsError
 from stacksl.lm.reading import load_transformers
 from stacksl.lm.scoring.paths import load_torch
 
-QUANTISED = ("nf4", "int8")
-"""Dtypes in which a base is quantised: NormalFloat of 4 bits (QLoRA), and LLM.int8.
+QUANTIZED = ("nf4", "int8")
+"""Dtypes in which a base is quantized: NormalFloat of 4 bits (QLoRA), and LLM.int8.
 
 Source: Dettmers et al. (2023), "QLoRA"; Dettmers et al. (2022), "LLM.int8()".
 """
@@ -26,27 +26,27 @@ _SCALES = 256  # such scales that share a scale of 32 bits
 
 
 def computed_in(dtype: str, device: str) -> str:
-    """What passes over weights of `dtype` compute in; of a quantised one, half precision.
+    """What passes over weights of `dtype` compute in; of a quantized one, half precision.
 
     >>> computed_in("float32", "cpu"), computed_in("nf4", "cpu")
     ('float32', 'bfloat16')
     """
-    if dtype not in QUANTISED:
+    if dtype not in QUANTIZED:
         return dtype
     old = device.startswith("cuda") and not load_torch().cuda.is_bf16_supported()
     return "float16" if old else "bfloat16"
 
 
-def unquantised(dtype: str) -> str:
+def unquantized(dtype: str) -> str:
     """The dtype that weights of `dtype` have where they are written out."""
-    return "bfloat16" if dtype in QUANTISED else dtype
+    return "bfloat16" if dtype in QUANTIZED else dtype
 
 
-def quantisation(dtype: str, computing: str) -> Any:
-    """The configuration of a quantised dtype, as transformers takes it.
+def quantization(dtype: str, computing: str) -> Any:
+    """The configuration of a quantized dtype, as transformers takes it.
 
     Args:
-        dtype: one of `QUANTISED`.
+        dtype: one of `QUANTIZED`.
         computing: what a pass computes in.
 
     Raises:
@@ -65,16 +65,16 @@ def quantisation(dtype: str, computing: str) -> Any:
     )
 
 
-def not_quantised(name: str, config: Any, dtype: str) -> None:
-    """Refuse to quantise what its makers have quantised.
+def not_quantized(name: str, config: Any, dtype: str) -> None:
+    """Refuse to quantize what its makers have quantized.
 
     Raises:
         SettingsError: the configuration names a method.
     """
     if getattr(config, "quantization_config", None) is not None:
         raise SettingsError(
-            f"the weights of model '{name}' are quantised already, and dtype '{dtype}' would "
-            "quantise them again: take dtype 'auto', or give the weights as they were before"
+            f"the weights of model '{name}' are quantized already, and dtype '{dtype}' would "
+            "quantize them again: take dtype 'auto', or give the weights as they were before"
         )
 
 
@@ -90,7 +90,7 @@ def keep_gradients(model: Any) -> None:
 
 
 def linear_bytes(rows: int, columns: int, dtype: str) -> int:
-    """Bytes of a linear layer's weights in a quantised dtype, scales included.
+    """Bytes of a linear layer's weights in a quantized dtype, scales included.
 
     >>> linear_bytes(1024, 1024, "nf4"), linear_bytes(1024, 1024, "int8")
     (540928, 1052672)

@@ -1,18 +1,18 @@
-"""Choosing a language model's normalisation and premise by a few labels.
+"""Choosing a language model's normalization and premise by a few labels.
 
 The base model scores the sample's questions to label in every way. Of `n` questions drawn at random
-the labels choose one way, by their accuracy or, as `--normalisation auto`, by their likelihood at a
+the labels choose one way, by their accuracy or, as `--normalization auto`, by their likelihood at a
 temperature fitted to them; it is judged on the other questions. The test questions are not read.
 
-    python benchmarks/normalisation_choice.py --json benchmarks/results/normalisation_choice.json
-    python benchmarks/normalisation_choice.py --from benchmarks/results/normalisation_choice.json
+    python benchmarks/normalization_choice.py --json benchmarks/results/normalization_choice.json
+    python benchmarks/normalization_choice.py --from benchmarks/results/normalization_choice.json
 
 With `--train` runs that own no labels are compared: `auto` draws 25 labels, chooses by them and
 buys the rest by the margins of the scores chosen; the others buy all by their own. Each is one
 refit, under the sample's other settings, judged on the last quarter of the questions to label,
 which is held out, or with `--quarter 0` on the test questions.
 
-    python benchmarks/normalisation_choice.py --train --json FILE
+    python benchmarks/normalization_choice.py --train --json FILE
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def train(cell: dict[str, Any], ways: Scores) -> dict[str, Any]:
     from stacksl.core.rng import generator
     from stacksl.lm import Lesson
     from stacksl.lm.scoring.features import to_fit_on
-    from stacksl.lm.scoring.normalise import calibrated_loss, fitted_temperature, prior_temperature
+    from stacksl.lm.scoring.normalize import calibrated_loss, fitted_temperature, prior_temperature
     from stacksl_lab.sample.questions import questions
 
     begin, (data, test) = time.process_time(), questions()
@@ -91,7 +91,7 @@ def train(cell: dict[str, Any], ways: Scores) -> dict[str, Any]:
         for n in rows
     ]
     kind, _, premise = way.partition(", ")
-    more = {"normalisation": kind, "pmi_context": premise or "template"}
+    more = {"normalization": kind, "pmi_context": premise or "template"}
     _, model = refitted(lessons, count, more, cell["seed"], temperature)
     predicted = np.array([int(np.argmax(each)) for each in model.scores(judged)[kind]])
     right = predicted == [known[item.id] for item in judged]
@@ -110,7 +110,7 @@ def one(
     ways: Scores, right: dict[str, NDArray[np.bool_]], gold: NDArray[np.int64], n: int, seed: int
 ) -> dict[str, Any]:
     """What a draw of n labels chooses; a tie goes to the first way."""
-    from stacksl.lm.scoring.normalise import calibrated_loss
+    from stacksl.lm.scoring.normalize import calibrated_loss
 
     rows = np.random.default_rng(seed).choice(len(gold), n, replace=False)
     others = np.setdiff1d(np.arange(len(gold)), rows)
@@ -126,7 +126,7 @@ def table(found: dict[str, Any]) -> str:
     """What the ways give without a label, then what a few labels choose."""
     ways = found["ways"]
     best = max(ways, key=ways.__getitem__)
-    lines = ["| normalisation, premise | accuracy |", "|---|---|"]
+    lines = ["| normalization, premise | accuracy |", "|---|---|"]
     lines += [f"| {way} | {accuracy:.3f} |" for way, accuracy in ways.items()]
     lines += [
         "",

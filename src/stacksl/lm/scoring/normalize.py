@@ -17,9 +17,9 @@ from stacksl.core.blocks import Array
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.paths import Tensor, sent
 
-Normalisation: TypeAlias = Literal["token_mean", "sum", "char_mean", "pmi"]
+Normalization: TypeAlias = Literal["token_mean", "sum", "char_mean", "pmi"]
 
-NORMALISATIONS: dict[Normalisation, str] = {
+NORMALIZATIONS: dict[Normalization, str] = {
     "token_mean": "log p(option | prompt) / tokens: the paper's",
     "sum": "log p(option | prompt): lm-eval's acc",
     "char_mean": "log p(option | prompt) / characters: lm-eval's acc_norm",
@@ -27,10 +27,10 @@ NORMALISATIONS: dict[Normalisation, str] = {
 }
 
 
-def normalised(
+def normalized(
     sums: Sequence[Tensor],
     items: Sequence[TokenItem],
-    kind: Normalisation = "token_mean",
+    kind: Normalization = "token_mean",
     *,
     alone: Sequence[Tensor] | None = None,
     temperature: float = 1.0,
@@ -59,7 +59,7 @@ def normalised(
     ]
 
 
-def divisors(item: TokenItem, kind: Normalisation) -> list[float]:
+def divisors(item: TokenItem, kind: Normalization) -> list[float]:
     """What the log-likelihood of each option is divided by; 1 for `sum` and `pmi`."""
     if kind == "token_mean":
         return [float(len(option)) for option in item.options]
@@ -79,7 +79,7 @@ def prior_temperature(scores: Sequence[Array]) -> float:
     items have equal scores, T is 1.
 
     Args:
-        scores: (K,) an unlabelled item, one item at least.
+        scores: (K,) an unlabeled item, one item at least.
 
     >>> round(prior_temperature([np.array([2.0, 0.0]), np.array([0.0, 4.0])]), 2)
     1.38
@@ -102,7 +102,7 @@ def fitted_temperature(scores: Sequence[Array], gold: Sequence[int], prior: floa
     of them right or none, leave T finite; from some ten labels on it weighs little.
 
     Args:
-        scores: (K,) a labelled item, of a model that was not trained on these labels.
+        scores: (K,) a labeled item, of a model that was not trained on these labels.
         gold: the index of each one's label.
         prior: T₀; the result where there is no label.
 
@@ -129,10 +129,10 @@ def fitted_temperature(scores: Sequence[Array], gold: Sequence[int], prior: floa
 def calibrated_loss(scores: Sequence[Array], gold: Sequence[int]) -> float:
     """The mean -log softmax(s / T)[gold] at T fitted to the same labels, nats.
 
-    It compares normalisations, whose scores have different scales.
+    It compares normalizations, whose scores have different scales.
 
     Args:
-        scores: (K,) a labelled item, one item at least, of a model not trained on these labels.
+        scores: (K,) a labeled item, one item at least, of a model not trained on these labels.
         gold: the index of each one's label.
     """
     from scipy.special import log_softmax

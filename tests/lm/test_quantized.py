@@ -16,7 +16,7 @@ from stacksl.errors import SettingsError
 from stacksl.lm import Likelihood, TokenItem
 from stacksl.lm.export.card import card_text, model_arguments
 from stacksl.lm.loading import open_base
-from stacksl.lm.quantised import QUANTISED, computed_in, linear_bytes, quantisation
+from stacksl.lm.quantized import QUANTIZED, computed_in, linear_bytes, quantization
 from stacksl.lm.size import estimate
 from stacksl.lm.training.adapters import Adapter
 
@@ -33,13 +33,13 @@ with_library = pytest.mark.skipif(not HERE, reason="bitsandbytes is not installe
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A bitsandbytes that quantises nothing."""
+    """A bitsandbytes that quantizes nothing."""
     made = SimpleNamespace(supported_torch_devices={"cpu", "cuda"}, __version__="0.50.2")
     monkeypatch.setitem(sys.modules, "bitsandbytes", made)
     return made
 
 
-@pytest.mark.parametrize("dtype", QUANTISED)
+@pytest.mark.parametrize("dtype", QUANTIZED)
 def test_a_missing_library_is_named(
     monkeypatch: pytest.MonkeyPatch, model_folders: dict[str, Path], dtype: str
 ) -> None:
@@ -67,15 +67,15 @@ def test_a_library_without_a_device_here_is_named(library: SimpleNamespace) -> N
     library.supported_torch_devices = {"npu", "xpu"}
     said = r"supports no device here \(it knows npu, xpu\): update it, or take dtype 'bfloat16'"
     with pytest.raises(SettingsError, match=said):
-        quantisation("nf4", "bfloat16")
+        quantization("nf4", "bfloat16")
 
 
 def test_what_transformers_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, library: SimpleNamespace
 ) -> None:
     monkeypatch.setattr("transformers.BitsAndBytesConfig", lambda **given: given)
-    assert quantisation("int8", "bfloat16") == {"load_in_8bit": True}
-    assert quantisation("nf4", "float16") == {
+    assert quantization("int8", "bfloat16") == {"load_in_8bit": True}
+    assert quantization("nf4", "float16") == {
         "load_in_4bit": True,
         "bnb_4bit_quant_type": "nf4",
         "bnb_4bit_use_double_quant": True,
@@ -85,7 +85,7 @@ def test_what_transformers_is_asked_for(
     assert [computed_in("nf4", place) for place in ("cpu", "cuda:0")] == ["bfloat16", "float16"]
 
 
-def test_quantised_weights_are_not_quantised_again(
+def test_quantized_weights_are_not_quantized_again(
     library: SimpleNamespace, model_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from stacksl.lm import loading
@@ -98,7 +98,7 @@ def test_quantised_weights_are_not_quantised_again(
         return found
 
     monkeypatch.setattr(loading, "read_config", told)
-    with pytest.raises(SettingsError, match="are quantised already, and dtype 'nf4' would"):
+    with pytest.raises(SettingsError, match="are quantized already, and dtype 'nf4' would"):
         _ = open_base(str(model_folders["qwen3"]), device="cpu", dtype="nf4").model
 
 
@@ -106,13 +106,13 @@ def test_card_and_command_say_what_the_scores_are_of(open_model: Any) -> None:
     about = about_of(open_model(), dtype="nf4")
     text = card_text(about, None)
     assert "| Computed in | nf4 |" in text
-    assert "over a base quantised to nf4 by bitsandbytes" in text
+    assert "over a base quantized to nf4 by bitsandbytes" in text
     assert 'dtype="bfloat16"' in text
     assert model_arguments(about, "x")["dtype"] == "bfloat16"
-    assert "quantised" not in card_text(replace(about, dtype="bfloat16"), None)
+    assert "quantized" not in card_text(replace(about, dtype="bfloat16"), None)
 
 
-@pytest.mark.parametrize("dtype", QUANTISED)
+@pytest.mark.parametrize("dtype", QUANTIZED)
 def test_the_estimate_has_the_base_in_fewer_bytes(dtype: str) -> None:
     items, of = rows(), config(hidden_size=128, intermediate_size=512)
     half, small = (
@@ -127,7 +127,7 @@ def test_the_estimate_has_the_base_in_fewer_bytes(dtype: str) -> None:
 
 
 @with_library
-@pytest.mark.parametrize("dtype", QUANTISED)
+@pytest.mark.parametrize("dtype", QUANTIZED)
 def test_weights_take_the_bytes_of_the_estimate(dtype: str) -> None:
     model = open_base("sample", device="cpu", dtype=dtype).model
     found = estimate(model.config, rows(), choices(model="sample", dtype=dtype))
@@ -158,8 +158,8 @@ def test_gradients_are_those_over_the_weights_made_whole_again(items: list[Token
 
 @with_library
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", QUANTISED)
-def test_a_run_over_a_quantised_base(tmp_path: Path, dtype: str) -> None:
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_a_run_over_a_quantized_base(tmp_path: Path, dtype: str) -> None:
     from stacksl import run
     from stacksl.lm.export.folder import merge
 

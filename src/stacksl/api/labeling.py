@@ -34,7 +34,7 @@ Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, 
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class Labeled:
     """A table with labels.
 
     Attributes:
@@ -52,7 +52,7 @@ class Labelled:
 
 def label_file(
     model: AnyModel, path: str | Path, dataset: Dataset, progress: Progress, least: float | None
-) -> Labelled:
+) -> Labeled:
     """The rows of the file `path`, read as `dataset`, each with what the `model` says of it.
 
     To its columns are added `label`, `confidence` (the label's probability), `source` (`model`),
@@ -62,10 +62,10 @@ def label_file(
     """
     columns, rows = rows_of(path, dataset)
     items = [item for _, item in rows if item is not None]
-    return _labelled(columns, rows, by_model(model, items, progress, least))
+    return _labeled(columns, rows, by_model(model, items, progress, least))
 
 
-def label_own(run: Run, progress: Progress) -> Labelled:
+def label_own(run: Run, progress: Progress) -> Labeled:
     """The rows of the run's own files, with people's answers where there are some.
 
     The `source` is `human` or `model`, or `column`: a label of the column that the run judges stays
@@ -86,7 +86,7 @@ def label_own(run: Run, progress: Progress) -> Labelled:
     columns, rows = _own_rows(spec)
     known = {**column_labels(run, spec), **human_labels(run, spec)}
     asked = [item for _, item in rows if item is not None and item.id not in known]
-    return _labelled(columns, rows, {**by_model(run.model, asked, progress), **known})
+    return _labeled(columns, rows, {**by_model(run.model, asked, progress), **known})
 
 
 def joined(
@@ -108,7 +108,7 @@ def joined(
     return frame.assign(**{prefix + name: [row.get(name) for row in rows] for name in names})
 
 
-def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labelled]:
+def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
     """The spec of a run, and its answers that may be shown, people by number or by `names`.
 
     What is left out are the purchases, answered or not, of the audit of a run that goes on.
@@ -133,7 +133,7 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labelled]:
         | {"key": keys.get((row["item"], row["slot"], row["labeler"]))}
         for row in shown
     ]
-    return spec, Labelled(COLUMNS, rows, len(bought) - len(visible))
+    return spec, Labeled(COLUMNS, rows, len(bought) - len(visible))
 
 
 def _numbers(spec: RunSpec, bought: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -296,15 +296,15 @@ def said_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return own | {"source": row.get("source", "model")} | abstain
 
 
-def _labelled(
+def _labeled(
     columns: Sequence[str], rows: Sequence[Sourced], said: Mapping[str, Mapping[str, Any]]
-) -> Labelled:
+) -> Labeled:
     added = [*ADDED, *(["abstain"] if any("abstain" in each for each in said.values()) else [])]
     before = "predicted_" if {*columns} & {*added} else ""
     names = {name: before + name for name in added}
-    labelled_rows = []
+    labeled_rows = []
     for values, item in rows:
         label = {} if item is None else said[item.id]
-        labelled_rows.append({**values, **{new: label.get(name) for name, new in names.items()}})
-    blank = sum(row[names["label"]] is None for row in labelled_rows)
-    return Labelled((*columns, *names.values()), labelled_rows, blank=blank)
+        labeled_rows.append({**values, **{new: label.get(name) for name, new in names.items()}})
+    blank = sum(row[names["label"]] is None for row in labeled_rows)
+    return Labeled((*columns, *names.values()), labeled_rows, blank=blank)

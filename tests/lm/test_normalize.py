@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stacksl.lm import NORMALISATIONS, TokenItem, normalised
+from stacksl.lm import NORMALIZATIONS, TokenItem, normalized
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 
@@ -25,13 +25,13 @@ ALONE = [torch.tensor([-9.0, -4.0])]
     ],
 )
 def test_each_kind_is_its_formula(kind: Any, expected: list[float]) -> None:
-    assert normalised(SUMS, [ROW], kind, alone=ALONE)[0].tolist() == expected
-    half = normalised(SUMS, [ROW], kind, alone=ALONE, temperature=0.5)[0].tolist()
+    assert normalized(SUMS, [ROW], kind, alone=ALONE)[0].tolist() == expected
+    half = normalized(SUMS, [ROW], kind, alone=ALONE, temperature=0.5)[0].tolist()
     assert half == [2 * value for value in expected]
-    assert kind in NORMALISATIONS
+    assert kind in NORMALIZATIONS
 
 
 def test_gradients_pass_through() -> None:
     sums = torch.tensor([-6.0, -3.0], requires_grad=True)
-    normalised([sums], [ROW], "token_mean", temperature=2.0)[0].sum().backward()
+    normalized([sums], [ROW], "token_mean", temperature=2.0)[0].sum().backward()
     assert sums.grad.tolist() == pytest.approx([1 / 6, 1 / 2])
