@@ -133,7 +133,7 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
         "--test FILE",
         "There was no refit.",
         "No label was bought: 7 items passed and 10 labels are left.",
-        "No answer came back.",
+        "No answer was received.",
         "No label has been learned",
         "items bring their own options",
         "Calibration is measured on an audit or a test file",

@@ -179,7 +179,20 @@ def test_an_audit_that_was_learned_is_held_out_no_more(
     assert (found["held_out"], found["classes"], found["verdict"]) == (0, None, "alike")
     (tmp_path / "new.csv").write_text("\n".join(["text", *texts(60, 4)]), encoding="utf-8")
     assert call(["evaluate", str(made.path), str(tmp_path / "new.csv"), "--quiet"]) == 0
-    assert re.search(r"Held out in the run +0 rows", capsys.readouterr().out)
+    assert re.search(
+        r"Without answers +60 rows.*Held out in the run +0 rows", capsys.readouterr().out, re.S
+    )
+
+
+def test_rows_of_the_run_itself_are_left_out_and_counted(
+    audited: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = [f"{item.id},{item.prompt}" for item in class_items(400)[0]]
+    (tmp_path / "own.csv").write_text("\n".join(["id,text", *own]), encoding="utf-8")
+    assert call(["evaluate", str(audited.path), str(tmp_path / "own.csv"), "--quiet"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(rf"Left out, rows of the run +{len(own)} rows", out)
+    assert "Without answers" not in out, "no line says that 0 rows are new"
 
 
 def test_rows_with_options_of_their_own_have_no_classes_to_compare(tmp_path: Path) -> None:

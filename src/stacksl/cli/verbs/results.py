@@ -49,7 +49,7 @@ def evaluate(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Accuracy and macro F1 of a run's model on a file with answers.
+    """Measure a run's model on a file with answers, or compare new rows with the run's rows.
 
     A row that cannot be used counts as wrong and is reported. Columns and format are the same as
     in the run unless you give others.
@@ -97,8 +97,9 @@ def _compared(found: dict[str, Any]) -> str:
         sure = f"{percent(confidence[1])}, and {percent(confidence[0])} on the rows held out"
     else:
         sure = "not compared: it needs 50 held-out rows, and features not fitted on them"
+    new = f"{plural(found['n'], 'row')} (see --label-column)" if found["n"] else None
     rows: list[tuple[str, object]] = [
-        ("Without answers", f"{plural(found['n'], 'row')} (see --label-column)"),
+        ("Without answers", new),
         ("Left out, rows of the run", plural(found["known"], "row") if found["known"] else None),
         ("Held out in the run", plural(found["held_out"], "row")),
         ("Likeness", _VERDICTS[found["verdict"]].format(rows=found["told_after"])),
@@ -119,7 +120,7 @@ def _compared(found: dict[str, Any]) -> str:
 
 
 def _audited(stated: dict[str, Any] | None) -> str | None:
-    """The run's audit beside new rows."""
+    """The run's audit, to compare with new rows."""
     if stated is None:
         return None
     right = f"{count(stated['correct'])} of {plural(stated['n'], 'row')}"

@@ -338,7 +338,7 @@ def labels_so_far(result: Mapping[str, Any]) -> str:
     answered, audit = result["answered"], result["spent"] > result["asked"]
     out = sum(sheet["open"] for sheet in result.get("sheets") or ())
     place = "in sheets" if result.get("labeler", "file") == "file" else "asked"
-    kept = "kept for the audit" if out and audit else "promised"
+    kept = "audit rows not yet asked" if out and audit else "promised"
     parts = {place: out, kept: result["spent"] - answered - out, "left": result["left"]}
     shown = "".join(f", {name} {count(n)}" for name, n in parts.items() if n)
     return f"{count(result['budget'])}: answered {count(answered)}{shown}"
