@@ -159,7 +159,7 @@ def test_another_base_is_refused(handed: tuple[Path, About, Any], tmp_path: Path
     with pytest.raises(RunError, match="trained on the weights 000000000000, but .* now: restore"):
         merge(other, tmp_path / "merged")
     (other / "lm.json").write_text(formats.to_json(table | {"source": str(tmp_path / "gone")}))
-    with pytest.raises(SettingsError, match="is not a folder that there is"):
+    with pytest.raises(SettingsError, match="is not a folder that exists"):
         merge(other, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
     assert about.fingerprint == table["fingerprint"]

@@ -288,9 +288,9 @@ def test_other_kinds_of_models_are_refused(make_model: Any, tokenizer: Any, tmp_
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("./nowhere", "is not a folder that there is"),
-        ("/no/such/folder", "is not a folder that there is"),
-        ("", "is not a folder that there is"),
+        ("./nowhere", "is not a folder that exists"),
+        ("/no/such/folder", "is not a folder that exists"),
+        ("", "is not a folder that exists"),
         (__file__, "is a file: give the folder that holds it"),
         (
             "nobody/nothing",

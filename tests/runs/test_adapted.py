@@ -99,7 +99,7 @@ def test_evaluation_is_by_the_run_s_own_normalization(place: Path, corpus: Corpu
 
 def test_a_base_that_was_moved_or_changed_is_told(moved: Path, corpus: Corpus) -> None:
     made = Run.open(moved / "run")
-    with pytest.raises(StackslError, match="is not a folder that there is"):
+    with pytest.raises(StackslError, match="is not a folder that exists"):
         made.predict(corpus[0])
     tiny_model(moved / "base", seed=8)
     with pytest.raises(RunError, match=r"was trained on the weights \w{12}, but .* restore"):

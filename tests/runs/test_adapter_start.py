@@ -112,7 +112,7 @@ def test_another_adapter_in_its_place_is_noticed(place: Path, tmp_path: Path) ->
         (
             None,
             {"lm.adapter": "me/mine"},
-            f"neither a folder with {CONFIG} nor to be had from the Hugging Face hub",
+            f"neither a folder with {CONFIG} nor available on the Hugging Face hub",
         ),
     ],
 )

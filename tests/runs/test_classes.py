@@ -251,14 +251,14 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(
 ) -> None:
     table = made.folder.settings(), made.folder.classes()
     for name in ("bread", " Bread ", "BREAD"):
-        with pytest.raises(SettingsError, match="there already, as number 1 of 2"):
+        with pytest.raises(SettingsError, match="already has the class, as number 1 of 2"):
             made.change(classes=name)
     with pytest.raises(SettingsError, match="needs a name"):
         made.change(classes="  ")
     with pytest.raises(RunError, match="no item to ask about again"):
         made.change(reopen=True)
     assert (made.folder.settings(), made.folder.classes()) == table
-    with pytest.raises(RunError, match="bring their own options"):
+    with pytest.raises(RunError, match="have their own options"):
         pairs.run.change(classes=NEW)
     shutil.copytree(pairs.run.path, tmp_path / "lm")
     adapted = Run(tmp_path / "lm")

@@ -296,9 +296,9 @@ def test_what_would_change_the_model_is_refused(tmp_path: Path, promised: Run) -
         made.refit_with_audit()
     owned = tmp_path / "owned.csv"
     owned.write_text(f"prompt,label\n{ITEMS[0].prompt},{CLASSES[0]}\n")
-    with pytest.raises(SettingsError, match="labels that you hold"):
+    with pytest.raises(SettingsError, match="labels that you have"):
         made.change(owned=str(owned))
-    with pytest.raises(SettingsError, match="which nobody looks at"):
+    with pytest.raises(SettingsError, match="which nobody checks"):
         prepare(ITEMS, ANSWERS, settings={**PLAN, "budget": "200", "owned": str(owned)})
 
 

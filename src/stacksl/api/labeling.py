@@ -259,7 +259,7 @@ def threshold_of(run: Run, right: float | str) -> float:
     if promised_share(run.folder.resolved().get("stop_when")) is not None:
         raise RunError(
             f"the audit of {run.path} was drawn from the rows that its model labels, which are not"
-            " like new ones: give --right to a run whose audit came first"
+            " like new ones: give --right to a run whose audit was drawn first"
         )
     if facts.audit is not None and facts.audit.trained_on:
         raise RunError(
@@ -270,8 +270,8 @@ def threshold_of(run: Run, right: float | str) -> float:
     thresholds = [share.threshold for share in tested if share.threshold]
     if not thresholds:
         raise RunError(
-            f"nothing shows that this model labels {100 * tested[0].wanted:g}% rightly: no"
-            f" threshold passed on {facts.own.measured} measured items, and at least"
+            f"nothing shows that this model labels {100 * tested[0].wanted:g}% of rows correctly:"
+            f" no threshold passed on {facts.own.measured} measured items, and at least"
             f" {fewest(tested[0].wanted)} are needed. The tested shares are"
             f" {', '.join(f'{100 * share.wanted:g}%' for share in facts.own.shares)}: give a lower"
             " one with --right, or a run with a larger audit"

@@ -1,4 +1,4 @@
-"""New rows without answers beside those of a run: whether they are alike, and what is new."""
+"""New rows without answers compared with a run's rows: whether they are alike, and what is new."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def watch(
 
 
 def stated(folder: RunFolder, now: tuple[int, int] | None = None) -> dict[str, Any] | None:
-    """How many rows of the run's audit were right, beside new rows; None without an audit.
+    """How many rows of the run's audit were right, to compare with new rows; None without an audit.
 
     `now` is how many new rows were right, and of how many: `p` is that of a fall. Without it
     `found` says of audits of new rows how probably they find a fall of ten points.

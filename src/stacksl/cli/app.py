@@ -66,13 +66,13 @@ _VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
     ("evaluate", "Use the model", results.evaluate),
     ("predict", "Use the model", results.predict),
     ("export", "Use the model", export.export),
-    ("status", "Look", ls.status),
-    ("report", "Look", ls.report),
-    ("ls", "Look", ls.ls),
-    ("ledger path", "Look", ledger.path),
-    ("ledger verify", "Look", ledger.verify),
-    ("ledger requests", "Look", ledger.requests),
-    ("ledger replay", "Look", ledger.replay),
+    ("status", "Look at runs", ls.status),
+    ("report", "Look at runs", ls.report),
+    ("ls", "Look at runs", ls.ls),
+    ("ledger path", "Look at runs", ledger.path),
+    ("ledger verify", "Look at runs", ledger.verify),
+    ("ledger requests", "Look at runs", ledger.requests),
+    ("ledger replay", "Look at runs", ledger.replay),
 )
 
 
@@ -94,7 +94,7 @@ def add_verb(
 
 
 _ledger = typer.Typer(
-    no_args_is_help=True, help="Look into a run's ledger.", rich_markup_mode="rich"
+    no_args_is_help=True, help="Read and check a run's ledger.", rich_markup_mode="rich"
 )
 for _verb, _panel, _function in _VERBS:
     _first, _, _second = _verb.partition(" ")
@@ -102,4 +102,4 @@ for _verb, _panel, _function in _VERBS:
         add_verb(_ledger, _second, _function, EXAMPLES[_verb])
     else:
         add_verb(app, _verb, _function, EXAMPLES[_verb], _panel)
-app.add_typer(_ledger, name="ledger", rich_help_panel="Look")
+app.add_typer(_ledger, name="ledger", rich_help_panel="Look at runs")

@@ -48,7 +48,7 @@ class Given:
 class Hard:
     """The follower that presents the k + 1 candidates that the current policy scores highest.
 
-    It is the paper's hard-negative miner: k negatives beside the gold answer. Ties go to the lowest
+    It is the paper's hard-negative miner: k negatives and the gold answer. Ties go to the lowest
     index. Items with at most k + 1 candidates are presented whole.
 
     Args:

@@ -84,7 +84,7 @@ def read_classes(path: str | Path) -> Classes:
         found[line.name] = line
     if len(found) < 2:
         raise DataError(
-            f"{place} should hold two classes or more, one a line, but has {len(found)}"
+            f"{place} should hold two classes or more, one per line, but has {len(found)}"
         )
     _expect_one_class_each(found.values(), place)
     examples = tuple(line.examples for line in found.values())
@@ -238,8 +238,8 @@ def _lines(place: Path) -> Iterator[_Line]:
         raise DataError("a file of classes is text, but this one holds NUL characters")
     if text.lstrip().startswith('{"'):
         raise DataError(
-            f"{place} should have a class a line, as 'name, description', but begins as JSON does:"
-            " save it as CSV"
+            f"{place} should have one class per line, as 'name, description', but begins as JSON"
+            " does: save it as CSV"
         )
     separator = "\t" if "\t" in text else ","
     rows = csv.reader(text.splitlines(), delimiter=separator, skipinitialspace=True)

@@ -90,7 +90,7 @@ def seen(columns: Sequence[str], head: Sequence[Row]) -> str:
 
 
 def is_plain_id(column: str) -> bool:
-    """Whether the column is called `id`: it is the id whatever its cells hold."""
+    """Whether the column is called `id`: then it is the id, whether or not its cells are unique."""
     return column.strip().lower() == "id"
 
 
@@ -160,8 +160,8 @@ def refuse_several(label: str, head: Sequence[Row]) -> None:
     if not lists and not any(_joined(texts, separator) for separator in "|;,"):
         return
     raise DataError(
-        f"the column '{label}' gives several labels an item, and multi-label data is not "
-        "supported: give one label an item, or pick another column with --label-column"
+        f"the column '{label}' gives several labels per item, and multi-label data is not "
+        "supported: give one label per item, or pick another column with --label-column"
     )
 
 

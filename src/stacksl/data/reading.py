@@ -59,7 +59,7 @@ def read(
         max_candidates: items with more options are set aside; a bank may be of any size.
         lenient: rows are set aside however many they are (while one is left), and an item with a
             label outside `classes` is kept without an answer and noted in `Dataset.unknown`.
-        aside: a column that is not read, whatever it is called.
+        aside: a column that is not read, under any name.
 
     Returns:
         The items in the order of the file. Where the file gives no id, row 17 is `row-000017`.

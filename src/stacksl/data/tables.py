@@ -199,7 +199,7 @@ def _header(path: Path, cells: list[str]) -> tuple[str, ...]:
     twice = [n for n in dict.fromkeys(names) if n and names.count(n) > 1]
     if twice:
         name = named(twice[0], names)
-        raise DataError(f"the column '{name}' is there twice in '{path}': rename one of them")
+        raise DataError(f"the column '{name}' is twice in '{path}': rename one of them")
     # columns without a name (a saved row index) stay apart from each other
     return tuple(name or f"column {i}" for i, name in enumerate(names, 1))
 

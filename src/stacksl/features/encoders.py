@@ -21,7 +21,7 @@ class Encoder(Protocol):
     """What turns a text into a vector of norm 1, or 0 where it finds no known token.
 
     The vector of a text depends on that text, the weights and the fitted state alone: never on
-    the texts beside it.
+    the other texts of its batch.
 
     Attributes:
         spec: what a user writes to get it, such as `hashing`.

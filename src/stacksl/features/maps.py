@@ -167,7 +167,7 @@ class TextMap:
 
     @property
     def _identity(self) -> str:
-        """What fixes the rows beside the fitted state, for fingerprints."""
+        """What fixes the rows in addition to the fitted state, for fingerprints."""
         encoded, identity = self.encoder.dim, self.encoder.identity
         if self.classes is not None:
             return f"class rows 1: {encoded} to {self.dim}, bias {self.encoder.bias}; {identity}"

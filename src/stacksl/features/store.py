@@ -3,7 +3,7 @@
 `features.json` is written last; it holds the hash of each array with its shape and type, so that
 the headers of the `.npy` files, which no hash covers, are not read. The features that a language
 model renews are a block an epoch, of the items that the run had when the epoch began; items added
-during the epoch have blocks beside it, in folders named like those of the initial features.
+during the epoch have blocks next to it, in folders named like those of the initial features.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def erase(folder: Path, row: int, ids: Sequence[str]) -> None:
     """Overwrite the features of item number `row` with zeros; `ids` are all ids from now on.
 
     The bytes are overwritten in place. An array has no hash meanwhile, so that calling it again
-    after a crash completes it. One that was damaged before is still told as damaged afterwards;
+    after a crash completes it. One that was damaged before is still reported as damaged afterwards;
     where that is the offsets, nobody knows which bytes are the item's, and all are overwritten.
 
     Raises:

@@ -32,7 +32,7 @@ PROMPTS: Mapping[Role, tuple[str, ...]] = {
 }
 """The names of a model's prompts that serve a role, as sentence-transformers has them.
 
-Items and names of fixed classes share one prompt, since a name is a training example beside items.
+Items and names of fixed classes share one prompt, since a name is a training example like an item.
 """
 
 _MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"

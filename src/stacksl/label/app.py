@@ -208,7 +208,7 @@ def _owning(site: Site) -> APIRouter:
     async def report() -> Response:
         path = site.player.folder.path / "report.html"
         if site.player.view.state != "finished" or not path.is_file():
-            raise Refused("the report is there once the run has finished", 404)
+            raise Refused("the report can be opened once the run has finished", 404)
         return FileResponse(path, headers={"Content-Security-Policy": REPORT})
 
     @router.get("/asked", response_class=HTMLResponse)
@@ -218,7 +218,7 @@ def _owning(site: Site) -> APIRouter:
         find: Annotated[str, Query(max_length=1000)] = "",
     ) -> Response:
         if site.player.view.state != "finished":
-            raise Refused("the rows are there once the run has finished", 404)
+            raise Refused("the rows can be opened once the run has finished", 404)
         csrf = csrf_of(request.cookies.get(site.cookie, ""))
         try:
             return HTMLResponse(await asyncio.to_thread(pages.asked, site, page, find, csrf))

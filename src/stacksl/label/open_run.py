@@ -1,6 +1,6 @@
 """A run that is open for the page: its session, answers entered, rows passed on, labels bought.
 
-Refits are made beside the entry of answers, one before each purchase. What the page shows is a
+Refits are made while answers are entered, one before each purchase. What the page shows is a
 `View`, which is replaced as a whole and read by the threads of the server; labels that are reserved
 but in nobody's rows, which are those of the audit, are left out of it.
 """
@@ -345,7 +345,7 @@ class OpenRun:
             )
 
     def _pass_on(self, rows: Collection[Handed], reason: str, note: str | None = None) -> None:
-        """Lease rows anew and assign them: to nobody who had the item, if somebody else is here."""
+        """Lease rows again and assign them, to nobody who had the item if somebody else is here."""
         leases = [lease for row, lease in open_rows(self.ledger) if row in rows]
         with self.ledger.together():
             for lease in leases:

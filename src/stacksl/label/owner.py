@@ -32,7 +32,7 @@ class Form(BaseModel):
 
 
 class Act(Form):
-    """What the owner does; the fields beside `act` are those that it needs."""
+    """What the owner does; the other fields are what `act` needs."""
 
     act: str = Field(max_length=20)
     name: str | None = Field(None, max_length=1000)

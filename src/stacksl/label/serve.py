@@ -40,7 +40,7 @@ def serve(
         linger: seconds for which the page is served after the run's end, or for longer while its
             owner looks at it.
         idle: seconds without an answer after which somebody's rows go to others; 0 for never.
-        guidelines: shown beside each question.
+        guidelines: shown next to each question.
 
     Raises:
         MissingExtra: FastAPI or uvicorn is not installed.

@@ -104,7 +104,7 @@ class Site:
         player: of the run.
         access: links and sessions.
         hosts: the host names by which the page may be reached, without ports.
-        guidelines: shown beside each question.
+        guidelines: shown next to each question.
     """
 
     player: Player

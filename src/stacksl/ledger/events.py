@@ -42,7 +42,7 @@ EVENTS: Final = (
 )
 STORED: Final = "stored"  # also the name of the digests in a payload: see `store/database.py`
 NOTES: Final = ("derived", STORED)
-"""The events that say what was written beside the chain; they change nothing else."""
+"""The events that say what was written outside the chain; they change nothing else."""
 PURPOSES: Final = ("train", "audit", "owned")
 
 _FLOATS: Final = ("statistic", "threshold", "score", "probability")

@@ -75,7 +75,7 @@ class Beginning:
 
 
 class Journal(LedgerReader):
-    """A ledger's rows on their way to disk, with the tables that are changed beside them."""
+    """A ledger's rows on their way to disk, with the tables that are changed along with them."""
 
     _open = False  # whether a transaction is in progress
 
@@ -178,7 +178,7 @@ class Journal(LedgerReader):
 
     @contextmanager
     def _tentative(self) -> Iterator[None]:
-        """Drop what is recorded inside if the block raises, and count what is left anew."""
+        """Drop what is recorded inside if the block raises, and count what is left again."""
         before = len(self.entries)
         try:
             yield
@@ -277,7 +277,7 @@ class Journal(LedgerReader):
         Args:
             changes: the settings to set or, with None, to remove.
             classes: all classes from here on; None leaves them as they are.
-            said: what the report tells of the change, beside the digest: JSON values without texts
+            said: for the report, in addition to the digest: JSON values without texts
                 of items, and people by their codes.
         """
         with self.together():
@@ -325,7 +325,7 @@ class Journal(LedgerReader):
             self.record("settings", content)
 
     def write_state(self, state: str, facts: Mapping[str, Any]) -> None:
-        """Replace the state of the run, with the `facts` beside it (JSON values)."""
+        """Replace the state of the run, and its `facts` (JSON values)."""
         with self.together():
             write_state(self._store, state, facts)
 

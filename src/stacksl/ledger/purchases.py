@@ -35,7 +35,7 @@ class ItemRecord:
         answer: the file's own, an index of the candidates, where it has one.
         unknown: an answer of the file that is none of the candidates.
         model: the class that a model gave it, where one did.
-        part: the number of the file that it came with.
+        part: the number of the file that it was in.
     """
 
     id: str

@@ -66,7 +66,7 @@ class LedgerReader:
 
     @cached_property
     def accounts(self) -> Accounts:
-        """The sums over all rows and entries; deleted, they are counted anew.
+        """The sums over all rows and entries; deleted, they are counted again.
 
         Raises:
             LedgerError: the rows cannot be read, or contradict each other.
@@ -158,7 +158,7 @@ class LedgerReader:
         """Stand at row `count` again, as if no later one had been recorded yet.
 
         What made the later rows is to make them again: each is then compared with the one on disk,
-        and nothing is written before the last of them. What came from outside is `take_recorded`.
+        and nothing is written before the last of them. For other rows see `take_recorded`.
         A `stream` takes its items one by one.
         """
         self.flush()
@@ -377,7 +377,7 @@ class LedgerReader:
     # Checks ------------------------------------------------------------------------------------
 
     def verify(self, heads: Mapping[str, Head] | None = None, *, arrays: bool = False) -> None:
-        """Verify the chain on disk and the tables beside it, and compare it with earlier ends.
+        """Verify the chain on disk and the other tables, and compare it with earlier ends.
 
         They are those of the saved arrays, and the `heads` that are stored outside the database, by
         the names of their files. With `arrays` damaged ones are an error, too: what restores them
@@ -413,7 +413,7 @@ class LedgerReader:
         read_state(self._store)
 
     def _check_beside(self, row: Row) -> None:
-        """Compare the tables beside the chain with the hashes in a row."""
+        """Compare the tables outside the chain with the hashes in a row."""
         if row.surrogate is None:
             return
         known = self.items.identities[row.surrogate]

@@ -271,5 +271,5 @@ def _linked() -> Iterator[None]:
     except RuntimeError as error:
         raise RunError(
             "another process of this run has ended or cannot be reached: read what it said, then "
-            "start all of them again (`stacksl resume` goes on where the run was)"
+            "start all of them again (`stacksl resume` continues the run)"
         ) from error

@@ -231,7 +231,7 @@ def source_of(name: str) -> str:
         raise SettingsError(f"model '{name}' is a file: give the folder that holds it")
     if not name or name[0] in "./~" or "\\" in name or name.partition("@")[0].count("/") > 1:
         raise SettingsError(
-            f"model '{name}' is not a folder that there is: give the folder of a model, or its "
+            f"model '{name}' is not a folder that exists: give the folder of a model, or its "
             "name on the Hugging Face hub"
         )
     return name

@@ -1,7 +1,7 @@
 """A language model with its adapter as a run uses it: items to features and scores, and refits.
 
 It is a feature map like any other (`features.FeatureMap`): `transform` gives, for every option, its
-pooled state φ(z, x) and the model's own score as the offset beside it (`docs/paper.md`, D12).
+pooled state φ(z, x) and the model's own score as its offset (`docs/paper.md`, D12).
 What it gives changes when the adapter does, and with it the fingerprint.
 """
 

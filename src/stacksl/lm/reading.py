@@ -70,7 +70,7 @@ def read_config(name: str, source: str, revision: str | None = None) -> Any:
 
 
 def read_tokenizer(name: str, source: str, revision: str | None = None) -> Any:
-    """The tokenizer beside the weights.
+    """The tokenizer that belongs to the weights.
 
     Raises:
         SettingsError: there is none, or it cannot be loaded.

@@ -3,7 +3,7 @@
 Memory and disk are an arithmetic over the shapes of the model's layers. No pass is made and no
 weight is read for it: the model is built on torch's device `meta`, where tensors have shapes and no
 contents. What a pass keeps follows from how many numbers its linear layers give, which is right
-within a quarter (docs/lm.md has estimates beside measured peaks).
+within a quarter (docs/lm.md has estimates next to measured peaks).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The model of one process of a run: scores, states, training.
 
-Items are cut into blocks at fixed positions of the list given, so that the items beside an item,
+Items are cut into blocks at fixed positions of the list given, so that the neighbors of an item,
 and with them its last bits, are the same for any number of processes.
 """
 

@@ -81,7 +81,7 @@ class Model:
     ) -> Iterator[dict[str, Any]]:
         """One row an item, in order: what `stacksl predict` writes.
 
-        Probabilities of an item depend in their last bits, some 1e-15, on the items beside it.
+        Probabilities of an item depend in their last bits, some 1e-15, on the other items.
 
         Raises:
             DataError: where the model has classes and an item brings other candidates.

@@ -6,7 +6,7 @@ number of wrong rows among the M that shows so few with a probability above the 
 errors are bounded in the same way from rows that are asked of a second person. A promise stands
 where both together are at most (1 − right)·N.
 
-At most three models are looked at, each by rows drawn anew, at `MODEL`/3 and `PEOPLE`/3: a promise
+At most three models are looked at, each by newly drawn rows, at `MODEL`/3 and `PEOPLE`/3: a promise
 is broken in at most 5% of runs. What decides when to look reads no audit, so that it is not part
 of this. Source: exact hypergeometric limits, Buonaccorsi (1987); Vishwakarma et al., Promises and
 pitfalls of threshold-based auto-labeling (2023); Angelopoulos et al., Learn then test (2021).
@@ -149,7 +149,7 @@ def calibrated_wrong(
 
     P(right) = (1 − ε)·σ(a + b·logit(sure)) is fitted to labels of rows that were bought. ε is the
     share of labels that are wrong themselves, which does not count. Where several people answer,
-    the answers that are `doubled` speak for ε beside those that are guessed, and a model that
+    the answers that are `doubled` count toward ε together with the guessed ones, and a model that
     learned such labels is at most 1 − ε sure of one: what it says is sure/(1 − ε).
 
     Args:

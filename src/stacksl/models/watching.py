@@ -137,7 +137,7 @@ def unlike(new: Vectors, old: Vectors) -> NDArray[np.int64]:
     """The new rows near which the run has far fewer rows than it should, in ascending order.
 
     In the smallest ball around a new row that holds k other new ones, each row is as probably new
-    as rows are in all: a binomial test. Of the rows told about a tenth are expected to be so by
+    as rows are in all: a binomial test. Of the reported rows a tenth are expected to be so by
     chance (Benjamini and Hochberg 1995). k is at least the size of a group, and so large that a
     ball without a row of the run has a probability of 1 in 10,000.
     """

@@ -200,7 +200,7 @@ class Facts:
             audit.
         interruptions: one sentence for each time the run was stopped and taken up again.
         test, audit: of the final model.
-        column: labels that the data had, which the audit judges beside the model.
+        column: labels that the data had, which the audit judges as it judges the model.
         curve: accuracy against labels, in order of labels; may be empty.
         own: the model on the run's own items; None for an adapted language model.
         more: what more labels would add; None for an adapted language model.

@@ -69,7 +69,7 @@ class Terms:
 class RunSpec:
     """One run: settings with their origin, items, budget and folder.
 
-    `data` and `test_source` say where the items came from: a path, `sample`, or nothing for items
+    `data` and `test_source` say where the items are from: a path, `sample`, or nothing for items
     made in Python. `budget` (but for its price, the present one), `audit` (the labels that measure
     the final model) and `further` (those kept for a second look at it) are those at the start of
     the run, `more` the files added since, and `now` the changed budget, if any. `stamps` are those
@@ -112,7 +112,7 @@ class RunSpec:
 
     @property
     def files(self) -> list[str]:
-        """Where the items of each part came from; nothing for items made in Python."""
+        """Where the items of each part are from; nothing for items made in Python."""
         owned = [] if self.settings.owned is None else [self.settings.owned]
         return [self.data, *owned, *(each.path for each in self.more)]
 

@@ -25,7 +25,7 @@ def example_requests(count: int = 6, price: int = 1_000_000) -> list[Request]:
 def check_labeler(
     make: Callable[[], Labeler], requests: Sequence[Purchase] | None = None, waits: int = 20
 ) -> None:
-    """Check a labeler, whatever it answers and however late.
+    """Check a labeler, for any answers and any delay.
 
     It may answer at once, later or never, name a candidate or say another word, and abstain.
 

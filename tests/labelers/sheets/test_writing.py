@@ -64,7 +64,7 @@ def test_a_sheet_with_answers_is_not_overwritten(desk: Desk) -> None:
     write_sheet(desk.path, desk.rows)  # the same again: nothing to do
     path = desk.send(desk.filled({2: "B"}))
     path.replace(desk.path)
-    with pytest.raises(DataError, match="is there already and may hold answers: move it away"):
+    with pytest.raises(DataError, match="exists already and may hold answers: move it away"):
         write_sheet(desk.path, desk.rows)
     assert desk.table()[1][3] == "B"
 

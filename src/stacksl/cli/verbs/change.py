@@ -295,8 +295,8 @@ def forget(
 
     The model and the report are deleted, and `stacksl resume` makes them again without the item.
     What was learned from it during the run stays and is named; the ledger's chain still verifies,
-    and `ledger replay` plays the run from the arrays of that moment on. What an interrupted call
-    has left to do is done first by the next command on the run.
+    and `ledger replay` plays the run from the arrays of that moment on. If the command is
+    interrupted, the next command on the run first finishes it.
     """
     from stacksl.cli.heads import keep_at_end
     from stacksl.runs.changes import forgetting

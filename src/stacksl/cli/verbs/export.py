@@ -77,7 +77,7 @@ def export(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """The labeled table, bought labels, and the final model, in forms that need no stacksl.
+    """Write the labeled table, bought labels or the final model, for use without stacksl.
 
     --table writes the rows of the run's own files. --labels writes what people answered; answers
     that measure the model are written once the run has finished. --model writes encoder and

@@ -41,8 +41,8 @@ def label(
         str,
         typer.Option(
             metavar="TIME",
-            help="Without an answer for so long somebody's rows go to others: 90s, 30m, 2h, 0 for"
-            " never.",
+            help="After so long without an answer, a person's rows go to others: 90s, 30m, 2h, or 0"
+            " for never.",
         ),
     ] = "30m",
     guidelines: Annotated[
@@ -55,7 +55,7 @@ def label(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """Show the questions of a run to its annotators on a page, and play the run meanwhile.
+    """Serve a page where people answer the questions of a run, and play the run.
 
     The command prints a link for each annotator, which works once and opens a session of 12 hours.
     Answers are entered in the same way as answers in sheets. The owner's page takes filled-in
@@ -96,7 +96,7 @@ def _seconds(time: str) -> float:
 
 
 def _guidelines(folder: Path, given: Path | None) -> str:
-    """The text shown beside each question, which the run keeps for the next call."""
+    """The text shown next to each question, which the run keeps for the next call."""
     from stacksl.files.atomic import write_atomic
 
     kept = folder / GUIDELINES

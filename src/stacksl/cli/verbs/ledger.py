@@ -40,11 +40,10 @@ def verify(
 ) -> None:
     """Check that no row of the ledger was edited and none is missing at its end.
 
-    Every row carries the hash of the one before. The learner's arrays, facts, report and card of
-    the run carry the ledger's length and last hash, and so does its head, which is printed: keep it
-    elsewhere, since whoever rewrites the whole folder is found by it alone. A feature map, model,
-    report or card that is not the one which was made last is named. The weights of a base model are
-    hashed again, which a run does only where size, time or header of a file has changed.
+    Every row has the hash of the row before. The learner's arrays, facts, report and card have the
+    ledger's length and last hash. The command prints both as the head: keep it elsewhere, since
+    only the head shows that somebody rewrote the whole folder. A feature map, model, report or
+    card that was replaced or edited is named. The weights of a base model are hashed again.
     """
     from stacksl.cli.heads import seen
     from stacksl.errors import LedgerCorrupt
@@ -123,7 +122,7 @@ def _head(text: str) -> Head:
 def requests(
     run: options.RunFolder, json: options.Json = False, debug: options.Debug = False
 ) -> None:
-    """Print the requests to a model that answers, and its answers: one JSON object a line.
+    """Print the requests to a model that answers, and its answers: one JSON object per line.
 
     A request has one line from before it was sent, and a second one when it ended, with its cost.
     """

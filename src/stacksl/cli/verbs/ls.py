@@ -52,7 +52,7 @@ ClassNames = Annotated[
 def status(
     run: options.RunFolder,
     settings: Annotated[
-        bool, typer.Option("--settings", help="The settings of the run, and where each came from.")
+        bool, typer.Option("--settings", help="The settings of the run, and where each was set.")
     ] = False,
     toml: Annotated[
         bool, typer.Option("--toml", help="With --settings: as a file that `run --config` takes.")
@@ -60,7 +60,7 @@ def status(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """The status of a run: its state, labels, money, annotators and forecast.
+    """Print a run's state, labels, money, annotators and forecast.
 
     It only reads, so it may be asked while the run is going on.
     """
@@ -188,7 +188,7 @@ def ls(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """The runs there are, or the names that a setting takes."""
+    """List the runs, or the names that a setting takes."""
     if plugins is not None:
         from stacksl.runs.settings.resolve import load_plugins
 
@@ -261,4 +261,4 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "presets": _presets,
     "objectives": lambda: dict(import_module("stacksl.lm").OBJECTIVES),
 }
-"""What `ls` can list beside runs; each is read from its registry when it is asked for."""
+"""What `ls` can list besides runs; each is read from its registry when it is asked for."""

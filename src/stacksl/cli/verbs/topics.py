@@ -32,7 +32,7 @@ def topics(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> None:
-    """Group the texts of a file by topic, and write a workbook of the topics for you to edit.
+    """Group the texts of a file by topic, and write a workbook of the topics to edit.
 
     Each topic has a line with a name made of its own words, its size and six typical texts; a
     second sheet has the topic of every row. Change a name to rename a topic, give two the same name

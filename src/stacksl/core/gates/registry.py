@@ -1,8 +1,8 @@
 """The protocol and the registry of gates, which decide when to buy a label.
 
-A gate asks iff its statistic exceeds its threshold. Two rules override every gate and are in the
-learner (`rules.forced`): no gate asks when no label is left, and every gate but `llf` asks
-whenever labels left ≥ rounds left. The arithmetic is in `rules`, which numba compiles unchanged.
+A gate asks where its statistic exceeds its threshold, else not. Two rules override every gate and
+are in the learner (`rules.forced`): no gate asks when no label is left, and every gate but `llf`
+asks when labels left ≥ rounds left. The arithmetic is in `rules`, which numba compiles unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The arithmetic of the gates, in scalar functions that numba compiles unchanged.
 
-A gate asks iff `statistic > threshold`. The dataclasses of `gates` call these functions with what
-a round shows them, and a compiled engine calls the same functions. Arguments that recur:
+A gate asks where `statistic > threshold`, else not. The dataclasses of `gates` call these functions
+with what a round shows them, and a compiled engine calls the same functions. Arguments that recur:
 
 - `scores`, `widths`, `pair_widths`: (m,) θᵀφ of the presented candidates, their norms ‖φ_x‖ and
   ‖φ_x − φ_choice‖ in V⁻¹ (unscaled), with `choice` the position of the action played;

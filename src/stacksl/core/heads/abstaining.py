@@ -27,7 +27,7 @@ class Threshold:
     Attributes:
         value: a probability.
         balanced_accuracy: the mean of two shares, of the labeled items it keeps and of the
-            none-of-these it abstains on, on the items that chose it, hence slightly optimistic.
+            none-of-these it abstains on, on the items that chose it, so it is slightly optimistic.
         auroc: the chance that a labeled item has a larger probability than a none-of-these; both
             numbers weight each item by how many it represents.
         labels, none: how many of either there were.

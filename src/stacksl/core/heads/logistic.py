@@ -5,7 +5,7 @@ Both minimize C·Σ_i −log π(gold_i) + ½‖θ‖² by L-BFGS. C = 20, or fro
 (`docs/paper.md`, D15). Everything is divided by C·n, so that one tolerance on the gradient serves
 every C and n.
 
-Soft examples (class names, labels spread over a graph) are used beside the bought labels in a refit
+Soft examples (class names, labels spread over a graph) are used with the bought labels in a refit
 of class heads, each with a weight and a distribution over the classes; they enter no matrix and no
 count.
 """
@@ -53,7 +53,7 @@ class Fit:
 
     Attributes:
         strength: C; None for one chosen by folds, or 20 below 60 labels.
-        soft: soft examples beside the labels.
+        soft: soft examples in addition to the labels.
         start: coefficients, (K, d), and intercepts, (K,), to begin at; zeros if None.
         tolerance: the largest entry of the gradient of the mean loss at which it ends.
     """

@@ -42,7 +42,7 @@ def tempered(logits: Array, gold: Rows, weight: Array) -> tuple[float, Array]:
 def mixture_weights(right: Array, weight: Array, prior: Array) -> Array:
     """The weights of M models in their mixture, (M,), which add to 1.
 
-    They maximize the weighted log-likelihood of held-out labels by expectation maximization, beside
+    They maximize the weighted log-likelihood of held-out labels by expectation maximization, with
     labels that speak for each model from the start. The held-out labels count together as many as
     their effective size, (Σ weight)² / Σ weight² (Kish).
 

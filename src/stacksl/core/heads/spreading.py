@@ -1,6 +1,6 @@
 """Label spreading: from a few labels to all items over a graph of neighbors.
 
-The nodes are items, and class names beside them; an edge joins each node with its nearest ones by
+The nodes are items and class names; an edge joins each node with its nearest ones by
 cosine and weighs exp(−(distance / median distance)²). With S = D^−½ W D^−½ and the seeds Y the
 spread labels are F ← α·S·F + (1 − α)·Y, some 40 times over. scikit-learn's `LabelSpreading` is this
 iteration for hard seeds of one weight. Class names are weaker seeds, which it does not support, so

@@ -23,7 +23,7 @@ RadiusCounts = Literal["learned", "rounds"]
 LEAST_RIDGE = 1e-6
 """The least λ: below it the rounding of near-duplicate rows shows in the inverse of V.
 
-V⁻¹ is updated and never inverted anew, so that its error grows with the labels and with 1/λ. After
+V⁻¹ is updated and never inverted again, so that its error grows with the labels and with 1/λ. After
 100,000 near-duplicates the largest entry of |V⁻¹V − I| is .016 at this λ, 14 at a hundredth of it
 (`benchmarks/width_error.py --floor 20`). At d = 768 it is no larger: after 20,000 near-duplicates
 9e-6 at this λ, 1e-7 at 1e-5, 7e-13 at 1 (`--floor 768 --labels 20000`).

@@ -125,7 +125,7 @@ class ClassNewton(LinearScorer):
 
         H⁻¹ = P ⊗ M⁻¹ + (11ᵀ/K) ⊗ I/ridge,
 
-    hence ‖e_x ⊗ h‖² = (1 − 1/K)·hᵀM⁻¹h + ‖h‖²/(K·ridge) and, for two classes,
+    so ‖e_x ⊗ h‖² = (1 − 1/K)·hᵀM⁻¹h + ‖h‖²/(K·ridge) and, for two classes,
     ‖(e_x − e_i) ⊗ h‖² = 2·hᵀM⁻¹h. The gradient (π − e_gold) ⊗ h has entries that add to zero over
     the classes, so the Newton step is θ ← θ − (π − e_gold) ⊗ M⁻¹h with this label's h already in
     M. O(d² + K d).

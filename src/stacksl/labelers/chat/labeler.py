@@ -60,7 +60,7 @@ class ChatLabeler:
         at_once: how many calls are made at a time.
         nearby: examples and nearest classes.
         check: asks what it likes before the session's first label; why its answers speak against
-            going on, if they do. None where it came to its end before.
+            going on, if they do. None where it had ended before.
         batched: whether questions go in batches, but the first ones and those that one refused.
     """
 

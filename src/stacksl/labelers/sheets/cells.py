@@ -238,7 +238,7 @@ def understood(cell: str, options: tuple[str, ...], first: int | None = None) ->
     """What the cell `answer` says about options that were shown in this order.
 
     Args:
-        cell: as it came back.
+        cell: as it was returned.
         options: as they are now.
         first: how many of them its first file had, where more were added since. What it meant
             then and what it would mean now must be one thing, if it means something in both.

@@ -43,7 +43,7 @@ def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
     """A sheet as text without the rows of `keys`, every other byte as it is; None without any.
 
     Raises:
-        DataError: a quotation is torn, so that rows cannot be told apart.
+        DataError: a quotation is torn, so that rows cannot be distinguished.
     """
     payload = path.read_bytes()
     # keys are ASCII, and Latin-1 gives every byte back as it was
@@ -60,16 +60,16 @@ def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
                 kept += lines[start : reader.line_num]
             start = reader.line_num
     except csv.Error as fault:
-        raise DataError(f"'{path}' has a torn quotation ({fault})") from None
+        raise DataError(f"'{path}' has an open quotation ({fault})") from None
     if any(line.lstrip(' "').lower().startswith(tuple(keys)) for line in kept):
-        raise DataError(f"'{path}' has a torn quotation")  # it runs over a row with a key
+        raise DataError(f"'{path}' has an open quotation")  # it runs over a row with a key
     return None if kept == lines else "".join(kept).encode(encoding, "surrogatepass")
 
 
 def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
     """A workbook with the rows of `keys` empty, and without choices that were theirs alone.
 
-    Texts are written anew from the cells that are left, so none stays in a table of shared texts.
+    Texts are written again from the cells that are left, so none stays in a table of shared texts.
     None where no row has one of the keys.
 
     Raises:

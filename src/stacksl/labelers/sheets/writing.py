@@ -1,4 +1,4 @@
-"""Sheets of questions, with the classes and the instructions beside them, written atomically."""
+"""Sheets of questions, with files of the classes and the instructions, written atomically."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def write_sheet(
 
     A name that ends in `.xlsx` makes a `workbook`. Any other makes CSV: UTF-8 with a byte-order
     mark and CRLF between rows, in cells that are safe to open (`guarded`). A text too long for a
-    cell of Excel is shortened; the whole text is in `KEY.txt` beside the sheet.
+    cell of Excel is shortened; the whole text is in `KEY.txt` next to the sheet.
 
     Args:
         path: the file; an existing one may hold answers and is not changed.
         rows: the questions, each with a key of its own.
         classes: what rows with more than 26 options refer to; without it such rows list them in
             the cell, numbered.
-        listed_in: the file beside CSV that lists such classes: `number, name, description`.
+        listed_in: the file next to a CSV that lists such classes: `number, name, description`.
         mode: permission bits of the files.
         howto: the instructions, for a workbook.
 
@@ -142,7 +142,7 @@ def write_file(path: Path, content: str | bytes, mode: int, *, replace: bool = F
     try:
         if path.exists() and not replace:
             if path.read_bytes() != payload:
-                raise DataError(f"'{path}' is there already and may hold answers: move it away")
+                raise DataError(f"'{path}' exists already and may hold answers: move it away")
             path.chmod(mode)
             return
         replace_file(path, payload, mode)

@@ -75,7 +75,7 @@ def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
 def array_heads(store: Store) -> dict[str, Head]:
     """The heads of whole arrays, by what names them; a damaged row accuses no chain.
 
-    The row after each has the digest of the arrays: where it is missing, it is told of as missing.
+    The row after each has the digest of the arrays: where it is missing, it is reported as missing.
     """
     heads = [saved.head for saved in read_arrays(store) if saved.whole]
     end = store.tail() or Head(0, "")

@@ -87,7 +87,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """All that is read inside is of one moment, whatever other processes write."""
+        """All that is read inside is of one moment, even if other processes write."""
         if self.connection.in_transaction:
             yield
             return
@@ -194,7 +194,7 @@ class Store:
         return [Row(*row) for row in rows]
 
     def wipe(self) -> None:
-        """Remove the bytes of erased rows from the file and those that SQLite keeps beside it.
+        """Remove the bytes of erased rows from the file and from SQLite's files next to it.
 
         The file is rewritten without its free pages (VACUUM) and the write-ahead log truncated.
 
@@ -361,7 +361,7 @@ def _expect_format(connection: sqlite3.Connection) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a ledger's file and those that SQLite keeps beside it."""
+    """Remove a ledger's file and the files that SQLite keeps next to it."""
     for suffix in ("", "-wal", "-shm"):
         Path(os.fspath(path) + suffix).unlink(missing_ok=True)
 
@@ -377,8 +377,8 @@ def place_file(draft: Path, path: Path) -> None:
         sync_folder(path.parent)
     except OSError as fault:
         raise LedgerError(
-            f"the ledger {path} cannot be written ({fault.strerror}): make room, or give yourself"
-            " the right to write there"
+            f"the ledger {path} cannot be written ({fault.strerror}): make room, or get"
+            " permission to write there"
         ) from fault
 
 

@@ -58,7 +58,7 @@ TERMS: Final = Table(
 """One row: what the run may spend; row 1 of the chain follows a hash of it."""
 
 SETTINGS: Final = Table("settings", {"name": "str", "value": "str", "origin": "str?"}, "name")
-"""What the run is made with: each value as JSON, and of a setting where it came from."""
+"""What the run is made with: each value as JSON, and for a setting its origin."""
 
 CLASSES: Final = Table(
     "classes",

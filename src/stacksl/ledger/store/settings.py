@@ -2,7 +2,7 @@
 
 A digest of settings and classes is in the terms of a run as it begins, and in a `settings` row of
 the chain after each change; they are compared with it whenever they are read. The state, which
-decides no number, has its digest beside it.
+decides no number, is stored with its digest.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def other_derived(store: Store, digests: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_state(store: Store) -> dict[str, Any]:
-    """The state of the run under `state`, with the facts beside it.
+    """The state of the run under `state`, together with the facts.
 
     Raises:
         LedgerCorrupt: it was edited.

@@ -19,7 +19,7 @@ _MARKS = ("adapter_config.json", "config.json")  # a folder with one of them may
 def whole_folder(
     folder: Path, what: str = "model", marks: Sequence[str] = _MARKS
 ) -> Iterator[Path]:
-    """A draft beside `folder` that takes its place once the block has ended well.
+    """A draft next to `folder` that takes its place once the block has ended well.
 
     Every file is on disk before the name changes. A folder of that name is replaced as a whole if
     it holds `what` is written, which one of the files `marks` shows; an empty one is filled.
@@ -59,7 +59,7 @@ def _check_place(folder: Path, what: str, marks: Sequence[str]) -> None:
         return
     if os.path.lexists(folder):
         raise RunError(
-            f"{folder} is there and holds no {what}, so it is not replaced: give another folder"
+            f"{folder} exists and holds no {what}, so it is not replaced: give another folder"
         )
 
 

@@ -1,4 +1,4 @@
-"""What an adapted language model was made from and for, and its card, the README.md beside it."""
+"""What an adapted language model was made from and for, and its card, the folder's README.md."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def card_text(
     Args:
         about: what the weights were made from and for.
         facts: of the run, if they are known.
-        tasks: the names of lm-eval's tasks in the folder `lm_eval` beside the card.
+        tasks: the names of lm-eval's tasks in the folder `lm_eval` next to the card.
         merged: whether base and adapter are one model here.
     """
     parts = (

@@ -1,6 +1,6 @@
 """The export of an adapted language model: a folder that PEFT or transformers loads.
 
-`lm.json` beside the weights says what they were made for: the base, the prompt, the scores. The
+`lm.json` next to the weights says what they were made for: the base, the prompt, the scores. The
 weights load without this package; `lm.json` is for scoring with them as the run did.
 """
 

@@ -3,7 +3,7 @@
 Two tasks over the same items. `stacksl_NAME` has lm-eval's own metrics: `acc` is our `sum`,
 `acc_norm` our `char_mean`, `acc_mutual_info` our `pmi`. `stacksl_NAME_token_mean` has the fourth
 through a function in `metrics.py`, since lm-eval counts no tokens: they are counted here, by the
-model's own tokenizer, and kept in `items.jsonl`. That file is found beside `metrics.py`, so the
+model's own tokenizer, and kept in `items.jsonl`. That file is found next to `metrics.py`, so the
 folder may be moved, and lm-eval started anywhere.
 
 lm-eval's `acc_mutual_info` has an empty premise. Where the run's own score is `pmi` behind another
@@ -27,14 +27,14 @@ from stacksl.lm.prompt.tokens import Cuts, Limits, Tokenizing
 from stacksl.types import Item
 from stacksl.version import __version__
 
-METRICS = '''"""What the tasks beside this file need: their items, and the token mean."""
+METRICS = '''"""What the tasks in this folder need: their items, and the token mean."""
 
 import json
 from pathlib import Path
 
 
 def items(**settings):
-    """The items beside this file, wherever lm-eval was started."""
+    """The items in this folder, wherever lm-eval was started."""
     import datasets
 
     lines = Path(__file__).with_name("items.jsonl").read_text(encoding="utf-8").split("\\n")
@@ -128,7 +128,7 @@ def write_task(
     Prompts are rendered here, chat form included, so lm-eval needs no template of its own.
 
     Args:
-        folder: made where it is absent; files of the same names are written anew.
+        folder: made where it is absent; files of the same names are overwritten.
         name: becomes part of the tasks' names; what is no letter, digit or underscore becomes `_`.
         items, form, tokenizer: what to ask, and how the run does.
         answers: item id to the index of its gold candidate.

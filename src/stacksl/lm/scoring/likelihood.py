@@ -134,7 +134,7 @@ class Likelihood:
 
         With gradients where torch records them: the graphs of all items are then alive at once, so
         a trainer goes through batches and steps backward after each. An item's numbers depend on
-        the items beside it only in the last bits.
+        the other items only in the last bits.
 
         Raises:
             FeatureError: the model gives numbers that are not finite.

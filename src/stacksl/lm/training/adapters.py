@@ -1,4 +1,4 @@
-"""What moves when a language model is adapted: low-rank weights beside it (LoRA), through PEFT."""
+"""What is trained when a language model is adapted: low-rank weights (LoRA), through PEFT."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _targets(model: Any, asked: tuple[str, ...] | None) -> list[str]:
         if not any(_is_one_of(name, [target]) for name in layers):
             raise SettingsError(
                 f"lora_targets names '{target}', which is no linear layer below the output of this "
-                f"model: take of {', '.join(ends)}"
+                f"model: choose from {', '.join(ends)}"
             )
     # ends alone, unless something that is not to be adapted has one of them too
     others = (name for name, _ in model.named_modules() if name not in layers)
@@ -205,7 +205,7 @@ class Adapter:
         except (ValueError, AttributeError) as error:
             raise SettingsError(
                 f"model '{self.base.name}' cannot recompute its activations: leave "
-                "checkpointing off"
+                "lm.gradient_checkpointing off"
             ) from error
         try:
             yield
@@ -260,7 +260,7 @@ def _attached(base: Base, settings: LoraSettings, seed: int) -> Any:
     """The model within PEFT, with an adapter that changes nothing yet.
 
     A is uniform on ±1/sqrt(in), drawn for each layer from (seed, its name) alone, so that it is the
-    same on every device and beside any other layers; B is 0. Both are float32 in every
+    same on every device and with any other layers; B is 0. Both are float32 in every
     dtype of the base: a step of AdamW is some 1e-4 of a weight, and bfloat16 rounds away what is
     below 4e-3 of it. Beside a base in half precision they are for passes under autocast alone
     (`Likelihood` sees to it), since PEFT's own cast would keep every input in float32 for the

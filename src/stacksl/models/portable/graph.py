@@ -1,7 +1,7 @@
 """`model.onnx`: the encoder with the final head or mixture, from tokens to probabilities.
 
 The encoder runs in float32 and all behind it in float64, so that the probabilities are those of
-`predict` to 1e-5, whatever C the head was fitted with.
+`predict` to 1e-5, for any C that the head was fitted with.
 """
 
 from __future__ import annotations

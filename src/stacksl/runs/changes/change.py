@@ -174,7 +174,7 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     expect_payable(wanted, ledger, spec.budget.price)
     if change.owned and promised_share(wanted.settings.stop_when) is not None:
         raise SettingsError(
-            "stop_when with right=R does not go with labels that you hold, which nobody looks at:"
+            "stop_when with right=R does not go with labels that you have, which nobody checks:"
             " leave --owned out, or give another --stop-when with it"
         )
     if change.stop_when is not None or accuracy_mark(wanted.settings.stop_when) is not None:
@@ -268,7 +268,7 @@ def _expect_classes(spec: RunSpec) -> None:
         )
     if spec.dataset.classes is None:
         raise RunError(
-            f"the items of the run {spec.folder.path} bring their own options, and a class is added"
+            f"the items of the run {spec.folder.path} have their own options, and a class is added"
             " to a fixed list of classes: correct the options in the data, and start a new run"
         )
 
@@ -279,7 +279,7 @@ def _expect_new(name: str, known: Mapping[str, int]) -> None:
         raise SettingsError("a class needs a name of one character or more: give --add-class NAME")
     if said in known:
         raise SettingsError(
-            f"the class is there already, as number {known[said] + 1} of {len(known)} (but for"
+            f"the run already has the class, as number {known[said] + 1} of {len(known)} (but for"
             " case and spaces): choose another name"
         )
 

@@ -82,7 +82,7 @@ def free_rows(
 ) -> int:
     """Free assigned rows for others, and say whose answers count; the number of rows freed.
 
-    Where people do not answer, all open questions can be freed: they are asked anew, or dropped.
+    Where people do not answer, all open questions can be freed: they are asked again, or dropped.
 
     Of a row that has another answer, or waits for one, the label goes back to the budget where
     its annotator is `away` or set `aside`. Dropped rows never come back, those of the audit like

@@ -97,18 +97,16 @@ def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game
     Its labels stay in the final head until something else is learned. `before` is what the run
     showed when it last finished (`_shown`).
     """
-    learned, now = len(game.examples.bought), facts.audit
+    labels, now = len(game.examples.bought), facts.audit
     assert now is not None
-    now = replace(
-        now, number=audit.number, learned=learned, shown_at=learned, revised=audit.revised
-    )
+    now = replace(now, number=audit.number, learned=labels, shown_at=labels, revised=audit.revised)
     if before.get("number") == audit.number:
         later = game.ledger.rows(before["rows"], only=("relabeled",))
         kept = before["made_of"] == [facts.data.items, facts.data.classes] and not any(later)
-        kept &= learned <= before["learned"]  # fewer where items were erased
+        kept &= labels <= before["learned"]  # fewer where items were erased
         now = replace(
             now,
-            shown_before=before["shown_before"] or not kept or learned < before["learned"],
+            shown_before=before["shown_before"] or not kept or labels < before["learned"],
             shown_at=before["shown_at"],
             trained_on=len(audit.labels(game.corpus.ids)) if kept and before["trained_on"] else 0,
         )

@@ -139,7 +139,7 @@ class Forecaster:
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.
 
-        Computed anew where a batch of a pool, or 25 labels of a stream, were learned; `stopped` is
+        Computed again where a batch of a pool, or 25 labels of a stream, were learned; `stopped` is
         then the sentence of the report. An accuracy is not estimated: buying pauses for its looks.
         """
         settings, learned = self.spec.settings, len(self.game.examples.bought)
@@ -184,7 +184,7 @@ def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int
         expect_promise(settings)
         if data.classes is None:
             raise SettingsError(
-                "stop_when with right=R is for items that share their classes, and these bring"
+                "stop_when with right=R is for items that share their classes, and these have"
                 " options of their own: give only a budget"
             )
     looks, z = kind == "accuracy", z_of_look(1)

@@ -93,7 +93,7 @@ class HeadEnding:
         return [own.get(ids[row], each) for row, each in zip(rows, said, strict=True)]
 
     def beside(self, audit: Audit) -> Array | None:
-        """The probabilities of a column's labels beside the first audit, or None."""
+        """The probabilities of a column's labels at the first audit, or None."""
         rows = np.flatnonzero((self.game.corpus.roles == Role.POOL) & (audit.number == 1))
         return largest([*self.of_column(rows.tolist()).values()])
 
@@ -141,22 +141,20 @@ class HeadEnding:
                 False,
             )
         owned, said = owned_labels(trainer.examples), _model_labels(trainer)
-        learned = f"all {len(trainer.examples.bought) - owned:,} labels bought"
+        basis = f"all {len(trainer.examples.bought) - owned:,} labels bought"
         if trainer.column is not None:
-            learned = f"the column of labels and, where people answered, {learned}"
-        learned = (
-            f"The final model was refitted on {learned}{f' and {owned:,} owned' * bool(owned)}"
-        )
+            basis = f"the column of labels and, where people answered, {basis}"
+        basis = f"The final model was refitted on {basis}{f' and {owned:,} owned' * bool(owned)}"
         if trainer.mixture:
             mixture = tuple(
                 (part.kind, part.weight, None if np.isnan(part.log_loss) else part.log_loss)
                 for part in trainer.mixture
             )
-            return Refit(f"{learned}.{said}", True, mixture=mixture)
+            return Refit(f"{basis}.{said}", True, mixture=mixture)
         assert not isinstance(trainer.head, MixedHead)
         chosen = trainer.head.strength
         how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-        return Refit(f"{learned}, with C = {chosen.value:g}, {how}.{said}", True)
+        return Refit(f"{basis}, with C = {chosen.value:g}, {how}.{said}", True)
 
     @property
     def fingerprints(self) -> tuple[Named, ...]:

@@ -351,7 +351,7 @@ def expect_promise(settings: Settings) -> None:
         "a language model": settings.adapts,
         "refit=false": not settings.refit,
         "class_names=false": not settings.class_names and settings.column is None,
-        "labels that you hold (--owned), which nobody looks at": settings.owned is not None,
+        "labels that you have (--owned), which nobody checks": settings.owned is not None,
     }
     if named := [name for name, clash in clashes.items() if clash]:
         raise SettingsError(

@@ -29,7 +29,7 @@ from stacksl.runs.storage.folder import FACTS, SECRET, anchors
 
 
 def report_stands(spec: RunSpec, ledger: Ledger) -> bool:
-    """Whether nothing but answers of audits came after the report, so that its model stands."""
+    """Whether only answers of audits followed the report, so that its model stands."""
     said = anchors(spec.folder).get(FACTS)
     after = None if said is None else ledger.place(said)
     if after is None or not spec.folder.has_results():

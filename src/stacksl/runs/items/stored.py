@@ -51,7 +51,7 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
 
 
 def given_of(sources: Sources) -> dict[str, Any]:
-    """What a new run has beside its items, as arguments of `Beginning`."""
+    """What a new run has in addition to its items, as arguments of `Beginning`."""
     test, bank = sources.test, sources.bank
     items = () if test is None else test.items
     return {

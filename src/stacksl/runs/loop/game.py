@@ -109,7 +109,7 @@ class Batches:
     def room(self, ledger: LedgerReader) -> int:
         """How many training labels can be bought now, up to `size` open purchases.
 
-        The places of the audit follow the number of all answers, whatever these were for: what
+        The places of the audit follow the number of all answers of any purpose: what
         an answer was for would show in whether it makes room for a purchase.
         """
         leases = ledger.open_purchases()

@@ -106,7 +106,7 @@ class Held(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """What a final model can be made of beside labels.
+    """What a final model can be made of in addition to labels.
 
     Attributes:
         block: the features of the run's items.
@@ -132,7 +132,7 @@ class Source:
     _away: NDArray[np.float32] | None = None
 
     def named(self, gold: Rows) -> Soft:
-        """The class names, a soft example each, beside the labels `gold`.
+        """The class names, a soft example each, in addition to the labels `gold`.
 
         A name counts as the labels that its class lacks to `FILLED`. Names are moved to the mean of
         the items: what sets names apart from prompts would speak for the classes with a label.
@@ -421,7 +421,7 @@ class Doubt(NamedTuple):
 
     A label is as `sure` as its held-out probability, or as the share of the rows of its text that
     have it, where that is lower. `label` is the most `probable` class where the column has none.
-    `flagged` are labels beside which another class is more probable than it is on average in the
+    `flagged` are labels for which another class is more probable than it is on average in the
     rows labeled so (confident learning; Northcutt, Jiang and Chuang, 2021), or that rows of the
     same text do not share.
     """

@@ -80,7 +80,7 @@ class LinearTrainer:
         mixture: what that model is a mixture of; empty where it is of labels alone.
         beside: computes the refits on the way.
         attended: whether answers can be entered meanwhile.
-        by_final: whether a pool is ranked by a model made as the final one is, anew after
+        by_final: whether a pool is ranked by a model made as the final one is, again after
             `step_of` labels, as the doubt about a column is: a promise on the table rests on it.
         erring: whether the labels are of people who err, by whom a promise on the table counts.
         stages: those models, in order.

@@ -24,7 +24,7 @@ UNUSED = "unused"  # no refit: what the one before was made for bought nothing
 
 
 class Beside(Protocol):
-    """Gives the result of a computation, beside which answers may be entered and learned."""
+    """Gives the result of a computation, during which answers may be entered and learned."""
 
     def __call__(self, compute: Callable[[], T], /) -> T:
         """The result of `compute`, which reads neither the ledger nor what is learned after it."""

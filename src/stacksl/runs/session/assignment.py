@@ -205,7 +205,7 @@ class SheetLabeler:
         return rows
 
     def _renewed(self, lease: Purchase) -> Purchase:
-        """A lease, leased anew at the present price: only somebody dearer can have its row.
+        """A lease, leased again at the present price: only somebody dearer can have its row.
 
         `change` has checked that the budget suffices for that.
         """
@@ -271,7 +271,7 @@ class SheetLabeler:
         except OSError as fault:
             raise DataError(
                 f"the folder for sheets {self.folder} cannot be made ({fault.strerror}): make it,"
-                " or give yourself the right to write there, and resume the run"
+                " or get permission to write there, and resume the run"
             ) from None
 
     def _mixed(self, rows: Sequence[Handed]) -> list[Handed]:

@@ -1,7 +1,7 @@
 """Playing a run again from its record: the loop decides and refits, the ledger gives the answers.
 
 What a run decides or computes (`round`, `refit`, `refreshed`) is made again by the functions that
-made it, and the ledger compares the rows. What came from outside is taken from the rows as it is:
+made it, and the ledger compares the rows. All else is taken from the rows as it is:
 answers, owned and corrected labels, changes of the budget and of the classes.
 """
 
@@ -137,7 +137,7 @@ class Playback(Game):
         return self._slots
 
     def take_answers(self) -> list[Receipt]:
-        """What came from outside before the next decision, refit or change of the terms."""
+        """What the loop did not make before the next decision, refit or change of the terms."""
         found: list[Receipt] = []
         while (row := self._next) is not None and row.event not in ("round", *_COMPUTED, *_TERMS):
             self._note(self.ledger.take_recorded())

@@ -67,7 +67,7 @@ def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:
     """Check that the budget pays every label without an answer at a price above that `before`.
 
     Labels that are promised keep their price; but where nobody who answers at that price is
-    left, they are promised anew.
+    left, they are promised again.
 
     Raises:
         SettingsError: it does not.

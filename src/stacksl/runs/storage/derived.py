@@ -22,7 +22,7 @@ MAP: Final = "features/map.safetensors"  # fitted on the texts of all items
 MODEL: Final = "model"
 ADAPTED: Final = "lm.json"  # in the folder of an adapted model
 DERIVED: Final = (MODEL, FACTS, "report.html", "README.md", NO_TEXT)
-"""What a finished run has beside its database, made again by a resume when it is deleted."""
+"""What a finished run has apart from its database, made again by a resume when it is deleted."""
 
 
 def note_derived(folder: RunFolder, ledger: Ledger, *names: str) -> None:
