@@ -595,7 +595,7 @@ def tables(found: Row) -> str:
             cells = [r["dtype"], r["path"], *pairs, f"{r['gradient']:.1e}"]
         lines.append("| " + " | ".join(cells) + " |")
     lines += own_tables(by)
-    names = "run, beside, same labels, same adapters, same files of features, same test results"
+    names = "run, compared with, same labels, same adapters, same feature files, same test results"
     lines += ["", head(f"{names}, replayed")]
     for r in by["runs"]:
         what = f"{r['run']}, resumed" if r["kind"] == "resume" else r["run"]

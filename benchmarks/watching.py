@@ -275,15 +275,15 @@ def audits() -> Iterator[dict[str, Any]]:
 
 def table(record: dict[str, Any]) -> str:
     """The page's table of streams and whole runs; shares in percent, with intervals."""
-    detectors = {"told": "told", "adwin": "ADWIN, .002", "adwin .05": "ADWIN, .05"}
+    detectors = {"told": "reported", "adwin": "ADWIN, .002", "adwin .05": "ADWIN, .05"}
     head = [
         "set",
         "change",
         "streams",
         *detectors.values(),
-        "class told",
-        "strange found",
-        "found are strange",
+        "class reported",
+        "strange reported",
+        "reported are strange",
     ]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
 
