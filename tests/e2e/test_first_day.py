@@ -28,7 +28,7 @@ try:
 finally:
     sys.path.remove(str(ROOT / "scripts"))
 
-SOMETIMES = {"Warning", "Abstains on", "Accuracy on the rest"}  # not printed of every model
+SOMETIMES = {"Warning", "Abstains on", "Accuracy on other rows"}  # not printed of every model
 SOMETIMES |= {"Labels learned", "Accuracy now", "Rests on", "N"}  # a forecast: not of so few items
 SOMETIMES |= {"N rows"}  # classes that a run proposes
 SCALE = first_day.SMALL

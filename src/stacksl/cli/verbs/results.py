@@ -81,7 +81,7 @@ def _shown(result: dict[str, Any]) -> str:
             ("Macro F1", share(result.get("macro_f1"))),
             *((f"Right among the best {k}", share(result.get(f"top_{k}"))) for k in (5, 10)),
             ("Abstains on", share(result.get("abstained"))),
-            ("Accuracy on the rest", share(result.get("accuracy_kept"))),
+            ("Accuracy on other rows", share(result.get("accuracy_kept"))),
             ("Right in the audit", _audited(result["stated"])),
             ("Items", count(result["n"])),
             ("Right answer no candidate, counted as wrong", unknown or None),
