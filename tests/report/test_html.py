@@ -135,7 +135,7 @@ def test_what_is_missing_is_said_in_a_sentence_and_not_drawn(made):
         "No label was bought: 7 items passed and 10 labels are left.",
         "No answer was received.",
         "No label has been learned",
-        "items bring their own options",
+        "items have their own options",
         "Calibration is measured on an audit or a test file",
         "No item is left with two answers to choose from",
     ):

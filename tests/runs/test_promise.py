@@ -430,7 +430,7 @@ def test_what_people_err_too_often_for_is_said_and_not_bought(tmp_path: Path) ->
     play(made, erring(0.3))
     said, status = made.status()["stopped"], made.status()
     assert said.startswith(
-        "97.0% is probably not reachable with one answer a row: people seem to err in about "
+        "97.0% is probably not reachable with one answer per row: people seem to err in about "
     )
     rows = len({row["item"] for row in bought(made)})
     assert f"cost {rows} more labels for ${2 * rows:,.2f}" in said

@@ -69,7 +69,7 @@ def visible(text: str) -> str:
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> str:
-    """Names and values, one a line, the values below each other; a value of None is left out."""
+    """Names and values, one per line, the values below each other; a value of None is left out."""
     shown = [(name, visible(str(value))) for name, value in rows if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
@@ -126,6 +126,6 @@ def rejected(dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def warn(sentences: Iterable[str]) -> None:
-    """Warnings, one a line, on stderr."""
+    """Warnings, one per line, on stderr."""
     for sentence in sentences:
         print(f"warning: {visible(sentence)}", file=sys.stderr)

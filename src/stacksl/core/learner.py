@@ -37,7 +37,7 @@ class Learner:
         gate: when to ask for a label.
         budget: B, the training labels it may ask for.
         horizon: T, the rounds it is made for.
-        seed: keys the uniforms of the gate, one a round, drawn in advance.
+        seed: keys the uniforms of the gate, one per round, drawn in advance.
         follower: presents the candidates of a pool's items (`rank`).
         kl_on_skips: run the KL-only step on unasked rounds while a label is left (Algorithm 2).
         width_scale: α of the gate score in every decision record (score units); None is √d.
@@ -89,7 +89,7 @@ class Learner:
         asked: int,
         statistics: Sequence[float] | None = None,
     ) -> list[Decision]:
-        """The decision records of the next rounds, one an item; changes nothing.
+        """The decision records of the next rounds, one per item; changes nothing.
 
         All bounds are taken under the same θ. The gate's clock runs item by item and counts the
         labels wanted earlier in this block in addition to `asked`.

@@ -56,7 +56,7 @@ class Classes:
 
 
 def read_classes(path: str | Path) -> Classes:
-    """The classes in a text file: `name`, or `name, description`, one a line; or in a workbook.
+    """The classes in a text file: `name`, or `name, description`, one per line; or in a workbook.
 
     A tab separates them where the file has any, else the first comma outside quotes;
     empty lines are passed over, and so is a first line `name` or `name, description`. Behind a

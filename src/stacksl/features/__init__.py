@@ -70,7 +70,7 @@ def make_features(spec: str, *, classes: Classes, cosine: float = 0.0) -> Featur
 
     Args:
         spec: `hashing` or `sentences:NAME_OR_DIR`.
-        classes: the fixed label set that all items share, or None where items bring their own.
+        classes: the fixed label set that all items share, or None where items have their own.
         cosine: the weight of the cosine in the fixed part of the scores; see `TextMap`.
 
     Raises:

@@ -122,7 +122,7 @@ class Gathered(LazyRows):
     """The rows φ (ΣK, d) of pairs, computed where they are read: vectors are kept, not pairs.
 
     Args:
-        prompts: (n, e), one an item.
+        prompts: (n, e), one per item.
         candidates: (m, e), distinct ones; items may share them.
         index: (ΣK,) int32, the row in `candidates` of each pair.
         offsets: (n + 1,), item i having the pairs offsets[i] to offsets[i + 1].

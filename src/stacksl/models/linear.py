@@ -33,7 +33,7 @@ CHUNK = 1024  # items predicted at a time
 class Model:
     """A trained scorer with the feature map that it reads text through.
 
-    `classes` is the fixed label set, None where items bring their own options; `columns` says how
+    `classes` is the fixed label set, None where items have their own options; `columns` says how
     a file of items is read. With `abstaining` it marks items that may have no right candidate.
     """
 

@@ -45,7 +45,7 @@ class DataCard:
         name: as the reader gave it (a file's stem, `topics` for the sample).
         format: what it was read as (`jsonl`, `csv`, `medqa`, ...).
         items: usable items, so the rounds there could be.
-        classes: the number of fixed classes; None where items bring their own options.
+        classes: the number of fixed classes; None where items have their own options.
         columns: which column was read as what; empty where nothing was guessed.
         rejected: rows set aside, as (reason, count) with the count written out; empty if none.
         roles: (what for, count with the count written out) of the items; they add up to `items`.
@@ -205,7 +205,7 @@ class Facts:
         own: the model on the run's own items; None for an adapted language model.
         more: what more labels would add; None for an adapted language model.
         before_label: None before the first label.
-        classes, confusions: empty where items bring their own options.
+        classes, confusions: empty where items have their own options.
         measured_on: what `curve`, `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
         contested: the least certain items, most contested first; empty where a language model that

@@ -29,7 +29,7 @@ class TestResult:
         n: rows of the file; an unusable one counts as wrong.
         low, high: the 95% Wilson interval of the accuracy.
         macro_f1: the mean F1 over classes, or over the positions of the gold option where items
-            bring their own options.
+            have their own options.
         chance: the accuracy of guessing uniformly; None if unknown.
     """
 
@@ -262,7 +262,7 @@ class OwnItems:
         measured: the items that it was judged by, with a clear answer.
         source: what they are of, `audit` or `test`; empty where there are none.
         shares: at each accuracy wanted.
-        totals: of the classes; empty where items bring their own options.
+        totals: of the classes; empty where items have their own options.
         choices: for a share of right rows of the table, people's counted as right, how many rows
             people would still answer; all hold at once. Empty without an audit.
     """

@@ -337,7 +337,7 @@ CHANGES = {
     "budget": ("a budget of {}", "label"),
     "class": ("one class more: {}", "class"),
     "pool": ("{} to choose from added", "row"),
-    "owned": ("{} that you hold added", "label"),
+    "owned": ("{} that you have added", "label"),
     "corrected": ("{} corrected", "answer"),
     "named": ("{} that named an added class, now learned", "answer"),
     "reopened": ("{} asked once more", "row"),

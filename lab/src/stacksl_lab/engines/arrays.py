@@ -170,8 +170,8 @@ def _gold(labels: NDArray[Any], rounds: int, size: int) -> NDArray[np.int64]:
     given = np.asarray(labels)
     if given.shape != (rounds,) or not np.isin(given, np.arange(size)).all():
         raise SettingsError(
-            f"labels should be {rounds} indices from 0 to {size - 1}, one a round, but those given "
-            f"have the shape {given.shape} or hold something else"
+            f"labels should be {rounds} indices from 0 to {size - 1}, one per round, but the "
+            f"given ones have the shape {given.shape} or hold something else"
         )
     return _plain(given, np.int64)
 

@@ -40,7 +40,7 @@ class Pool:
     Attributes:
         block: their features.
         gold: their answers, (n,); a strategy may read those of rows that it bought.
-        names: rows of the class names, (K, d); None where items bring their own options.
+        names: rows of the class names, (K, d); None where items have their own options.
         order: all rows in an order drawn by the seed: what `random` buys.
         settings: of the run that ours are played as; the seed is one of them.
     """

@@ -50,7 +50,7 @@ def check_strategies(names: Sequence[str], classes: bool) -> None:
         if not classes and (name == COVERAGE or (peer is not None and peer.model)):
             raise SettingsError(
                 f"the strategy '{name}' chooses among items of fixed classes, and these items"
-                f" bring their own options: choose of {', '.join(usable(classes=False))}"
+                f" have their own options: choose of {', '.join(usable(classes=False))}"
             )
 
 
@@ -104,7 +104,7 @@ def _chosen(pool: Pool, name: str, count: int) -> list[int]:
 
 
 def _source(pool: Pool) -> Source | None:
-    """What the product's final model is made of; None where items bring their own options."""
+    """What the product's final model is made of; None where items have their own options."""
     if not isinstance(pool.block, SharedBlock) or pool.names is None:
         return None
     return Source(pool.block, pool.names, frozenset(), pool.settings.seed)

@@ -71,7 +71,7 @@ def _widths(d: int, k: int, b: int, t: int) -> float:
 
 
 def _early_widths(d: int, k: int, b: int, t: int) -> float:
-    """Widths while labels are left, of which LLF buys one a round; scores: B·K·d² + T·K·d."""
+    """Widths while labels are left, of which LLF buys one per round; scores: B·K·d² + T·K·d."""
     return float(b * k * d * d + t * k * d)
 
 

@@ -255,7 +255,7 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
     if found.items:
         lines.append(f"{plural(found.items, 'item')} to choose from added")
     if found.owned:
-        lines.append(f"{plural(found.owned, 'label')} that you hold added")
+        lines.append(f"{plural(found.owned, 'label')} that you have added")
     if wanted["annotators"]:
         lines.append(f"{', '.join(found.annotators)} answer")
     if wanted["labeler"] is not None:

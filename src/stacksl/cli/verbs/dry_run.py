@@ -119,7 +119,7 @@ def _bought(plan: Plan) -> str:
         asking += "; with two people the interval is about twice as wide as with three"
     return facts(
         [
-            ("Owned", f"{plural(owned, 'label')} that you hold" if owned else None),
+            ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
             ("Labels", f"{count(plan.labels)} at most"),
             ("Audit", expected_audit(plan) if test is None else None),
             ("Second look", asking if further else None),

@@ -239,7 +239,7 @@ def _presets() -> dict[str, str]:
 
 def _gates() -> dict[str, str]:
     first = _first_lines("stacksl.core.gates.registry", "GATES")
-    covers = "The default for fixed classes: ask for the labels that tell most of uncertain items"
+    covers = "The default for fixed classes: ask for labels that tell most about uncertain items"
     return dict(sorted({"coverage": covers, **first}.items()))
 
 

@@ -60,7 +60,7 @@ class Graph:
 def neighbor_graph(
     h: NDArray[Any], names: NDArray[Any] | None = None, neighbors: int = NEIGHBORS
 ) -> Graph:
-    """The graph of the rows of `h`, (n, d), and of `names`, (K, d), one a class.
+    """The graph of the rows of `h`, (n, d), and of `names`, (K, d), one per class.
 
     A row of zeros has no direction and is joined with nothing. Neighbors are exact: the search
     takes n² products of d numbers, in blocks, so a large pool gives it a sample of its items.

@@ -35,7 +35,7 @@ def presented_scores(
 
 
 def pick(values: Array, presented: tuple[int, ...]) -> Array:
-    """The entries of `values`, one a candidate, in the order of `presented`; perhaps a view."""
+    """The entries of `values`, one per candidate, in the order of `presented`; perhaps a view."""
     return values if presented == _everything(len(values)) else values[list(presented)]
 
 

@@ -285,7 +285,7 @@ class ChatLabeler:
                 f" reserved for its call{beyond}: compare input_price and output_price with the"
                 " server's prices"
             )
-            self._stop("an answer cost more than was reserved for it; `resume` buys on")
+            self._stop("an answer cost more than was reserved for it; `resume` continues")
         shown = [request.candidates[place] for place in kept.order]
         found = completion(kept.answer)
         place = position_of(found, shown, kept.way)

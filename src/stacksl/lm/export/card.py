@@ -34,7 +34,7 @@ class About:
         pmi_context: the premise of `pmi`.
         max_len_prompt, max_len_choice, positions: the limits in tokens, None for none.
         dtype: the base's in the run.
-        classes: the fixed label set; None where items bring their own options.
+        classes: the fixed label set; None where items have their own options.
         columns: how a file of items is read.
         verdict: which scoring path was checked, and with what.
         stacksl: the version that wrote the file.

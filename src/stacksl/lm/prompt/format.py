@@ -215,7 +215,7 @@ def template(spec: str | None, answer_format: AnswerFormat = "option") -> str:
 
 
 def _listed(item: Item) -> tuple[str, list[Span]]:
-    """The candidates one a line behind their letters, and where each one's own text stands."""
+    """The candidates one per line behind their letters, and where each one's own text stands."""
     lines: list[str] = []
     spans: list[Span] = []
     start = 0

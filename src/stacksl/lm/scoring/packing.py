@@ -99,7 +99,7 @@ def shared_batches(
 
 
 def pack(items: Sequence[TokenItem], *, with_last: bool = False) -> Packed:
-    """One batch of packed rows, one an item.
+    """One batch of packed rows, one per item.
 
     Args:
         items: one at least.

@@ -302,7 +302,7 @@ def _pooled(hidden: Tensor, places: Sequence[tuple[int, Ints]]) -> Tensor:
 
 
 def _by_item(sums: Tensor, states: Tensor | None, counts: tuple[int, ...]) -> list[Read]:
-    """What was read of all options as one an item."""
+    """What was read of all options, one entry per item."""
     parts = list(counts)
     pooled = [None] * len(parts) if states is None else states.split(parts)
     return list(zip(sums.split(parts), pooled, strict=True))

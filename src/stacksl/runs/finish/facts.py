@@ -236,7 +236,7 @@ def column_facts(spec: RunSpec, game: Game, found: Audited) -> ColumnFacts:
 
 
 def class_rows(dataset: Dataset, examples: Examples, tested: Tested) -> tuple[ClassRow, ...]:
-    """The classes, with the labels bought of each; empty where items bring their own options."""
+    """The classes, with the labels bought of each; empty where items have their own options."""
     bought = Counter(label for _, label, _ in examples.bought)
     judged = _judged(tested)
     names = dataset.classes or ()

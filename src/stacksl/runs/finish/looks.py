@@ -3,8 +3,8 @@
 Buying pauses at each quarter of the labels to train on, until every answer is in. The model is then
 refitted as it is at the end, and judged on the whole audit, where people answer after a second look
 (`second_look`). If the lower bound of its accuracy reaches A, the run ends with that model; else it
-buys on. Models learn labels to train on alone, so each of them is as new to the audit as the first,
-and the levels of all looks add up to .05 (`z_of_look`).
+continues to buy. Models learn only the labels to train on, so each model is as new to the audit as
+the first, and the levels of all looks add up to .05 (`z_of_look`).
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if not table.model + table.dropped:
         return (
             f"All {plural(table.people, 'row')} are labeled by people: no row is the model's, and"
-            " nothing is promised of people's."
+            " nothing is promised about people's labels."
         )
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
@@ -316,10 +316,10 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
         price
     )
     return (
-        f"{percent(share)} is probably not reachable with one answer a row: people seem to err in"
+        f"{percent(share)} is probably not reachable with one answer per row: people seem to err in"
         f" about {percent(errors)}, in some {of_people(spec, game, errors):,.0f} of the"
         f" {plural(table.people, 'row')} that they labeled, and {count(table.allowed)} of all may"
-        f" be wrong. Two answers a row cost {cost}: start a run with --overlap"
+        f" be wrong. Two answers per row cost {cost}: start a run with --overlap"
         f" {table.people}. Nothing more was bought. A lower share may be promised:"
         " `stacksl change RUN --stop-when right=R`."
     )
@@ -331,7 +331,7 @@ def _refusal(share: float, found: Sequence[Mapping[str, Any]], table: Table) -> 
     else:
         least = max(0.0, 1 - found[-1]["left"] / max(1, found[-1]["of"]))
         why = f"the last of {plural(found[-1]['drawn'], 'look')} showed at least {percent(least)}"
-    more = " A larger budget buys on: `stacksl change RUN --budget B`."
+    more = " A larger budget continues: `stacksl change RUN --budget B`."
     if found and found[-1]["drawn"] >= LOOKS:
         more = f" No look is left of {LOOKS}, so nothing more is bought."
     return (

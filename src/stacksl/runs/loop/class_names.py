@@ -48,7 +48,7 @@ def class_names(spec: RunSpec, features: FeatureMap | None) -> NDArray[Any] | No
     """The rows of the run's class names, (K, d), written to disk when they are first made.
 
     Without `features`, as in a replay, they are read. None where names take no part: they are
-    turned off, items bring their own options, or what makes the features reads no text or is a
+    turned off, items have their own options, or what makes the features reads no text or is a
     language model.
     """
     classes, settings = spec.sources.classes, spec.settings

@@ -190,7 +190,7 @@ class Near:
     """The labeled examples and the classes nearest to an item, by the run's own features.
 
     Examples are items whose labels train: owned, or bought; never those that measure. Where items
-    bring their own options, they are the last that were learned. The nearest example is the last.
+    have their own options, they are the last that were learned. The nearest example is the last.
     `names` makes the rows of the class names, (K, d), or None.
     """
 
