@@ -192,7 +192,7 @@ def test_bytes_that_are_not_utf8_cost_one_row(make: Make) -> None:
 
 
 def test_the_header_twice_the_same_name(make: Make) -> None:
-    with pytest.raises(DataError, match="'text' is there twice"):
+    with pytest.raises(DataError, match="'text' is twice in"):
         read(make("x.csv", "text,text,label\na,b,x\n"))
 
 

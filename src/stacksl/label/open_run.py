@@ -50,7 +50,7 @@ class Person:
     Attributes:
         open, answered, skipped: rows; `answered` counts all purposes together.
         cost: of the accepted answers, in micro-units.
-        an_hour: answers an hour lately, if there are enough.
+        an_hour: answers per hour lately, if there are enough.
         agreed, compared: training answers that a second person gave too, and how many agree.
         standing: `idle`, `away`, `set aside` or empty.
     """
@@ -151,7 +151,7 @@ class Pace:
 
     @property
     def an_hour(self) -> float | None:
-        """Answers an hour; None before there are three."""
+        """Answers per hour; None before there are three."""
         if len(self._gaps) < 2 or not sum(self._gaps):
             return None
         return 3600 * len(self._gaps) / sum(self._gaps)

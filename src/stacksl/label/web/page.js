@@ -261,7 +261,7 @@ function note(state) {
   const told = state.dataset;
   finished = told.state === "finished";
   $("#done").textContent = told.answered;
-  $("#pace").textContent = told.hour && ` · ${told.hour} an hour`;
+  $("#pace").textContent = told.hour && ` · ${told.hour} per hour`;
   Object.assign($("#bar"), { max: told.budget, value: told.all });
   $("#whole").textContent = `${told.all} of ${told.budget} labels`
     + (told.hours && !finished ? `, about ${told.hours} left at this pace` : "");
