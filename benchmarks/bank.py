@@ -44,10 +44,10 @@ from numpy.typing import NDArray
 
 from stacksl import run
 from stacksl.core.heads.logistic import fit_pairs
+from stacksl.core.nearest import nearest
 from stacksl.data import Bank, Dataset, read, read_bank
 from stacksl.features import BANK
 from stacksl.features.minilm import MiniLM
-from stacksl.features.retrieval import nearest
 from stacksl.features.rows import pair_rows
 
 OUTSIDE = ("inside", "both", "joined")  # how a label with a gold outside is learned
@@ -119,8 +119,9 @@ class Ranking:
             id(part): encoder.encode([item.prompt for item in part.items])
             for part in (self.train, self.test)
         }
-        wide = {id(p): nearest(self.prompts[id(p)], self.answers, max(SIZES)) for p in self.parts}
-        self.wide = wide
+        self.wide = {
+            id(p): nearest(self.prompts[id(p)], self.answers, max(SIZES))[0] for p in self.parts
+        }
 
     def _shorten(self, longest: int) -> None:
         texts = self.bank.texts

@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from stacksl.core import nearest as search
 from stacksl.core.blocks import PairBlock
+from stacksl.core.nearest import nearest
 from stacksl.errors import FeatureError
-from stacksl.features import make_features, retrieval, rows
+from stacksl.features import make_features, rows
 from stacksl.features.rows import Gathered
 from stacksl.features.store import erase, load_block, save_block
 from stacksl.types import Item
@@ -22,21 +24,24 @@ def unit(count: int, dim: int = 16, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("cells", [1 << 22, 512 * 64, 1])  # one block, two, and 36
 def test_exact_search_is_the_naive_one(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    monkeypatch.setattr(retrieval, "_CELLS", cells)
+    monkeypatch.setattr(search, "_CELLS", cells)
     prompts, bank = unit(70), unit(900, seed=1)
     naive = np.argsort(-(prompts.astype(float) @ bank.T), axis=1, kind="stable")[:, :9]
-    assert np.array_equal(retrieval.nearest(prompts, bank, 9), naive)
+    found, cosine = nearest(prompts, bank, 9)
+    assert np.array_equal(found, naive)
+    exact = np.take_along_axis(prompts.astype(float) @ bank.T, naive, axis=1)
+    np.testing.assert_allclose(cosine, exact, atol=1e-6)
 
 
 def test_ties_go_to_the_first_and_a_small_bank_is_given_whole() -> None:
     bank = np.repeat(unit(3), 2, axis=0)
-    found = retrieval.nearest(unit(3), bank, 64)
+    found = nearest(unit(3), bank, 64)[0]
     assert found.shape == (3, 6)
     assert found[:, :2].tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_a_prompt_without_a_known_word_gets_the_first_answers() -> None:
-    found = retrieval.nearest(np.zeros((1, 16), np.float32), unit(100), 5)
+    found = nearest(np.zeros((1, 16), np.float32), unit(100), 5)[0]
     assert found.tolist() == [[0, 1, 2, 3, 4]]
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.core.blocks import Array, LazyRows, PairBlock
+from stacksl.core.blocks import LazyRows, PairBlock
+from stacksl.core.nearest import cosines
 from stacksl.features.encoders import Vectors
 from stacksl.types import Item
 
 LARGE = 1 << 28  # bytes of pair features above which they are computed where they are read
 MOST = 384  # columns of φ
 WEIGHTS = (0.2, 0.6, 0.35, 0.1)  # a, b, g, h of `pair_rows`
-_BITS = 24  # products are rounded to multiples of 2^-24 before they are summed
 _PAIRS_AT_ONCE = 4096
 
 
@@ -80,12 +80,6 @@ def pair_rows(prompts: Vectors, candidates: Vectors) -> Vectors:
     length = np.sqrt(np.add.accumulate(phi * phi, axis=1)[:, -1:])  # left to right: a fixed order
     cut: Vectors = (phi / np.maximum(length * (1.0 + 1e-6), 1.0)).astype(np.float32)
     return cut
-
-
-def cosines(products: Array) -> Array:
-    """The sums of the rows of `products`, (n, e), in any order of summation the same."""
-    found: Array = np.sum(np.rint(products * 2**_BITS), axis=1) * 2.0**-_BITS
-    return found
 
 
 def pair_block(

@@ -18,6 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.blocks import Array
+from stacksl.core.nearest import nearest
+
 NEIGHBORS = 15
 ALPHA = 0.9
 STEPS = 40
@@ -73,12 +76,10 @@ def neighbor_graph(
     nodes, unit = len(rows), rows[known]
     del rows  # a large pool's are as large as all else that the search needs
     unit /= lengths[known]
-    count = min(neighbors, len(known) - 1)
-    near, euclid = (
-        _nearest(unit, count) if count > 0 else (np.zeros((len(known), 0), np.int64),) * 2
-    )
-    starts, ends = np.repeat(known, near.shape[1]), known[near.ravel()]
-    distance = (np.square(euclid.ravel()) / 2).astype(np.float32)
+    count = max(0, min(neighbors, len(known) - 1))
+    near, cosine = _nearest(unit, count)
+    starts, ends = np.repeat(known, count), known[near.ravel()]
+    distance = (1 - cosine.ravel()).astype(np.float32)
     weights = _weights(starts, ends, distance, nodes)
     return Graph(_similarity(weights), weights, len(h))
 
@@ -93,17 +94,15 @@ def restored_graph(state: Mapping[str, NDArray[Any]]) -> Graph:
     return Graph(_similarity(weights), weights, int(state["items"][0]))
 
 
-def _nearest(unit: Floats, count: int) -> tuple[Rows, Floats]:
-    """The `count` nearest other rows of each row of length 1, and the Euclidean distances."""
-    from sklearn.neighbors import NearestNeighbors
+def _nearest(unit: Floats, count: int) -> tuple[Rows, Array]:
+    """The `count` nearest other rows of each row of length 1, and their cosines, (n, count)."""
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):  # which of equal neighbors is taken may depend on the threads
-        search = NearestNeighbors(n_neighbors=count + 1, algorithm="brute").fit(unit)
-        euclid, near = search.kneighbors(unit)
+    with threadpool_limits(1):  # which of many equal rows is taken may depend on the threads
+        near, cosine = nearest(unit, unit, count + 1)
     others = near != np.arange(len(near))[:, None]
-    others[others.all(axis=1), -1] = False  # among equal rows a row may not find itself
-    return near[others].reshape(-1, count), euclid[others].reshape(-1, count)
+    others[others.all(axis=1), -1:] = False  # among equal rows a row may not find itself
+    return near[others].reshape(len(unit), count), cosine[others].reshape(len(unit), count)
 
 
 def _weights(starts: Rows, ends: Rows, distance: Floats, nodes: int) -> Any:

@@ -33,9 +33,7 @@ from stacksl.runs.loop.progress import Progress, Report
 from stacksl.runs.session.build_learner import fresh_scorer, scorer_settings
 from stacksl.runs.spec import RunSpec
 
-CURVE = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)  # shares of the labels at which the curve is drawn
-FEWER = (0.1, 0.25, 0.5)  # with more labels than MANY: every point is a search for C
-MANY = 3000
+CURVE = (0.1, 0.25, 0.5)  # shares of the labels at which the curve is drawn, besides all of them
 HELD_OUT = 20  # items that a curve is measured on at least
 FOLDS = 3  # of the labels, for the threshold
 SAMPLE = 20_000  # items never asked that are scored for it at most
@@ -194,7 +192,7 @@ class HeadEnding:
         Each is fitted as the last one is, with its mixture and C, and measured on `block`.
         """
         trainer = linear_trainer(self.game)
-        counts = sorted({round(share * upto) for share in (CURVE if upto <= MANY else FEWER)})
+        counts = sorted({round(share * upto) for share in CURVE})
         untouched = fresh_scorer(self.spec.settings, trainer.examples.block)
         points = []
         for count in counts if trainer.final else []:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stacksl.core.nearest import nearest
 from stacksl.data import Bank, Classes, Dataset, Layout, read, read_classes
 from stacksl.data.values import one_line
 from stacksl.errors import DataError
@@ -54,13 +55,12 @@ def retrieved(dataset: Dataset, bank: Bank, features: str, count: int) -> Datase
 
 def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArray[np.int32]:
     from stacksl.features import BANK, TextMap, make_features
-    from stacksl.features.retrieval import nearest
 
     found = make_features(features, classes=None, cosine=BANK)
     assert isinstance(found, TextMap)
     found.encoder.fit(bank.texts)
     vectors = found.documents.encode(bank.texts)
-    return nearest(found.encoder.encode(prompts), vectors, count)
+    return nearest(found.encoder.encode(prompts), vectors, count)[0]
 
 
 def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -> Dataset:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.core.blocks import SharedBlock
-from stacksl.features.retrieval import nearest
+from stacksl.core.nearest import nearest
 from stacksl.ledger.events import Row
 from stacksl.models.annotators import compare_annotators, doubt_of
 from stacksl.models.topics import NAMED, averaged, characteristic
@@ -89,8 +89,6 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     are never used, and of the others as many as a multiple of `at_once`; nor is one whose nearest
     class by name was added after the first `began` ones.
     """
-    from sklearn.cluster import HDBSCAN
-
     corpus, ledger, block, trainer = game.corpus, game.ledger, game.examples.block, game.trainer
     if not isinstance(block, SharedBlock) or not isinstance(trainer, LinearTrainer):
         return []
@@ -111,10 +109,12 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
         return []
     labeled = [row for row, index in label.items() if index is not None]
     known = np.concatenate([block.h[none], block.h[labeled], names]).astype(np.float32)
-    near = nearest(np.asarray(block.h[rest], np.float32), known, 1)[:, 0]
+    near = nearest(np.asarray(block.h[rest], np.float32), known, 1)[0][:, 0]
     like = np.array([*none, *rest[near < len(none)]])
     if len(like) < FEWEST:
         return []
+    from sklearn.cluster import HDBSCAN  # its import takes as long as all else here
+
     how: dict[str, Any] = {"min_cluster_size": FEWEST, "min_samples": 1, "copy": True}
     smooth = averaged(np.asarray(block.h[like]))
     group = HDBSCAN(**how).fit_predict(smooth)

@@ -1,9 +1,10 @@
-"""The nearest answers of a bank, by exact search.
+"""The nearest vectors, by exact search: the answers of a bank, and the neighbors in a graph.
 
 Vectors have norm 1 (or 0), so the cosine is a product, of blocks of bounded size. Its sums depend
-on the shape of a block in their last bits, so a few more answers than wanted are kept and ranked
+on the shape of a block in their last bits, so a few more vectors than wanted are kept and ranked
 by sums that do not: the result is a function of the vectors alone. An index is not needed: over a
-million vectors a question takes 9 ms of a core (`benchmarks/bank.py --search`).
+million vectors a question takes 9 ms of a core (`benchmarks/bank.py --search`). The search of
+scikit-learn adds up in float64, which takes 1.3 times as long, and its import takes a second.
 """
 
 from __future__ import annotations
@@ -13,20 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stacksl.features.encoders import Vectors
-from stacksl.features.rows import cosines
+from stacksl.core.blocks import Array
 
-SPARE = 16  # answers beyond M that are ranked exactly
+SPARE = 16  # vectors beyond M that are ranked exactly
 _CELLS = 1 << 22  # scores in memory at a time, 16 MB
+_BITS = 24  # products are rounded to multiples of 2^-24 before they are summed
 
 Places = NDArray[np.int32]
+Vectors = NDArray[np.float32]
 
 
-def nearest(prompts: Vectors, bank: Vectors, count: int) -> Places:
-    """The `count` answers with the largest cosine to each prompt, (n, M) rows of the bank.
+def nearest(prompts: Vectors, bank: Vectors, count: int) -> tuple[Places, Array]:
+    """The `count` rows of the bank with the largest cosine to each prompt, and the cosines, (n, M).
 
     The nearest is first; ties go to the lowest row. A prompt of zeros, in which the encoder finds
-    no word, has the first rows. A bank of fewer answers is given whole.
+    no word, has the first rows. A bank of fewer rows is given whole.
 
     Args:
         prompts: (n, e) unit vectors, float32.
@@ -34,9 +36,15 @@ def nearest(prompts: Vectors, bank: Vectors, count: int) -> Places:
         count: M.
     """
     count = min(count, len(bank))
-    found = _exact(prompts, bank, min(count + SPARE, len(bank)))
-    found = _ranked(prompts, bank, found)[:, :count]
+    found, cosine = _ranked(prompts, bank, _exact(prompts, bank, min(count + SPARE, len(bank))))
+    found, cosine = found[:, :count], cosine[:, :count]
     found[~prompts.any(axis=1)] = np.arange(count)
+    return found, cosine
+
+
+def cosines(products: Array) -> Array:
+    """The sums of the rows of `products`, (n, e), in any order of summation the same."""
+    found: Array = np.sum(np.rint(products * 2**_BITS), axis=1) * 2.0**-_BITS
     return found
 
 
@@ -71,11 +79,12 @@ def _largest(scores: NDArray[Any], count: int) -> NDArray[Any]:
     return np.argpartition(scores, -count, axis=1)[:, -count:]
 
 
-def _ranked(prompts: Vectors, bank: Vectors, found: Places) -> Places:
+def _ranked(prompts: Vectors, bank: Vectors, found: Places) -> tuple[Places, Array]:
     """The rows of `found` in order of cosine, from sums that do not depend on the block."""
-    out = np.empty_like(found)
+    out, cosine = np.empty_like(found), np.empty(found.shape)
     for row, some in enumerate(found):
         some = np.sort(some)
-        cosine = cosines(prompts[row].astype(np.float64) * bank[some])
-        out[row] = some[np.argsort(-cosine, kind="stable")]
-    return out
+        exact = cosines(prompts[row].astype(np.float64) * bank[some])
+        order = np.argsort(-exact, kind="stable")
+        out[row], cosine[row] = some[order], exact[order]
+    return out, cosine
