@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import hypergeom
 
 from stacksl.api import Run, prepare, run
 from stacksl.api.exporting import write_own
@@ -29,6 +30,7 @@ from stacksl.models.promise import (
     Doubled,
     Stage,
     allowed_wrong,
+    at_most,
     audit_size,
     calibrated_wrong,
     expected_look,
@@ -100,6 +102,15 @@ def test_an_audit_shows_too_few_wrong_rows_as_rarely_as_the_level(
         if bad - found > left_wrong(found, n, rows, MODEL)
     )
     assert broken <= MODEL / LOOKS + 1e-9
+
+
+@given(st.data())
+def test_the_chance_of_few_wrong_rows_is_hypergeometric(data: st.DataObject) -> None:
+    rows = data.draw(st.integers(1, 1_000_000))
+    bad, n = data.draw(st.integers(0, rows)), data.draw(st.integers(0, min(rows, 1_000)))
+    wrong = data.draw(st.integers(0, min(n, 30)))
+    expected = pytest.approx(hypergeom.cdf(wrong, rows, bad, n), rel=1e-6, abs=1e-12)
+    assert at_most(wrong, rows, bad, n) == expected
 
 
 def test_the_bound_is_the_last_number_that_explains_the_audit() -> None:

@@ -40,9 +40,9 @@ def lower_bound(correct: int, n: int) -> float:
     >>> round(lower_bound(59, 59), 3), lower_bound(0, 5)
     (0.95, 0.0)
     """
-    from scipy.stats import beta
+    from scipy.special import betaincinv  # scipy.stats takes long to import
 
-    return float(beta.ppf(1 - SURE, correct, n - correct + 1)) if correct else 0.0
+    return float(betaincinv(correct, n - correct + 1, 1 - SURE)) if correct else 0.0
 
 
 def labeled_share(confidence: Array, right: Array, own: Array, wanted: float) -> LabeledShare:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,13 +44,24 @@ def most_wrong(wrong: int, n: int, rows: int, level: float) -> int:
     >>> most_wrong(0, 142, 1_000_000, MODEL / LOOKS) < 30_000
     True
     """
-    from scipy.stats import hypergeom  # it takes long to import
-
     possible = range(wrong, rows - (n - wrong) + 1)
-    found = bisect_left(
-        possible, -level, key=lambda bad: -float(hypergeom.cdf(wrong, rows, bad, n))
-    )
+    found = bisect_left(possible, -level, key=lambda bad: -at_most(wrong, rows, bad, n))
     return possible[max(0, found - 1)]
+
+
+def at_most(wrong: int, rows: int, bad: int, n: int) -> float:
+    """The probability that at most `wrong` of n rows drawn are of the `bad` ones among `rows`.
+
+    scipy.stats has this distribution, but its import takes as long as what a run computes with it.
+    """
+    from scipy.special import gammaln
+
+    def choose(of: Any, some: Any) -> Any:
+        return gammaln(of + 1) - gammaln(some + 1) - gammaln(of - some + 1)
+
+    drawn = np.arange(max(0, n - (rows - bad)), min(wrong, bad, n) + 1)
+    found = choose(bad, drawn) + choose(rows - bad, n - drawn) - choose(rows, n)
+    return float(np.exp(found).sum())
 
 
 def audit_size(expected: float, rows: int, allowed: int) -> int | None:
@@ -124,10 +135,8 @@ def left_wrong(wrong: int, n: int, rows: int, level: float) -> int:
 
 def shows(wrong: int, n: int, rows: int, allowed: int, level: float) -> bool:
     """Whether `most_wrong` leaves `allowed` wrong rows at most among those that were not drawn."""
-    from scipy.stats import hypergeom
-
     bad = allowed + wrong + 1
-    return bad > rows - n + wrong or bool(hypergeom.cdf(wrong, rows, bad, n) <= level)
+    return bad > rows - n + wrong or at_most(wrong, rows, bad, n) <= level
 
 
 class Doubled(NamedTuple):
