@@ -5,9 +5,12 @@ The same texts are encoded in turn by `sentences:minilm` on ONNX Runtime, by the
 sentence-transformers alone in its own batches of 32, sorted by length. Each on one thread, no
 cache, seconds of CPU. With --equal as many texts of all lengths up to 256 tokens are compared:
 questions, titles, commands and abstracts, each cut at a random place. (Longer texts are encoded in
-parts.)
+parts.) With --before the package in another folder encodes the texts as well, in a process of its
+own.
 
     python benchmarks/encoder.py --data $STACKSL_DATA --json encoder.json
+    git worktree add ../before ee51a1e
+    python benchmarks/encoder.py --data $STACKSL_DATA --texts 500 --before ../before/src
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import argparse
 import json
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -52,7 +57,28 @@ def ways() -> dict[str, Callable[[list[str]], Any]]:
     return found
 
 
-def speeds(texts: list[str], turns: int) -> dict[str, list[float]]:
+BEFORE = """
+import json, sys, time
+from stacksl.features import make_features
+encode = make_features("sentences:minilm", classes=("a", "b")).encoder.encode
+texts = json.load(sys.stdin)
+encode(["a first text, so that all is loaded"])
+start = time.process_time()
+encode(texts)
+print(len(texts) / (time.process_time() - start))
+"""
+
+
+def speed_before(source: Path, texts: list[str]) -> float:
+    """Texts a second of CPU of the default encoder of the package in `source`, on one thread."""
+    own = {"PYTHONPATH": str(source), "STACKSL_ENCODER_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    words, env = json.dumps(texts), {**os.environ, **own}
+    command = [sys.executable, "-c", BEFORE]
+    done = subprocess.run(command, input=words, stdout=subprocess.PIPE, env=env, text=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+def speeds(texts: list[str], turns: int, before: Path | None) -> dict[str, list[float]]:
     """Texts a second of CPU of each encoder, in turn."""
     found: dict[str, list[float]] = {}
     for _ in range(turns):
@@ -60,6 +86,8 @@ def speeds(texts: list[str], turns: int) -> dict[str, list[float]]:
             start = time.process_time()
             encode(texts)
             found.setdefault(name, []).append(len(texts) / (time.process_time() - start))
+        if before is not None:
+            found.setdefault("before", []).append(speed_before(before, texts))
     return found
 
 
@@ -80,10 +108,11 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=1000, help="Banking77's first training texts")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--equal", type=int, default=10_000, help="texts that are compared")
+    parser.add_argument("--before", type=Path, help="the src folder of another version")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     items = read(asked.data / "banking77" / "train.csv").items[: asked.texts]
-    measured = speeds([item.prompt for item in items], asked.turns)
+    measured = speeds([item.prompt for item in items], asked.turns, asked.before)
     ratios = np.array(measured["onnx"]) / np.array(measured["torch"])
     plain = np.array(measured["onnx"]) / np.array(measured["sentence-transformers"])
     result: dict[str, Any] = {
@@ -91,6 +120,9 @@ def main() -> None:
         "onnx_to_torch": {"median": np.median(ratios).round(2), "all": ratios.round(2).tolist()},
         "onnx_to_sentence_transformers": np.median(plain).round(2),
     }
+    if asked.before is not None:
+        older = np.array(measured["onnx"]) / np.array(measured["before"])
+        result["onnx_to_before"] = {"median": np.median(older), "all": older.round(2).tolist()}
     if asked.equal:
         texts = of_all_lengths(asked.data, asked.equal)
         one, other = (WAYS[name](texts) for name in ("onnx", "sentence-transformers"))
