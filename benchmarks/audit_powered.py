@@ -12,17 +12,15 @@ share of redraws whose low end lies above the truth, `width` the mean width in W
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _rows import read, words_of, write
 from plan_scenarios import MINILM, dataset, rows_of
 
-from stacksl import __version__
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.models.audit import powered
@@ -127,21 +125,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measure or show; see the module's text."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="the folder of the sets")
-    parser.add_argument("--json", type=Path, help="write the rows here")
-    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
-    words = parser.parse_args()
-    if words.source is not None:
-        print(table(json.loads(words.source.read_text(encoding="utf-8"))["rows"]))
-        return
-    if words.data is None:
-        parser.error("give --data DIR or --from FILE")
-    rows = run(words.data)
+    words = words_of(__doc__)
+    rows = read(words.source) if words.source else run(words.data)
     if words.json is not None:
-        lines = ",\n".join(json.dumps(row) for row in rows)
-        text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
-        words.json.write_text(text, encoding="utf-8")
+        write(words.json, rows)
     print(table(rows))
 
 

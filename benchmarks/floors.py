@@ -15,27 +15,22 @@ mean difference lies below the floor; seeds and test rows are drawn again for it
 
 from __future__ import annotations
 
-import argparse
 import base64
-import json
-import sys
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from _rows import Row, go_on, read, words_of
 from _variants import ROWS, WRONG, wrong_answers
 from numpy.typing import NDArray
 from plan_scenarios import HASHING, MINILM, dataset, rows_of
 
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head
-from stacksl.core.threads import one_thread
 from stacksl.runs.loop.head_fitting import Component, Kind, Source, make_final
 from stacksl.runs.settings.resolve import resolve
-from stacksl.version import __version__
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.arena import Arena, make_arena
 from stacksl_lab.pools.strategies import COVERAGE
@@ -44,7 +39,6 @@ BUDGETS = (50, 100, 300, 1000)
 SMALL = 1_500  # rows of a pool, or four fifths of those that are not tested on
 DRAWS = 2_000  # of the bootstrap
 
-Row = dict[str, Any]
 Right = NDArray[np.bool_]
 
 
@@ -237,41 +231,23 @@ def _name(case: Case) -> str:
 
 def run(data: Path, file: Path | None, seeds: int) -> list[Row]:
     """Measure what the file does not hold yet, a seed of every case before the next."""
-    rows: list[Row] = []
-    if file is not None and file.exists():
-        rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     arenas: dict[Case, Arena] = {}
-    for seed in range(seeds):
-        for case in CASES:
-            arena = arenas.get(case) or arena_of(case, data)
-            arenas[case] = arena
-            key = (*astuple(replace(case, pool=arena.size)), seed)
-            if key in {(*astuple(_case(row)), row["seed"]) for row in rows}:
-                continue
-            with one_thread():
-                rows += measured(case, arena, seed)
-            print(*astuple(case), "seed", seed, file=sys.stderr)
-            if file is not None:
-                lines = ",\n".join(json.dumps(row) for row in rows)
-                text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
-                file.write_text(text, encoding="utf-8")
-    return rows
+    for case in CASES:
+        arena = arena_of(case, data)
+        arenas[replace(case, pool=arena.size)] = arena
+    return go_on(
+        file,
+        ((case, seed) for seed in range(seeds) for case in arenas),
+        lambda row: (_case(row), row["seed"]),
+        lambda case, seed: measured(case, arenas[case], seed),
+    )
 
 
 def main() -> None:
     """Measure or show; see the module's text."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="the folder of the sets")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
-    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
-    words = parser.parse_args()
-    if words.source is not None:
-        print(table(json.loads(words.source.read_text(encoding="utf-8"))["rows"]))
-    elif words.data is not None:
-        print(table(run(words.data, words.json, words.seeds)))
-    else:
-        parser.error("give --data DIR or --from FILE")
+    words = words_of(__doc__, seeds=10, goes_on=True)
+    rows = read(words.source) if words.source else run(words.data, words.json, words.seeds)
+    print(table(rows))
 
 
 if __name__ == "__main__":

@@ -20,21 +20,18 @@ The last four train that logistic regression, with the class names as rows. Its 
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _rows import Row, go_on, read, words_of
 from floors import MINILM, Case, arena_of
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from stacksl.core.threads import one_thread
 from stacksl.runs.loop.head_fitting import Source, make_final
-from stacksl.version import __version__
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.arena import Arena, Pool
 from stacksl_lab.pools.peers import PEERS, Peer
@@ -58,7 +55,6 @@ SHOWN = {
 ARMS = tuple(SHOWN)
 MARGIN = Peer("scikit-activeml", "UncertaintySampling", "clf", {"method": "margin_sampling"})
 
-Row = dict[str, Any]
 Rows = NDArray[np.int64]
 
 
@@ -117,27 +113,15 @@ def _accuracy(probabilities: NDArray[np.float64], arena: Arena) -> float:
     return float((np.argmax(probabilities, axis=1) == arena.test_gold).mean())
 
 
-def run(data: Path, file: Path, seeds: int) -> list[Row]:
+def run(data: Path, file: Path | None, seeds: int) -> list[Row]:
     """Measure what the file does not hold yet, a seed of every case before the next."""
-    rows: list[Row] = []
-    if file.exists():
-        rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
-    arenas: dict[Case, Arena] = {}
-    for seed in range(seeds):
-        for case in CASES:
-            if any(
-                (r["set"], r["variant"], r["seed"]) == (case.source, case.variant, seed)
-                for r in rows
-            ):
-                continue
-            arena = arenas[case] = arenas.get(case) or arena_of(case, data)
-            with one_thread():
-                rows += measured(case, arena, seed)
-            print(case.source, case.variant, "seed", seed, file=sys.stderr)
-            lines = ",\n".join(json.dumps(row) for row in rows)
-            text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
-            file.write_text(text, encoding="utf-8")
-    return rows
+    arena = cache(lambda case: arena_of(case, data))
+    return go_on(
+        file,
+        ((case, seed) for seed in range(seeds) for case in CASES),
+        lambda row: (Case(row["set"], MINILM, row["variant"]), row["seed"]),
+        lambda case, seed: measured(case, arena(case), seed),
+    )
 
 
 def by_seed(rows: list[Row], case: Case, arm: str, labels: int) -> NDArray[np.float64]:
@@ -202,18 +186,9 @@ def _name(case: Case) -> str:
 
 def main() -> None:
     """Measure or show; see the module's text."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="the folder of the sets")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
-    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
-    words = parser.parse_args()
-    if words.source is not None:
-        print(table(json.loads(words.source.read_text(encoding="utf-8"))["rows"]))
-    elif words.data is not None and words.json is not None:
-        print(table(run(words.data, words.json, words.seeds)))
-    else:
-        parser.error("give --data DIR and --json FILE, or --from FILE")
+    words = words_of(__doc__, seeds=10, goes_on=True)
+    rows = read(words.source) if words.source else run(words.data, words.json, words.seeds)
+    print(table(rows))
 
 
 if __name__ == "__main__":

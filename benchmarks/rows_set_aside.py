@@ -10,29 +10,25 @@ labeled by the default and judged on a fifth of the rows, as in `floors.py`.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _rows import Row, read, words_of, write
 from floors import Case, arena_of, difference, judged
 from plan_scenarios import MINILM
 
 from stacksl.core.threads import one_thread
 from stacksl.models.powered import reference_size
 from stacksl.runs.loop.head_fitting import Source, make_final
-from stacksl.version import __version__
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.strategies import COVERAGE
 
 BUDGETS = (100, 300, 1000)
 VARIANTS = ("plain", "rare")
 POOL = 7_000  # rows, or four fifths of those that are not tested on
-
-Row = dict[str, Any]
 
 
 def run(data: Path, seeds: int) -> list[Row]:
@@ -86,22 +82,10 @@ def _right(row: Row) -> Any:
 
 def main() -> None:
     """Measure or show; see the module's text."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="the folder of the sets")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--json", type=Path, help="write the rows here")
-    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
-    words = parser.parse_args()
-    if words.source is not None:
-        print(table(json.loads(words.source.read_text(encoding="utf-8"))["rows"]))
-        return
-    if words.data is None:
-        parser.error("give --data DIR or --from FILE")
-    rows = run(words.data, words.seeds)
+    words = words_of(__doc__, seeds=10)
+    rows = read(words.source) if words.source else run(words.data, words.seeds)
     if words.json is not None:
-        lines = ",\n".join(json.dumps(row) for row in rows)
-        text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
-        words.json.write_text(text, encoding="utf-8")
+        write(words.json, rows)
     print(table(rows))
 
 

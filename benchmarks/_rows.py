@@ -1,0 +1,70 @@
+"""The command line and the file of rows that several benchmarks share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stacksl.core.threads import one_thread
+from stacksl.version import __version__
+
+Row = dict[str, Any]
+Cell = TypeVar("Cell", bound=tuple[Hashable, ...])
+
+
+def words_of(text: str | None, *, seeds: int | None = None, goes_on: bool = False) -> Any:
+    """The words of a call, with `data` or with `source`, the file whose rows are shown alone.
+
+    Args:
+        text: what the benchmark is; its help.
+        seeds: by default; None for a benchmark without the option.
+        goes_on: whether the rows that the file of `--json` has are kept.
+    """
+    parser = argparse.ArgumentParser(description=text)
+    parser.add_argument("--data", type=Path, help="the folder of the sets")
+    if seeds is not None:
+        parser.add_argument("--seeds", type=int, default=seeds)
+    more = ", and go on from what it has" if goes_on else ""
+    parser.add_argument("--json", type=Path, help=f"write the rows here{more}")
+    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
+    words = parser.parse_args()
+    if words.source is None and words.data is None:
+        parser.error("give --data DIR or --from FILE")
+    return words
+
+
+def read(file: Path) -> list[Row]:
+    """The rows of a file."""
+    rows: list[Row] = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def write(file: Path, rows: list[Row]) -> None:
+    """Keep the rows, a line each, with the version that measured them."""
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    text = f'{{"version": "{__version__}", "rows": [\n{lines}\n]}}\n'
+    file.write_text(text, encoding="utf-8")
+
+
+def go_on(
+    file: Path | None,
+    cells: Iterable[Cell],
+    cell_of: Callable[[Row], Cell],
+    measured: Callable[..., Iterable[Row]],
+) -> list[Row]:
+    """Measure the cells that the file does not hold yet, each kept before the next."""
+    rows = read(file) if file is not None and file.exists() else []
+    done = {cell_of(row) for row in rows}
+    for cell in cells:
+        if cell in done:
+            continue
+        with one_thread():
+            rows += measured(*cell)
+        print(*cell, file=sys.stderr)
+        if file is not None:
+            write(file, rows)
+    return rows
