@@ -78,6 +78,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder if absent")
     parser.add_argument("--small", action="store_true", help="the day as the tests play it")
     given = parser.parse_args()
+    if not (given.data / "train.csv").is_file():
+        parser.error(f"{given.data} has no train.csv: give --data the folder of Banking77")
     os.environ["STACKSL_FEATURES"] = "hashing"  # what the page says, on every machine
     folder = given.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)

@@ -152,3 +152,15 @@ def test_the_page_keeps_its_own_books() -> None:
     assert low <= accuracy <= high
     assert told[4] == ("inside" if low <= true <= high else "outside")
     assert re.search(rf"Accuracy +{true:.3f}", text)
+
+
+def test_a_folder_without_the_set_is_told_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    monkeypatch.setattr("sys.argv", ["day", "--data", str(tmp_path), "--page", str(page)])
+    with pytest.raises(SystemExit, match="2"):
+        first_day.main()
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"day: error: {tmp_path} has no train.csv: give --data the folder of Banking77"
+    assert not page.exists()
