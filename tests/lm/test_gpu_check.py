@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from ..benchmarks import ROOT, benchmark, record
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    path = ROOT / "benchmarks" / "gpu_check.py"
-    spec = importlib.util.spec_from_file_location("gpu_check", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "gpu_check", module)  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
 
 @pytest.mark.slow
-def test_the_jobs_of_a_tiny_model_give_their_rows(script: Any, tmp_path: Path) -> None:
+def test_the_jobs_of_a_tiny_model_give_their_rows(tmp_path: Path) -> None:
+    script = benchmark("gpu_check")
     with torch.random.fork_rng():
         case = script.case_of("tiny", tmp_path / "tiny", hub=False)
     played = script.runs(case, "plain", "play", beside="plain")
@@ -55,7 +40,6 @@ def test_the_jobs_of_a_tiny_model_give_their_rows(script: Any, tmp_path: Path) -
     assert "| plain | plain | 12 of 12 | 2 of 2 |" in shown
 
 
-def test_the_page_has_the_tables_of_the_record(script: Any) -> None:
-    path = ROOT / "benchmarks" / "results" / "gpu_check.json"
-    tables = script.tables(json.loads(path.read_text(encoding="utf-8")))
+def test_the_page_has_the_tables_of_the_record() -> None:
+    tables = benchmark("gpu_check").tables(record("gpu_check"))
     assert tables in (ROOT / "docs" / "lm.md").read_text(encoding="utf-8")

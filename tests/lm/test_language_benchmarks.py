@@ -2,67 +2,52 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
 
 from stacksl.types import Item
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from ..benchmarks import benchmark
 
 
-@pytest.fixture
-def part(monkeypatch):
-    """A module of the benchmarks by its name."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
-    def load(name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-    return load
-
-
-def test_weights_of_a_premise_are_found_again_and_are_those_of_pmi_without_news(part):
+def test_weights_of_a_premise_are_found_again_and_are_those_of_pmi_without_news():
     """Labels that a known a and b drew give them back; few labels leave the prior's ratio of 1."""
     draw = np.random.default_rng(3)
     sums, alone = draw.normal(0, 3, (2, 4000, 4))
     scores = 0.8 * sums - 0.3 * alone
     gold = (scores + draw.gumbel(size=scores.shape)).argmax(axis=1)
-    a, b, _ = part("stacked_scores").weighed(sums, alone, gold)
+    a, b, _ = benchmark("stacked_scores").weighed(sums, alone, gold)
     assert (a, b) == pytest.approx((0.8, 0.3), abs=0.05)
-    one = part("stacked_scores").weighed(sums[:1], alone[:1], gold[:1])
+    one = benchmark("stacked_scores").weighed(sums[:1], alone[:1], gold[:1])
     assert one[1] / one[0] == pytest.approx(1.0, abs=0.5)
 
 
-def test_further_negatives_are_options_of_other_questions_of_the_same_kind(part):
+def test_further_negatives_are_options_of_other_questions_of_the_same_kind():
     from stacksl.lm import Lesson
 
-    refits = part("_refits")
+    refits = benchmark("_refits")
     names = [("a(", "b("), ("c(", "d("), ("E(", "F("), ("b(", "g(")]
     kinds = ["def", "def", "class", "def"]
     items = [Item(str(n), f"# {n}\n{kinds[n]}", names[n]) for n in range(4)]
     task = refits.Task(items, np.zeros(4, np.int64), [], np.zeros(0, np.int64), [], 0.0)
     lessons = [Lesson(items[0], 1, (0, 1), (0.5, 0.2))]
-    (found,) = part("_supervision").with_negatives(task, lessons, 3, seed=0)
+    (found,) = benchmark("_supervision").with_negatives(task, lessons, 3, seed=0)
     assert found.item.candidates[:2] == ("a(", "b(")
     assert sorted(found.item.candidates[2:]) == ["c(", "d(", "g("]
     assert (found.label, found.candidates) == (1, (0, 1, 2, 3, 4))
 
 
-def test_a_committee_is_asked_where_its_members_differ(part):
+def test_a_committee_is_asked_where_its_members_differ():
     agree, differ = [0.9, 0.1], [[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]]
     voices = [np.array([agree, own]) for own in differ]
-    assert part("selections").disagreement(*voices).tolist() == [1, 0]
+    assert benchmark("selections").disagreement(*voices).tolist() == [1, 0]
 
 
-def test_a_cell_of_the_benchmark_refits_and_judges(part):
+def test_a_cell_of_the_benchmark_refits_and_judges():
     """On a few questions: what the benchmark calls is what the package has."""
     from stacksl_lab.sample.questions import questions
 
-    refits, bench = part("_refits"), part("language_model")
+    refits, bench = benchmark("_refits"), benchmark("language_model")
     data, _ = questions()
     items = list(data.items[:8])
     gold = np.array([data.answers[item.id] for item in items])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import random
-import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +25,7 @@ from stacksl.runs.loop.progress import silent
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
+from ..benchmarks import benchmark, record, shown
 from .people_cases import Row, expect_sound, play, read_rows, sheets
 
 TOPICS = ("branches", "cards", "loans", "rates")
@@ -420,20 +418,9 @@ def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) 
 # The benchmark -----------------------------------------------------------------------------------
 
 
-def test_the_page_shows_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).resolve().parents[2]
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    path = root / "benchmarks" / "doubtful_labels.py"
-    spec = importlib.util.spec_from_file_location("doubtful_labels", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules.pop("audit_coverage", None)
-    rows = json.loads((root / "benchmarks/results/doubtful_labels.json").read_text())["rows"]
-    page = (root / "docs" / "answering.md").read_text()
-    found = re.search(r"<!-- benchmark: doubtful_labels -->\n(.*?)<!-- end -->", page, re.DOTALL)
-    assert found is not None
-    assert found[1].strip() == module.shown(rows).strip()
+def test_the_page_shows_the_record() -> None:
+    rows = record("doubtful_labels")["rows"]
+    table = benchmark("doubtful_labels").shown(rows)
+    assert shown("docs/answering.md", "doubtful_labels") == table.strip()
     cells = {(row["set"], row["right"], row["seed"]) for row in rows}
     assert len(cells) == len(rows) == 45

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import random
 import shutil
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -41,6 +39,7 @@ from stacksl.models.promise import (
 )
 from stacksl.runs.settings.budget import right_share, stop_rule
 
+from ..benchmarks import ROOT, benchmark, record
 from .conftest import CLASSES, class_items, pair_items
 from .people_cases import (
     answer_all,
@@ -58,7 +57,6 @@ from .people_cases import (
     write_rows,
 )
 
-ROOT = Path(__file__).parents[2]
 ITEMS, ANSWERS = class_items(500)
 PLAN: dict[str, Any] = {"budget": 400, "mode": "pool", "stop_when": "right=90%"}
 PEOPLE: dict[str, Any] = {
@@ -128,7 +126,6 @@ def test_an_audit_of_the_size_is_good_enough_in_four_of_five_draws() -> None:
     rng = np.random.default_rng(0)
     for bad, rows, allowed in ((20, 2_000, 60), (60, 3_000, 150), (0, 500, 15)):
         n = audit_size(bad, rows, allowed)
-        assert n is not None
         for size, good in ((n, True), (n // 2, False)):
             drawn, counts = np.unique(
                 rng.hypergeometric(bad, rows - bad, size, 4_000), return_counts=True
@@ -178,12 +175,10 @@ def test_a_look_waits_while_labels_remove_more_errors_than_they_cost() -> None:
     flat = [Stage(900, 31.0), Stage(1_000, 30.0), Stage(1_100, 29.0)]
     assert look_now(falling, 300, 2_700, 90, 2_000) is None
     found = look_now(flat, 1_100, 1_900, 90, 2_000)
-    assert found is not None
     assert found.sample == 0
     assert look_now(flat, 1_100, 1_900, 90, 50) is None, "not to be paid"
     assert look_now(flat[:2], 1_000, 2_000, 90, 2_000) is None
     of_people = look_now(flat, 1_100, 1_900, 90, 2_000, errors=0.01)
-    assert of_people is not None
     assert of_people.sample > 0
 
 
@@ -349,9 +344,7 @@ def test_new_rows_are_labeled_where_the_audit_shows_it(tmp_path: Path, promised:
     known = {item.id: ANSWERS[item.id] for item in ITEMS[:400]}
     made = run(ITEMS[:400], known, out=tmp_path / "run", budget=250, audit=120, mode="pool", seed=1)
     own = facts_of(made).own
-    assert own is not None
     least = next(each.threshold for each in own.shares if each.wanted == 0.9)
-    assert least is not None
     path = tmp_path / "new.csv"
     path.write_text("".join(["prompt\n", *(f"{item.prompt}\n" for item in ITEMS[400:])]))
     rows = list(made.predict(str(path), right=0.87))
@@ -481,7 +474,7 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
 
 def test_errors_that_no_doubt_shows_break_a_promise_on_a_column_as_rarely_as_the_level() -> None:
     """Some labels of a column are wrong by no word of the texts; the audits find out."""
-    module, rng, rows, draws = benchmark(), np.random.default_rng(0), 800, 200
+    module, rng, rows, draws = benchmark("promises"), np.random.default_rng(0), 800, 200
     gold = rng.integers(0, 4, rows)
     h = (2.0 * np.eye(4)[gold] + rng.normal(size=(rows, 4))).astype(np.float32)
     column = (gold + (rng.random(rows) < 0.1) * rng.integers(1, 4, rows)) % 4
@@ -513,30 +506,15 @@ def _end(made: Run) -> Any:
     return facts["audit"], facts["budget"], facts["stopped"], rows, looks(made)
 
 
-def benchmark() -> Any:
-    """The module of the benchmark."""
-    spec = importlib.util.spec_from_file_location("promises", ROOT / "benchmarks/promises.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.pop(0)
-    return module
-
-
 def test_the_page_has_the_table_of_the_benchmark() -> None:
-    module = benchmark()
-    rows = json.loads((ROOT / "benchmarks/results/promises.json").read_text())["rows"]
+    module, rows = benchmark("promises"), record("promises")["rows"]
     page = (ROOT / "docs/promise.md").read_text()
     assert module.table_of(rows) in page
     broken, made = (sum(row[key] for row in rows) for key in ("broken", "draws"))
     made -= sum(row["refused"] for row in rows)
     assert f"Of {made:,} promises none was broken" in page
     assert broken == 0
-    rows = json.loads((ROOT / "benchmarks/results/promised_columns.json").read_text())["rows"]
+    rows = record("promised_columns")["rows"]
     assert module.columns_table(rows) in page
     assert module.summary(rows).startswith("2 of 10,759 promises broken")
     assert "Of 10,759 promises 2 were broken" in " ".join(page.split())

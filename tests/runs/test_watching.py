@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
-import json
 import random
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ from stacksl.models.watching import (
 )
 from stacksl.types import Item
 
+from ..benchmarks import benchmark, record, shown
 from .conftest import CLASSES, WORDS, class_items, pair_items, sentence
 
 
@@ -85,7 +83,6 @@ def test_other_rows_are_told() -> None:
     confidence = confidence_bets(rng.beta(4, 1, 60), rng.beta(2, 2, 200), 0)
     for capital in (vectors, confidence, together([vectors, confidence])):
         rows = told_after(capital)
-        assert rows is not None
         assert rows < 120
     assert len(vector_bets(sphere(rng, 100), sphere(rng, 200), 0)) == 50, "each old row once"
 
@@ -262,21 +259,10 @@ def test_rows_that_are_all_the_same_are_one_group(audited: Run) -> None:
     assert (group["rows"], len(group["examples"])) == (120, 1)
 
 
-def test_the_page_shows_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    root = Path(__file__).resolve().parents[2]
-    monkeypatch.syspath_prepend(str(root / "benchmarks"))
-    spec = importlib.util.spec_from_file_location("shown", root / "benchmarks" / "watching.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "shown", module)
-    spec.loader.exec_module(module)
-    record = json.loads((root / "benchmarks/results/watching.json").read_text())
-    page = (root / "docs" / "watching.md").read_text()
+def test_the_page_shows_the_record() -> None:
+    module = benchmark("watching")
     for name, table in (("watching", module.table), ("watching_audits", module.power_table)):
-        block = re.search(rf"<!-- benchmark: {name} -->\n(.*?)<!-- end -->", page, re.DOTALL)
-        assert block is not None
-        assert block[1].strip() == table(record).strip()
+        assert shown("docs/watching.md", name) == table(record("watching")).strip()
 
 
 def test_confidence_is_compared_where_no_row_made_the_features(tmp_path: Path) -> None:
