@@ -122,8 +122,6 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     )
     words = [sys.executable, "-c", script, "predict", "runs/first", "new.csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline() == b'{"id": 0}\n'
         process.stdout.close()
         assert process.stderr.read() == b""

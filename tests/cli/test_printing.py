@@ -15,7 +15,6 @@ from stacksl.cli.printing import as_json, dollars, measured
 @given(st.integers(0, 10**15))
 def test_money_is_shown_exactly(micro: int) -> None:
     shown = dollars(micro)
-    assert shown is not None
     whole, _, cents = shown.removeprefix("$").replace(",", "").partition(".")
     assert int(whole) * 1_000_000 + int(cents.ljust(6, "0")) == micro
     assert len(cents) >= 2

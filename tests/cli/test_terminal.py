@@ -36,7 +36,6 @@ def test_a_real_terminal_is_asked_before_money_is_spent(tmp_path, answer: str, c
         os.close(theirs)
         os.write(ours, f"{answer}\n".encode())
         screen = drain(ours)
-        assert process.stdout is not None
         result = process.stdout.read().decode()
         assert process.wait() == code
     assert "5 labels for $12.50 at most" in screen

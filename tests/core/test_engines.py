@@ -188,7 +188,6 @@ def test_a_follower_shows_the_best_scored_and_their_best_is_the_label(engine) ->
     for t, rows in enumerate(phi):
         scores = rows @ np.linalg.solve(gram, moment)
         shown = sorted(np.argsort(-scores, kind="stable")[:3])
-        assert played.presented is not None
         assert played.presented[t].tolist() == shown
         choice = played.choices[t]
         assert choice == (0 if t == 0 else int(np.argmax(scores)))

@@ -63,8 +63,6 @@ class Worker:
         return None if code is None else int(code)
 
     def _reply(self, order: dict[str, Any]) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -120,8 +118,6 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str
     yield started
     for each in started.values():
         process = each.process
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.close()
         process.wait(300)
         process.stdout.close()
@@ -143,7 +139,6 @@ def worker(
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         workers[heavy] = Worker(process)
     return workers[heavy]

@@ -442,7 +442,6 @@ def test_the_cost_is_what_is_played(study: str, bench: LanguageBench, stage: Any
     """With four options, and an `llf` that buys what `first` buys."""
     LANGUAGE[study].reproduce(bench, [0])
     runs = re.match(r"(\d+) runs", LANGUAGE[study].cost)
-    assert runs is not None
     assert int(runs[1]) == len(stage.played)
     chosen = [each for each in stage.played if each[1].name == "MedQA-train"]
     said = re.search(r"(\d+) of them,? (?:on MedQA, )?to choose", LANGUAGE[study].cost)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from stacksl.cli.entry import call
-from stacksl.core.blocks import PairBlock
 from stacksl.data import Dataset
 from stacksl.errors import DataError, SettingsError
 from stacksl.runs.settings.fields import Settings
@@ -84,7 +83,6 @@ def test_a_peer_buys_distinct_rows(name: str) -> None:
 
 def test_items_with_options_of_their_own() -> None:
     arena = arena_of(60, pairs=True)
-    assert isinstance(arena.block, PairBlock)
     rows = comparison(arena, "margin").reproduce(Bench(Store()), range(2))
     assert {row.settings["model"] for row in rows} == {"product"}
     with pytest.raises(SettingsError, match="'coverage' chooses among items of fixed classes"):

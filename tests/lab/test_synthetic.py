@@ -37,7 +37,6 @@ def test_a_seed_gives_one_stream_and_another_another() -> None:
 
 def test_rewards_have_the_noise_they_say() -> None:
     source = make_stream("iid", "scalar", 0, rounds=4000, noise=0.3)
-    assert source.rewards is not None
     left = (source.rewards - source.values)[:, 0]
     # The standard deviation of 4,000 normals has a standard error of 0.3 / sqrt(8,000) = .0034.
     assert left.std() == pytest.approx(0.3, abs=0.017)
@@ -72,7 +71,6 @@ def test_a_follower_is_compared_with_what_it_showed() -> None:
     source = make_stream("follower", "scalar", 0, rounds=60)
     played = play(source, make_gate("first"), 10, engine="loop")
     shown = played.presented
-    assert shown is not None
     assert shown.shape == (60, 20)
     best = [values[row].max() for values, row in zip(source.values, shown, strict=True)]
     chosen = source.values[np.arange(60), played.choices]

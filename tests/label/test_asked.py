@@ -222,8 +222,6 @@ def test_a_finished_run_is_corrected_and_its_report_made_again(opened: Opened) -
     assert act(act="again").json()["state"] == "done"
     wait_for(lambda: page.run.status()["state"] == "finished" and again.player.over.is_set())
     after = facts_of(page.run).audit
-    assert before is not None
-    assert after is not None
     assert (after.correct, after.accuracy, after.revised) == (before.correct, before.accuracy, 1)
     assert after.accuracy_now != before.accuracy
     assert (

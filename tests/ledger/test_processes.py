@@ -99,10 +99,8 @@ def test_processes_that_race_never_exceed_the_budget(path):
         for me in range(racers)
     ]
     for process in started:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in started:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     won = [int(process.communicate(timeout=120)[0]) for process in started]

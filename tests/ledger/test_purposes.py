@@ -93,7 +93,6 @@ def test_a_lease_of_an_audit_is_given_up_and_taken_again(book):
     assert ledger.release(lease, "refused")
     assert (ledger.accounts.spent, ledger.accounts.left) == (0, 3)
     again = ledger.lease("q5")
-    assert again is not None
     assert (again.purpose, again.round, again.token) == ("audit", 0, 2)
     ledger.take([Answer("q5", 0, 1, 2, "me")])
     assert ledger.audited()["q5"].token == 1

@@ -34,12 +34,10 @@ def test_letter_lists_the_candidates_and_asks_for_letters() -> None:
 
 def test_letter_knows_where_each_candidate_stands() -> None:
     prompt = PromptFormat(template(None, "letter"), "letter").render(ITEM)
-    assert prompt.spans is not None
     assert [prompt.text[a:b] for a, b in prompt.spans] == list(ITEM.candidates)
     assert prompt.text[prompt.spans[2][0] - 3 :].startswith("C. K\nAnswer:")
     assert PromptFormat().render(ITEM).spans is None
     twice = PromptFormat("{options}\n{prompt}\n{options}", "letter").render(ITEM)
-    assert twice.spans is not None
     assert twice.spans[-1][1] == len(twice.text)  # the last listing, which has read the question
     alone = PromptFormat(TEMPLATES["letters"], "letter", pmi_context="empty").render_alone(ITEM)
     assert alone.spans is None
@@ -130,7 +128,6 @@ def test_chat_keeps_track_of_the_candidates() -> None:
 
     for chat in (Chat(), Stripping()):
         prompt = PromptFormat(" \n{prompt}\n{options}\n", "letter", chat=chat).render(ITEM)
-        assert prompt.spans is not None
         assert [prompt.text[a:b] for a, b in prompt.spans] == list(ITEM.candidates)
 
     class Shouting(Chat):

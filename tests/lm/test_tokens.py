@@ -117,7 +117,6 @@ def letter_row(tokenizer: Any, item: Item = LETTERS, **limits: int) -> TokenItem
 
 
 def read(tokenizer: Any, row: TokenItem) -> list[str]:
-    assert row.spans is not None
     return [tokenizer.decode(row.prompt[first:last]).strip() for first, last in row.spans]
 
 
@@ -140,7 +139,6 @@ def test_letter_finds_the_tokens_of_each_text(tokenizer: Any) -> None:
 )
 def test_spans_hold_whole_texts_whatever_they_are(tokenizer: Any, texts: list[str]) -> None:
     row = letter_row(tokenizer, Item("q", "which?", tuple(texts)))
-    assert row.spans is not None
     for text, (first, last) in zip(texts, row.spans, strict=True):
         held = tokenizer.decode(row.prompt[first:last], clean_up_tokenization_spaces=False)
         assert text in held
@@ -150,11 +148,9 @@ def test_spans_hold_whole_texts_whatever_they_are(tokenizer: Any, texts: list[st
 
 def test_a_text_that_the_limits_cut_in_part_keeps_its_rest(tokenizer: Any) -> None:
     whole = letter_row(tokenizer)
-    assert whole.spans is not None
     first, last = whole.spans[0]
     room = len(whole.prompt) - last + 1  # one token of the first text is left
     cut = letter_row(tokenizer, max_len_prompt=room)
-    assert cut.spans is not None
     assert cut.spans[0] == (0, 1)
     assert cut.prompt[0] == whole.prompt[last - 1]
     assert read(tokenizer, cut)[1:] == list(LETTERS.candidates[1:])
@@ -164,7 +160,6 @@ def test_a_text_that_the_limits_cut_in_part_keeps_its_rest(tokenizer: Any) -> No
 
 def test_a_text_that_is_gone_leaves_the_letters_to_all_and_is_counted(tokenizer: Any) -> None:
     whole = letter_row(tokenizer)
-    assert whole.spans is not None
     gone = letter_row(tokenizer, max_len_prompt=len(whole.prompt) - whole.spans[0][1])
     assert (gone.spans, gone.lost) == (None, True)
     said = Cuts.of([whole, gone])

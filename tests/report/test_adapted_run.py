@@ -73,7 +73,6 @@ def facts(made: Run) -> Facts:
 
 def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
     model = facts.language
-    assert model is not None
     assert (model.base.name, model.base.license) == ("tiny", "apache-2.0")
     assert (model.scoring.answer_format, model.scoring.max_len_prompt) == ("option", 40)
     assert (model.computed.device, model.computed.dtype) == ("cpu", "float32")
@@ -89,13 +88,11 @@ def test_the_facts_are_those_of_the_run(made: Run, facts: Facts) -> None:
 
 def test_the_curve_is_the_base_then_each_refit(facts: Facts) -> None:
     assert facts.language is not None
-    assert facts.test is not None
     assert [point.labels for point in facts.curve] == [0, 3, 6]
     assert facts.curve[-1].accuracy == facts.test.accuracy
 
 
 def test_the_test_is_what_evaluate_finds(made: Run, facts: Facts, tested: Path) -> None:
-    assert facts.test is not None
     found = made.evaluate(tested)
     assert (facts.test.accuracy, facts.test.macro_f1) == (found["accuracy"], found["macro_f1"])
     assert [facts.test.low, facts.test.high] == found["interval"]

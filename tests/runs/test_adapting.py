@@ -16,7 +16,6 @@ from stacksl.features.store import save_block
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalize import fitted_temperature
-from stacksl.models.adapted import AdaptedModel
 from stacksl.runs.settings.budget import due_at
 
 from ..saved_arrays import latest_in
@@ -196,7 +195,6 @@ def test_each_refit_has_a_temperature_of_the_labels_before_it(
             assert seen[-1] == pytest.approx(fitted_temperature(scores, gold, first), rel=1e-4)
     assert len({first, *seen}) == 1 + len(SHARES)
     model = finished.model
-    assert isinstance(model, AdaptedModel)
     assert model.model.temperature == seen[-1]
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.core.blocks import PairBlock
 from stacksl.errors import LabelerError
 from stacksl.features.store import load_block
 from stacksl.report.facts import Facts
@@ -151,9 +150,7 @@ def test_items_that_come_in_an_epoch_have_its_features(
     epochs = sorted((made.path / "features").glob("epoch-*"))
     (held,) = [path for path in epochs if (path / "more-1").is_dir()]
     part = load_block(held / "more-1", None, [f"n-q{n}" for n in range(12)])
-    assert isinstance(part, PairBlock)
     initial = load_block(made.path / "features" / "more-1", None, [f"n-q{n}" for n in range(12)])
-    assert isinstance(initial, PairBlock)
     # a pool is ranked by scores alone, so that no states are computed
     assert part.phi.any(axis=1).all() == (mode == "stream")
     assert not np.array_equal(part.base, initial.base), "the adapter of the epoch made them"

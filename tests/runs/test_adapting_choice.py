@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from stacksl.api import Run, prepare, run
-from stacksl.core.blocks import PairBlock
 from stacksl.errors import LabelerError, SettingsError
 from stacksl.features.store import load_block
 from stacksl.labelers.oracle import OracleLabeler
@@ -173,7 +172,6 @@ def test_labels_drawn_first_choose_before_anything_else(
     about = json.loads((made.path / "model" / "lm.json").read_text())
     assert (about["normalization"], about["pmi_context"]) == way_of(made)
     facts = Facts.from_json((made.path / "facts.json").read_text())
-    assert facts.language is not None
     assert (facts.language.scoring.normalization, facts.language.scoring.pmi_context) == (
         kind, premise,
     )  # fmt: skip
@@ -250,7 +248,6 @@ def test_items_added_after_the_choice_have_its_scores(model: Path, tmp_path: Pat
     expected = np.concatenate(LanguageModel(choices).scores(items)[kind])  # type: ignore[index]
     place = made.folder.features / "epoch-01" / "more-1"
     block = load_block(place, None, [item.id for item in items])
-    assert isinstance(block, PairBlock)
     assert block.base == pytest.approx(expected / choice_of(made)["temperature"], abs=1e-4)
     assert made.replay()["labels"] == 20
 

@@ -140,7 +140,6 @@ def test_a_contradiction_is_kept_unpaid_and_listed(tmp_path: Path) -> None:
         disputes = ledger.disputes()
     assert len(disputes) == 2
     done = play(waiting)
-    assert facts_of(done).asking is not None
     assert facts_of(done).asking.disputes == 2  # type: ignore[union-attr]
     expect_sound(done)
 
@@ -226,7 +225,6 @@ def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknow
     assert measured - asked <= leased
     done = play(waiting)
     audit = facts_of(done).audit
-    assert audit is not None
     assert (audit.n, audit.unknown) == (6, len(measured & asked))
     expect_sound(done)
 
@@ -307,7 +305,6 @@ def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(done: Run) -> None:
     assert done.refit_with_audit() == 6
     model = (done.path / "model" / "head.safetensors").read_bytes()
     audit = facts_of(done).audit
-    assert audit is not None
     assert audit.trained_on == 6
     for change in (lambda: done.answer(fill(done.path / "ask" / "0002.csv", wrong)), done.resume):
         change()
@@ -316,7 +313,6 @@ def test_an_old_sheet_does_not_undo_a_refit_with_the_audit(done: Run) -> None:
         assert facts_of(done).audit == audit
     done.change(budget=40, later=True)
     later = facts_of(play(done.resume())).audit  # what was learned since then has no part of it
-    assert later is not None
     assert (later.trained_on, later.shown_at, later.learned) == (0, 18, 34)
 
 
@@ -376,7 +372,6 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
                 fill(path)
                 found.append(waiting.answer(fill(path, say, keys=keys)))
         audit = facts_of(waiting).audit
-        assert audit is not None
         right.append(audit.correct)
     assert len(seen[truth]) > 12
     assert seen[truth] == seen[wrong]
@@ -409,13 +404,10 @@ def test_a_forgotten_item_leaves_what_the_audit_has_shown(done: Run) -> None:
     before = facts_of(done).audit
     forget(done.path, str(bought(done, purpose="audit")[0]["item"]))
     after = facts_of(done.resume()).audit
-    assert before is not None
-    assert after is not None
     assert (before.shown_before, before.shown_at, before.trained_on) == (True, 18, 6)
     assert (after.shown_before, after.shown_at, after.trained_on) == (True, 18, 5)
     forget(done.path, str(bought(done, purpose="train")[0]["item"]))
     done.change(budget=44, later=True)
     later = facts_of(play(done.resume())).audit
-    assert later is not None
     assert (later.number, later.shown_at) == (1, 18)
     expect_sound(done)

@@ -26,7 +26,6 @@ def test_the_audit_is_of_what_the_model_predicts(tmp_path: Path) -> None:
         **{**QUICK, "budget": 16, "audit": 10, "lm.refit_at": "1"},
     )
     audit = Facts.from_json((made.path / "facts.json").read_text()).audit
-    assert audit is not None
     kept = {str(row["item"]) for row in made.ledger.export() if row["purpose"] == "audit"}
     assert len(kept) == audit.n == 10
     said = {row["id"]: row["index"] for row in made.predict([i for i in items if i.id in kept])}

@@ -39,7 +39,6 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_the_verdict_is_that_of_the_final_model_on_items_it_never_learned(done: Run) -> None:
     audit = facts_of(done).audit
-    assert audit is not None
     items = audited_items(done)
     assert len(items) == len(set(items)) == audit.n == SIZE
     learned = {row["item"] for row in done.ledger.export() if row["learned_at"] is not None}
@@ -105,7 +104,6 @@ def test_a_refit_with_the_audit_learns_its_labels_and_says_so(
         page = (made.path / name).read_text().replace("&#39;", "'")
         assert f"also trained on the audit's {SIZE} labels" in page
     facts = facts_of(made)
-    assert facts.audit is not None
     assert facts.audit.trained_on == SIZE
     assert facts.audit.n == SIZE
     assert game.trainer.labels == BUDGET - SIZE

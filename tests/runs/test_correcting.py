@@ -158,15 +158,11 @@ def test_two_files_that_differ_in_a_row_correct_nothing(tmp_path: Path) -> None:
 def test_the_audit_is_measured_by_what_was_said_before_it_was_shown(tmp_path: Path) -> None:
     done = play(begin(tmp_path, audit=8))
     first = facts_of(done).audit
-    assert first is not None
     assert first.interval_now is None
     received = correct(done, all_rows(done, wrong, tmp_path / "again.csv", "audit"))
     assert (received.corrected, received.corrected_after_shown) == (8, 8)
     then = facts_of(done).audit
-    assert then is not None
     assert (then.correct, then.accuracy, then.low) == (first.correct, first.accuracy, first.low)
-    assert then.accuracy_now is not None
-    assert then.accuracy is not None
     assert then.accuracy_now < then.accuracy
     assert "after it was first shown" in (done.path / "report.html").read_text()
     assert done.status()["audit"]["accuracy"] == first.accuracy
@@ -185,8 +181,6 @@ def test_the_audit_is_corrected_before_it_is_shown(tmp_path: Path) -> None:
 
     right, mended = said(tmp_path / "a", truth), said(tmp_path / "b", wrong)
     one, other = facts_of(right).audit, facts_of(mended).audit
-    assert other is not None
-    assert one is not None
     assert (one.correct, one.accuracy) == (other.correct, other.accuracy)
     assert other.interval_now is None
     expect_sound(mended)

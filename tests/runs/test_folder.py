@@ -63,7 +63,6 @@ def holder(made: RunFolder) -> Iterator[subprocess.Popen[str]]:
     words = [sys.executable, "-c", HOLD, str(made.path)]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) as other:
-        assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         yield other
 

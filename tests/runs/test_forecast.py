@@ -34,7 +34,6 @@ LAW = (made("a", 0.2), made("b", 1.0), made("c", 1.8))
 
 def test_a_power_law_is_found_and_continued() -> None:
     known = fitted_growth(LAW)
-    assert known is not None
     assert known.shift.mean == pytest.approx(0.3)
     assert 0 < known.shift.sd < 0.5  # what the prior leaves of its 0.5
     assert known.first.mean == pytest.approx(1.0)
@@ -60,7 +59,6 @@ def test_labels_that_are_harder_than_the_pool_are_carried_over() -> None:
 
 def test_the_gain_falls_with_labels_and_is_never_more_than_is_left() -> None:
     known = fitted_growth(scenarios())
-    assert known is not None
     gains = [gain(known, Normal(2.0, 0.3), n, 100, 20) for n in (100, 400, 1600)]
     values = [found.value for found in gains]
     assert values == sorted(values, reverse=True)

@@ -57,8 +57,6 @@ def test_a_test_file_measures_the_classes_and_the_audit_the_calibration() -> Non
     assert source(tested) == "test"
     assert class_rows(DATA, EXAMPLES, tested)[2].recall == pytest.approx(2 / 3)
     found = calibration(tested)
-    assert found is not None
     assert (found.source, found.n) == ("audit", 4)
     alone = calibration(Tested(evaluation()))
-    assert alone is not None
     assert (alone.source, alone.n) == ("test", 3)

@@ -39,7 +39,6 @@ def test_a_finished_run_goes_on_and_is_measured_anew(tmp_path: Path, mode: str) 
     assert len(learned) == 120 - 25 - 6
     assert not learned & {*fresh, *before}
     facts = facts_of(done)
-    assert facts.audit is not None
     items = 160 if mode == "pool" else 280
     assert facts.interruptions == ()
     assert (facts.audit.n, facts.audit.passed_over) == (25, pytest.approx(20 / items))
@@ -68,8 +67,6 @@ def test_a_few_labels_more_are_measured_by_the_audit_that_was_shown(done: Run) -
         assert "the one that was shown measures" in str(found.measures)
         assert len(audits(done)) == 6
         second = facts_of(done).audit
-        assert first is not None
-        assert second is not None
         assert (second.n, second.number, second.passed_over) == (6, 1, 0.0)
         assert (first.shown_at, second.shown_at, second.learned) == (14, 14, labels - 6)
         assert (first.shown_before, second.shown_before) == (False, True)
@@ -94,7 +91,6 @@ def test_labels_held_elsewhere_do_not_make_an_old_audit_new(done: Run, tmp_path:
     done.change(owned=labeled(tmp_path / "owned.csv", ids=True, first=700, count=15), later=True)
     done.resume()
     audit = facts_of(done).audit
-    assert audit is not None
     assert (audit.number, audit.shown_at, audit.learned) == (1, 14, 29)
 
 

@@ -22,7 +22,6 @@ def test_a_prediction_has_the_refits_probability_and_the_online_bounds(request, 
     finished = request.getfixturevalue(which)
     model, items = finished.run.model, finished.test[0]
     block = model.features.transform(items)
-    assert model.head is not None
     for item, inputs, policy, row in zip(
         items, block, model.head.probabilities(block), model.predict(items), strict=True
     ):

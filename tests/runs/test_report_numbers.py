@@ -110,12 +110,10 @@ def test_owned_labels_a_larger_budget_and_forgotten_items(tmp_path: Path) -> Non
 def test_the_items_of_the_classes_are_those_of_the_run(tmp_path: Path, mode: str) -> None:
     done = play(begin(tmp_path, mode=mode, count=200, budget=90, audit=40, open_questions=30))
     own = facts_of(done).own
-    assert own is not None
     assert (own.source, own.measured) == ("audit", 40)
     counted = sum(row.human + row.predicted for row in own.totals)
     assert counted == own.rest + sum(row.human for row in own.totals) == 200
     for row in own.totals:
-        assert row.low is not None
         assert row.human <= row.low <= row.total <= row.high  # type: ignore[operator]
     assert [row.name for row in own.totals] == list(CLASSES)
 
@@ -123,7 +121,6 @@ def test_the_items_of_the_classes_are_those_of_the_run(tmp_path: Path, mode: str
 def test_a_curve_names_what_it_was_measured_on(tmp_path: Path) -> None:
     audited = facts_of(finished(tmp_path / "a", budget=60, audit=20))
     assert (audited.measured_on, audited.curve[-1].labels) == ("audit", 40)
-    assert audited.audit is not None
     assert audited.curve[-1].accuracy == audited.audit.accuracy
     none = facts_of(finished(tmp_path / "c", budget=60, audit=0))
     assert none.curve == ()

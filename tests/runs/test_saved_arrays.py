@@ -45,7 +45,6 @@ def save(ledger: Ledger, *labels: int) -> list[Head]:
 def test_arrays_come_back_bit_for_bit(ledger: Ledger) -> None:
     (head,) = save(ledger, 10)
     found, warnings = ledger.latest_arrays()
-    assert found is not None
     assert (found.head, found.round, warnings) == (head, 5, [])
     arrays = found.arrays
     for name, array in ARRAYS.items():
@@ -98,7 +97,6 @@ def test_damaged_ones_are_passed_over_and_named(ledger: Ledger, tmp_path: Path, 
     data = next(ledger.arrays()).data
     edit(tmp_path, "UPDATE arrays SET data = ? WHERE seq = ?", spoil(data), new.count)
     found, warnings = ledger.latest_arrays()
-    assert found is not None
     assert found.head == old
     assert len(warnings) == 1
     assert f"the learner's arrays after row {new.count} are damaged" in warnings[0]
@@ -128,7 +126,6 @@ def test_edited_arrays_with_a_digest_of_their_own_are_told(ledger: Ledger, tmp_p
     change = "UPDATE arrays SET data = ?, digest = ? WHERE seq = ?"
     edit(tmp_path, change, forged.data, forged.digest, new.count)
     found, _ = ledger.latest_arrays()
-    assert found is not None
     assert found.head == old, "a resume starts from those before"
     with pytest.raises(LedgerCorrupt, match=f"row {new.count} of the table 'arrays'"):
         ledger.verify(arrays=True)

@@ -145,8 +145,6 @@ def test_a_run_of_three_people_looks_again_and_then_tells_the_accuracy(waits: Wa
     assert facts.budget.spent == status["spent"]
     further = [row for row in bought(made, purpose="audit", state="answered") if row["slot"]]
     assert facts.budget.further == len(further)
-    assert facts.audit is not None
-    assert facts.audit.second is not None
     assert facts.audit.second.n == 24
     assert facts.audit.shown_before is False
     page = (made.path / "report.html").read_text()
@@ -464,8 +462,6 @@ def test_corrections_after_the_end_are_measured_beside_what_two_people_said(
 ) -> None:
     made = play(waits())
     before = facts_of(made).audit
-    assert before is not None
-    assert before.second is not None
     texts = texts_of(write_pool(tmp_path, WANTED["count"]))
     with made.ledger as ledger:
         audited = [item for item, said in ledger.audited_by_all().items() if len(said) > 1][:4]
@@ -476,8 +472,6 @@ def test_corrections_after_the_end_are_measured_beside_what_two_people_said(
         rows.writerows(table)
     made.answer(path, correct=made.corrections(path))
     after = facts_of(made).audit
-    assert after is not None
-    assert after.accuracy_now is not None
     assert (after.revised, after.accuracy) == (4, pytest.approx(before.accuracy))
     assert after.accuracy_now < after.accuracy - 0.05
 

@@ -125,5 +125,4 @@ def test_the_study_makes_a_table_and_a_figure() -> None:
     text = ADVICE.shown(rows)
     assert all(f"| {sentence.key} | {sentence.text} |" in text for sentence in SENTENCES)
     assert {line.count("|") for line in text.splitlines() if line.startswith("|")} == {7}
-    assert ADVICE.figures is not None
     assert set(ADVICE.figures(rows)) == {"advice"}

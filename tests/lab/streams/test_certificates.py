@@ -80,5 +80,4 @@ def test_a_seed_has_numbers_for_every_line_and_a_page() -> None:
     first = found["first, d = 1, S = 2, λ = 0.1"][0]
     assert f"{first['width']:.3g} ± 0" in text
     assert set(first) | {"radius", "radius_mixture"} == set(CERTIFICATES.metrics)
-    assert CERTIFICATES.figures is not None
     assert set(CERTIFICATES.figures(rows)) == {"certificates"}

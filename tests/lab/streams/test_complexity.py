@@ -74,6 +74,5 @@ def test_it_runs_and_gives_the_machine() -> None:
     large = plain["first, greedy, T = 400", "peak_mib"].value or 0.0
     assert large - small >= 200 * 5 * 8 / 2**20, "a round leaves at least five numbers"
     assert {row.asked_fraction for row in rows if row.row.endswith("B = 40")} == {0.2}
-    assert COMPLEXITY.figures is not None
     assert "cores" in COMPLEXITY.shown(rows)
     assert set(COMPLEXITY.figures(rows)) == {"complexity"}

@@ -113,5 +113,4 @@ def test_the_study_gives_rows_and_a_page_of_every_setting() -> None:
     assert "| ridge, V on labeled rounds, shift, contested |" in text
     assert "| sgd, η = 0.1, V on labeled rounds | 0 / 0 / 8 | 0 / 0 / 8 | 0 / 0 / 8 |" in text
     assert "bounds the regret:** 1.00 [0.40, 1.00] in each of 88 settings." in text
-    assert COVERAGE.figures is not None
     assert set(COVERAGE.figures(rows)) == {"coverage"}

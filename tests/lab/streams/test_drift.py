@@ -112,7 +112,6 @@ def test_a_small_study_gives_rows_tables_and_a_figure() -> None:
         "alarmed_after",
         "regret_per_round_over_none",
     }
-    assert study.figures is not None
     text = study.shown(rows)
     assert "| guarded · contested · softmax · 0.1 | 0 of 2 | 0.00 [0.00, 0.84] | 0.00 |" in text
     assert set(study.figures(rows)) == {"drift"}

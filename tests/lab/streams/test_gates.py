@@ -169,7 +169,6 @@ def test_a_small_battery_gives_rows_tables_and_figures() -> None:
     rows = study.rows_from(found)
     assert {row.metric for row in rows} >= {"regret_per_round", "final_regret", "worst"}
     assert all(row.study == "gates" and row.seeds == 2 for row in rows)
-    assert study.figures is not None
     text = study.shown(rows)
     assert "**Regret a round on the way, × 1000: softmax, budget 0.02**" in text
     assert text.count("| margin, reset |") == 5, "the summary and two metrics by two budgets"

@@ -107,7 +107,6 @@ def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
     rows = study.rows_from(found)
     assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 34
     assert all(row.study == "learners" and row.value is not None for row in rows)
-    assert study.figures is not None
     assert "| exact maximum likelihood |" in study.shown(rows)
     assert set(study.figures(rows)) == {"learners"}
 

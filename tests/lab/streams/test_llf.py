@@ -77,5 +77,4 @@ def test_the_tables_and_the_figure_hold_every_entry(rows: dict[tuple[str, str], 
         assert shown.count(head) == 2, counts
     for entry in llf.PLAYED:
         assert shown.count(f"| {entry.name} |") == 3 + 4, "three summaries, four tables of cells"
-    assert llf.LLF_STUDY.figures is not None
     assert set(llf.LLF_STUDY.figures(list(rows.values()))) == {"llf"}

@@ -116,7 +116,6 @@ def test_the_first_rounds_of_a_stream_are_a_shorter_one() -> None:
     found = [measure(whole, line, 4) for line in lines]
     for action, numbers in (("ucb", found[0]), ("greedy", found[2])):
         rewards = whole.rewards
-        assert rewards is not None
         short = replace(
             whole, features=whole.features[:20], values=whole.values[:20], rewards=rewards[:20]
         )
@@ -194,7 +193,6 @@ def test_it_runs() -> None:
     assert spent.asked_fraction == spent.budget_fraction == 0.1
     llf = named["pairs: LLF, B = 100, T = 1,000"]
     assert llf.value == spent.value, "the paper's gate buys the first B labels here too"
-    assert RATES.figures is not None
     table = RATES.shown(rows)
     points = {(b, QUICK.horizon) for b in QUICK.budgets}
     points |= {(b, t) for t in QUICK.horizons for b in (QUICK.budget, t // QUICK.share)}

@@ -54,7 +54,6 @@ def test_ratios_of_made_up_samples() -> None:
 
 
 def test_the_table_has_a_line_a_row_and_the_figures_draw(rows: dict[tuple[str, str], Row]) -> None:
-    assert REGRET.figures is not None
     table = REGRET.shown(list(rows.values())).splitlines()
     assert sum(line.startswith("| ") for line in table) == len(lines()) + 1
     assert "0.00244" in next(line for line in table if line.startswith("| LLF, β = 0.1 |"))

@@ -109,10 +109,8 @@ def test_the_rows_of_an_item_are_zero_and_the_others_stand(tmp_path: Path) -> No
     erase(tmp_path, 1, ["a", "gone", "c"])
     erase(tmp_path, 1, ["a", "gone", "c"])  # again, as after a crash
     block = load_block(tmp_path, "map", ["a", "gone", "c"])
-    assert isinstance(block, PairBlock)
     assert not block.phi[2:5].any()
     assert np.array_equal(np.delete(block.phi, slice(2, 5), axis=0), np.delete(phi, slice(2, 5), 0))
-    assert block.base is not None
     assert not block.base[2:5].any()
     assert (tmp_path / "base.npy").read_bytes() != before
     with pytest.raises(FeatureError, match="in the same order"):
