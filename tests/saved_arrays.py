@@ -24,10 +24,10 @@ def latest_in(run: Path) -> Saved:
     return saved
 
 
-def edit(run: Path, statement: str, *values: object) -> None:
-    """Execute one statement on the database, which changes a row or several."""
-    with closing(sqlite3.connect(run / "run.db")) as database:
-        assert database.execute(statement, values).rowcount > 0
+def edit(place: Path, statement: str, *values: object) -> None:
+    """Execute one statement on a database, or that of a run, which changes a row or several."""
+    with closing(sqlite3.connect(place / "run.db" if place.is_dir() else place)) as database:
+        assert database.execute(statement, values).rowcount != 0
         database.commit()
 
 

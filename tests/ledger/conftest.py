@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +84,22 @@ def make_records(count: int = ITEMS) -> list[ItemRecord]:
 def lessons(receipts: Sequence[Receipt]) -> list[tuple[Decision, Label]]:
     """What is to be learned of answers that were taken."""
     return [receipt.lesson for receipt in receipts if receipt.lesson is not None]
+
+
+def sums(ledger: Ledger, *names: str) -> tuple[Any, ...]:
+    """These of the ledger's accounts."""
+    return tuple(getattr(ledger.accounts, name) for name in names)
+
+
+def events(ledger: Ledger) -> list[str]:
+    """The events of its rows."""
+    return [row.event for row in ledger.rows()]
+
+
+def chain_of(path: Path, table: str = "events") -> str:
+    """All that stands in the rows of the chain, or of another table."""
+    with closing(sqlite3.connect(path)) as database:
+        return repr(database.execute(f"SELECT * FROM {table}").fetchall())
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 
 import pytest
@@ -12,6 +11,9 @@ from stacksl.ledger.events import Entry, link_hash
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Head, ItemRecord
 from stacksl.ledger.store.rows import CLEARED
+
+from ..saved_arrays import edit
+from .conftest import chain_of
 
 COLUMNS = [
     "time",
@@ -39,13 +41,6 @@ def kept(book, decision, path):
     end = ledger.head
     ledger.close()
     return middle, end
-
-
-def edit(path, statement, *values):
-    with sqlite3.connect(path) as connection:
-        changed = connection.execute(statement, values).rowcount
-    connection.close()
-    assert changed > 0
 
 
 def verify(path, *heads):
@@ -173,11 +168,7 @@ def test_the_chain_holds_no_text_and_no_id(path, decision):
         ledger.take([Answer(secret.id, 0, 1, 1, "me")])
         ledger.add_items([ItemRecord("patient-4712", "Another unmistakable prompt", 4)])
         ledger.forget("patient-4712")
-    connection = sqlite3.connect(path)
-    chain = json.dumps(connection.execute("SELECT * FROM events").fetchall())
-    terms = json.dumps(connection.execute("SELECT * FROM terms").fetchall())
-    items = json.dumps(connection.execute("SELECT * FROM items").fetchall())
-    connection.close()
+    chain, terms, items = (chain_of(path, table) for table in ("events", "terms", "items"))
     assert all(word in items for word in words), "the table beside it does"
     assert [word for word in ("patient", *words) if word in chain + terms] == []
 

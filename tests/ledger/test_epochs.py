@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 
-from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.errors import LedgerCorrupt
 from stacksl.ledger.ledger import Ledger
 
 from ..charges import charge
+from ..saved_arrays import edit
 
 
 def epochs(ledger: Ledger) -> list[int]:
@@ -73,27 +72,9 @@ def test_an_epoch_that_does_not_follow_is_found(book, path, number) -> None:
     ledger = book()
     ledger.note_refreshed(1, {})
     ledger.close()
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE events SET number = ? WHERE seq = 1", (number,))
-    connection.commit()
-    connection.close()
+    edit(path, "UPDATE events SET number = ? WHERE seq = 1", number)
     with pytest.raises(LedgerCorrupt, match="its epoch does not follow the last one"):
         Ledger.open(path)
-
-
-def test_a_write_that_fails_begins_no_epoch(book, monkeypatch) -> None:
-    ledger = book()
-
-    def full(self) -> None:
-        raise LedgerError("the disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(ledger._store), "commit", full)
-        with pytest.raises(LedgerError, match="full"):
-            ledger.note_refreshed(1, {})
-    assert ledger.accounts.epoch == 0
-    ledger.note_refreshed(1, {})
-    assert ledger.accounts.epoch == 1
 
 
 def test_a_decision_that_names_another_epoch_is_found(book, decision) -> None:

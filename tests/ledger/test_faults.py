@@ -24,6 +24,8 @@ from stacksl.ledger.store.rows import (
 from stacksl.ledger.store.schema import FORMAT
 from stacksl.ledger.store.settings import ClassRow, Setting
 
+from ..saved_arrays import edit
+from .conftest import chain_of
 from .fault_cases import fill, state
 
 
@@ -125,10 +127,8 @@ def test_missing_foreign_and_empty_files(tmp_path: Path):
     text, empty, other = tmp_path / "a.txt", tmp_path / "b.db", tmp_path / "c.db"
     text.write_text("not a ledger " * 1000)
     empty.touch()
-    with sqlite3.connect(other) as connection:
-        connection.execute("CREATE TABLE mine (x)")
-    connection.close()
-    before = other.read_bytes()
+    edit(other, "CREATE TABLE mine (x)")
+    before = chain_of(other, "sqlite_master"), len(other.read_bytes())
     for path, words in (
         (tmp_path, "got the folder"),
         (tmp_path / "nothing.db", "no ledger at"),
@@ -140,10 +140,7 @@ def test_missing_foreign_and_empty_files(tmp_path: Path):
             with pytest.raises(LedgerError, match=words) as caught:
                 Ledger.open(path, readonly=readonly)
             assert "\n" not in str(caught.value)
-    assert sqlite3.connect(other).execute("SELECT name FROM sqlite_master").fetchall() == [
-        ("mine",)
-    ]
-    assert len(other.read_bytes()) == len(before)
+    assert (chain_of(other, "sqlite_master"), len(other.read_bytes())) == before
     assert not (tmp_path / "nothing.db").exists()
 
 
@@ -295,9 +292,7 @@ def test_values_of_another_type_are_one_sentence(book, decision, path, table, ch
     ledger.hand_out([Handed("k1", "q0", 0, 1, "Ann", 1, (0, 1, 2, 3))])
     ledger.take([Answer("q0", 0, 1, 2, "Ann", note="a note")])
     ledger.close()
-    with sqlite3.connect(path) as connection:
-        assert connection.execute(f"UPDATE {table} SET {change}").rowcount > 0
-    connection.close()
+    edit(path, f"UPDATE {table} SET {change}")
     with pytest.raises(LedgerCorrupt) as caught:
         read_all(path)
     assert "\n" not in str(caught.value)
@@ -315,68 +310,54 @@ def test_values_of_another_type_are_one_sentence(book, decision, path, table, ch
 def test_a_ledger_of_another_format_is_refused(book, path, change, said, readonly):
     said += f", .* reads format {FORMAT}: use the version"
     book().close()
-    with sqlite3.connect(path) as connection:
-        connection.execute(change)
-    connection.close()
+    edit(path, change)
     before = path.read_bytes()
     with pytest.raises(LedgerError, match=said):
         Ledger.open(path, readonly=readonly)
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("table", ["items", "test"])
+LISTS = ("'{'", "'7'", "'{\"a\": 1}'", "replace(hex(zeroblob(50000)), '0', '[')")
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("table", "change"),
     [
-        "candidates = '{'",
-        "candidates = '7'",
-        "candidates = '{\"a\": 1}'",
-        "candidates = replace(hex(zeroblob(50000)), '0', '[')",
-        "prompt = NULL",
+        *((table, f"candidates = {text}") for table in ("items", "test") for text in LISTS),
+        *((table, "prompt = NULL") for table in ("items", "test")),
+        *(("bank", f"names = {text}") for text in LISTS),
     ],
 )
-def test_a_damaged_item_is_one_sentence(book, path, table, change):
-    book(beginning=Beginning(test=[ItemRecord("q3", "x", 2)])).close()
-    with sqlite3.connect(path) as connection:
-        assert connection.execute(f"UPDATE {table} SET {change} WHERE id = 'q3'").rowcount == 1
-    connection.close()
+def test_a_damaged_row_of_what_was_given_is_one_sentence(book, path, table, change):
+    given = Beginning(test=[ItemRecord("q3", "x", 2)], bank=[("a text", ["a1"])])
+    book(items=[ItemRecord("q3", "x", 4)], beginning=given).close()
+    edit(path, f"UPDATE {table} SET {change}")
     with pytest.raises(LedgerCorrupt, match="was edited or damaged: restore") as caught:
         read_given(path)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("names", ["{", "7", "[" * 50_000])
-def test_a_damaged_bank_is_one_sentence(book, path, names):
-    book(beginning=Beginning(bank=[("a text", ["a1"])])).close()
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE bank SET names = ?", (names,))
-    connection.close()
-    with pytest.raises(LedgerCorrupt, match="was edited or damaged: restore") as caught:
-        read_given(path)
-    assert "\n" not in str(caught.value)
-
-
-def test_the_database_keeps_the_rules_too(book, decision, path):
+@pytest.mark.parametrize(
+    ("event", "slot", "token"),
+    [
+        *((event, "slot", "token") for event in ("round", "reserved", "answered", "learned")),
+        ("answered", "slot", "token + 1"),  # a second accepted answer, on another lease
+        ("learned", "1", "token"),  # the item's label of another slot
+    ],
+)
+def test_the_database_keeps_the_rules_too(book, decision, path, event, slot, token):
     ledger = book()
-    ledger.post([decision(1)])
-    ledger.take([Answer("q0", 0, 1, 0, "x")])
+    ledger.post([decision(1)], {"q0": 2})
+    ledger.take([Answer("q0", 0, 1, 0, "x"), Answer("q0", 1, 1, 3, "b")])
     ledger.close()
-    connection = sqlite3.connect(path)
-    for event in ("round", "reserved", "answered", "learned"):
-        with pytest.raises(sqlite3.IntegrityError):
-            connection.execute(
-                "INSERT INTO events SELECT seq + 100, time, event, round, item, slot, token,"
-                " number, purpose, labeler, price, payload, previous, hash"
-                " FROM events WHERE event = ?",
-                (event,),
-            )
-    with pytest.raises(sqlite3.IntegrityError):  # a second accepted answer, on another lease
-        connection.execute(
-            "INSERT INTO events SELECT seq + 100, time, event, round, item, slot, token + 1,"
+    with pytest.raises(sqlite3.IntegrityError):
+        edit(
+            path,
+            f"INSERT INTO events SELECT seq + 100, time, event, round, item, {slot}, {token},"
             " number, purpose, labeler, price, payload, previous, hash"
-            " FROM events WHERE event = 'answered'"
+            " FROM events WHERE event = ? LIMIT 1",
+            event,
         )
-    connection.close()
 
 
 def test_what_failed_twice_is_counted_anew_before_it_is_taken_again(

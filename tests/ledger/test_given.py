@@ -23,6 +23,8 @@ from stacksl.ledger.store.rows import (
 from stacksl.ledger.store.schema import ITEMS, TEST
 from stacksl.ledger.store.settings import Setting
 
+from ..saved_arrays import edit
+
 RECORDS = [
     ItemRecord("q0", "é\n\0 and ' in a prompt", 2, ["yes", "no"], 1, None, None, 0),
     ItemRecord("q1", "of the run's classes", 4, None, None, "none of them", 3, 0),
@@ -66,12 +68,6 @@ ALL = r"rows of the items, the test or the bank in .*run\.db were added, removed
 @pytest.fixture
 def ledger(book) -> Ledger:
     return book(items=RECORDS, beginning=GIVEN)
-
-
-def edit(path: Path, *statements: str) -> None:
-    with sqlite3.connect(path) as connection:
-        assert all(connection.execute(statement).rowcount > 0 for statement in statements)
-    connection.close()
 
 
 def expect_told(path: Path, words: str) -> None:
@@ -153,7 +149,8 @@ CHANGED = REMOVED | {
 @pytest.mark.parametrize("what", CHANGED)
 def test_rows_that_come_go_or_move_are_told(ledger, path, what) -> None:
     ledger.close()
-    edit(path, *CHANGED[what])
+    for statement in CHANGED[what]:
+        edit(path, statement)
     expect_told(path, ALL)
 
 
@@ -209,8 +206,8 @@ def test_a_row_emptied_as_forgetting_does_keeps_the_chain_valid(ledger, path, de
     ledger.take([Answer("q2", 0, 1, 1, "me")])
     head = ledger.head
     ledger.close()
-    edit(path, *(f"UPDATE {table} SET {CLEARED} WHERE id = '{id}'" for table, id in LAST.items()))
-    edit(path, f"UPDATE items SET {CLEARED} WHERE id = 'q2'")
+    for table, id in (*LAST.items(), ("items", "q2")):
+        edit(path, f"UPDATE {table} SET {CLEARED} WHERE id = '{id}'")
     with Ledger.open(path) as again:
         again.verify({"a file": head})
         assert again.add_items([ItemRecord("n1", "new", 4)]) == 1

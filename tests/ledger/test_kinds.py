@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,13 +12,10 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer
 from stacksl.types import Label
 
-from .conftest import lessons
+from ..saved_arrays import edit
+from .conftest import chain_of, events, lessons, sums
 
 NONE = Answer("q0", 0, 1, None, "me", said="none", text="a third thing", note="see page 4")
-
-
-def events(ledger):
-    return [row.event for row in ledger.rows()]
 
 
 @pytest.mark.parametrize("said", ["none", "ambiguous", "broken"])
@@ -28,12 +25,7 @@ def test_it_is_charged_once_and_never_learned(book, decision, path, said):
     answer = Answer("q0", 0, 1, None, "me", 7, said=said)
     assert lessons(ledger.take([answer, answer])) == []
     assert lessons(ledger.take([answer])) == []
-    assert (
-        ledger.accounts.asked,
-        ledger.accounts.spent,
-        ledger.accounts.spent_money,
-        ledger.accounts.learned,
-    ) == (1, 1, 7, 0)
+    assert sums(ledger, "asked", "spent", "spent_money", "learned") == (1, 1, 7, 0)
     assert ledger.open_purchases() == []
     assert events(ledger) == ["round", "reserved", "answered"]
     counts = {"label": 0, "none": 0, "ambiguous": 0, "broken": 0}
@@ -93,14 +85,11 @@ def test_texts_lie_beside_the_chain_which_holds_their_salted_hash(book, decision
     ledger.close()
     with Ledger.open(path, readonly=True) as again:
         assert again.texts() == [NONE, noted]
-    connection = sqlite3.connect(path)
-    chain = repr(connection.execute("SELECT * FROM events").fetchall())
-    hashes = [row[0] for row in connection.execute("SELECT words FROM texts")]
-    connection.close()
+    chain, hashes = chain_of(path), re.findall("[0-9a-f]{64}", chain_of(path, "texts"))
     assert "third thing" not in chain
     assert "sure" not in chain
     assert len(hashes) == 2
-    assert all(len(words) == 64 and words in chain for words in hashes)
+    assert all(words in chain for words in hashes)
 
 
 def test_a_text_waits_for_no_later_commit(book, decision, path):
@@ -147,9 +136,7 @@ def test_an_edited_text_is_found(book, decision, path, change):
     ledger.post([decision(1)])
     ledger.take([NONE])
     ledger.close()
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"UPDATE texts SET {change}")
-    connection.close()
+    edit(path, f"UPDATE texts SET {change}")
     with (
         Ledger.open(path) as again,
         pytest.raises(LedgerCorrupt, match="row 3 .* texts holds others") as caught,

@@ -12,23 +12,14 @@ from stacksl.ledger.purchases import Answer
 from stacksl.types import Label
 
 from ..charges import charge
-from .conftest import lessons
-
-
-def events(ledger):
-    return [row.event for row in ledger.rows()]
+from .conftest import events, lessons, sums
 
 
 def test_a_label_is_reserved_answered_and_learned(book, decision):
     ledger = book()
     posted = ledger.post([decision(1), decision(2, "skipped")])
     assert [d.status for d in posted] == ["reserved", "skipped"]
-    assert (
-        ledger.accounts.asked,
-        ledger.accounts.spent,
-        ledger.accounts.left,
-        ledger.accounts.learned,
-    ) == (1, 1, 2, 0)
+    assert sums(ledger, "asked", "spent", "left", "learned") == (1, 1, 2, 0)
     (purchase,) = ledger.open_purchases()
     assert (purchase.item, purchase.slot, purchase.token, purchase.round) == ("q0", 0, 1, 1)
     assert lessons(ledger.take([Answer("q0", 0, 1, 3, "me")])) == [(posted[0], Label(3))]
@@ -79,11 +70,7 @@ def test_money_is_a_budget_too(book, decision):
     ledger = book(budget=10, money=5_000_000, price=2_000_000)
     posted = ledger.post([decision(1), decision(2), decision(3)])
     assert [d.status for d in posted] == ["reserved", "reserved", "refused"]
-    assert (ledger.accounts.spent, ledger.accounts.spent_money, ledger.accounts.left) == (
-        2,
-        4_000_000,
-        0,
-    )
+    assert sums(ledger, "spent", "spent_money", "left") == (2, 4_000_000, 0)
     ledger.take([Answer("q0", 0, 1, 0, "cheap", 500_000)])  # cheaper than was reserved
     assert (ledger.accounts.spent_money, ledger.accounts.left) == (2_500_000, 1)
     with pytest.raises(LabelerError, match="the 2000000 micro-units reserved, got 2000001"):
@@ -274,11 +261,7 @@ def test_a_late_answer_dearer_than_was_reserved_is_refused(book, decision, slow)
     slow.say("q0", price=95)
     with pytest.raises(LabelerError, match="item 'q0' by 'slow' .* at most the 10 .*, got 95"):
         ledger.take(slow.answers())
-    assert (ledger.accounts.spent, ledger.accounts.spent_money, events(ledger)[-1]) == (
-        0,
-        0,
-        "released",
-    )
+    assert (*sums(ledger, "spent", "spent_money"), events(ledger)[-1]) == (0, 0, "released")
     slow.say("q0", price=10)
     assert len(lessons(ledger.take(slow.answers()))) == 1
     assert ledger.accounts.spent_money == 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,6 +10,8 @@ import pytest
 from stacksl.errors import LabelerError, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed
+
+from .conftest import chain_of
 
 ROWS = [
     Handed("k7f3-q", "q0", 0, 1, "Ann Example", 1, (2, 0, 3, 1)),
@@ -75,20 +77,15 @@ def test_the_chain_holds_codes_of_people(asked, path):
     asked.take([Answer("q0", 0, 1, 2, "Ann Example")])
     asked.correct("q1", 3, "Ann Example")
     asked.take([Answer("q2", 0, 1, 2, "oracle")])
-    told = ["Ann Example", "Ann Example", "Ben Example", "Ben Example", "Ann Example"]
-    assert [row.labeler for row in asked.rows() if row.labeler][:5] == [
-        told[0], told[1], told[2], told[3], told[4],
-    ]  # fmt: skip
+    told = ["Ann Example"] * 2 + ["Ben Example"] * 2 + ["Ann Example"]
+    assert [row.labeler for row in asked.rows() if row.labeler][:5] == told
     assert [row["labeler"] for row in asked.export()] == ["Ann Example", "Ben Example", "oracle"]
     assert [each.labeler for each in asked.disputes()] == ["Ann Example"]
     asked.close()
-    connection = sqlite3.connect(path)
-    chain = repr(connection.execute("SELECT * FROM events").fetchall())
-    codes = [row[0] for row in connection.execute("SELECT code FROM names")]
-    connection.close()
+    chain, codes = chain_of(path), re.findall(r"person:\w+", chain_of(path, "names"))
     assert "Example" not in chain
     assert len(set(codes)) == 2
-    assert all(code.startswith("person:") and code in chain for code in codes)
+    assert all(code in chain for code in codes)
     with Ledger.open(path) as again:
         again.verify()
         assert next(row["labeler"] for row in again.export()) == "Ann Example"
@@ -100,6 +97,4 @@ def test_another_process_knows_the_names(asked, path, decision):
         other.post([decision(4)])
     asked.take([Answer("q0", 0, 1, 1, "Ann Example")])
     assert asked.export()[0]["labeler"] == "Ann Example"
-    connection = sqlite3.connect(path)
-    assert "Example" not in repr(connection.execute("SELECT * FROM events").fetchall())
-    connection.close()
+    assert "Example" not in chain_of(path)

@@ -13,6 +13,8 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 
+from ..saved_arrays import edit
+from .conftest import sums
 from .fault_cases import kill_after
 
 
@@ -108,11 +110,7 @@ def test_processes_that_race_never_exceed_the_budget(path):
     assert sum(won) == budget  # of 48 wants
     with Ledger.open(path) as ledger:
         ledger.verify({"a file": ledger.head})
-        assert (ledger.accounts.spent, ledger.accounts.learned, ledger.accounts.left) == (
-            budget,
-            budget,
-            0,
-        )
+        assert sums(ledger, "spent", "learned", "left") == (budget, budget, 0)
         assert sum(row.event == "round" for row in ledger.rows()) == racers * rounds
 
 
@@ -126,20 +124,14 @@ def test_another_process_is_noticed(book, decision, path):
     assert ledger.accounts.left == 2  # not looked yet
     (posted,) = ledger.post([decision(4)])
     assert posted.status == "refused"
-    assert (ledger.accounts.spent, ledger.accounts.learned, len(ledger.open_purchases())) == (
-        2,
-        1,
-        1,
-    )
+    assert (*sums(ledger, "spent", "learned"), len(ledger.open_purchases())) == (2, 1, 1)
     ledger.verify({"a file": ledger.head})
 
 
 def test_a_ledger_cut_under_a_running_process_is_noticed(book, decision, path):
     ledger = book()
     ledger.post([decision(1)])
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM events WHERE seq = 2")
-    connection.close()
+    edit(path, "DELETE FROM events WHERE seq = 2")
     with pytest.raises(LedgerCorrupt, match="was cut or replaced"):
         ledger.post([decision(2)])
 

@@ -20,6 +20,7 @@ from stacksl.ledger.store.settings import (
 )
 
 from ..charges import charge
+from ..saved_arrays import edit
 from .fault_cases import fill
 
 GIVEN = {"budget": Setting("40", "flag"), "seed": Setting(0, "default"), "data": Setting("a.csv")}
@@ -38,12 +39,6 @@ EDITS = {
     "the order": "UPDATE classes SET place = 7 WHERE place = 0",
     "a class that goes": "DELETE FROM classes WHERE place = 1",
 }
-
-
-def edit(path: Path, statement: str) -> None:
-    with sqlite3.connect(path) as connection:
-        assert connection.execute(statement).rowcount > 0
-    connection.close()
 
 
 def found(path: Path) -> tuple[object, object, object]:
@@ -116,9 +111,8 @@ def test_two_runs_with_the_same_settings_have_digests_of_their_own(tmp_path: Pat
     for name in "ab":
         path = tmp_path / f"{name}.db"
         Ledger.create(path, run="r", budget=1, items=records, beginning=Beginning(GIVEN)).close()
-        with sqlite3.connect(path) as connection:
-            digests |= set(connection.execute("SELECT settings FROM terms"))
-        connection.close()
+        with opened(path, readonly=True) as store:
+            digests |= set(store.connection.execute("SELECT settings FROM terms"))
     assert len(digests) == 2
 
 

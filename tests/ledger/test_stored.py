@@ -114,7 +114,7 @@ def test_equal_rows_have_other_digests_in_another_run(ledger, book, path, decisi
 def test_an_edit_by_hand_names_the_table_and_the_row(ledger, path, change, told) -> None:
     ledger.close()
     verify(path)
-    edit(path.parent, change)
+    edit(path, change)
     with pytest.raises(LedgerCorrupt, match=told) as fault:
         verify(path)
     assert "\n" not in str(fault.value)
@@ -124,7 +124,7 @@ def test_an_edit_by_hand_names_the_table_and_the_row(ledger, path, change, told)
 def test_two_rows_that_change_places_are_told(ledger, path) -> None:
     ledger.close()
     for now, then in ((1, -1), (2, 1), (-1, 2)):
-        edit(path.parent, "UPDATE handed SET place = ? WHERE place = ?", then, now)
+        edit(path, "UPDATE handed SET place = ? WHERE place = ?", then, now)
     with pytest.raises(LedgerCorrupt, match="row 1 of the table 'handed'"):
         verify(path)
 
@@ -148,10 +148,10 @@ def test_a_forgotten_item_leaves_the_other_rows_covered(ledger, path, item) -> N
             query = f"SELECT place, {column} FROM {table} ORDER BY place DESC LIMIT 1"
             place, value = database.execute(query).fetchone()
         change = f"UPDATE {table} SET {column} = ? WHERE place = ?"
-        edit(path.parent, change, 9 if column == "sheet" else "{}", place)
+        edit(path, change, 9 if column == "sheet" else "{}", place)
         with pytest.raises(LedgerCorrupt, match=f"row {place} of the table '{table}'"):
             verify(path)
-        edit(path.parent, change, value, place)
+        edit(path, change, value, place)
     verify(path)
 
 
@@ -213,7 +213,7 @@ def test_a_flipped_byte_of_these_tables_is_told_or_changes_nothing(ledger, path)
 def test_a_cut_between_arrays_and_the_row_with_their_digest_is_told(ledger, path) -> None:
     last = ledger.head.count
     ledger.close()
-    edit(path.parent, "DELETE FROM events WHERE seq = ?", last)
+    edit(path, "DELETE FROM events WHERE seq = ?", last)
     with (
         Ledger.open(path, readonly=True) as read,
         pytest.raises(LedgerCorrupt, match=f"should have the row {last} .* it was cut"),

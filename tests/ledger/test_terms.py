@@ -12,7 +12,7 @@ from stacksl.ledger.store.rows import RejectedRow, read_items, read_rejected
 from stacksl.types import Label
 
 from ..charges import charge
-from .conftest import lessons
+from .conftest import lessons, sums
 
 
 def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
@@ -28,12 +28,7 @@ def test_a_changed_budget_holds_from_its_row_on(book, decision, path):
     assert (row.item, charge(row), row.purpose) == (None, 0, None)
     ledger.close()
     with Ledger.open(path) as again:
-        assert (
-            again.accounts.budget,
-            again.accounts.money,
-            again.accounts.spent,
-            again.accounts.left,
-        ) == (4, None, 2, 2)
+        assert sums(again, "budget", "money", "spent", "left") == (4, None, 2, 2)
         again.verify({"a file": again.head})
 
 
@@ -191,19 +186,17 @@ def test_terms_that_cannot_be_written_do_not_change(book, decision, monkeypatch)
             lambda: ledger.add_items([ItemRecord("n1", "new", 4)]),
             lambda: ledger.reserve(["q3"]),
             lambda: ledger.own([("q3", 1)], "old"),
+            lambda: ledger.note_refreshed(1, {}),
         ):
             with pytest.raises(LedgerError, match="full"):
                 attempt()
-    assert (
-        ledger.accounts.budget,
-        ledger.accounts.money,
-        ledger.accounts.spent,
-        ledger.accounts.learned,
-    ) == (3, None, 0, 0)
+    names = ("budget", "money", "spent", "learned", "epoch")
+    assert sums(ledger, *names) == (3, None, 0, 0, 0)
     ledger.add_class("more", 5)
     assert ledger.add_items([ItemRecord("n1", "new", 4)]) == 1
     assert len(ledger.reserve(["q3"])) == 1
     assert len(ledger.own([("q4", 4)], "old")) == 1
+    ledger.note_refreshed(1, {})
     ledger.verify({"a file": ledger.head})
 
 
@@ -221,23 +214,13 @@ def test_what_is_recorded_together_is_one_transaction_or_nothing(book, decision,
     rows, commits = len(list(ledger.rows())), ledger._store.fsyncs
     with pytest.raises(LedgerError, match="'q0' is open already"), ledger.together():
         change("q0")
-    assert (
-        ledger.accounts.budget,
-        ledger.accounts.classes,
-        ledger.accounts.learned,
-        ledger.accounts.spent,
-    ) == (9, None, 0, 1)
+    assert sums(ledger, "budget", "classes", "learned", "spent") == (9, None, 0, 1)
     assert "n1" not in ledger.items
     assert (len(list(ledger.rows())), ledger._store.fsyncs) == (rows, commits)
     with ledger.together():
         change("q3")
     assert ledger._store.fsyncs == commits + 1
-    assert (
-        ledger.accounts.budget,
-        ledger.accounts.classes,
-        ledger.accounts.learned,
-        ledger.accounts.spent,
-    ) == (7, 5, 1, 2)
+    assert sums(ledger, "budget", "classes", "learned", "spent") == (7, 5, 1, 2)
     ledger.close()
     with Ledger.open(path) as again:
         again.verify({"a file": again.head})
