@@ -165,6 +165,8 @@ def test_a_place_that_was_erased_is_taken_again(ledger) -> None:
     """The last row handed out is erased; the next one gets its number."""
     ledger.forget("q2")
     ledger.hand_out([Handed("k8", "q3", 0, 1, "a", 3, (0, 1, 2, 3))])
+    (*_, last) = ledger.rows()
+    assert last.payload["stored"]["handed"].keys() == {"3"}
     ledger.verify(arrays=True)
 
 
