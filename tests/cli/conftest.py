@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,17 +32,37 @@ SOURCES = SimpleNamespace(owned={})
 PRICED = SimpleNamespace(price=2_500_000)
 
 
-@pytest.fixture
-def stacksl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+@dataclass(frozen=True)
+class Shell:
     """`stacksl("run", "--json")`, in this process."""
 
-    def type_(*words: str | Path) -> Said:
-        capfd.readouterr()
-        code = call([str(word) for word in words])
-        out, err = capfd.readouterr()
-        return Said(code, out, err)
+    capfd: pytest.CaptureFixture[str]
 
-    return type_
+    def __call__(self, *words: str | Path) -> Said:
+        self.capfd.readouterr()
+        code = call([str(word) for word in words])
+        return Said(code, *self.capfd.readouterr())
+
+    def done(self, *words: str | Path) -> Said:
+        """Of a call that ends well."""
+        said = self(*words)
+        assert said.code == 0, said.err
+        return said
+
+    def told(self, *words: str | Path) -> Any:
+        """The JSON of a call that ends well."""
+        return json.loads(self.done(*words, "--json").out)
+
+    def refused(self, *words: str | Path, before: int = 0) -> str:
+        """The one sentence of a call that the user has to mend, and lines `before` it."""
+        said = self(*words)
+        assert (said.code, said.out, said.err.count("\n")) == (2, "", 1 + before), said
+        return said.err
+
+
+@pytest.fixture
+def stacksl(capfd: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capfd)
 
 
 @dataclass

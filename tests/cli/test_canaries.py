@@ -229,7 +229,7 @@ def test_a_forwarded_report_has_no_person_path_or_column(said, tmp_path: Path, s
     assert done.code in (0, 3), done
     turn = 0
     for _ in range(20):
-        status = json.loads(stacksl("status", run, "--json").out)
+        status = stacksl.told("status", run)
         if status["state"] != "waiting":
             break
         for sheet in status["sheets"]:

@@ -72,8 +72,7 @@ def items(tmp_path: Path) -> Path:
 
 
 def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tmp_path) -> None:
-    said = stacksl("export", run, "--task", items, tmp_path / "out", "--json")
-    assert said.code == 0, said.err
+    said = stacksl.done("export", run, "--task", items, tmp_path / "out", "--json")
     told = json.loads(said.out)
     assert set(told) == {
         "run", "table", "labels", "left_out", "model", "merged", "task", "command",
@@ -93,44 +92,35 @@ def test_a_task_is_written_and_its_command_printed(stacksl, run, base, items, tm
 
 def test_what_the_limits_cut_is_said(stacksl, base, items, tmp_path) -> None:
     short = make_run(tmp_path / "short", base, max_len_prompt=4)
-    said = stacksl("export", short, "--task", items, tmp_path / "out")
-    assert said.code == 0, said.err
+    said = stacksl.done("export", short, "--task", items, tmp_path / "out")
     assert "2 of 2 prompts lost their start" in said.err
     assert "lm-eval reads those whole" in said.err
 
 
 def test_a_merged_model_is_what_the_command_then_scores(stacksl, run, items, tmp_path) -> None:
     out = tmp_path / "merged"
-    said = stacksl("export", run, "--merge", out, "--task", items, tmp_path / "task", "--json")
-    assert said.code == 0, said.err
-    told = json.loads(said.out)
+    told = stacksl.told("export", run, "--merge", out, "--task", items, tmp_path / "task")
     assert told["merged"] == str(out)
     assert f"pretrained={out},dtype=float32" in told["command"]
     assert {"config.json", "model.safetensors", "tokenizer.json", "README.md"} <= {
         path.name for path in out.iterdir()
     }
-    again = stacksl("export", run, "--merge", out)
-    assert again.code == 2
-    assert "is not empty" in again.err
-    other = stacksl("export", run, "--model", tmp_path / "folder")
-    assert other.code == 2
-    assert "--merge OUT writes that as one model" in other.err
+    assert "is not empty" in stacksl.refused("export", run, "--merge", out)
+    other = stacksl.refused("export", run, "--model", tmp_path / "folder")
+    assert "--merge OUT writes that as one model" in other
     assert not (tmp_path / "folder").exists()
 
 
 def test_what_cannot_be_done_is_one_sentence(stacksl, run, tmp_path) -> None:
-    said = stacksl("export", run)
-    assert said.code == 2
-    assert "--model OUT for the final model, --merge OUT for a language model" in said.err
-    said = stacksl("export", run, "--task", tmp_path / "gone.csv", tmp_path / "out")
-    assert said.code == 2
-    assert "there is no file" in said.err
+    said = stacksl.refused("export", run)
+    assert "--model OUT for the final model, --merge OUT for a language model" in said
+    said = stacksl.refused("export", run, "--task", tmp_path / "gone.csv", tmp_path / "out")
+    assert "there is no file" in said
     assert not (tmp_path / "out").exists()
 
 
 def test_a_run_without_a_language_model_is_refused(stacksl, tmp_path) -> None:
     made_with(tmp_path / "other", read={"max_candidates": 9})
-    said = stacksl("export", tmp_path / "other", "--merge", tmp_path / "out")
-    assert said.code == 2
-    assert "holds no adapted language model" in said.err
-    assert len(said.err.strip().splitlines()) == 1
+    said = stacksl.refused("export", tmp_path / "other", "--merge", tmp_path / "out")
+    assert "holds no adapted language model" in said
+    assert len(said.strip().splitlines()) == 1

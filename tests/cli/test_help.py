@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 
@@ -109,9 +108,7 @@ def test_the_help_of_run_is_short_and_help_all_has_every_flag(stacksl) -> None:
 
 
 def test_every_setting_is_described_and_listed(stacksl) -> None:
-    rows = {
-        row["name"]: row["about"] for row in json.loads(stacksl("ls", "settings", "--json").out)
-    }
+    rows = {row["name"]: row["about"] for row in stacksl.told("ls", "settings")}
     assert set(rows) == set(known_settings())
     assert all(rows.values())
     assert rows["gate.reading"].endswith("(gate llf)")

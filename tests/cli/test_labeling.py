@@ -98,10 +98,9 @@ def test_a_first_row_in_doubt_is_asked_about_on_a_terminal(
         "--prompt-column",
         "sand" if not said else "column 2",
     )
-    elsewhere = stacksl(*words, "--out", "to.csv", "--quiet")
-    assert elsewhere.code == 2
-    assert "--no-header" in elsewhere.err
-    assert "sand" not in elsewhere.err
+    elsewhere = stacksl.refused(*words, "--out", "to.csv", "--quiet")
+    assert "--no-header" in elsewhere
+    assert "sand" not in elsewhere
     monkeypatch.setattr("stacksl.cli.verbs.run.is_interactive", lambda: True)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: said)
     assert stacksl(*words, "--out", "to.csv", "--quiet").code == 0
@@ -131,8 +130,7 @@ def test_what_cannot_be_labeled(stacksl, new, words, expected) -> None:
 
 
 def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
-    said = stacksl("export", "runs/first", "--table", "own.csv")
-    assert said.code == 0, said.err
+    said = stacksl.done("export", "runs/first", "--table", "own.csv")
     assert said.out == "Table  own.csv, 120 rows with labels\n"
     rows = table((folder / "own.csv").read_text())
     assert list(rows[0]) == COLUMNS
@@ -143,14 +141,12 @@ def test_the_own_items_with_the_bought_answers(stacksl, folder) -> None:
 
 
 def test_bought_labels_for_other_programs(stacksl, folder) -> None:
-    said = stacksl("export", "runs/first", "--labels", "labels.json")
-    assert said.code == 0, said.err
+    said = stacksl.done("export", "runs/first", "--labels", "labels.json")
     assert len(json.loads((folder / "labels.json").read_text())) == 30
     told = stacksl("run", "labels.json", "--dry-run").out
     assert "answers: 30 of 30" in told
-    said = stacksl("export", "runs/first", "--labels", "runs")
-    assert said.code == 2
-    assert "expected a file whose name ends in one of" in said.err
+    said = stacksl.refused("export", "runs/first", "--labels", "runs")
+    assert "expected a file whose name ends in one of" in said
 
 
 def test_the_status_shows_what_was_measured(stacksl, folder) -> None:
@@ -169,7 +165,5 @@ def test_the_file_that_was_read_is_not_replaced(stacksl, new, folder) -> None:
         ("export", "runs/first", "--labels", "data.csv"),
     ):
         before = (folder / words[-1]).read_bytes()
-        said = stacksl(*words)
-        assert said.code == 2, said.out
-        assert "expected a new file for the labels" in said.err
+        assert "expected a new file for the labels" in stacksl.refused(*words)
         assert (folder / words[-1]).read_bytes() == before

@@ -14,11 +14,10 @@ def steps() -> list[SimpleNamespace]:
 
 
 def test_flags_are_passed_on_as_typed(stacksl, api) -> None:
-    said = stacksl(
+    stacksl.done(
         "run", "toy.csv", "--budget", "10%", "--seed", "3", "--no-header", "--prompt-column", "q",
         "--test", "t.csv", "--out", api.out, "--quiet",
     )  # fmt: skip
-    assert said.code == 0
     (_, given), _ = api.asked
     assert (given["data"], given["test"], given["out"]) == ("toy.csv", "t.csv", api.out)
     resolved = given["settings"]
@@ -47,18 +46,14 @@ def test_a_flag_goes_before_a_pair_and_a_pair_before_the_config(stacksl, api, tm
     ],
 )
 def test_a_wrong_setting_is_refused_before_anything_is_read(stacksl, api, words, hint) -> None:
-    said = stacksl("run", *words)
-    assert said.code == 2
-    assert hint in said.err
+    assert hint in stacksl.refused("run", *words)
     assert api.asked == []
 
 
 def test_a_config_that_is_no_toml(stacksl, api, tmp_path) -> None:
     config = tmp_path / "other.toml"
     config.write_bytes(b"\xff\xfe = 1")
-    said = stacksl("run", "--config", config)
-    assert said.code == 2
-    assert "must be TOML" in said.err
+    assert "must be TOML" in stacksl.refused("run", "--config", config)
 
 
 @pytest.fixture
@@ -102,8 +97,7 @@ def test_nobody_is_asked_with_yes_or_without_a_price(stacksl, api, terminal, wor
 
 def test_nobody_is_asked_where_there_is_no_terminal(stacksl, api) -> None:
     api.money = 12_500_000
-    said = stacksl("run", "--price", "2.50", "--quiet")
-    assert said.code == 0
+    said = stacksl.done("run", "--price", "2.50", "--quiet")
     assert "$12.50" in said.err
 
 

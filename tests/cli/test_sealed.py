@@ -66,14 +66,13 @@ def played(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[obje
             keys = {row.key for row in ledger.private.handed() if row.item in audit}
         for path in sheets(waiting):
             fill(path)
-            told = json.loads(stacksl("answer", "run", fill(path, say, keys=keys), "--json").out)
+            told = stacksl.told("answer", "run", fill(path, say, keys=keys))
             if told["state"] == "finished":
                 return seen
             said = told.pop("accepted")  # what the sheet itself says
             seen += [told, sum(said.values()), printed(stacksl)]
         if len(seen) < 9:
-            changed = stacksl("change", "run", "--add-class", "dusk", "--json", "--quiet")
-            assert changed.code == 0, changed.err
+            changed = stacksl.done("change", "run", "--add-class", "dusk", "--json", "--quiet")
             seen += [changed.out, printed(stacksl)]
     return seen
 
@@ -111,7 +110,7 @@ def test_an_export_has_the_audit_when_the_run_has_finished(tmp_path: Path, stack
 
     def exported(sealed: set[str]) -> set[str]:
         table = tmp_path / "labels.jsonl"
-        told = json.loads(stacksl("export", waiting.path, "--labels", table, "--json").out)
+        told = stacksl.told("export", waiting.path, "--labels", table)
         assert told["left_out"] == sum(row["item"] in sealed for row in bought(waiting))
         lines = table.read_text(encoding="utf-8").splitlines()
         return {json.loads(line)["item"] for line in lines}
@@ -168,8 +167,7 @@ def one_answer(stacksl: Shell, sheet: Path) -> list[object]:
     Not here: what lists or counts rows of the ledger one by one.
     """
     waiting = Run.open("run")
-    said = stacksl("answer", "run", sheet)
-    assert said.code == 0, said.err
+    said = stacksl.done("answer", "run", sheet)
     again = stacksl("answer", "run", sheet, "--json")
     of_python = [waiting.status(), waiting.annotators(), waiting.corrections()]
     of_python += [waiting.change(classes="dusk", dry_run=True), waiting.labels().left_out]

@@ -48,8 +48,9 @@ def data(tmp_path: Path) -> Path:
 
 def dry(stacksl, data: Path, *words: str | Path) -> Any:
     """The size that a dry run prints as JSON."""
-    done = stacksl("run", data, "--adapt", "lora", "--budget", "10", *words, "--dry-run", "--json")
-    assert done.code == 0, done.err
+    done = stacksl.done(
+        "run", data, "--adapt", "lora", "--budget", "10", *words, "--dry-run", "--json"
+    )
     return json.loads(done.out)["size"]
 
 

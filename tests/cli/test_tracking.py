@@ -69,8 +69,7 @@ RUN = (
 @pytest.mark.parametrize("name", ["mlflow", "tensorboard"])
 def test_each_refit_is_reported_and_nothing_else_changes(stacksl, folder: Path, name: str) -> None:
     assert stacksl(*RUN, "--out", "plain").code == 0
-    said = stacksl(*RUN, "--out", "run", "--report-to", name)
-    assert said.code == 0, said.err
+    stacksl.done(*RUN, "--out", "run", "--report-to", name)
     (tracker,) = TRACKERS
     assert tracker.state == "finished"
     where = {"mlflow": {"run_name": "run"}, "tensorboard": {"logging_dir": Path("run")}}
@@ -92,8 +91,7 @@ def test_each_refit_is_reported_and_nothing_else_changes(stacksl, folder: Path, 
 
 
 def test_of_people_no_accuracy_is_reported_on_the_way(stacksl, folder: Path) -> None:
-    said = stacksl(*RUN, "--out", "run", "--labeler", "file", "--sheets", "csv")
-    assert said.code == 0, said.err
+    stacksl.done(*RUN, "--out", "run", "--labeler", "file", "--sheets", "csv")
     run = Run.open("run")
     while run.status()["state"] == "waiting":
         (path,) = (Path(sheet["file"]) for sheet in run.status()["sheets"])
@@ -105,8 +103,7 @@ def test_of_people_no_accuracy_is_reported_on_the_way(stacksl, folder: Path) -> 
             table = csv.DictWriter(file, list(rows[0]))
             table.writeheader()
             table.writerows(rows)
-        said = stacksl("answer", "run", path, "--quiet", "--report-to", "mlflow")
-        assert said.code == 0, said.err
+        stacksl.done("answer", "run", path, "--quiet", "--report-to", "mlflow")
     rows = [values for tracker in TRACKERS for _, values in tracker.rows if len(values) > 1]
     assert rows
     assert all(set(values) == {"labels", "cost"} for values in rows)
@@ -117,11 +114,9 @@ def test_of_people_no_accuracy_is_reported_on_the_way(stacksl, folder: Path) -> 
 def test_what_cannot_be_reported_is_one_sentence_before_anything_is_bought(
     stacksl, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = stacksl(*RUN, "--out", "run", "--report-to", "wandb")
-    assert said.code == 2
-    assert "--report-to should be mlflow or tensorboard, got 'wandb'" in said.err
+    said = stacksl.refused(*RUN, "--out", "run", "--report-to", "wandb", before=1)
+    assert "--report-to should be mlflow or tensorboard, got 'wandb'" in said
     monkeypatch.setattr(tracking, "find_spec", lambda name: None if name == "mlflow" else name)
-    said = stacksl(*RUN, "--out", "run", "--report-to", "mlflow")
-    assert said.code == 2
-    assert "--report-to mlflow needs mlflow: pip install mlflow" in said.err
+    said = stacksl.refused(*RUN, "--out", "run", "--report-to", "mlflow", before=1)
+    assert "--report-to mlflow needs mlflow: pip install mlflow" in said
     assert not (folder / "run" / "run.db").exists()
