@@ -95,17 +95,6 @@ def test_margin_is_minus_the_difference_of_the_two_best() -> None:
     assert gate.statistic(a_view([2.0], [1]), clock, REST) == -math.inf
 
 
-def test_margin_asks_the_first_item_which_sets_the_threshold() -> None:
-    gate = Margin(pace=0.1, adaptive=False)
-    state = gate.start()
-    assert gate.threshold(-5.0, 0.0, Clock(0, 2, 1, 8), state) < -5.0
-    state = gate.advance(-5.0, True, Clock(0, 2, 1, 8), state)
-    # −5 + 0.1·(1 − 2/8), then −0.1·1/7 on a skip
-    assert state[0] == pytest.approx(-5.0 + 0.075)
-    state = gate.advance(-9.0, False, Clock(1, 2, 2, 8), state)
-    assert state[0] == pytest.approx(-5.0 + 0.075 - 0.1 / 7)
-
-
 def test_an_adaptive_margin_moves_in_units_of_the_mean_absolute_deviation() -> None:
     """|g − mean of the earlier ones|, averaged: after −1, −3, −5 it is (2 + 3)/2."""
     gate = Margin(pace=0.5)

@@ -1,4 +1,4 @@
-"""Losses: values against SciPy, gradients against central differences."""
+"""Values of losses against SciPy; their gradients are in tests/laws/test_game_laws.py."""
 
 import math
 
@@ -13,11 +13,6 @@ SCORES = np.array([0.3, -1.2, 2.0, 0.3, -4.0])
 OTHERS = np.array([1.0, 0.5, -0.5, 0.0, 2.0])
 
 
-def _slope(value, scores, step=1e-6):
-    steps = step * np.eye(len(scores))
-    return np.array([(value(scores + s) - value(scores - s)) / (2 * step) for s in steps])
-
-
 def test_softmax_agrees_with_scipy_and_does_not_overflow():
     np.testing.assert_allclose(log_softmax(SCORES), scipy_log_softmax(SCORES), rtol=1e-14)
     np.testing.assert_allclose(softmax(SCORES), np.exp(scipy_log_softmax(SCORES)), rtol=1e-14)
@@ -25,11 +20,9 @@ def test_softmax_agrees_with_scipy_and_does_not_overflow():
     np.testing.assert_array_equal(far, [0.0, 1.0, 0.0])
 
 
-def test_cross_entropy_value_and_gradient():
+def test_the_value_of_cross_entropy():
     loss, gradient = cross_entropy(SCORES, 3)
     assert loss == pytest.approx(-scipy_log_softmax(SCORES)[3])
-    numeric = _slope(lambda s: cross_entropy(s, 3)[0], SCORES)
-    np.testing.assert_allclose(gradient, numeric, atol=1e-9)
     assert abs(gradient.sum()) < 1e-15
 
 
@@ -44,30 +37,9 @@ def test_single_candidate_has_nothing_to_learn():
     assert kl(np.array([7.0]), np.array([-7.0])) == (0.0, [0.0])
 
 
-def test_kl_value_and_gradient():
-    value, gradient = kl(SCORES, OTHERS)
+def test_the_value_of_kl():
+    value, _ = kl(SCORES, OTHERS)
     assert value == pytest.approx(float(rel_entr(softmax(SCORES), softmax(OTHERS)).sum()))
-    numeric = _slope(lambda s: kl(s, OTHERS)[0], SCORES)
-    np.testing.assert_allclose(gradient, numeric, atol=1e-9)
-
-
-def test_kl_is_flat_at_the_reference_whatever_the_offset():
-    value, gradient = kl(SCORES, SCORES + 3.0)
-    assert abs(value) < 1e-15
-    np.testing.assert_allclose(gradient, 0.0, atol=1e-15)
-    value, gradient = kl(SCORES, SCORES)
-    assert value == 0.0
-    np.testing.assert_array_equal(gradient, 0.0)
-
-
-@pytest.mark.parametrize("reading", ["literal", "scale", "none"])
-@pytest.mark.parametrize("level", [0.5, 10.0])
-def test_clipped_gradient_is_the_gradient_of_the_clipped_loss(reading, level):
-    def value(scores):
-        return clip(*cross_entropy(scores, 1), level, reading)[0]
-
-    _, gradient = clip(*cross_entropy(SCORES, 1), level, reading)
-    np.testing.assert_allclose(gradient, _slope(value, SCORES), atol=1e-8)
 
 
 def test_readings_differ_above_the_level_alone():
@@ -79,10 +51,6 @@ def test_readings_differ_above_the_level_alone():
     scaled, shorter = clip(loss, gradient, 1.0, "scale")
     assert scaled == pytest.approx(1.0 + math.log(loss))
     np.testing.assert_allclose(shorter, gradient / loss)
-    for reading in ("literal", "scale", "none"):
-        same, whole = clip(loss, gradient, math.inf, reading)
-        assert same == loss
-        np.testing.assert_array_equal(whole, gradient)
 
 
 def test_a_loss_is_not_above_a_level_that_it_is_but_for_rounding() -> None:
