@@ -120,10 +120,7 @@ def test_money_and_the_test_file_are_told(stacksl, folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "words", "lines"),
-    [
-        ("predict", ["predict", "runs/first", "test.csv"], 30),
-    ],
+    ("section", "words", "lines"), [("predict", ["predict", "runs/first", "test.csv"], 30)]
 )
 def test_a_verb_of_many_lines(stacksl, folder, section, words, lines) -> None:
     said = stacksl(*words, "--json")

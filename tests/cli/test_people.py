@@ -155,10 +155,7 @@ def test_people_are_listed(waiting: Run, stacksl: Shell) -> None:
     told = stacksl.told("status", "run")
     assert [
         (row["name"], row["answered"], row["away"]) for row in told["people"]["annotators"]
-    ] == [
-        ("anna", 3, False),
-        ("ben", 0, False),
-    ]
+    ] == [("anna", 3, False), ("ben", 0, False)]
     assert sum(row["open"] for row in told["people"]["annotators"]) == sum(
         s["open"] for s in told["sheets"]
     )

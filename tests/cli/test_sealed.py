@@ -85,9 +85,7 @@ def no_label(row: Row) -> str:
     return ("[none]: dusk", "ambiguous")[len(row["prompt"]) % 2]
 
 
-def test_no_output_depends_on_what_the_audit_says(
-    tmp_path: Path, stacksl: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_output_depends_on_what_the_audit_says(tmp_path, stacksl: Shell, monkeypatch) -> None:
     monkeypatch.setattr(state, "now", lambda: "now")
     found = {}
     for say in (truth, wrong, no_label):

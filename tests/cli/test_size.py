@@ -89,9 +89,7 @@ def test_settings_reach_the_size(stacksl, stories: Path, data: Path) -> None:
     assert other["training"]["weights"] == 2 * other["parameters"]
 
 
-def test_times_are_found_within_the_calibration(
-    stories: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_are_found_within_the_calibration(stories: Path, data: Path, monkeypatch) -> None:
     """The clock runs through the model's own passes: they alone take time on it."""
     from stacksl.data import read
 

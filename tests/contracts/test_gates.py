@@ -138,9 +138,7 @@ class Exact(Coin):
         (Exact, "the statistic should be a float, got a float64"),
     ],
 )
-def test_a_gate_of_others_is_checked(
-    kind: Any, words: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gate_of_others_is_checked(kind: Any, words: str | None, monkeypatch) -> None:
     with pytest.raises(AssertionError, match="'coin' should be in GATES"):
         check_gate(kind)
     monkeypatch.setitem(GATES, "coin", kind)

@@ -55,11 +55,7 @@ def test_missing_answers_are_counted_with_the_way_out(name):
 
 
 @pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ("orcle", "did you mean 'oracle'"),
-        ("oracle:x", "takes nothing after it"),
-    ],
+    ("spec", "words"), [("orcle", "did you mean 'oracle'"), ("oracle:x", "takes nothing after it")]
 )
 def test_a_wrong_setting_is_one_sentence(spec, words):
     with pytest.raises(SettingsError, match=words) as caught:

@@ -16,10 +16,7 @@ from stacksl.core import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.core.calibration import (
-    clip_at_quantile,
-    gate_scale_warning,
-)
+from stacksl.core.calibration import clip_at_quantile, gate_scale_warning
 from stacksl.errors import SettingsError
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)

@@ -8,15 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from stacksl.core import (
-    Given,
-    Hard,
-    Learner,
-    PairBlock,
-    PairFeatures,
-    ScorerSettings,
-    make_scorer,
-)
+from stacksl.core import Given, Hard, Learner, PairBlock, PairFeatures, ScorerSettings, make_scorer
 from stacksl.core.heads.linear import refit
 from stacksl.errors import SettingsError
 from stacksl.runs.session.build_learner import fresh_scorer

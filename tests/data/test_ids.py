@@ -113,8 +113,7 @@ def test_values_that_are_no_text_are_no_ids(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "label"),
-    [("text,class_id", "class_id"), ("ticket_id,text,intent_id", "intent_id")],
+    ("header", "label"), [("text,class_id", "class_id"), ("ticket_id,text,intent_id", "intent_id")]
 )
 def test_a_label_that_repeats_is_no_id(make: Make, header: str, label: str) -> None:
     rows = [(f"T{n}", f"text {n}", n % 3)[3 - len(header.split(",")) :] for n in range(30)]

@@ -126,9 +126,7 @@ def test_a_first_row_like_those_below_is_in_doubt(tmp_path: Path, name: str) -> 
     assert whole.total == kept.total + 1
 
 
-def test_a_later_file_has_a_header_by_its_usual_names_where_the_first_has_none(
-    tmp_path: Path,
-) -> None:
+def test_a_later_file_has_a_header_by_its_usual_names_where_the_first_has_none(tmp_path) -> None:
     later = Layout(headless=True)
     path = tmp_path / "rows.csv"
     path.write_text("T1,lost it\nT2,top up\n", encoding="utf-8")

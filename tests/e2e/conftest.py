@@ -124,11 +124,7 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str
 
 
 @pytest.fixture(scope="module")
-def worker(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    workers: dict[tuple[str, ...], Worker],
-) -> Worker:
+def worker(request, tmp_path_factory, workers: dict[tuple[str, ...], Worker]) -> Worker:
     """The process that plays and kills runs; it has loaded the libraries in a module's `HEAVY`."""
     heavy = tuple(getattr(request.module, "HEAVY", ()))
     if heavy not in workers:

@@ -20,12 +20,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
     ],
     ids=lambda path: path.stem,
 )
-def test_an_example_runs(
-    script: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_example_runs(script: Path, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(script), run_name="__main__")

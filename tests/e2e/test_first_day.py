@@ -51,9 +51,7 @@ class Forked(Desk):
 
 
 @pytest.fixture(scope="module")
-def desk(
-    shared_data: Path, tmp_path_factory: pytest.TempPathFactory, worker: Worker
-) -> Iterator[Desk]:
+def desk(shared_data: Path, tmp_path_factory, worker: Worker) -> Iterator[Desk]:
     """The day, lived through once: every command had the exit code that it should have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Forked, "worker", worker, raising=False)
@@ -154,9 +152,7 @@ def test_the_page_keeps_its_own_books() -> None:
     assert re.search(rf"Accuracy +{true:.3f}", text)
 
 
-def test_a_folder_without_the_set_is_told_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_without_the_set_is_told_in_one_sentence(tmp_path, monkeypatch, capsys) -> None:
     page = tmp_path / "page.md"
     monkeypatch.setattr("sys.argv", ["day", "--data", str(tmp_path), "--page", str(page)])
     with pytest.raises(SystemExit, match="2"):

@@ -33,11 +33,7 @@ PURCHASE = {
     "when its answer was learned": ("stacksl.core.learner:Learner.learn", 7, "after"),
 }
 DISK = {
-    "before rows and arrays are saved": (
-        f"{LABELS}.ledger:Ledger.save_arrays",
-        2,
-        "before",
-    ),
+    "before rows and arrays are saved": (f"{LABELS}.ledger:Ledger.save_arrays", 2, "before"),
     "before arrays are committed": (f"{LABELS}.journal:write_arrays", 2, "after"),
     "when arrays were saved": (f"{LABELS}.ledger:Ledger.save_arrays", 2, "after"),
     "before the waiting rows are flushed": (f"{LABELS}.ledger:Ledger.flush", 1, "before"),

@@ -22,13 +22,7 @@ from stacksl.runs.storage.derived import DERIVED, note_derived
 from stacksl.runs.storage.folder import RunFolder, read_facts
 
 from ..runs.conftest import pair_items
-from ..runs.forgetting.forgetting_cases import (
-    ID,
-    asked_by_people,
-    holding,
-    verify,
-    with_canary,
-)
+from ..runs.forgetting.forgetting_cases import ID, asked_by_people, holding, verify, with_canary
 from ..saved_arrays import saved_in
 from .conftest import Worker, write_classes
 

@@ -154,9 +154,7 @@ def expect_resumed(worker: Worker, kind: Kind, out: Path, moment: Any) -> None:
 
 
 @pytest.mark.parametrize("moment", QUICKLY)
-def test_a_run_that_adapts_is_killed(
-    worker: Worker, kind: Kind, tmp_path: Path, moment: str
-) -> None:
+def test_a_run_that_adapts_is_killed(worker: Worker, kind: Kind, tmp_path, moment: str) -> None:
     expect_resumed(worker, kind, tmp_path / "run", MOMENTS[moment])
 
 

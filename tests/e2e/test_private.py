@@ -135,9 +135,7 @@ def test_a_local_encoder_opens_no_socket(watched: Callable[..., str], tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_sample_language_model_opens_no_socket(
-    watched: Callable[..., str], tmp_path: Path
-) -> None:
+def test_the_sample_language_model_opens_no_socket(watched: Callable[..., str], tmp_path) -> None:
     pytest.importorskip("peft")
     run = ["run", "--model", "sample", "--budget", "8", "--epochs", "1", "--refit-at", "1"]
     watched([[*run, "--out", "r", "--quiet"], ["ledger", "verify", "r"], ["status", "r"]])

@@ -94,9 +94,7 @@ def test_before_fit_it_says_what_to_do() -> None:
         HashingEncoder().encode(["card"])
 
 
-def test_memory_beyond_the_result_does_not_grow_with_the_items(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_memory_beyond_the_result_does_not_grow_with_the_items(monkeypatch) -> None:
     monkeypatch.setattr(hashing, "_CHUNK", 500)
     encoder = fitted(dim=256)
     extra = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,9 +84,7 @@ def test_class_map_reads_prompts_alone() -> None:
     assert encoder.fitted == encoder.seen == ["shared prompt", "yes"]
 
 
-def test_rows_of_a_large_pool_are_written_without_being_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_a_large_pool_are_written_without_being_held(tmp_path, monkeypatch) -> None:
     """They are transformed a part at a time, and the files have the same bytes."""
     items = [Item(str(n), "x" * (n % 7), ("a", "b")) for n in range(9000)]
     counted: list[int] = []

@@ -90,9 +90,7 @@ def test_items_with_options_of_their_own() -> None:
     assert "coverage" not in strategies.usable(classes=False)
 
 
-def test_cells_are_kept_and_a_stop_is_gone_on_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cells_are_kept_and_a_stop_is_gone_on_with(tmp_path, monkeypatch) -> None:
     played: list[tuple[str, int]] = []
     real = strategies.measure
 
@@ -208,9 +206,7 @@ def write(path: Path, data: Dataset, *, without: int = 0, once: bool = False) ->
     return str(path)
 
 
-def test_it_is_typed_and_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_typed_and_printed(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = write(tmp_path / "rows.csv", texts(90), once=True)
     words = ["compare", data, "--budgets", "24,12", "--seeds", "2", "--open-questions", "6"]
@@ -244,9 +240,7 @@ def test_it_is_typed_and_printed(
         (["--budgets", "ten"], "numbers of labels >= 1 with commas between, got 'ten'"),
     ],
 )
-def test_what_cannot_be_compared_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], sentence: str
-) -> None:
+def test_what_cannot_be_compared_is_said(tmp_path, capsys, more: list[str], sentence: str) -> None:
     data = write(tmp_path / "rows.csv", texts(90))
     assert call(["compare", data, "--budgets", "12", "--quiet", *more], *LABORATORY) == 2
     assert sentence in capsys.readouterr().err

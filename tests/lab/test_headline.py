@@ -24,9 +24,7 @@ def test_a_number_stands_with_its_interval(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     "rows", [[], [Row("toy", "a", "height", None)], [Row("toy", "b", "height", 1)]]
 )
-def test_a_number_that_is_not_there_is_named(
-    rows: list[Row], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_number_that_is_not_there_is_named(rows: list[Row], monkeypatch) -> None:
     monkeypatch.setattr(headline, "CLAIMS", (headline.Claim("", "{toy|a|height}", "", "toy"),))
     with pytest.raises(DataError, match="'toy' has no number 'height' of the row 'a'"):
         headline.headline({"toy": rows})

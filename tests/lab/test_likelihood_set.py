@@ -12,13 +12,7 @@ from scipy.optimize import minimize
 
 from stacksl.core.blocks import Array, PairFeatures
 from stacksl.core.losses import cross_entropy
-from stacksl_lab.likelihood import (
-    LabelLoss,
-    LikelihoodSet,
-    label_loss,
-    mixture_loss,
-    refuted,
-)
+from stacksl_lab.likelihood import LabelLoss, LikelihoodSet, label_loss, mixture_loss, refuted
 
 from ..core.scorer_cases import pair_inputs
 

@@ -57,9 +57,7 @@ class Browser:
     def post(self, body: dict[str, Any], **headers: str) -> Any:
         self.sent.append(body)
         return self.http.post(
-            "/answer",
-            json=body,
-            headers={"Origin": HERE, "X-CSRF-Token": self.csrf, **headers},
+            "/answer", json=body, headers={"Origin": HERE, "X-CSRF-Token": self.csrf, **headers}
         )
 
     def given(self, key: str, **more: Any) -> dict[str, Any]:

@@ -164,9 +164,7 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
     killed[0].replay()
 
 
-def test_a_refit_under_way_outlasts_a_forgotten_item(
-    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refit_under_way_outlasts_a_forgotten_item(opened: Opened, tmp_path, monkeypatch) -> None:
     """It is made on the labels before it, though forgetting saves the arrays in its midst."""
     corpus, begins, free = sentences(ITEMS), threading.Event(), threading.Event()
     page, refit = opened(begun(tmp_path, corpus[0])), Adapters.refit

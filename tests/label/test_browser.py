@@ -143,11 +143,7 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize(
-    "looks",
-    [(390, "dark")],
-    ids=str,
-)
+@pytest.mark.parametrize("looks", [(390, "dark")], ids=str)
 def test_three_hundred_classes_and_a_hostile_prompt(
     visit: Callable[..., Any], tmp_path: Path, looks: tuple[int, str]
 ) -> None:
@@ -192,9 +188,7 @@ def kept_in(page: Any) -> dict[str, Any]:
     return json.loads(text)  # type: ignore[no-any-return]
 
 
-def test_the_back_button_a_skip_and_a_revoked_session(
-    visit: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_the_back_button_a_skip_and_a_revoked_session(visit: Callable[..., Any], tmp_path) -> None:
     served = Served(begin(tmp_path, annotators="anna,ben", budget=12, open_questions=12, audit=0))
     page = visit(served.links["anna"])
     page.keyboard.press("a")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import pytest
 
@@ -33,9 +32,7 @@ def received(other: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("sent", HALF, ids=["header", "body", "idle"])
-def test_half_sent_requests_leave_room_and_end_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
-) -> None:
+def test_half_sent_requests_leave_room_and_end_in_time(tmp_path, monkeypatch, sent: bytes) -> None:
     monkeypatch.setattr(connection, "MOST", 20)
     monkeypatch.setattr(connection, "SECONDS", 3.0)
     served = Served(begin(tmp_path, annotators="anna", budget=4, open_questions=4, audit=0))

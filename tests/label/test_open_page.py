@@ -39,9 +39,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
         served.thread.join(0.05)  # a session may ask 24 times a second
 
 
-def test_verbs_say_where_the_page_is_open(
-    served: Served, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verbs_say_where_the_page_is_open(served: Served, capsys) -> None:
     run, sheet = str(served.run.path), str(fill(next((served.run.path / "ask").glob("*-anna.csv"))))
     page = served.links["anna"].partition("#")[0]
     begun = time.monotonic()
@@ -163,9 +161,7 @@ def test_what_is_no_sheet_is_refused_in_a_sentence(opened: Opened) -> None:
 
 
 @pytest.mark.browser
-def test_a_sheet_is_chosen_and_entered_in_the_browser(
-    visit: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_sheet_is_chosen_and_entered_in_the_browser(visit: Callable[..., Any], tmp_path) -> None:
     made = begin(tmp_path, annotators="anna,ben", budget=8, open_questions=8, audit=0)
     files = [fill(path) for path in sheets(made)]
     served = Served(made)

@@ -391,9 +391,7 @@ def test_the_owner_changes_the_budget_invites_and_corrects(opened: Opened) -> No
     assert anna.http.get("/report").status_code == 403
 
 
-def test_the_owner_sets_aside_who_differs_and_keeps_them(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_owner_sets_aside_who_differs_and_keeps_them(opened: Opened, monkeypatch) -> None:
     found = Differing("anna", 20, 1, 9.5, 0.0001)
     monkeypatch.setattr(session, "differing", lambda *given: (found,))
     page = opened()
@@ -420,9 +418,7 @@ def test_the_owner_sets_aside_who_differs_and_keeps_them(
     assert act(act="keep", name="carl").status_code == 422
 
 
-def test_the_owner_adds_a_proposed_class_by_a_click(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_owner_adds_a_proposed_class_by_a_click(opened: Opened, monkeypatch) -> None:
     monkeypatch.setattr(session, "proposed", lambda *given: [{"rows": 41, "name": "rain, <wet>"}])
     page = opened()
     anna, owner = page.browser("anna"), page.browser(OWNER)

@@ -118,9 +118,7 @@ def test_rows_of_somebody_idle_go_to_who_is_there_and_a_late_answer_is_kept(
     page.run.replay()
 
 
-def test_nobody_loses_rows_where_nobody_is_there(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_loses_rows_where_nobody_is_there(opened: Opened, monkeypatch) -> None:
     import stacksl.label.player as player
 
     monkeypatch.setattr(player, "TICK", 0.02)
@@ -277,9 +275,7 @@ def test_what_nobody_waits_for_is_not_carried_out_and_the_page_goes_on(opened: O
     assert anna.rows() == rows
 
 
-def test_what_the_owner_is_told_was_not_done_is_not_done_later(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_owner_is_told_was_not_done_is_not_done_later(opened: Opened, monkeypatch) -> None:
     page = opened(budget=12, open_questions=6)
     boss, busy = page.browser(",owner"), Busy(page)
     monkeypatch.setattr(owner, "PATIENCE", 0.1)

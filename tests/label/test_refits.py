@@ -191,9 +191,7 @@ def test_a_change_waits_for_the_refit_and_a_page_opens_before_it(
     later.free.set()
 
 
-def test_answers_that_teach_nothing_are_followed_by_no_refit(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_that_teach_nothing_are_followed_by_no_refit(opened: Opened, monkeypatch) -> None:
     made: list[int] = []
     original = LinearTrainer._on_the_way
 
@@ -224,9 +222,7 @@ def test_answers_that_teach_nothing_are_followed_by_no_refit(
     assert page.run.replay()["labels"] == 20
 
 
-def test_a_refit_that_fails_ends_the_page_in_a_sentence(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refit_that_fails_ends_the_page_in_a_sentence(opened: Opened, monkeypatch) -> None:
     page = opened(open_questions=6)
     people = [page.browser("anna"), page.browser("ben")]
 

@@ -21,9 +21,7 @@ from stacksl_lab.sample import FOLDER as SAMPLE
 WORDS = ["a list of numbers", "a file on disk", "the name of a class", "an open socket"]
 
 
-def test_a_local_model_labels_by_its_log_likelihoods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_local_model_labels_by_its_log_likelihoods(tmp_path, monkeypatch) -> None:
     pytest.importorskip("torch")
     shutil.copytree(SAMPLE, tmp_path / "folder")
     monkeypatch.chdir(tmp_path)
@@ -61,9 +59,7 @@ def test_a_local_model_labels_by_its_log_likelihoods(
     assert any("no audit by people" in each for each in run.status()["warnings"])
 
 
-def test_it_answers_as_its_settings_say_and_many_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_answers_as_its_settings_say_and_many_at_once(tmp_path, monkeypatch) -> None:
     pytest.importorskip("torch")
     items = [Item(f"q{n}", f"Return {WORDS[n % 4]}, number {n}.", tuple(WORDS)) for n in range(9)]
     way: dict[str, Any] = {"dtype": "bfloat16", "batch_tokens": 100, "template": "question"}
@@ -132,9 +128,7 @@ def test_owned_labels_stop_a_model_that_is_worse_than_their_largest_class(
         (["--labeler", "hf:sample", "--url", "http://127.0.0.1:9"], "a model on a server"),
     ],
 )
-def test_what_a_local_model_cannot_be(
-    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_local_model_cannot_be(words: list[str], said: str, tmp_path, capsys) -> None:
     assert call(["run", "--out", str(tmp_path / "run"), *words]) == 2
     shown = capsys.readouterr().err
     assert said in shown

@@ -34,10 +34,7 @@ def _inputs(rng, classes, count, dim):
 def _trained(name, classes, count, dim, seed, rounds=12, **settings):
     rng = np.random.default_rng(seed)
     scorer = make_scorer(
-        name,
-        dim=dim,
-        classes=count if classes else None,
-        settings=ScorerSettings(**settings),
+        name, dim=dim, classes=count if classes else None, settings=ScorerSettings(**settings)
     )
     for _ in range(rounds):
         choice, gold = (int(x) for x in rng.integers(count, size=2))

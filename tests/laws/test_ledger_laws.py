@@ -97,10 +97,7 @@ class Buying(RuleBasedStateMachine):
         self.heads: list = []
         self.audits, self.owned = list(AUDITS), list(OWNED)
 
-    @initialize(
-        budget=st.integers(0, 8),
-        money=st.none() | st.integers(0, 6 * PRICE),
-    )
+    @initialize(budget=st.integers(0, 8), money=st.none() | st.integers(0, 6 * PRICE))
     def begin(self, budget, money):
         names = [*(f"q{i}" for i in range(ITEMS)), *AUDITS, *OWNED]
         items = [ItemRecord(name, name, SIZE) for name in names]

@@ -14,13 +14,7 @@ from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, ItemRecord
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.rows import (
-    RejectedRow,
-    read_bank,
-    read_items,
-    read_rejected,
-    read_test,
-)
+from stacksl.ledger.store.rows import RejectedRow, read_bank, read_items, read_rejected, read_test
 from stacksl.ledger.store.schema import FORMAT
 from stacksl.ledger.store.settings import ClassRow, Setting
 
@@ -360,9 +354,7 @@ def test_the_database_keeps_the_rules_too(book, decision, path, event, slot, tok
         )
 
 
-def test_what_failed_twice_is_counted_anew_before_it_is_taken_again(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_failed_twice_is_counted_anew_before_it_is_taken_again(tmp_path, monkeypatch) -> None:
     """The commit fails, and so does the reading after it: the answer is not on disk."""
     path = tmp_path / "run.db"
     ledger = Ledger.create(path, run="r", budget=5, price=10, items=[ItemRecord("a", "x", 2)])

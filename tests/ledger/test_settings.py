@@ -11,13 +11,7 @@ from stacksl.errors import LedgerCorrupt, LedgerError
 from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import opened
-from stacksl.ledger.store.settings import (
-    ClassRow,
-    Setting,
-    read_classes,
-    read_settings,
-    read_state,
-)
+from stacksl.ledger.store.settings import ClassRow, Setting, read_classes, read_settings, read_state
 
 from ..charges import charge
 from ..saved_arrays import edit

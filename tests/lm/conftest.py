@@ -151,9 +151,7 @@ def tokenizer() -> Any:
 
 
 @pytest.fixture(scope="session")
-def model_folders(
-    make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def model_folders(make_model: Any, tokenizer: Any, tmp_path_factory) -> dict[str, Path]:
     """Tiny models on disk, each with a tokenizer."""
     found = {}
     for kind in ("qwen3", "llama", "gpt2"):

@@ -36,9 +36,7 @@ def test_a_saved_adapter_scores_as_before(
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft's own
-def test_a_folder_loads_by_peft_alone(
-    open_model: Any, items: list[TokenItem], tmp_path: Path
-) -> None:
+def test_a_folder_loads_by_peft_alone(open_model: Any, items: list[TokenItem], tmp_path) -> None:
     adapter = Adapter(open_model(), SMALL, seed=1)
     train(adapter, items)
     adapter.save(tmp_path / "saved")
@@ -53,9 +51,7 @@ def test_a_folder_loads_by_peft_alone(
             assert torch.equal(alone(row).logits, adapter.model(row).logits)
 
 
-def test_two_saves_are_the_same_bytes(
-    open_model: Any, items: list[TokenItem], tmp_path: Path
-) -> None:
+def test_two_saves_are_the_same_bytes(open_model: Any, items: list[TokenItem], tmp_path) -> None:
     adapter = Adapter(open_model(), SMALL, seed=1)
     train(adapter, items)
     for name in ("one", "two"):

@@ -142,9 +142,7 @@ def test_checkpointing_changes_no_gradient(open_model: Any, items: list[TokenIte
     handle.remove()
 
 
-def test_a_model_that_cannot_recompute_says_so(
-    open_model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_cannot_recompute_says_so(open_model: Any, monkeypatch) -> None:
     adapter = Adapter(open_model(), SMALL, seed=1)
     kind = type(adapter.model.get_base_model())
     monkeypatch.setattr(kind, "supports_gradient_checkpointing", False)

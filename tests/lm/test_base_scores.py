@@ -19,11 +19,7 @@ pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
 
 
-def test_runs_of_a_study_score_the_base_once(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_runs_of_a_study_score_the_base_once(folder: Path, tmp_path, monkeypatch) -> None:
     """Bit for bit, also under another seed's adapter; never what a refit has moved."""
 
     def read(model: LanguageModel) -> tuple[Any, Any]:

@@ -187,10 +187,7 @@ def found(played: Path) -> dict[str, Any]:
 def test_two_processes_take_turns_at_the_blocks(found: dict[str, Any]) -> None:
     assert found["size"] == 2
     assert found["device"] == "cpu"
-    assert found["squares"] == {
-        "ranks": [0, 1, 0, 1, 0],
-        "squares": [n * n for n in range(14)],
-    }
+    assert found["squares"] == {"ranks": [0, 1, 0, 1, 0], "squares": [n * n for n in range(14)]}
     assert found["calls"] == ["2", "2"]
 
 

@@ -170,9 +170,7 @@ def test_a_second_naive_pass_differs_by_rounding_alone(
         assert_same([torch.cat(again)], [scores(likelihood.model, items, "naive")])
 
 
-def test_a_wrong_mask_of_a_sharp_model_is_caught(
-    make_model: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_mask_of_a_sharp_model_is_caught(make_model: Any, monkeypatch) -> None:
     def leaking(branch: Any) -> Any:  # an option sees those before it
         rows, size = branch.shape
         return np.broadcast_to(np.tri(size, dtype=np.bool_), (rows, size, size)).copy()

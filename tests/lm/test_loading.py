@@ -23,9 +23,7 @@ tf = pytest.importorskip("transformers")
 
 
 @pytest.fixture(scope="module")
-def original(
-    make_model: Any, tokenizer: Any, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def original(make_model: Any, tokenizer: Any, tmp_path_factory) -> dict[str, Path]:
     """Whole folders of models: Qwen3 with a tied head, Llama with its own."""
     found = {}
     for kind, tied in (("qwen3", True), ("llama", False)):
@@ -92,9 +90,7 @@ def test_what_is_known_of_a_model(original: dict[str, Path], tokenizer: Any) -> 
     assert found.tokenizer.pad_token is None, "none is needed"
 
 
-def test_a_folder_is_made_absolute(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, original: dict[str, Path]
-) -> None:
+def test_a_folder_is_made_absolute(folder: Path, monkeypatch, original: dict[str, Path]) -> None:
     monkeypatch.chdir(folder.parent)
     assert opened("model").source == str(folder)
     assert opened("./model").source == str(folder)
@@ -121,9 +117,7 @@ def test_the_fingerprint_is_that_of_the_files_not_of_the_place(folder: Path) -> 
     assert opened(moved).fingerprint not in (mark, other)
 
 
-def test_loading_leaves_no_trace(
-    original: dict[str, Path], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_loading_leaves_no_trace(original: dict[str, Path], capfd) -> None:
     from transformers.utils import logging
 
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -382,17 +376,13 @@ def test_a_gpu_is_chosen_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
         assert module._dtype(torch, "cuda:0", "auto") == expected
 
 
-def test_a_missing_library_names_its_extra(
-    original: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_library_names_its_extra(original: dict[str, Path], monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"loading a language model needs the extra 'lm'"):
         opened(original["llama"])
 
 
-def test_weights_are_hashed_again_only_where_their_stamp_differs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_hashed_again_only_where_their_stamp_differs(folder: Path, monkeypatch) -> None:
     from stacksl.lm.loading import Weights
 
     first = open_base(str(folder)).weights

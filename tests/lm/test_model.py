@@ -88,9 +88,7 @@ def test_the_offset_is_the_models_score_over_its_temperature(folder: Path, kind:
     assert prior_temperature(scaled) == pytest.approx(1.0, rel=1e-4)
 
 
-def test_without_states_scores_are_the_same_and_none_is_read(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_states_scores_are_the_same_and_none_is_read(folder: Path, monkeypatch) -> None:
     whole = opened(folder)
     whole.fit(ITEMS)
     expected = whole.transform(ITEMS)

@@ -7,14 +7,7 @@ import pytest
 
 from stacksl.core import losses
 from stacksl.lm import TokenItem
-from stacksl.lm.training.objectives import (
-    OBJECTIVES,
-    ClipWindow,
-    Example,
-    clip,
-    cross_entropy,
-    kl,
-)
+from stacksl.lm.training.objectives import OBJECTIVES, ClipWindow, Example, clip, cross_entropy, kl
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 

@@ -49,9 +49,7 @@ def test_a_missing_library_is_named(
         _ = open_base(str(model_folders["qwen3"]), device="cpu", dtype=dtype).model
 
 
-def test_a_run_without_the_library_writes_nothing(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_without_the_library_writes_nothing(monkeypatch, tmp_path) -> None:
     from stacksl import run
 
     from ..runs.lm_cases import QUICK, questions
@@ -70,9 +68,7 @@ def test_a_library_without_a_device_here_is_named(library: SimpleNamespace) -> N
         quantization("nf4", "bfloat16")
 
 
-def test_what_transformers_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, library: SimpleNamespace
-) -> None:
+def test_what_transformers_is_asked_for(monkeypatch, library: SimpleNamespace) -> None:
     monkeypatch.setattr("transformers.BitsAndBytesConfig", lambda **given: given)
     assert quantization("int8", "bfloat16") == {"load_in_8bit": True}
     assert quantization("nf4", "float16") == {

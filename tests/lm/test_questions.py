@@ -17,13 +17,7 @@ from stacksl.data.dataset import Dataset
 from stacksl.errors import DataError, MissingExtra
 from stacksl.types import Item
 from stacksl_lab.sample import questions as module
-from stacksl_lab.sample.questions import (
-    Described,
-    described,
-    give_away,
-    made_from,
-    questions,
-)
+from stacksl_lab.sample.questions import Described, described, give_away, made_from, questions
 
 from ..once import made_once, shared_folder
 
@@ -105,9 +99,7 @@ def test_no_candidate_is_in_its_sentence(items: list[Item]) -> None:
             assert re.sub(r"[\W_]", "", text.lower()) not in sentence
 
 
-def test_another_process_makes_the_same_without_loading_the_libraries(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_another_process_makes_the_same_without_loading_the_libraries(monkeypatch) -> None:
     """Of one library, which takes a sixth of the time of all three."""
     few = {"numpy": "numpy"}
     code = (

@@ -87,9 +87,7 @@ def test_every_refit_begins_at_the_initial_weights(folder: Path, tmp_path: Path)
     assert stage.adapter.fingerprint() == once
 
 
-def test_threads_are_set_only_where_they_are_given(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_are_set_only_where_they_are_given(folder: Path, monkeypatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     opened(folder)

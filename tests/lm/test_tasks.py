@@ -179,10 +179,7 @@ def harness(task: Task, arguments: dict[str, Any]) -> dict[str, list[dict[str, A
     ]
 )
 def case(
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    tokenizer: Any,
-    make_model: Callable[..., Any],
+    request: pytest.FixtureRequest, tmp_path: Path, tokenizer: Any, make_model: Callable[..., Any]
 ) -> tuple[Any, Any, PromptFormat, dict[str, Any]]:
     """A model, its tokenizer, how items are put to it, and lm-eval's arguments for it."""
     tf = pytest.importorskip("transformers", reason="transformers is not installed (the extra lm)")

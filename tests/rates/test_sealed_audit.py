@@ -131,9 +131,7 @@ def test_batches_that_the_audit_does_not_divide_tell_nothing_either(
     assert 0.45 <= _auc(tmp_path, "all", 200, monkeypatch, batch) <= 0.55
 
 
-def test_the_last_sheets_have_rows_of_the_audit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_sheets_have_rows_of_the_audit(tmp_path, monkeypatch) -> None:
     """Two of their six rows are, on average; none was where each batch's share was rounded up."""
     drawn = random.Random(3)
     monkeypatch.setattr("secrets.randbits", drawn.getrandbits)

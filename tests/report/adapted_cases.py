@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stacksl.report.facts import BeforeLabel, Budget, Facts, Refit
-from stacksl.report.language import (
-    AdapterRefit,
-    BaseModel,
-    Computed,
-    Cut,
-    LanguageModel,
-    Scoring,
-)
+from stacksl.report.language import AdapterRefit, BaseModel, Computed, Cut, LanguageModel, Scoring
 from stacksl.report.quality import Asking, CurvePoint, Named, TestResult
 
 from .edge_cases import SCRIPT, bare

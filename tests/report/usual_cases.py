@@ -147,8 +147,7 @@ def confusions() -> tuple[Confusion, ...]:
 
 def refit() -> Refit:
     return Refit(
-        "Logistic regression refitted on 1,000 labels; C = 20 by shuffled 3-fold log-loss.",
-        True,
+        "Logistic regression refitted on 1,000 labels; C = 20 by shuffled 3-fold log-loss.", True
     )
 
 

@@ -139,9 +139,7 @@ def test_an_adapter_that_does_not_fit_is_refused(
 
 
 @pytest.mark.slow
-def test_a_name_on_the_hub_is_kept_with_its_revision(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_on_the_hub_is_kept_with_its_revision(place: Path, tmp_path, monkeypatch) -> None:
     asked = []
 
     def cached(source: str, name: str, *, revision: str | None) -> str:

@@ -19,16 +19,7 @@ from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.runs.settings.budget import due_at
 
 from ..saved_arrays import latest_in
-from .lm_cases import (
-    BUDGET,
-    COUNT,
-    QUICK,
-    Corpus,
-    adapt,
-    blocks,
-    last_weights,
-    rows_of,
-)
+from .lm_cases import BUDGET, COUNT, QUICK, Corpus, adapt, blocks, last_weights, rows_of
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -256,9 +247,7 @@ def test_what_cannot_be_asked_any_more_is_zero_and_never_read(
     assert last_weights(again) == last_weights(finished)
 
 
-def test_a_ledger_plays_again_without_the_model(
-    finished: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_plays_again_without_the_model(finished: Run, monkeypatch) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("a replay loads no language model")
 
@@ -272,9 +261,7 @@ def test_a_ledger_plays_again_without_the_model(
 # --- who answers -----------------------------------------------------------------------------
 
 
-def test_late_labels_join_the_next_refit(
-    once: Run, model: Path, corpus: Corpus, tmp_path: Path
-) -> None:
+def test_late_labels_join_the_next_refit(once: Run, model: Path, corpus: Corpus, tmp_path) -> None:
     late = Late(corpus, delay=2)
     made = adapt(model, corpus, tmp_path / "run", late, gate="first")
     assert made.status()["state"] == "waiting"

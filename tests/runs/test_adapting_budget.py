@@ -115,9 +115,7 @@ def test_refits_follow_a_budget_raised_on_the_way(left: Left, tmp_path: Path, mo
     assert refits(made) == [*before, 5, 10, 20] if mode == "stream" else [4, 8, 12, 20]
 
 
-def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(
-    left: Left, tmp_path: Path
-) -> None:
+def test_a_run_cut_off_after_the_change_ends_as_an_undisturbed_one(left: Left, tmp_path) -> None:
     ends = []
     for name, cuts in (("whole", ()), ("cut", (2, 5))):
         made = left(name=name)
@@ -137,9 +135,7 @@ def write_more(path: Path, count: int = 12) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["stream", pytest.param("pool", marks=pytest.mark.slow)])
-def test_items_that_come_in_an_epoch_have_its_features(
-    left: Left, tmp_path: Path, mode: str
-) -> None:
+def test_items_that_come_in_an_epoch_have_its_features(left: Left, tmp_path, mode: str) -> None:
     made = left(mode)
     made.change(items=write_more(tmp_path / "more.jsonl"), later=True)
     made.change(budget=24, later=True)

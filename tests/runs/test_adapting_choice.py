@@ -108,9 +108,7 @@ def expect_same(one: Run, other: Run) -> None:
     assert (one.path / model).read_bytes() == (other.path / model).read_bytes()
 
 
-def test_labels_drawn_first_choose_before_anything_else(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_labels_drawn_first_choose_before_anything_else(model: Path, tmp_path, monkeypatch) -> None:
     lessons: list[list[Lesson]] = []
     refit = LanguageModel.refit
 

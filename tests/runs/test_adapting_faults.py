@@ -123,9 +123,7 @@ def test_another_base_at_resume_is_refused_and_the_right_one_goes_on(
     assert made.resume().status()["asked"] == 4
 
 
-def test_answers_are_taken_without_reading_the_weights(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_are_taken_without_reading_the_weights(model: Path, tmp_path, monkeypatch) -> None:
     """Files that were touched are hashed again, and noted; only a refit reads them into a model."""
     from stacksl.lm import loading
 

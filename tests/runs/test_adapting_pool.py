@@ -11,15 +11,7 @@ import pytest
 from stacksl.api import Run, prepare, run
 from stacksl.core.losses import softmax
 
-from .lm_cases import (
-    QUICK,
-    adapt,
-    blocks,
-    questions,
-    rows_of,
-    sentences,
-    written,
-)
+from .lm_cases import QUICK, adapt, blocks, questions, rows_of, sentences, written
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -99,9 +91,7 @@ def margin(scores: Any) -> float:
     return float(first - second)
 
 
-def test_each_batch_is_in_doubt_by_the_scores_of_the_last_refit(
-    model: Path, tmp_path: Path
-) -> None:
+def test_each_batch_is_in_doubt_by_the_scores_of_the_last_refit(model: Path, tmp_path) -> None:
     """The second batch is by the base's scores as the first, the third by those of a refit."""
     corpus = questions(24)
     made = adapt(

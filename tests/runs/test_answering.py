@@ -65,9 +65,7 @@ def test_a_file_as_a_spreadsheet_saves_it(tmp_path: Path) -> None:
         assert {answer.note for answer in ledger.texts()} == {"für später"}
 
 
-def test_a_file_without_one_readable_row_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_without_one_readable_row_changes_nothing(tmp_path, monkeypatch) -> None:
     waiting = begin(tmp_path)
     path = sheets(waiting)[0]
     before = bought(waiting)
@@ -211,9 +209,7 @@ def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str
     expect_sound(done)
 
 
-def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknown(
-    tmp_path: Path,
-) -> None:
+def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknown(tmp_path) -> None:
     waiting = begin(tmp_path, audit=6, open_questions=12)
     measured = {str(row["item"]) for row in bought(waiting, purpose="audit")}
     with waiting.ledger as ledger:
@@ -229,9 +225,7 @@ def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknow
     expect_sound(done)
 
 
-def test_a_dropped_row_shows_its_purpose_neither_in_numbers_nor_by_coming_back(
-    tmp_path: Path,
-) -> None:
+def test_a_dropped_row_shows_its_purpose_neither_in_numbers_nor_by_coming_back(tmp_path) -> None:
     told = {}
     for purpose in ("train", "audit"):
         folder = tmp_path / purpose
@@ -252,9 +246,7 @@ def test_a_dropped_row_shows_its_purpose_neither_in_numbers_nor_by_coming_back(
 
 
 @pytest.mark.parametrize("before", [pytest.param(1, marks=pytest.mark.slow), 6])
-def test_freeing_that_is_cut_off_frees_nothing(
-    tmp_path: Path, before: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_freeing_that_is_cut_off_frees_nothing(tmp_path, before: int, monkeypatch) -> None:
     waiting = begin(tmp_path, audit=2, open_questions=12)
     rows, record, again = bought(waiting), Ledger.record, itertools.count(1)
 

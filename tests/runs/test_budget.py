@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacksl.errors import SettingsError
-from stacksl.runs.settings.budget import (
-    MICRO,
-    Budget,
-    Prices,
-    parse_budget,
-    parse_prices,
-)
+from stacksl.runs.settings.budget import MICRO, Budget, Prices, parse_budget, parse_prices
 from stacksl.runs.settings.resolve import resolve
 
 

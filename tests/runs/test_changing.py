@@ -236,9 +236,7 @@ def test_what_is_held_is_not_bought_nor_measured_by(tmp_path: Path, mode: str) -
 # A run with nothing to do -------------------------------------------------------------------------
 
 
-def test_a_run_that_has_not_begun_cannot_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_has_not_begun_cannot_change(tmp_path, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         cut = Mock(side_effect=KeyboardInterrupt)
         patch.setattr("stacksl.runs.session.session.Session.open", cut)

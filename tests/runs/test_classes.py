@@ -211,9 +211,7 @@ def test_answers_of_the_audit_are_mapped_and_not_learned(tmp_path: Path) -> None
     made.replay()
 
 
-def test_a_finished_run_of_a_label_column_takes_a_class_on(
-    classes: Finished, tmp_path: Path
-) -> None:
+def test_a_finished_run_of_a_label_column_takes_a_class_on(classes: Finished, tmp_path) -> None:
     shutil.copytree(classes.run.path, tmp_path / "run")
     made = Run(tmp_path / "run")
     found = made.change(classes="dawn")

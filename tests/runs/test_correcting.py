@@ -60,9 +60,7 @@ def labels(done: Run) -> dict[str, int | None]:
 
 
 @POOL
-def test_labels_corrected_after_the_end_give_the_model_of_right_ones(
-    tmp_path: Path, mode: str
-) -> None:
+def test_labels_corrected_after_the_end_give_the_model_of_right_ones(tmp_path, mode: str) -> None:
     done = play(begin(tmp_path, mode=mode, price="2"), wrong)
     before = done.status()
     received = correct(done, all_rows(done, truth, tmp_path / "again.csv"))
@@ -216,9 +214,7 @@ def test_a_correction_that_is_killed_is_completed_by_resume(
     expect_sound(done)
 
 
-def test_nobody_comes_between_corrections_and_the_other_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_comes_between_corrections_and_the_other_answers(tmp_path, monkeypatch) -> None:
     waiting = begin(tmp_path)
     (sheet,) = sheets(waiting)
     waiting.answer(fill(sheet, wrong))

@@ -19,15 +19,7 @@ from stacksl.runs.spec import RunSpec
 from ..saved_arrays import drop
 from .conftest import class_items
 from .forgetting.forgetting_cases import learned_of, stopping
-from .people_cases import (
-    begin,
-    expect_sound,
-    fill,
-    play,
-    sheets,
-    truth,
-    wrong,
-)
+from .people_cases import begin, expect_sound, fill, play, sheets, truth, wrong
 
 
 @pytest.fixture(autouse=True)

@@ -109,11 +109,7 @@ def edit_number(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "option"),
-    [
-        ("report.html", []),
-        ("README.md", []),
-        ("no-text/report.html", ["--no-text"]),
-    ],
+    [("report.html", []), ("README.md", []), ("no-text/report.html", ["--no-text"])],
 )
 def test_an_edited_number_is_found_until_the_page_is_written_again(
     copied: Run, name: str, option: list[str], capsys: pytest.CaptureFixture[str]
@@ -135,9 +131,7 @@ def test_an_edited_number_is_found_until_the_page_is_written_again(
     assert derived(copied) == rows
 
 
-def test_the_map_of_another_run_is_refused(
-    copied: Run, other: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_map_of_another_run_is_refused(copied: Run, other: Run, capsys) -> None:
     name = "features/map.safetensors"
     (copied.path / name).write_bytes((other.path / name).read_bytes() + b" ")
     line = refused(["ledger", "verify", str(copied.path)], capsys)
@@ -206,9 +200,7 @@ def test_a_page_of_another_run_accuses_no_chain(
     assert f"as {name} says, but has not: it was cut or rewritten, or {name} is of another" in line
 
 
-def test_a_cut_chain_is_told_by_pages_that_it_does_not_record_any_more(
-    copied: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cut_chain_is_told_by_pages_that_it_does_not_record_any_more(copied: Run, capsys) -> None:
     drop(copied.path)
     with copied.ledger as ledger:
         made_from = ledger.made_from.count

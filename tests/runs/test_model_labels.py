@@ -164,9 +164,7 @@ def test_a_forgotten_item_has_no_label_of_the_model(files: dict[str, str], tmp_p
 
 
 @pytest.mark.parametrize("settings", [{"mode": "stream"}, {"class_names": False}, {"refit": False}])
-def test_other_runs_are_refused(
-    files: dict[str, str], tmp_path: Path, settings: dict[str, Any]
-) -> None:
+def test_other_runs_are_refused(files: dict[str, str], tmp_path, settings: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match="model_labels needs a pool of texts"):
         played(files, tmp_path / "run", "right", **settings)
     assert not (tmp_path / "run").exists()
@@ -227,9 +225,7 @@ def said_in(run: stacksl.Run) -> list[int]:
     return list(RunSpec.open(run.folder).sources.said)
 
 
-def test_what_counts_of_a_models_run_is_what_it_bought(
-    files: dict[str, str], tmp_path: Path
-) -> None:
+def test_what_counts_of_a_models_run_is_what_it_bought(files: dict[str, str], tmp_path) -> None:
     """In any order of the classes; none of its owned labels, and nothing of a forgotten item."""
     classes = tmp_path / "classes.txt"
     classes.write_text("\n".join(TOPICS))

@@ -39,9 +39,7 @@ def test_options_of_their_own_tell_items_apart() -> None:
 
 
 @pytest.mark.parametrize("gate", ["margin", pytest.param("random", marks=pytest.mark.slow)])
-def test_a_pool_of_pairs_gives_as_many_prompts_as_labels(
-    gate: str, model: Path, tmp_path: Path
-) -> None:
+def test_a_pool_of_pairs_gives_as_many_prompts_as_labels(gate: str, model: Path, tmp_path) -> None:
     items, answers = questions(8)
     again = [replace(item, id=f"{item.id}x", prompt=f" {item.prompt.upper()}.") for item in items]
     answers |= {f"{name}x": answer for name, answer in answers.items()}

@@ -215,9 +215,7 @@ def test_a_sheet_that_was_deleted_is_written_again_with_its_keys(tmp_path: Path)
     assert {row["key"] for row in rows} > set(keys[4:])
 
 
-def test_a_crash_between_record_and_sheet_loses_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_between_record_and_sheet_loses_no_row(tmp_path, monkeypatch) -> None:
     whole = begin(tmp_path, out=tmp_path / "whole")
 
     def crash(*rest: Any, **named: Any) -> None:

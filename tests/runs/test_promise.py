@@ -261,9 +261,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return play(begin(folder, **{**PEOPLE, "annotators": "anna"}))
 
 
-def test_a_correction_is_judged_by_the_same_audit_and_buys_nothing(
-    tmp_path: Path, alone: Run
-) -> None:
+def test_a_correction_is_judged_by_the_same_audit_and_buys_nothing(tmp_path, alone: Run) -> None:
     made = copy_of(alone, tmp_path)
     before, first = made.status(), looks(made)
     key = read_rows(min((made.path / "ask").glob("0*.csv")))[0]["key"]
@@ -323,9 +321,7 @@ def test_rows_called_ambiguous_or_dropped_count_as_wrong(tmp_path: Path) -> None
     expect_sound(made)
 
 
-def test_a_run_stops_buying_once_no_look_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_stops_buying_once_no_look_is_left(tmp_path, monkeypatch) -> None:
     """People say otherwise than the model on audited rows alone."""
 
     def says(request: Request) -> int:

@@ -72,9 +72,7 @@ def test_an_added_class_is_not_proposed_again_and_a_forgotten_text_is_not_named(
     assert forgotten.status()["proposed"] == []
 
 
-def test_what_is_proposed_on_the_way_tells_nobody_what_a_row_was_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_proposed_on_the_way_tells_nobody_what_a_row_was_for(tmp_path, monkeypatch) -> None:
     """Answers count by 25, and those of the audit never."""
     known: list[int] = []
     plain = noticing.nearest

@@ -70,10 +70,7 @@ def test_a_data_frame_is_read_by_its_columns(kind: str) -> None:
     library = pytest.importorskip(kind, reason=f"needs {kind}")
     table = {"sentence": TEXTS, "kind": LABELS, "n": list(range(90))}
     frame = library.Dataset.from_dict(table) if kind == "datasets" else library.DataFrame(table)
-    played = run(
-        frame,
-        columns={"prompt": "sentence", "label": "kind"},
-    )
+    played = run(frame, columns={"prompt": "sentence", "label": "kind"})
     assert played.evaluate(TEXTS, LABELS)["accuracy"] > 0.9
     table = {"text": TEXTS, "kind": LABELS}
     again = library.Dataset.from_dict(table) if kind == "datasets" else library.DataFrame(table)

@@ -65,9 +65,7 @@ def test_people_s_with_second_answers_and_some_that_name_nothing(tmp_path: Path,
 
 
 @MODES
-def test_contested_items_are_those_the_final_model_is_least_sure_of(
-    tmp_path: Path, mode: str
-) -> None:
+def test_contested_items_are_those_the_final_model_is_least_sure_of(tmp_path, mode: str) -> None:
     done = finished(tmp_path, mode=mode, audit=6)
     facts, known = facts_of(done), {str(row["item"]) for row in bought(done)}
     items = [item for item in class_items(160)[0] if item.id not in known]

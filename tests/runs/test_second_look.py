@@ -247,9 +247,7 @@ def test_the_model_of_a_machine_is_never_the_second_person(waits: Waits) -> None
         made.change(labeler="hf:sample")
 
 
-def test_the_report_is_not_made_again_at_each_answer(
-    waits: Waits, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_report_is_not_made_again_at_each_answer(waits: Waits, monkeypatch) -> None:
     made = waits(0.1)
     calls: list[object] = []
     monkeypatch.setattr(session, "finish", lambda *given: calls.append(given))
@@ -417,9 +415,7 @@ def test_the_sheets_of_a_second_look_show_nothing_of_it(waits: Waits) -> None:
     assert "when further people have looked at some of these items" in text
 
 
-def test_errors_of_each_person_are_told_from_fifty_rows_on(
-    waits: Waits, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_each_person_are_told_from_fifty_rows_on(waits: Waits, monkeypatch) -> None:
     made = play(waits(0.3), erring(0.3))
     assert {(each.twice, each.wrong) for each in made.annotators()} == {(0, 0)}
     monkeypatch.setattr(freeing, "TOLD", 2)
@@ -476,9 +472,7 @@ def test_corrections_after_the_end_are_measured_beside_what_two_people_said(
     assert after.accuracy_now < after.accuracy - 0.05
 
 
-def test_correcting_training_rows_leaves_what_the_second_look_found(
-    tmp_path: Path, waits: Waits
-) -> None:
+def test_correcting_training_rows_leaves_what_the_second_look_found(tmp_path, waits: Waits) -> None:
     made = play(waits(0.1), erring(0.1))
     before, asked = made.status()["audit"]["second"], len(bought(made))
     trained = {

@@ -23,9 +23,7 @@ from .people_cases import begin, expect_sound, fill, play, sheets
 
 
 @POOL
-def test_a_label_opens_the_run_once(
-    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_label_opens_the_run_once(tmp_path, mode: str, monkeypatch) -> None:
     waiting = begin(tmp_path, mode=mode)
     opened: list[str] = []
 

@@ -85,9 +85,7 @@ def copy(run: Run, folder: Path) -> Run:
     return Run.open(folder / "run")
 
 
-def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(
-    found: Run, tmp_path: Path
-) -> None:
+def test_a_permuted_list_is_found_and_named_and_nothing_else_changes(found: Run, tmp_path) -> None:
     run = copy(found, tmp_path)
     (said,) = run.status()["differing"]
     assert (said["name"], said["agreed"] < said["expected"] / 2) == ("anna", True)
@@ -137,9 +135,7 @@ def test_a_false_alarm_is_taken_back(found: Run, tmp_path: Path) -> None:
     expect_sound(run)
 
 
-def test_the_model_without_somebody_after_the_end_is_that_of_the_others_alone(
-    tmp_path: Path,
-) -> None:
+def test_the_model_without_somebody_after_the_end_is_that_of_the_others_alone(tmp_path) -> None:
     run = to_the_end(begin(tmp_path, audit=6, budget=30, **TWO), anna=truth)
     accuracy = run.status()["audit"]
     head = (run.path / "model" / "head.safetensors").read_bytes()

@@ -17,9 +17,7 @@ from .conftest import class_items
 
 
 @pytest.mark.parametrize("mode", [None, "stream"])
-def test_texts_on_standard_input(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None
-) -> None:
+def test_texts_on_standard_input(tmp_path, monkeypatch, mode: str | None) -> None:
     items, _ = class_items(40)
     lines = "".join(f"{item.prompt}, and so on\n\n" for item in items)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines.encode())))

@@ -93,10 +93,7 @@ def early(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_a_run_stops_where_the_audit_shows_the_accuracy(above: Run) -> None:
     made = above
     status, facts = made.status(), facts_of(made)
-    (
-        *before,
-        (number, labels, reached),
-    ) = looks(made)
+    (*before, (number, labels, reached)) = looks(made)
     assert reached
     assert not any(each[2] for each in before)
     assert labels == status["asked"] < 60
@@ -154,10 +151,7 @@ def test_what_is_bought_does_not_depend_on_the_audits_answers(above: Run, below:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a stream": ({"mode": "stream"}, "refits the final model at each look"),
     "no refit": ({"refit": False}, "refits the final model at each look"),
-    "no audit": (
-        {"audit": 0},
-        "needs an audit of 32 items .* has 0: start one with --audit N",
-    ),
+    "no audit": ({"audit": 0}, "needs an audit of 32 items .* has 0: start one with --audit N"),
     "too small": ({"audit": 31}, "needs an audit of 32 items .* this run has 31"),
     "one person": ({"labeler": "file"}, "stop_when with an accuracy needs it: give --annotators"),
     "no look": (
@@ -227,9 +221,7 @@ def test_a_change_that_people_could_not_answer_is_refused(tmp_path: Path) -> Non
     assert int(two.folder.resolved()["further_now"]) > 0
 
 
-def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(
-    tmp_path: Path, early: Run
-) -> None:
+def test_a_model_made_again_is_looked_at_again_and_nothing_is_bought(tmp_path, early: Run) -> None:
     """The label of an item that is erased was learned, so the model is another."""
     made = Run(shutil.copytree(early.path, tmp_path / "run"))
     before = made.status()["spent"]

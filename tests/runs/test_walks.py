@@ -184,7 +184,5 @@ def test_the_laws_hold_with_a_second_look(tmp_path: Path) -> None:
 @pytest.mark.parametrize("second_look", [False, True])
 @pytest.mark.parametrize("mode", ["pool", "stream"])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_laws_hold_on_more_walks(
-    tmp_path: Path, seed: int, mode: str, second_look: bool
-) -> None:
+def test_the_laws_hold_on_more_walks(tmp_path, seed: int, mode: str, second_look: bool) -> None:
     walk_through(tmp_path, seed, mode, steps=20 if second_look else 14, second_look=second_look)

@@ -137,9 +137,7 @@ def test_rows_of_the_same_source_are_alike(audited: Run) -> None:
     assert found["confidence"] is None, "hashing was fitted on the rows held out"
 
 
-def test_other_rows_are_told_and_shown(
-    audited: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_rows_are_told_and_shown(audited: Run, tmp_path, capsys) -> None:
     new = texts(200, 2, strange=0.4)
     found = audited.evaluate(new)
     assert found["verdict"] == "different"
@@ -166,9 +164,7 @@ def test_few_rows_are_not_compared(audited: Run) -> None:
     assert (few["verdict"], few["unlike"], few["classes"]) == ("too few rows", None, None)
 
 
-def test_an_audit_that_was_learned_is_held_out_no_more(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_audit_that_was_learned_is_held_out_no_more(tmp_path, capsys) -> None:
     made = run(*class_items(150), budget=80, audit=60, out=tmp_path / "run")
     assert made.evaluate(texts(60, 4))["held_out"] == 60
     made.refit_with_audit()
@@ -209,9 +205,7 @@ def test_a_fall_is_found_as_often_as_told() -> None:
     assert fall_p((10, 10), (12, 12)) == 0.5
 
 
-def test_a_later_audit_says_whether_the_accuracy_fell(
-    audited: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_later_audit_says_whether_the_accuracy_fell(audited: Run, tmp_path, capsys) -> None:
     """Of labels that are right, and of labels that are the next class instead."""
     topic = {word: name for name in CLASSES for word in WORDS[name].split()}
 

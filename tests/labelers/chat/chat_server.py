@@ -86,11 +86,7 @@ def serving(behave: Behavior) -> Iterator[Server]:
 
 
 def completion(
-    said: str | None,
-    *,
-    usage: tuple[int, int] | None = (100, 1),
-    ended: str = "stop",
-    **more: Any,
+    said: str | None, *, usage: tuple[int, int] | None = (100, 1), ended: str = "stop", **more: Any
 ) -> bytes:
     message = {"role": "assistant", "content": said, **more}
     choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": ended}

@@ -13,14 +13,7 @@ import stacksl
 from stacksl.labelers.chat.calls import read_calls
 from stacksl.ledger.ledger import Ledger
 
-from .chat_server import (
-    Behavior,
-    Handler,
-    Server,
-    completion,
-    hang,
-    right,
-)
+from .chat_server import Behavior, Handler, Server, completion, hang, right
 
 NAMES = ["green", "red", "blue"]
 PRICED = {"server.input_price": "100", "server.output_price": "200"}

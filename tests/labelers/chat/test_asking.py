@@ -16,12 +16,7 @@ import stacksl
 from stacksl.cli.entry import call
 from stacksl.errors import SettingsError
 from stacksl.labelers.chat.calls import read_calls
-from stacksl.labelers.chat.prompts import (
-    DEFAULT,
-    LISTED,
-    body_of,
-    order_of,
-)
+from stacksl.labelers.chat.prompts import DEFAULT, LISTED, body_of, order_of
 from stacksl.labelers.chat.replies import place_in, thought_away
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.items.corpus import Role
@@ -53,9 +48,7 @@ def command(folder: Path, url: str, *more: str, names: list[str] = NAMES) -> lis
     return ["run", data, "--classes", classes, "--out", str(folder / "run"), *words, *more]
 
 
-def test_nothing_is_sent_without_consent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_sent_without_consent(tmp_path, capsys) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url)) == 2
         said = capsys.readouterr().err
@@ -127,9 +120,7 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_settings_at_odds_are_a_sentence(
-    more: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_at_odds_are_a_sentence(more: list[str], said: str, tmp_path, capsys) -> None:
     assert call([*command(tmp_path, "http://127.0.0.1:9/v1", "--allow-send"), *more]) == 2
     shown = capsys.readouterr().err
     assert said in shown
@@ -224,9 +215,7 @@ def test_the_requests_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert all("choices" in row["answer"] for row in rows if "request" not in row)
 
 
-def test_a_damaged_request_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_request_is_one_sentence(tmp_path, capsys) -> None:
     with serving(right) as server:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
     edit(tmp_path / "run", "UPDATE requests SET content = '{\"call\": 1' WHERE place = 2")
@@ -395,9 +384,7 @@ def test_a_forgotten_example_leaves_all_requests(tmp_path: Path) -> None:
     assert call(["ledger", "verify", str(run)]) == 0
 
 
-def test_examples_are_shown_and_consented_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_are_shown_and_consented_to(tmp_path, capsys, monkeypatch) -> None:
     words = command(tmp_path, "http://127.0.0.1:9/v1", "--set", "server.shots=2")
     assert call([*words, "--dry-run", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)["request"]["body"]
@@ -414,9 +401,7 @@ def test_examples_are_shown_and_consented_to(
 
 
 @pytest.mark.parametrize("said", ["y\n", "n\n"])
-def test_consent_is_asked_once_at_a_terminal(
-    said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_consent_is_asked_once_at_a_terminal(said: str, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("stacksl.cli.verbs.run.is_interactive", lambda: True)
     monkeypatch.setattr("sys.stdin", io.StringIO(said))
     with serving(chat_server.broken) as server:

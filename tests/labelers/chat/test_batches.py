@@ -160,9 +160,7 @@ def test_a_batch_costs_half_and_is_recorded_before_it_begins(
     assert batching.files == {}, "questions and answers are deleted"
 
 
-def test_a_batch_that_is_not_done_is_waited_for(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
+def test_a_batch_that_is_not_done_is_waited_for(tmp_path, served: tuple[Server, Batching]) -> None:
     server, batching = served
     batching.done = False
     run = begin(tmp_path, server)
@@ -469,9 +467,7 @@ def test_a_batch_that_is_refused_as_a_whole_is_sent_again(
     assert cost(run) == 2 * SINGLE + 10 * HALF
 
 
-def test_answers_in_another_form_are_not_taken(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
+def test_answers_in_another_form_are_not_taken(tmp_path, served: tuple[Server, Batching]) -> None:
     server, batching = served
     run = begin(tmp_path, server)
     batching.batches.insert(0, {"id": "other", "status": "completed"})  # of no input file

@@ -22,23 +22,8 @@ from stacksl.ledger.store.schema import REQUESTS, Table
 from stacksl.runs.changes.forgetting import forget
 
 from ...saved_arrays import drop, edit
-from .chat_server import (
-    Behavior,
-    Handler,
-    completion,
-    letter_of,
-    right,
-    serving,
-    wanted_of,
-)
-from .hostile_cases import (
-    KEY,
-    NAMES,
-    PRICED,
-    begin,
-    expect_books,
-    status,
-)
+from .chat_server import Behavior, Handler, completion, letter_of, right, serving, wanted_of
+from .hostile_cases import KEY, NAMES, PRICED, begin, expect_books, status
 
 
 @pytest.fixture(autouse=True)
@@ -145,9 +130,7 @@ def test_a_server_that_counts_no_tokens_is_charged_in_full(usage: Any, tmp_path:
     assert all(row["cost"] == most[row["call"]] for row in rows if "request" not in row)
 
 
-def test_an_answer_that_was_paid_is_not_bought_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_was_paid_is_not_bought_again(tmp_path, monkeypatch) -> None:
     answers = chat.ChatLabeler.answers
 
     def killed(self: chat.ChatLabeler) -> Any:
@@ -202,9 +185,7 @@ def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert expect_books(run) == {"label": 6}
 
 
-def test_the_key_is_in_the_header_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_key_is_in_the_header_alone(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("STACKSL_API_KEY", KEY)
 
     def echo(handler: Handler, body: dict[str, Any], number: int) -> None:
@@ -317,9 +298,7 @@ def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path:
     assert expect_books(run) == {"label": 6}
 
 
-def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotten(
-    tmp_path: Path,
-) -> None:
+def test_a_call_that_may_have_been_billed_is_charged_though_its_item_is_forgotten(tmp_path) -> None:
     def lost(handler: Handler, body: dict[str, Any], number: int) -> None:
         if number == 2:
             raise BrokenPipeError  # it read the request, and never answers

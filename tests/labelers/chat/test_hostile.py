@@ -21,27 +21,8 @@ from stacksl.labelers.chat import labeler as chat
 from stacksl.labelers.chat.calls import read_calls
 from stacksl.ledger.ledger import Ledger
 
-from .chat_server import (
-    Behavior,
-    Handler,
-    completion,
-    hang,
-    letter_of,
-    right,
-    serving,
-    wanted_of,
-)
-from .hostile_cases import (
-    LOST,
-    NAMES,
-    PRICED,
-    begin,
-    expect_books,
-    garbage,
-    once,
-    reset,
-    status,
-)
+from .chat_server import Behavior, Handler, completion, hang, letter_of, right, serving, wanted_of
+from .hostile_cases import LOST, NAMES, PRICED, begin, expect_books, garbage, once, reset, status
 
 
 @pytest.fixture(autouse=True)
@@ -52,9 +33,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # One of each kind: no JSON, cut off, the line lost, silence, an error. The storm has them all.
 @pytest.mark.parametrize(
-    "bad",
-    [garbage, reset, hang, status(500)],
-    ids=["json", "reset", "hang", "500"],
+    "bad", [garbage, reset, hang, status(500)], ids=["json", "reset", "hang", "500"]
 )
 def test_a_lost_call_counts_as_spent_and_is_repeated(bad: Behavior, tmp_path: Path) -> None:
     with serving(once(bad, 2)) as server:
@@ -111,9 +90,7 @@ def test_a_limit_is_waited_for(tmp_path: Path) -> None:
     ],
     ids=["429-hour", "401", "302"],
 )
-def test_a_refusal_costs_nothing_and_the_run_goes_on(
-    bad: Behavior, why: str, tmp_path: Path
-) -> None:
+def test_a_refusal_costs_nothing_and_the_run_goes_on(bad: Behavior, why: str, tmp_path) -> None:
     with serving(bad) as server:
         run = begin(server, tmp_path / "run")
         before = run.status()
@@ -128,9 +105,7 @@ def test_a_refusal_costs_nothing_and_the_run_goes_on(
         assert ledger.accounts.spent_money == 6 * (100 * 100 + 200)
 
 
-def test_limits_are_waited_for_a_minute_in_growing_pauses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_limits_are_waited_for_a_minute_in_growing_pauses(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(chat, "PATIENCE", 60.0)
     monkeypatch.setattr(chat, "FIRST_PAUSE", 0.5)
     pauses = list[float]()

@@ -217,9 +217,7 @@ def thinks(handler: Handler, body: dict[str, Any], number: int, apart: bool = Fa
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(
-    apart: bool, tmp_path: Path
-) -> None:
+def test_a_model_that_thinks_gets_room_and_its_thoughts_are_not_read(apart: bool, tmp_path) -> None:
     with serving(partial(thinks, apart=apart)) as server:
         run = begin(
             server,

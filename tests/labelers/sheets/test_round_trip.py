@@ -128,9 +128,7 @@ def test_texts_of_cp1252_come_back_through_it(
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_no_bytes_break_the_reader(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes, headed: bool
-) -> None:
+def test_no_bytes_break_the_reader(tmp_path_factory, data: bytes, headed: bool) -> None:
     path = tmp_path_factory.mktemp("sheet") / "a.csv"
     path.write_bytes(b"key,answer\n" + data if headed else data)
     try:

@@ -119,9 +119,7 @@ def test_every_choice_offered_is_the_option_it_names(tmp_path: Path) -> None:
             assert positions(book.read(book.answered(*answers))) == [position]
 
 
-def test_classes_have_a_sheet_and_the_list_is_longer_than_a_validation_may_hold(
-    tmp_path: Path,
-) -> None:
+def test_classes_have_a_sheet_and_the_list_is_longer_than_a_validation_may_hold(tmp_path) -> None:
     names = tuple(f"a class with a long name, number {n}" for n in range(150))
     classes = Classes(names, ("what it means", *[""] * 149))
     write_sheet(tmp_path / "a.xlsx", [Asked("k2k2-h", "?", names)], classes=classes)
