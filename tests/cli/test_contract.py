@@ -17,6 +17,8 @@ from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl_lab.verbs.app import EXAMPLES as LABORATORY
 
+from ..ledgers import bought
+
 DOC = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 TOPICS = {
     "bread": "flour dough oven crust loaf yeast knead bake",
@@ -216,10 +218,11 @@ def test_a_file_that_a_run_would_refuse_is_refused_with_all_its_rows(stacksl, fo
     assert stacksl("run", "bad.csv").out == ""
 
 
-def bought(run: str) -> list[tuple[Any, ...]]:
+def purchases(run: str) -> list[tuple[Any, ...]]:
     """Item, slot, state and answer of each purchase of a run, in their order."""
-    with Run.open(run).ledger as ledger:
-        return [(row["item"], row["slot"], row["state"], row["answer"]) for row in ledger.export()]
+    return [
+        (row["item"], row["slot"], row["state"], row["answer"]) for row in bought(Run.open(run))
+    ]
 
 
 def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, folder) -> None:
@@ -227,7 +230,7 @@ def test_a_run_is_played_again_on_its_items_though_the_file_is_another(stacksl, 
     assert stacksl("run", data, "--budget", "9", "--out", "runs/once", "--quiet").code == 0
     write(data, 12, start=500)
     stacksl.done("run", "--config", "runs/once", "--out", "runs/twice", "--quiet")
-    assert bought("runs/twice") == bought("runs/once")
+    assert purchases("runs/twice") == purchases("runs/once")
     for run in ("runs/once", "runs/twice"):
         told = stacksl.told("status", run)
         assert told["warnings"][-1].startswith(f"{data} was changed since the run read it")
@@ -264,7 +267,7 @@ def test_a_run_is_played_again_from_its_settings_as_a_file(stacksl, folder) -> N
     (folder / "first.toml").write_text(text, encoding="utf-8")
     words = ("--config", "first.toml", "--out", "runs/third", "--yes", "--quiet")
     assert stacksl("run", *words).code == 0
-    assert bought("runs/third") == bought("runs/first")
+    assert purchases("runs/third") == purchases("runs/first")
     again = stacksl("status", "runs/third", "--settings", "--toml").out
     assert tomllib.loads(again) == tomllib.loads(text)
     told = stacksl.told("status", "runs/third", "--settings")

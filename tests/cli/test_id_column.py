@@ -11,6 +11,8 @@ import pytest
 
 from stacksl.api import Run
 
+from ..ledgers import bought
+
 WORDS = {"sea": "sand wave shell tide", "wood": "moss fern pine root"}
 
 
@@ -42,8 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def items(run: str) -> set[str]:
-    with Run.open(run).ledger as ledger:
-        return {str(row["item"]) for row in ledger.export()}
+    return {str(row["item"]) for row in bought(Run.open(run))}
 
 
 def test_ids_of_the_file_name_its_rows_everywhere(stacksl, here: Path) -> None:

@@ -13,18 +13,8 @@ import pytest
 from stacksl.api import Run
 from stacksl.runs.storage import status as state
 
-from ..runs.people_cases import (
-    Row,
-    answer_all,
-    begin,
-    bought,
-    fill,
-    play,
-    sheets,
-    truth,
-    write_pool,
-    wrong,
-)
+from ..ledgers import bought, handed_rows
+from ..runs.people_cases import Row, answer_all, begin, fill, play, sheets, truth, write_pool, wrong
 
 Shell = Callable[..., Any]
 
@@ -62,8 +52,7 @@ def played(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[obje
     audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
     seen: list[object] = [audit]
     while waiting.status()["state"] == "waiting":
-        with waiting.ledger as ledger:
-            keys = {row.key for row in ledger.private.handed() if row.item in audit}
+        keys = {row.key for row in handed_rows(waiting) if row.item in audit}
         for path in sheets(waiting):
             fill(path)
             told = stacksl.told("answer", "run", fill(path, say, keys=keys))
@@ -113,8 +102,7 @@ def test_an_export_has_the_audit_when_the_run_has_finished(tmp_path: Path, stack
         lines = table.read_text(encoding="utf-8").splitlines()
         return {json.loads(line)["item"] for line in lines}
 
-    with waiting.ledger as ledger:
-        keys = {row.item: row.key for row in ledger.private.handed()}
+    keys = {row.item: row.key for row in handed_rows(waiting)}
     last = min(first)
     waiting.answer(fill(sheets(waiting)[0], keys=[key for i, key in keys.items() if i != last]))
     assert exported(first) == keys.keys() - first
@@ -148,10 +136,9 @@ def test_one_answer_does_not_show_whether_its_row_is_of_the_audit(
         begin(folder, out="run", count=50, **wanted)
         waiting = Run.open("run")
         of = {str(row["item"]): row["purpose"] for row in bought(waiting)}
-        with waiting.ledger as ledger:
-            row = next(
-                r for r in ledger.private.handed() if of[r.item] == purpose and r.annotator == "ben"
-            )
+        row = next(
+            r for r in handed_rows(waiting) if of[r.item] == purpose and r.annotator == "ben"
+        )
         sheet = next(path for path in sheets(waiting) if "ben" in path.name)
         found[purpose] = one_answer(stacksl, fill(sheet, keys=[row.key]))
         folder.rename(tmp_path / purpose)

@@ -17,6 +17,7 @@ from stacksl.cli.entry import call
 from stacksl.ledger.store.schema import FORMAT
 from stacksl.runs.storage.folder import RunFolder
 
+from ..ledgers import rows_of
 from ..saved_arrays import damage, edit, latest_in, saved_in, written
 from .conftest import write_classes
 
@@ -50,8 +51,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["run", folder / "good.csv", "--classes", folder / "classes.csv", "--budget", 20]
     words += ["--audit", 8, "--test", folder / "good.csv", "--set", "checkpoint_every=10"]
     assert call([*map(str, words), "--out", str(folder / "one"), "--quiet"]) == 0
-    with Run.open(folder / "one").ledger as ledger:
-        first = next(str(row.item) for row in ledger.rows() if row.event == "learned")
+    first = next(str(row.item) for row in rows_of(Run.open(folder / "one"), "learned"))
     assert call(["forget", str(folder / "one"), "--id", first]) == 0
     shutil.copytree(folder / "one", folder / "bare")
     assert call(["resume", str(folder / "one"), "--quiet"]) == 0

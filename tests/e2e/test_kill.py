@@ -18,7 +18,8 @@ import pytest
 from stacksl.api import Run
 from stacksl.cli import entry
 
-from ..runs.people_cases import begin, bought, fill, open_rows, play, sheets
+from ..ledgers import bought
+from ..runs.people_cases import begin, fill, open_rows, play, sheets
 from .conftest import Kind, Worker, budget_of, chain, expect_same, expect_sound, files
 
 RUNS, LABELS = "stacksl.runs", "stacksl.ledger"

@@ -17,6 +17,7 @@ import pytest
 from stacksl.api import Run
 from stacksl.files import formats
 
+from ..ledgers import verify
 from ..runs.lm_cases import QUICK, questions, tiny_model
 from ..saved_arrays import latest_in
 from .conftest import Kind, Worker, budget_of, chain, expect_sound, facts
@@ -224,6 +225,5 @@ def test_a_run_is_killed_again_and_again(worker: Worker, kind: Kind, tmp_path: P
     mine, reference = Run.open(out), Run.open(kind.reference)
     assert [*mine.predict(kind.test)] == [*reference.predict(kind.test)]
     assert facts(out)["budget"]["rounds"] == facts(kind.reference)["budget"]["rounds"]
-    with mine.ledger as ledger:
-        ledger.verify()
+    verify(mine)
     assert mine.replay()["labels"] == budget_of(kind)

@@ -23,6 +23,7 @@ from stacksl.label.app import make_app
 from stacksl.label.player import Player
 from stacksl.label.site import Access, Site
 
+from ..ledgers import rows_of
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold
 
@@ -60,6 +61,17 @@ class Browser:
             "/answer", json=body, headers={"Origin": HERE, "X-CSRF-Token": self.csrf, **headers}
         )
 
+    def act(self, **body: Any) -> Any:
+        """Do something on the owner's page."""
+        headers = {"Origin": HERE, "X-CSRF-Token": self.csrf}
+        return self.http.post("/owner", json=body, headers=headers)
+
+    def skip(self, key: str, why: str = "unsure", **more: str) -> Any:
+        """Pass a row on."""
+        body = {"key": key, "why": why, **more}
+        headers = {"Origin": HERE, "X-CSRF-Token": self.csrf}
+        return self.http.post("/skip", json=body, headers=headers)
+
     def given(self, key: str, **more: Any) -> dict[str, Any]:
         return {"key": key, "said": "label", **more}
 
@@ -70,6 +82,13 @@ class Browser:
 
 
 CLASSES_SHOWN = list(CLASSES)
+
+
+def wait_for(holds: Callable[[], object], seconds: float = 120.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 @dataclass
@@ -89,8 +108,7 @@ class Page:
 
     def spent(self) -> tuple[int, int]:
         """Labels accepted and late answers, as the ledger has them."""
-        with self.run.ledger as ledger:
-            events = [row.event for row in ledger.rows()]
+        events = [row.event for row in rows_of(self.run)]
         return events.count("answered"), events.count("late")
 
 

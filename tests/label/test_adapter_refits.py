@@ -17,9 +17,10 @@ from stacksl.runs.loop.adapters import Adapters
 from stacksl.runs.loop.language_trainer import LanguageTrainer
 from stacksl.runs.settings.budget import due_at
 
+from ..ledgers import rows_of
 from ..runs.lm_cases import QUICK, questions, sentences, tiny_model
-from .conftest import Opened, Page
-from .test_refits import Held, bought, copy_of, news, rows_of, wait_for
+from .conftest import Opened, Page, wait_for
+from .test_refits import Held, copy_of, decided, news
 
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -158,7 +159,7 @@ def test_a_page_killed_after_a_refit_buys_first_what_the_refit_was_for(
     for each in (page, again):
         answer_some(each, corpus, 3)
     rows = [rows_of(each.run) for each in (page, again)]
-    assert bought(rows[0]) == bought(rows[1])
+    assert decided(rows[0]) == decided(rows[1])
     weights = [[r.payload["weights"] for r in each if "adapter" in r.payload] for each in rows]
     assert weights[0] == weights[1]
     killed[0].replay()
@@ -227,7 +228,7 @@ def test_a_normalization_is_chosen_beside_the_entry_of_answers(
     answer_next(page, corpus)
     assert page.spent()[0] == spent + 1, "an answer is entered while it is made"
     killed, shown = copy_of(page.run, tmp_path), keys(page)
-    before = bought(rows_of(killed))
+    before = decided(rows_of(killed))
     assert len(before) == FIRST, "nothing else is bought before"
     held.free.set()
     wait_for(partial(news, page, shown))
@@ -237,7 +238,7 @@ def test_a_normalization_is_chosen_beside_the_entry_of_answers(
     chosen = [[r.payload for r in each if "normalization" in r.payload] for each in rows]
     assert len(chosen[0]) == 1
     assert chosen[0] == chosen[1]
-    assert bought(rows[0])[FIRST:] == bought(rows[1])[FIRST:] != []
+    assert decided(rows[0])[FIRST:] == decided(rows[1])[FIRST:] != []
     while not page.player.over.is_set():
         assert time.monotonic() < until + 60
         if keys(page):

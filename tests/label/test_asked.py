@@ -20,9 +20,9 @@ from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.items.stored import never_asked
 from stacksl.runs.spec import RunSpec
 
+from ..ledgers import handed_rows, verify
 from ..runs.people_cases import expect_sound, facts_of, gold
-from .conftest import CLASSES_SHOWN, HERE, Browser, Opened, Page, play
-from .test_refits import wait_for
+from .conftest import CLASSES_SHOWN, Browser, Opened, Page, play, wait_for
 
 EVIL = "<script>alert(1)</script>\u202e"
 
@@ -34,10 +34,11 @@ def cells(text: str) -> list[list[str]]:
     return [[" ".join(unescape(re.sub("<.*?>", " ", c)).split()) for c in row] for row in kinds]
 
 
-def skip(browser: Browser, key: str, **more: str) -> None:
-    body = {"key": key, "why": "unsure", **more}
-    headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
-    assert browser.http.post("/skip", json=body, headers=headers).json()["state"] == "skipped"
+def table_of(owner: Browser, pages: int) -> tuple[list[str], list[list[str]]]:
+    """The texts of all pages of the table, and its rows."""
+    found = [owner.http.get(f"/asked?page={number}") for number in range(1, pages + 1)]
+    assert {each.status_code for each in found} == {200}
+    return [each.text for each in found], [row for each in found for row in cells(each.text)]
 
 
 def played(opened: Opened, **settings: Any) -> Page:
@@ -46,7 +47,7 @@ def played(opened: Opened, **settings: Any) -> Page:
     for browser in (anna, ben):
         key, prompt = next(iter(browser.rows().items()))
         assert browser.answer(key, prompt, note=EVIL + browser.name) == "taken"
-    skip(ben, next(iter(ben.rows())), note=f"{EVIL} beyond me")
+    assert ben.skip(next(iter(ben.rows())), note=f"{EVIL} beyond me").json()["state"] == "skipped"
     play([anna, ben], page)
     return page
 
@@ -58,11 +59,8 @@ def test_the_owner_reads_why_each_row_was_asked_and_the_answers(
     page = played(opened)
     owner = page.browser(OWNER)
     assert 'href="/asked"' in owner.http.get("/rows").text
-    found = [owner.http.get(f"/asked?page={number}") for number in range(1, 13)]
-    assert {each.status_code for each in found} == {200}
-    text = "".join(each.text for each in found)
-    rows = [row for each in found for row in cells(each.text)]
-    rows = [row for row in rows if row[2] != "nobody was asked"]
+    pages, rows = table_of(owner, 12)
+    text, rows = "".join(pages), [row for row in rows if row[2] != "nobody was asked"]
     with page.run.ledger as ledger:
         bought = ledger.bought()
         audit = set(ledger.bought("audit"))
@@ -102,9 +100,7 @@ def test_rows_that_nobody_was_asked_about_follow_with_the_models_label(
     left = [id for id in items if id not in bought]
     first = owner.http.get("/asked").text
     assert f"then {len(left)} that nobody was asked about" in first
-    pages = -(-len(items) // 7)
-    found = [owner.http.get(f"/asked?page={number}").text for number in range(1, pages + 1)]
-    rows = [row for text in found for row in cells(text)]
+    found, rows = table_of(owner, -(-len(items) // 7))
     assert len(rows) == len(items)
     assert {row[0].split()[-1] for row in rows[: len(bought)]} == bought
     others = rows[len(bought) :]
@@ -149,18 +145,16 @@ def test_a_forgotten_item_is_left_out(opened: Opened) -> None:
     page = opened(budget=8, open_questions=4, audit=0)
     people = [page.browser("anna"), page.browser("ben")]
     key, prompt = next(iter(people[0].rows().items()))
-    skip(people[0], key, note="a remark of anna's")
-    with page.run.ledger as ledger:
-        ledger.verify()
-        item = next(row.item for row in ledger.private.handed() if row.key == key)
+    people[0].skip(key, note="a remark of anna's")
+    verify(page.run)
+    item = next(row.item for row in handed_rows(page.run) if row.key == key)
     page.player.stop()
     held = [path for path in page.run.path.rglob("*") if path.is_file()]
     assert any(b"a remark of anna" in path.read_bytes() for path in held)
     forget(page.run.path, item)
     held = [path for path in page.run.path.rglob("*") if path.is_file()]
     assert not [path for path in held if b"a remark of anna" in path.read_bytes()]
-    with page.run.ledger as ledger:
-        ledger.verify()
+    verify(page.run)
     again = opened(page.run)
     for each in people:
         each.http._transport.app = again.app
@@ -206,20 +200,16 @@ def test_a_finished_run_is_corrected_and_its_report_made_again(opened: Opened) -
     assert [row[0].split()[-1] for row in found if wrong in row[4]] == [keys[key]]
     assert not cells(owner.http.get("/asked", params={"find": EVIL}).text)
 
-    def act(**body: Any) -> Any:
-        headers = {"Origin": HERE, "X-CSRF-Token": owner.csrf}
-        return owner.http.post("/owner", json=body, headers=headers)
-
-    refused = act(act="again")
+    refused = owner.act(act="again")
     assert refused.status_code == 422
     assert "no answer of the finished run was corrected" in refused.json()["sentence"]
-    assert act(act="correct", name=key, value=gold(prompt), agreed=True).status_code == 200
+    assert owner.act(act="correct", name=key, value=gold(prompt), agreed=True).status_code == 200
     wait_for(lambda: "Make the report again" in owner.http.get("/rows").text)
     assert facts_of(page.run).audit == before
     shown = cells(owner.http.get("/asked", params={"find": keys[key]}).text)
     assert f"{gold(prompt)} correction" in shown[0][4]
     assert again.browser("anna").http.get("/asked").status_code == 403
-    assert act(act="again").json()["state"] == "done"
+    assert owner.act(act="again").json()["state"] == "done"
     wait_for(lambda: page.run.status()["state"] == "finished" and again.player.over.is_set())
     after = facts_of(page.run).audit
     assert (after.correct, after.accuracy, after.revised) == (before.correct, before.accuracy, 1)

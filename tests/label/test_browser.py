@@ -15,6 +15,7 @@ pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
 from stacksl.api import Run
 
+from ..ledgers import bought, rows_of
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, gold, play, wrong
 from .served import NAMES, Served, of_many_classes
@@ -85,8 +86,7 @@ def test_a_session_by_keyboard_alone(visit: Callable[..., Any], tmp_path: Path) 
 
 
 def events_of(run: Run) -> list[str]:
-    with run.ledger as ledger:
-        return [row.event for row in ledger.rows()]
+    return [row.event for row in rows_of(run)]
 
 
 def test_offline_a_double_click_and_a_second_tab(visit: Callable[..., Any], tmp_path: Path) -> None:
@@ -176,8 +176,7 @@ def test_three_hundred_classes_and_a_hostile_prompt(
     page.keyboard.press("?")
     page.wait_for_selector("#finished:not([hidden])")
     served.finish()
-    with made.ledger as ledger:
-        answers = [(row["said"], row["answer"]) for row in ledger.export()]
+    answers = [(row["said"], row["answer"]) for row in bought(made)]
     assert sorted(answers, key=str) == [("ambiguous", None), ("label", 250)]
     assert re.search("finished", made.status()["state"])
 

@@ -16,6 +16,7 @@ from schemathesis.checks import not_a_server_error
 from stacksl.label.app import make_app
 from stacksl.label.site import OWNER, Site, csrf_of
 
+from ..ledgers import verify
 from .conftest import HERE, Opened, Page
 
 WHO = ["", "anna", OWNER]
@@ -67,8 +68,7 @@ def whoever(opened: Opened, who: str, examples: int) -> None:
     assert (200 in seen["/answer"]) == (who == "anna")
     assert seen["/sheet"] <= ({422} if who == OWNER else {401, 403, 422})
     assert not page.player.over.is_set()
-    with page.run.ledger as ledger:
-        ledger.verify()
+    verify(page.run)
 
 
 @pytest.mark.parametrize("who", WHO)

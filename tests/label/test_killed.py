@@ -19,6 +19,7 @@ from stacksl.api import Run
 from stacksl.runs.changes.forgetting import forget
 
 from ..e2e.conftest import Worker, worker, workers  # noqa: F401
+from ..ledgers import handed_rows, rows_of, verify
 from ..runs.conftest import CLASSES
 from ..runs.people_cases import begin, fill, gold, open_rows, sheets
 from .test_browser import PROMPT, kept_in, wait_until
@@ -209,9 +210,8 @@ def test_a_page_killed_while_it_enters_a_sheet_loses_and_doubles_nothing(client:
     client.start()
     said = [client.owned("/sheet?name=again.csv", path.read_bytes()) for path in files]
     assert sum(int(re.search(r"(\d+) given before", each)[1]) for each in said) == rows  # type: ignore[index]
-    with waiting.ledger as ledger:
-        ledger.verify()
-        events = [row.event for row in ledger.rows()]
+    verify(waiting)
+    events = [row.event for row in rows_of(waiting)]
     assert (events.count("answered"), events.count("late")) == (rows, 0)
 
 
@@ -227,9 +227,8 @@ def test_a_page_killed_while_it_changes_the_run_has_changed_nothing(client: Clie
     said = client.owned("/owner", {"act": "budget", "value": "22", "agreed": True})
     assert said == "The budget is 22 labels in all."
     assert client.process.poll() is None, "the page goes on"
-    with waiting.ledger as ledger:
-        ledger.verify()
-        assert [row.event for row in ledger.rows()].count("budget") == 1
+    verify(waiting)
+    assert [row.event for row in rows_of(waiting)].count("budget") == 1
 
 
 @pytest.mark.browser
@@ -260,9 +259,8 @@ def test_a_browser_sends_again_what_a_killed_server_did_not_reply_to(
         time.sleep(0.05)
     status = client.run.status()
     assert (status["state"], status["spent"]) == ("finished", 14)
-    with client.run.ledger as ledger:
-        ledger.verify()
-        events = [row.event for row in ledger.rows()]
+    verify(client.run)
+    events = [row.event for row in rows_of(client.run)]
     assert (events.count("answered"), events.count("late")) == (14, 0)
 
 
@@ -301,8 +299,7 @@ def test_a_forgotten_item_leaves_the_browser_at_its_next_contact(
     page.keyboard.press("b")
     wait_until(lambda: "No connection" in page.inner_text("#said"))
     assert "a note on it" in json.dumps(kept_in(page))
-    with client.run.ledger as ledger:
-        item = next(row.item for row in ledger.private.handed() if row.key == key)
+    item = next(row.item for row in handed_rows(client.run) if row.key == key)
     forget(client.run.path, item)
     client.start(port=client.port)
     wait_until(lambda: "has expired" in page.inner_text("#said"))

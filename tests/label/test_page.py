@@ -18,9 +18,9 @@ from stacksl.report.quality import Differing
 from stacksl.runs.session import session
 from stacksl.runs.storage.folder import WAIT
 
+from ..ledgers import bought, handed_rows, open_leases, rows_of, verify
 from ..runs.people_cases import answer_all
-from .conftest import CLASSES_SHOWN, HERE, Browser, Opened, play
-from .test_refits import wait_for
+from .conftest import CLASSES_SHOWN, HERE, Opened, play, wait_for
 
 
 def test_two_annotators_finish_a_run_to_the_last_label(opened: Opened) -> None:
@@ -33,9 +33,8 @@ def test_two_annotators_finish_a_run_to_the_last_label(opened: Opened) -> None:
     status = page.run.status()
     assert (status["state"], status["spent"], status["audit"]["n"]) == ("finished", 24, 4)
     assert page.spent() == (24, 0)
-    with page.run.ledger as ledger:
-        answered = {row["labeler"] for row in ledger.export()}
-        ledger.verify()
+    answered = {row["labeler"] for row in bought(page.run)}
+    verify(page.run)
     assert answered == {"anna", "ben"}
     assert "The run has finished" in anna.http.get("/").text
     assert 'data-state="finished"' in anna.http.get("/rows").text
@@ -45,9 +44,8 @@ def test_two_annotators_finish_a_run_to_the_last_label(opened: Opened) -> None:
 def test_nothing_tells_an_audit_row_from_another(opened: Opened) -> None:
     page = opened(budget=12, open_questions=12, audit=6)
     anna, ben = page.browser("anna"), page.browser("ben")
-    with page.run.ledger as ledger:
-        purpose = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
-        handed = ledger.private.handed()
+    purpose = {(p.item, p.slot): p.purpose for p in open_leases(page.run)}
+    handed = handed_rows(page.run)
     audit = {row.key for row in handed if purpose[row.item, row.slot] == "audit"}
     shown = {**anna.rows(), **ben.rows()}
     assert len(audit) == 6
@@ -249,9 +247,8 @@ def test_a_repeated_answer_is_taken_once_and_a_stale_one_changes_nothing(opened:
     assert anna.post(anna.given(other, position=0)).json()["state"] == "taken"
     assert anna.post(first).json()["state"] == "taken", "sent again from a queue"
     assert page.spent() == (2, 1)
-    with page.run.ledger as ledger:
-        answered = {each.key: each.item for each in ledger.private.handed()}
-        found = {row["item"]: row["answer"] for row in ledger.export()}
+    answered = {each.key: each.item for each in handed_rows(page.run)}
+    found = {row["item"]: row["answer"] for row in bought(page.run)}
     assert found[answered[key]] == 1
 
 
@@ -270,9 +267,8 @@ def test_a_freed_row_is_withdrawn_and_its_answer_counts_unless_another_did(opene
     mine = next(k for k, text in ben.rows().items() if text == prompt)
     assert ben.answer(mine, prompt) == "taken"
     assert anna.answer(key, prompt, position=0, said="label") in ("taken", "kept")
-    with again.run.ledger as ledger:
-        item = next(row.item for row in ledger.private.handed() if row.key == key)
-        assert sum(row["item"] == item for row in ledger.export()) == 1
+    item = next(row.item for row in handed_rows(again.run) if row.key == key)
+    assert sum(row["item"] == item for row in bought(again.run)) == 1
 
 
 def test_sheets_and_page_take_turns(opened: Opened) -> None:
@@ -321,29 +317,25 @@ def test_the_owner_pauses_ends_sessions_and_sees_no_audit(opened: Opened) -> Non
     page = opened()
     anna, owner = page.browser("anna"), page.browser(OWNER)
 
-    def act(browser: Browser, **body: Any) -> Any:
-        headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
-        return browser.http.post("/owner", json=body, headers=headers)
-
     key, prompt = next(iter(anna.rows().items()))
     assert anna.answer(key, prompt) == "taken"
     told = owner.http.get("/rows").text
     assert re.search(r"anna</th>\s*<td>\d</td><td>1</td>", told)
     assert "of 24" in told
     assert "audit" not in told + owner.http.get("/").text
-    assert act(owner, act="pause").status_code == 200
+    assert owner.act(act="pause").status_code == 200
     kept = list(page.player.view.rows["anna"])
     assert anna.rows() == {}
     assert "is paused" in owner.http.get("/rows").text
     assert anna.answer(kept[0].key, kept[0].prompt) == "taken", "given before the pause was seen"
-    assert act(owner, act="resume").status_code == 200
+    assert owner.act(act="resume").status_code == 200
     assert anna.rows()
-    assert act(anna, act="pause").status_code == 403
+    assert anna.act(act="pause").status_code == 403
     assert owner.post(owner.given(kept[1].key, position=0)).status_code == 403
-    assert act(owner, act="link", name="carl").status_code == 422
-    assert act(owner, act="revoke", name="anna").status_code == 200
+    assert owner.act(act="link", name="carl").status_code == 422
+    assert owner.act(act="revoke", name="anna").status_code == 200
     assert anna.http.get("/rows").status_code == 401
-    assert anna.enter(act(owner, act="link", name="anna").json()["link"]).status_code == 200
+    assert anna.enter(owner.act(act="link", name="anna").json()["link"]).status_code == 200
     assert anna.rows()
     assert page.spent() == (2, 0)
 
@@ -352,20 +344,16 @@ def test_the_owner_changes_the_budget_invites_and_corrects(opened: Opened) -> No
     page = opened(sheets={"overlap": 4})
     anna, owner = page.browser("anna"), page.browser(OWNER)
 
-    def act(**body: Any) -> Any:
-        headers = {"Origin": HERE, "X-CSRF-Token": owner.csrf}
-        return owner.http.post("/owner", json=body, headers=headers)
-
     key, prompt = next(iter(anna.rows().items()))
     assert anna.answer(key, prompt, position=0) == "taken"
-    asked = act(act="budget", value="30").json()
+    asked = owner.act(act="budget", value="30").json()
     assert asked["state"] == "asked"
     assert "30 labels in all, 6 more" in asked["sentence"]
     assert page.run.status()["budget"] == 24, "nothing changes before it is agreed"
-    assert act(act="budget", value="30", agreed=True).json()["state"] == "done"
+    assert owner.act(act="budget", value="30", agreed=True).json()["state"] == "done"
     assert page.run.status()["budget"] == 30
-    assert act(act="budget", value="none").status_code == 422
-    invited = act(act="annotator", name="carl").json()
+    assert owner.act(act="budget", value="none").status_code == 422
+    invited = owner.act(act="annotator", name="carl").json()
     carl = page.browser("carl", entered=False)
     assert carl.enter(invited["link"]).status_code == 200
     assert carl.http.get("/rows").status_code == 200
@@ -374,13 +362,13 @@ def test_the_owner_changes_the_budget_invites_and_corrects(opened: Opened) -> No
         assert time.monotonic() < until, "the run is open again"
         time.sleep(0.1)
     right = CLASSES_SHOWN[1]
-    asked = act(act="correct", name=key, value=right).json()
+    asked = owner.act(act="correct", name=key, value=right).json()
     assert asked == {"state": "asked", "sentence": f"{key}, anna: {CLASSES_SHOWN[0]} → {right}"}
-    assert act(act="correct", name=key, value=right, agreed=True).json()["state"] == "done"
-    with page.run.ledger as ledger:
-        found = [row.payload["index"] for row in ledger.rows() if row.event == "corrected"]
+    assert owner.act(act="correct", name=key, value=right, agreed=True).json()["state"] == "done"
+    found = [row.payload["index"] for row in rows_of(page.run, "corrected")]
     assert found == [1]
-    assert "no accepted answer" in act(act="correct", name="a2a2-a", value="x").json()["sentence"]
+    refused = owner.act(act="correct", name="a2a2-a", value="x").json()
+    assert "no accepted answer" in refused["sentence"]
     play([anna, page.browser("ben"), carl], page)
     assert page.run.status()["spent"] == 30
     told = owner.http.get("/rows").text
@@ -399,23 +387,20 @@ def test_the_owner_sets_aside_who_differs_and_keeps_them(opened: Opened, monkeyp
     told = owner.http.get("/rows").text
     assert "differs from the others: 1 of 20 answers as predicted, while others have 9.5." in told
 
-    def act(**body: Any) -> Any:
-        headers = {"Origin": HERE, "X-CSRF-Token": owner.csrf}
-        return owner.http.post("/owner", json={"name": "anna", **body}, headers=headers)
-
     assert anna.rows()
-    assert act(act="set_aside").json()["state"] == "asked"
+    assert owner.act(name="anna", act="set_aside").json()["state"] == "asked"
     assert page.run.annotators()[0].standing == ""
-    assert act(act="set_aside", agreed=True).json()["sentence"] == "anna is set aside."
+    done = owner.act(name="anna", act="set_aside", agreed=True).json()
+    assert done["sentence"] == "anna is set aside."
     assert [each.standing for each in page.run.annotators()] == ["set_aside", ""]
     wait_for(lambda: not anna.rows())
     wait_for(lambda: "set aside</small>" in owner.http.get("/rows").text)
-    refused = act(act="set_aside", name="ben", agreed=True)
+    refused = owner.act(act="set_aside", name="ben", agreed=True)
     assert refused.status_code == 422
     assert "expected an annotator left to answer" in refused.json()["sentence"]
-    assert act(act="keep").json()["sentence"] == "The answers of anna count."
+    assert owner.act(name="anna", act="keep").json()["sentence"] == "The answers of anna count."
     assert page.run.annotators()[0].standing == "kept"
-    assert act(act="keep", name="carl").status_code == 422
+    assert owner.act(act="keep", name="carl").status_code == 422
 
 
 def test_the_owner_adds_a_proposed_class_by_a_click(opened: Opened, monkeypatch) -> None:
@@ -426,18 +411,15 @@ def test_the_owner_adds_a_proposed_class_by_a_click(opened: Opened, monkeypatch)
     assert '41 rows look alike and like no class: <b dir="auto">rain, &lt;wet&gt;</b>' in told
     assert 'data-act="class" data-name="rain, &lt;wet&gt;"' in told
 
-    def act(**body: Any) -> Any:
-        headers = {"Origin": HERE, "X-CSRF-Token": owner.csrf}
-        return owner.http.post("/owner", json={"act": "class", **body}, headers=headers)
-
-    asked = act(name="rain, <wet>").json()
+    asked = owner.act(act="class", name="rain, <wet>").json()
     assert (asked["state"], len(page.run.folder.classes().names)) == ("asked", 3)
     assert "The run gets the class rain, <wet>;" in asked["sentence"]
-    assert act(name="rain, <wet>", agreed=True).json()["sentence"].startswith("The class was added")
+    done = owner.act(act="class", name="rain, <wet>", agreed=True).json()
+    assert done["sentence"].startswith("The class was added")
     assert page.run.folder.classes().names[3:] == ("rain, <wet>",)
     wait_for(lambda: "rain, &lt;wet&gt;" in anna.http.get("/rows").text)
-    assert act(name="Rain,  <WET>", agreed=True).status_code == 422
-    assert act(name=" ", agreed=True).status_code == 422
+    assert owner.act(act="class", name="Rain,  <WET>", agreed=True).status_code == 422
+    assert owner.act(act="class", name=" ", agreed=True).status_code == 422
 
 
 def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:
@@ -445,9 +427,8 @@ def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:
     shown: dict[bool, set[str]] = {}
     page = opened(budget=12, open_questions=12, audit=6)
     owner, people = page.browser(OWNER), {name: page.browser(name) for name in ("anna", "ben")}
-    with page.run.ledger as ledger:
-        purpose = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
-        rows = ledger.private.handed()
+    purpose = {(p.item, p.slot): p.purpose for p in open_leases(page.run)}
+    rows = handed_rows(page.run)
     kinds = [[r for r in rows if purpose[r.item, r.slot] == kind] for kind in ("audit", "train")]
     for n, row in enumerate([each for pair in zip(*kinds, strict=True) for each in pair][:11]):
         browser = people[row.annotator]

@@ -13,42 +13,29 @@ from stacksl.label import owner
 from stacksl.label.open_run import BREAK, OpenRun, Pace
 from stacksl.runs.changes.freeing import free_rows
 
-from .conftest import HERE, Browser, Opened, Page, play
+from ..ledgers import bought, handed_rows, open_leases, rows_of
+from .conftest import Browser, Opened, Page, play, wait_for
 
 pytest.importorskip("fastapi", reason="the extra `label` is not installed")
 
 
-def skip(browser: Browser, key: str, why: str = "unsure") -> Any:
-    body = {"key": key, "why": why}
-    headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
-    return browser.http.post("/skip", json=body, headers=headers)
-
-
 def reasons(page: Page) -> list[str]:
-    with page.run.ledger as ledger:
-        return [row.payload["reason"] for row in ledger.rows() if row.event == "released"]
-
-
-def wait_for(holds: Any, seconds: float = 120.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    return [row.payload["reason"] for row in rows_of(page.run, "released")]
 
 
 def test_a_skipped_row_goes_to_somebody_else_and_its_reason_to_the_ledger(opened: Opened) -> None:
     page = opened(budget=12, open_questions=6, audit=2)
     anna, ben = page.browser("anna"), page.browser("ben")
     key, prompt = next(iter(anna.rows().items()))
-    assert skip(anna, key).json() == {"state": "skipped"}
+    assert anna.skip(key).json() == {"state": "skipped"}
     wait_for(lambda: prompt in ben.rows().values())
     assert key not in anna.rows()
     assert prompt not in anna.rows().values()
     assert reasons(page) == ["skipped: unsure"]
-    assert skip(anna, key).json() == {"state": "gone"}, "it is not hers any more"
+    assert anna.skip(key).json() == {"state": "gone"}, "it is not hers any more"
     mine = next(k for k, text in ben.rows().items() if text == prompt)
-    assert skip(anna, mine).json() == {"state": "gone"}, "nor can she skip another's"
-    assert skip(ben, mine, "bored").status_code == 422
+    assert anna.skip(mine).json() == {"state": "gone"}, "nor can she skip another's"
+    assert ben.skip(mine, "bored").status_code == 422
     assert anna.answer(key, prompt) == "taken", "her late answer counts, since there is no other"
     wait_for(lambda: mine not in ben.rows())
     assert page.player.view.of("anna").skipped == 1
@@ -63,7 +50,7 @@ def test_skipped_by_everybody_it_comes_back_at_the_end(opened: Opened) -> None:
     anna = page.browser("anna")
     rows = anna.rows()
     key, prompt = next(iter(rows.items()))
-    assert skip(anna, key, "other").json() == {"state": "skipped"}
+    assert anna.skip(key, "other").json() == {"state": "skipped"}
     wait_for(lambda: prompt in anna.rows().values())
     last = list(anna.rows().items())[-1]
     assert last[1] == prompt
@@ -74,12 +61,11 @@ def test_skipped_by_everybody_it_comes_back_at_the_end(opened: Opened) -> None:
 def test_a_skipped_row_of_an_audit_is_passed_on_as_any_other(opened: Opened, purpose: str) -> None:
     page = opened(budget=12, open_questions=12, audit=6)
     people = {name: page.browser(name) for name in ("anna", "ben")}
-    with page.run.ledger as ledger:
-        purposes = {(p.item, p.slot): p.purpose for p in ledger.open_purchases()}
-        row = next(h for h in ledger.private.handed() if purposes[h.item, h.slot] == purpose)
+    purposes = {(p.item, p.slot): p.purpose for p in open_leases(page.run)}
+    row = next(h for h in handed_rows(page.run) if purposes[h.item, h.slot] == purpose)
     browser = people.pop(row.annotator)
     prompt = browser.rows()[row.key]
-    assert skip(browser, row.key).json() == {"state": "skipped"}
+    assert browser.skip(row.key).json() == {"state": "skipped"}
     [other] = people.values()
     wait_for(lambda: prompt in other.rows().values())
 
@@ -166,24 +152,22 @@ def test_an_overlap_slot_that_is_skipped_goes_to_a_third_person(opened: Opened) 
         budget=12, open_questions=8, audit=0, sheets={"overlap": 4}, annotators="anna,ben,carl"
     )
     people = {name: page.browser(name) for name in ("anna", "ben", "carl")}
-    with page.run.ledger as ledger:
-        handed = ledger.private.handed()
+    handed = handed_rows(page.run)
     first = next(row for row in handed if row.slot == 1)
     holders = {row.annotator for row in handed if row.item == first.item}
     assert len(holders) == 2
     [third] = set(people) - holders
     prompt = people[first.annotator].rows()[first.key]
-    assert skip(people[first.annotator], first.key).json() == {"state": "skipped"}
+    assert people[first.annotator].skip(first.key).json() == {"state": "skipped"}
     wait_for(lambda: prompt in people[third].rows().values())
     mine = next(key for key, text in people[third].rows().items() if text == prompt)
-    assert skip(people[third], mine).json() == {"state": "skipped"}
+    assert people[third].skip(mine).json() == {"state": "skipped"}
     wait_for(lambda: prompt in people[first.annotator].rows().values())
     [other] = holders - {first.annotator}
     assert list(people[other].rows().values()).count(prompt) == 1, "nobody is asked twice"
     play(list(people.values()), page)
     assert page.spent() == (12, 0)
-    with page.run.ledger as ledger:
-        given = [(row["item"], row["labeler"]) for row in ledger.export()]
+    given = [(row["item"], row["labeler"]) for row in bought(page.run)]
     assert len(given) == len(set(given))
 
 
@@ -196,7 +180,7 @@ def test_a_second_look_goes_to_those_who_never_had_the_row(opened: Opened) -> No
     by_name = {browser.name: browser for browser in people}
     shown = {key for browser in people for key in browser.rows()}
     first = next(row for row in _handed(page) if row.slot == 1 and row.key in shown)
-    assert skip(by_name[first.annotator], first.key).json() == {"state": "skipped"}
+    assert by_name[first.annotator].skip(first.key).json() == {"state": "skipped"}
     play(people, page)
     assert page.run.status()["state"] == "finished"
     assert page.run.status()["audit"]["second"] is not None
@@ -206,8 +190,7 @@ def test_a_second_look_goes_to_those_who_never_had_the_row(opened: Opened) -> No
 
 
 def _handed(page: Page) -> list[Any]:
-    with page.run.ledger as ledger:
-        return list(ledger.private.handed())
+    return handed_rows(page.run)
 
 
 def _looks(page: Page, people: list[Browser]) -> bool:
@@ -236,8 +219,7 @@ def test_buying_pauses_on_the_page_until_a_look_is_over(opened: Opened) -> None:
     play(people, page)
     status = page.run.status()
     assert (status["state"], status["audit"]["measures"]) == ("finished", "accuracy")
-    with page.run.ledger as ledger:
-        looks = [row.payload for row in ledger.rows(only=("looked",))]
+    looks = [row.payload for row in rows_of(page.run, "looked")]
     assert looks[0]["labels"] == asked
     assert status["audit"]["look"] == len(looks)
     page.run.replay()
@@ -258,11 +240,6 @@ class Busy:
         assert self._done.result(120)
 
 
-def act(browser: Browser, **body: Any) -> Any:
-    headers = {"Origin": HERE, "X-CSRF-Token": browser.csrf}
-    return browser.http.post("/owner", json=body, headers=headers)
-
-
 def test_what_nobody_waits_for_is_not_carried_out_and_the_page_goes_on(opened: Opened) -> None:
     page = opened(budget=12, open_questions=6)
     anna, busy = page.browser("anna"), Busy(page)
@@ -279,7 +256,7 @@ def test_what_the_owner_is_told_was_not_done_is_not_done_later(opened: Opened, m
     page = opened(budget=12, open_questions=6)
     boss, busy = page.browser(",owner"), Busy(page)
     monkeypatch.setattr(owner, "PATIENCE", 0.1)
-    reply = act(boss, act="annotator", name="carl")
+    reply = boss.act(act="annotator", name="carl")
     assert reply.status_code == 503
     assert "nothing was changed" in reply.json()["sentence"]
     monkeypatch.undo()

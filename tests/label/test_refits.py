@@ -20,8 +20,9 @@ from stacksl.ledger.events import Row
 from stacksl.runs.changes.freeing import free_rows
 from stacksl.runs.loop.linear_trainer import LinearTrainer
 
+from ..ledgers import handed_rows, rows_of
 from ..runs.people_cases import answer_all, begin, fill, sheets
-from .conftest import HERE, Browser, Opened, Page, play
+from .conftest import Browser, Opened, Page, play, wait_for
 
 
 class Held:
@@ -54,21 +55,9 @@ def refit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Held]]:
         each.free.set()
 
 
-def rows_of(run: Run) -> list[Row]:
-    with run.ledger as ledger:
-        return list(ledger.rows())
-
-
 def news(page: Page, shown: set[str]) -> bool:
     """Whether anna has a question that is not among those shown."""
     return not {each.key for each in page.player.questions("anna")} <= shown
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def answer_until(held: Held, browsers: list[Browser]) -> None:
@@ -87,7 +76,7 @@ def left(browsers: list[Browser]) -> list[tuple[Browser, str, str]]:
     return [(b, key, prompt) for b in browsers for key, prompt in b.rows().items()]
 
 
-def bought(rows: list[Row]) -> list[Any]:
+def decided(rows: list[Row]) -> list[Any]:
     return [(r.round, r.item, r.payload["statistic"]) for r in rows if r.event == "round"]
 
 
@@ -111,14 +100,12 @@ def test_answers_skips_and_sheets_are_entered_while_the_model_is_refitted(
     assert anna.answer(key, prompt, note="meanwhile") == "taken"
     assert page.spent() == (before + 1, 0), "it is in the ledger, and the refit goes on"
     theirs, text = next(iter(ben.rows().items()))
-    headers = {"Origin": HERE, "X-CSRF-Token": ben.csrf}
-    body = {"key": theirs, "why": "unsure"}
-    assert ben.http.post("/skip", json=body, headers=headers).json()["state"] == "skipped"
+    assert ben.skip(theirs).json()["state"] == "skipped"
     wait_for(lambda: text in anna.rows().values())
     page.player.receive([fill(sheet)]).result(20)
     now = page.spent()[0]
     assert now > before + 1
-    refits = [row for row in rows_of(page.run) if row.event == "refit"]
+    refits = rows_of(page.run, "refit")
     assert refits[-1].payload["labels"] <= before
     assert not held.free.is_set()
     held.free.set()
@@ -148,11 +135,11 @@ def test_a_run_killed_in_a_refit_buys_what_one_that_was_not_killed_buys(
     killed = copy_of(page.run, tmp_path)
     before = len(rows_of(killed))
     held.free.set()
-    wait_for(lambda: bool(bought(rows_of(page.run)[before:])))
-    kept = bought(rows_of(page.run)[before:])
+    wait_for(lambda: bool(decided(rows_of(page.run)[before:])))
+    kept = decided(rows_of(page.run)[before:])
     killed.resume()
     again = rows_of(killed)
-    found = bought(again[before:])  # a stream is still at it
+    found = decided(again[before:])  # a stream is still at it
     assert found[: len(kept)] == kept, "the same items with the same decisions"
     assert more or found == kept
     assert [row.event for row in again[before:]].count("refit") == 0
@@ -208,8 +195,7 @@ def test_answers_that_teach_nothing_are_followed_by_no_refit(opened: Opened, mon
     shown = {asked.key for asked in page.player.questions("anna")}
     for _ in range(14):
         first = page.player.questions("anna")[0]
-        with page.run.ledger as ledger:
-            item = next(row.item for row in ledger.private.handed() if row.key == first.key)
+        item = next(row.item for row in handed_rows(page.run) if row.key == first.key)
         before = len(made)
         assert anna.answer(first.key, first.prompt) == "taken"
         wait_for(partial(news, page, shown))

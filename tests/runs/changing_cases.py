@@ -11,8 +11,9 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.report.facts import Facts
 
+from ..ledgers import bought
 from .conftest import class_items
-from .people_cases import bought, gold, texts_of, write_pool
+from .people_cases import gold, texts_of, write_pool
 
 MODES = pytest.mark.parametrize("mode", ["pool", "stream"])
 POOL = pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])

@@ -13,7 +13,8 @@ from stacksl.api import Run, run
 from stacksl.errors import LabelerError
 from stacksl.features.store import load_block
 from stacksl.labelers.oracle import OracleLabeler
-from stacksl.ledger.events import Row
+
+from ..ledgers import rows_of
 
 Corpus = tuple[list[Item], dict[str, int]]
 COUNT, BUDGET = 40, 12
@@ -133,11 +134,6 @@ def adapt(model: Path, corpus: Corpus, out: Path, labeler: Any = None, **setting
     return run(
         *corpus, out=out, **{"lm.model": str(model), "lm.adapt": "lora"}, labeler=labeler, **given
     )
-
-
-def rows_of(made: Run, *events: str) -> list[Row]:
-    with made.ledger as ledger:
-        return [row for row in ledger.rows() if not events or row.event in events]
 
 
 def blocks(made: Run, corpus: Corpus) -> Iterator[Any]:

@@ -18,6 +18,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.report import Facts
 from stacksl.runs.session.answering import Received
 
+from ..ledgers import verify
 from .conftest import CLASSES, sentence
 
 Row = dict[str, str]
@@ -138,17 +139,9 @@ def play(waiting: Run, say: Say = truth, *, calls: int = 40) -> Run:
     raise AssertionError(f"the run still waits after {calls} calls")
 
 
-def bought(done: Run, **wanted: object) -> list[Mapping[str, object]]:
-    """The purchases in the ledger, with these values."""
-    with done.ledger as ledger:
-        rows = ledger.export()
-    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
-
-
 def expect_sound(done: Run) -> None:
     """The ledger verifies, and its replay gives the learner again."""
-    with done.ledger as ledger:
-        ledger.verify()
+    verify(done)
     done.replay()
 
 

@@ -13,6 +13,7 @@ from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.core.heads.abstaining import FEWEST
 
+from ..ledgers import bought
 from .conftest import CLASSES, class_items
 
 KEPT = CLASSES[:2]
@@ -122,8 +123,7 @@ def test_nothing_is_fitted_on_what_has_no_label(tmp_path: Path) -> None:
         patch.setattr(refits, "Source", noted)
         done = played(tmp_path, 30, class_names=True)
     items, answers = two_of_three(90)
-    with done.ledger as ledger:
-        asked = {row["item"] for row in ledger.export()}
+    asked = {row["item"] for row in bought(done)}
     none = {n for n, item in enumerate(items) if item.id in asked and item.id not in answers}
     assert none
     assert seen[-1] == none

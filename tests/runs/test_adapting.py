@@ -18,8 +18,9 @@ from stacksl.lm.model import LanguageModel
 from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.runs.settings.budget import due_at
 
+from ..ledgers import rows_of, verify
 from ..saved_arrays import latest_in
-from .lm_cases import BUDGET, COUNT, QUICK, Corpus, adapt, blocks, last_weights, rows_of
+from .lm_cases import BUDGET, COUNT, QUICK, Corpus, adapt, blocks, last_weights
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")
@@ -252,8 +253,7 @@ def test_a_ledger_plays_again_without_the_model(finished: Run, monkeypatch) -> N
         raise AssertionError("a replay loads no language model")
 
     monkeypatch.setattr(LanguageModel, "__init__", never)
-    with finished.ledger as ledger:
-        ledger.verify()
+    verify(finished)
     told = finished.replay()
     assert (told["rounds"], told["labels"]) == (COUNT, BUDGET)
 

@@ -16,6 +16,7 @@ from stacksl.features.store import load_block
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
+from ..ledgers import bought, rows_of, verify
 from .lm_cases import QUICK, Corpus, Refusing, questions, written
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
@@ -63,8 +64,7 @@ def left(started: dict[str, Path], tmp_path: Path) -> Left:
 
 def refits(made: Run) -> list[int]:
     """The labels that each refit was trained on."""
-    with made.ledger as ledger:
-        return [int(row.payload["labels"]) for row in ledger.rows() if row.event == "refit"]
+    return [int(row.payload["labels"]) for row in rows_of(made, "refit")]
 
 
 def resumed(made: Run, good: int = 100) -> Run:
@@ -88,17 +88,11 @@ def make_it(made: Run) -> None:
     resumed_with_more(made, 100)
 
 
-def bought_of(made: Run) -> list[dict[str, object]]:
-    with made.ledger as ledger:
-        return ledger.export()
-
-
 def expect_whole(made: Run, labels: int) -> None:
     """Hold that a run finished with so many labels, and that its ledger plays again."""
     status = made.status()
     assert (status["state"], status["asked"], status["left"]) == ("finished", labels, 0)
-    with made.ledger as ledger:
-        ledger.verify()
+    verify(made)
     assert made.replay()["labels"] == labels
     facts = Facts.from_json((made.path / "facts.json").read_text())
     assert facts.budget.labels == labels
@@ -141,7 +135,7 @@ def test_items_that_come_in_an_epoch_have_its_features(left: Left, tmp_path, mod
     made.change(budget=24, later=True)
     make_it(made)
     expect_whole(made, 24)
-    new = {str(row["item"]) for row in bought_of(made) if str(row["item"]).startswith("n-")}
+    new = {str(row["item"]) for row in bought(made) if str(row["item"]).startswith("n-")}
     assert new, "some of what came was chosen"
     epochs = sorted((made.path / "features").glob("epoch-*"))
     (held,) = [path for path in epochs if (path / "more-1").is_dir()]
@@ -154,12 +148,10 @@ def test_items_that_come_in_an_epoch_have_its_features(left: Left, tmp_path, mod
 
 def test_a_finished_pool_buys_on_by_what_its_model_says(left: Left, tmp_path: Path) -> None:
     made = resumed(left("pool"))
-    with made.ledger as ledger:
-        before = sum(row.event == "round" for row in ledger.rows())
+    before = len(rows_of(made, "round"))
     made.change(budget=20, later=True)
     resumed(made)
-    with made.ledger as ledger:
-        rounds = [row.decision() for row in ledger.rows() if row.event == "round"][before:]
+    rounds = [row.decision() for row in rows_of(made, "round")][before:]
     picks = [decision for decision in rounds if decision.asked]
     assert len(picks) == 8
     assert all(d.statistic != 0.0 for d in picks), "a margin of 0 is that of features that are gone"

@@ -22,8 +22,9 @@ from stacksl.runs.loop.adapters import way_chosen
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.spec import RunSpec
 
+from ..ledgers import rows_of
 from ..saved_arrays import drop
-from .lm_cases import QUICK, Corpus, Refusing, blocks, last_weights, questions, rows_of, told_labels
+from .lm_cases import QUICK, Corpus, Refusing, blocks, last_weights, questions, told_labels
 from .people_cases import read_rows, sheets, write_rows
 from .test_adapting_budget import write_more
 from .test_adapting_pool import bought_of, margin, written

@@ -11,7 +11,8 @@ import pytest
 from stacksl.api import Run, prepare, run
 from stacksl.core.losses import softmax
 
-from .lm_cases import QUICK, adapt, blocks, questions, rows_of, sentences, written
+from ..ledgers import rows_of
+from .lm_cases import QUICK, adapt, blocks, questions, sentences, written
 
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 pytest.importorskip("peft", reason="peft is not installed (the extra lm)")

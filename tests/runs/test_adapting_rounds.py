@@ -11,17 +11,8 @@ from stacksl.api import run
 from stacksl.core.followers import loss_set
 from stacksl.lm.model import LanguageModel, Lesson
 
-from .lm_cases import (
-    QUICK,
-    SHORT,
-    Corpus,
-    adapt,
-    blocks,
-    last_weights,
-    questions,
-    rows_of,
-    sentences,
-)
+from ..ledgers import rows_of
+from .lm_cases import QUICK, SHORT, Corpus, adapt, blocks, last_weights, questions, sentences
 
 SLOW = pytest.mark.slow
 pytest.importorskip("torch", reason="torch is not installed (the extra lm)")

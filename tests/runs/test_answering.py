@@ -17,6 +17,7 @@ from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.finish import finish
 from stacksl.runs.storage.status import Record
 
+from ..ledgers import bought, handed_rows, open_leases, rows_of
 from ..saved_arrays import saved_in
 from .changing_cases import POOL
 from .people_cases import (
@@ -25,7 +26,6 @@ from .people_cases import (
     Say,
     answer_all,
     begin,
-    bought,
     expect_sound,
     facts_of,
     fill,
@@ -169,8 +169,7 @@ def test_freed_rows_go_to_somebody_else_and_the_old_sheet_still_counts(tmp_path:
 
 def test_nobody_answers_twice_and_who_is_away_gets_nothing(tmp_path: Path) -> None:
     waiting = begin(tmp_path, annotators="anna,ben", sheets={"overlap": 20}, budget=30)
-    with waiting.ledger as ledger:
-        bens = sum(row.annotator == "ben" for row in ledger.private.handed())
+    bens = sum(row.annotator == "ben" for row in handed_rows(waiting))
     assert waiting.people(away="ben") == bens == 3
     for _ in range(3):
         assert {path.stem.split("-")[1] for path in sheets(waiting)} == {"anna"}
@@ -212,11 +211,9 @@ def test_a_dropped_row_gives_its_label_to_another_item(tmp_path: Path, mode: str
 def test_dropped_rows_of_both_kinds_stay_away_and_an_audit_counts_them_as_unknown(tmp_path) -> None:
     waiting = begin(tmp_path, audit=6, open_questions=12)
     measured = {str(row["item"]) for row in bought(waiting, purpose="audit")}
-    with waiting.ledger as ledger:
-        asked = {row.item for row in ledger.private.handed()}
+    asked = {row.item for row in handed_rows(waiting)}
     assert waiting.people(free=True, drop=True) == 12
-    with waiting.ledger as ledger:
-        leased = {lease.item for lease in ledger.open_purchases()}
+    leased = {lease.item for lease in open_leases(waiting)}
     assert not leased & asked
     assert measured - asked <= leased
     done = play(waiting)
@@ -233,8 +230,7 @@ def test_a_dropped_row_shows_its_purpose_neither_in_numbers_nor_by_coming_back(t
         waiting = begin(folder, audit=6, open_questions=12)
         path, _ = first_sheet(waiting)
         items = {str(row["item"]) for row in bought(waiting, purpose=purpose)}
-        with waiting.ledger as ledger:
-            key = next(row.key for row in ledger.private.handed() if row.item in items)
+        key = next(row.key for row in handed_rows(waiting) if row.item in items)
         waiting.people(keys=[key], drop=True)
         numbers = [waiting.status()[name] for name in ("asked", "answered", "spent", "left")]
         late = waiting.answer(fill(path, keys=[key]))
@@ -317,8 +313,7 @@ def test_the_secret_decides_keys_order_and_who_gets_which_and_nothing_else(
         folder.mkdir()
         monkeypatch.setattr("secrets.randbits", lambda bits, secret=secret: secret)
         done.append(play(begin(folder, audit=6, seed=5, annotators="anna,ben")))
-        with done[-1].ledger as ledger:
-            rows.append([(row.key, row.item, row.annotator) for row in ledger.private.handed()])
+        rows.append([(row.key, row.item, row.annotator) for row in handed_rows(done[-1])])
     assert not {key for key, _, _ in rows[0]} & {key for key, _, _ in rows[1]}
     assert {item for _, item, _ in rows[0]} == {item for _, item, _ in rows[1]}
     assert [item for _, item, _ in rows[0]] != [item for _, item, _ in rows[1]]
@@ -356,9 +351,8 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
         measuring = {str(row["item"]) for row in bought(waiting, purpose="audit")}
         while waiting.status()["state"] == "waiting":
             found += traces(waiting)
-            with waiting.ledger as ledger:
-                keys = {row.key for row in ledger.private.handed() if row.item in measuring}
-                certified = {row.item for row in ledger.rows() if row.event == "round"}
+            keys = {row.key for row in handed_rows(waiting) if row.item in measuring}
+            certified = {row.item for row in rows_of(waiting, "round")}
             assert not certified & measuring  # no prediction of them is anywhere
             for path in sheets(waiting):
                 fill(path)

@@ -15,6 +15,7 @@ from stacksl.errors import DataError, LedgerError, RunError, StackslError
 from stacksl.features import weights
 from stacksl.runs.spec import RunSpec
 
+from ..ledgers import rows_of
 from .conftest import CLASSES, class_items, pair_items
 
 REALLY_INSTALLED = weights.minilm_is_here()
@@ -173,8 +174,7 @@ def test_a_gate_that_never_opens_is_told_before_round_1(tmp_path, monkeypatch) -
     }
     with pytest.raises(StackslError, match="no c would open it"):
         run(items, answers, out=tmp_path / "run", budget=5, **settings)
-    with Run.open(tmp_path / "run").ledger as ledger:
-        assert {row.event for row in ledger.rows()} <= {"derived"}
+    assert {row.event for row in rows_of(Run.open(tmp_path / "run"))} <= {"derived"}
 
 
 def test_a_library_that_changed_is_told(classes, spoil) -> None:

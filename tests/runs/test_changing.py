@@ -14,11 +14,11 @@ from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError
 from stacksl.runs.changes.forgetting import forget
 
+from ..ledgers import bought, rows_of
 from .changing_cases import POOL, audits, facts_of, finished, labeled
 from .people_cases import (
     answer_all,
     begin,
-    bought,
     expect_sound,
     gold,
     play,
@@ -41,8 +41,7 @@ def test_a_budget_raised_on_the_way_is_spent(tmp_path: Path, mode: str) -> None:
     assert len(bought(done, state="answered")) == 40
     assert done.status()["money"] == {"price": 2.0, "budget": 80.0, "spent": 80.0}
     assert [c.count for c in facts_of(done).asking.changes] == [40]  # type: ignore[union-attr]
-    with done.ledger as ledger:
-        assert [row.event for row in ledger.rows()].count("budget") == 1
+    assert [row.event for row in rows_of(done)].count("budget") == 1
     expect_sound(done)
 
 

@@ -16,13 +16,13 @@ from stacksl.cli.entry import call
 from stacksl.errors import SettingsError, StackslError
 from stacksl.ledger.store.database import Store
 
+from ..ledgers import bought, open_leases, verify
 from ..saved_arrays import latest_in
 from .changing_cases import labeled
 from .people_cases import (
     Row,
     answer_all,
     begin,
-    bought,
     expect_sound,
     gold,
     open_rows,
@@ -113,8 +113,7 @@ def test_a_change_that_is_killed_has_happened_whole_or_not_at_all(
     before, status = standing(made), made.status()
     expected = twin.change(**change)
     change_cut(made, change, cut)
-    with made.ledger as ledger:
-        ledger.verify()
+    verify(made)
     if cut == "before":
         assert standing(made) == before
         assert made.status() == status
@@ -215,8 +214,7 @@ def test_who_is_dearer_joins_where_the_money_suffices(tmp_path: Path) -> None:
     while len(prices_of(waiting)) < 8:
         answer_all(waiting)
     before = {(row["item"], row["slot"]) for row in bought(waiting)}
-    with waiting.ledger as ledger:
-        promised = ledger.open_purchases()
+    promised = open_leases(waiting)
     paid = sum(price for _, price in prices_of(waiting))
     room = (40 - paid) / (20 - len(prices_of(waiting)))
     assert room > 2

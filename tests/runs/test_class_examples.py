@@ -16,6 +16,7 @@ from stacksl.runs.loop.class_names import name_rows
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 
+from ..ledgers import bought, verify
 from .conftest import CLASSES
 from .people_cases import begin, play, texts_of, write_pool
 
@@ -76,8 +77,7 @@ def test_an_item_that_is_an_example_is_set_aside_and_forgotten_with_it(tmp_path)
     waiting = begin(tmp_path, classes=listed(tmp_path, f"bread,{lines}\nsea,\nnight,\n"), audit=4)
     assert RunSpec.open(RunFolder(waiting.path)).sources.aside == frozenset(range(20))
     done = play(waiting)
-    with done.ledger as ledger:
-        assert not set(own) & {each["item"] for each in ledger.export()}, "nobody was asked"
+    assert not set(own) & {each["item"] for each in bought(done)}, "nobody was asked"
     assert done.status()["audit"]["n"] == 4
     held = texts[own[0]].upper().encode()
     assert held in (done.path / "run.db").read_bytes()
@@ -85,8 +85,7 @@ def test_an_item_that_is_an_example_is_set_aside_and_forgotten_with_it(tmp_path)
     assert held not in b"".join(f.read_bytes() for f in done.path.rglob("*") if f.is_file())
     assert len(done.folder.classes().examples[0]) == 19
     done.resume()
-    with done.ledger as ledger:
-        ledger.verify()
+    verify(done)
 
 
 def test_a_test_item_may_be_no_example(tmp_path) -> None:

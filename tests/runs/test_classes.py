@@ -17,6 +17,7 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.runs.changes.forgetting import forget
 
+from ..ledgers import verify
 from ..saved_arrays import latest_in
 from .conftest import CLASSES, Finished
 from .people_cases import (
@@ -67,11 +68,6 @@ def made(first_batch: Run, tmp_path: Path) -> Run:
     """A copy of a run that waits for its second batch."""
     shutil.copytree(first_batch.path, tmp_path / "run")
     return Run(tmp_path / "run")
-
-
-def verify(made: Run) -> None:
-    with Ledger.open(made.path / "run.db", readonly=True) as ledger:
-        ledger.verify()
 
 
 def told(made: Run, what: Callable[[Ledger], Any]) -> Any:

@@ -26,13 +26,14 @@ from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
 from ..benchmarks import benchmark, record, shown
+from ..ledgers import rows_of
 from .people_cases import Row, expect_sound, play, read_rows, sheets
 
 TOPICS = ("branches", "cards", "loans", "rates")
 COUNT = 160
 
 
-def rows_of(count: int = COUNT, right: float = 0.85) -> list[dict[str, str]]:
+def tickets(count: int = COUNT, right: float = 0.85) -> list[dict[str, str]]:
     """Texts that name their topic, and labels of a model that takes some for the next topic."""
     rng, rows = np.random.default_rng(5), []
     for n in range(count):
@@ -67,7 +68,7 @@ def facts_of(run: stacksl.Run) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[stacksl.Run, list[dict[str, str]]]:
-    folder, rows = tmp_path_factory.mktemp("column"), rows_of()
+    folder, rows = tmp_path_factory.mktemp("column"), tickets()
     return judged(str(write(folder, rows)), folder / "run"), rows
 
 
@@ -97,8 +98,7 @@ def test_the_audit_judges_the_column_and_the_model_beside_it(made: Any) -> None:
 def test_the_rows_bought_are_the_doubtful_ones_in_that_order(made: Any) -> None:
     run, rows = made
     labels = {row["ticket_id"]: row for row in rows}
-    with run.ledger as ledger:
-        asked = [row.decision() for row in ledger.rows() if row.event == "round"]
+    asked = [row.decision() for row in rows_of(run, "round")]
     assert {each.reason for each in asked} == {"doubt"}
     doubts = [each.statistic for each in asked[:25]]  # one batch
     assert doubts == sorted(doubts, reverse=True)
@@ -147,7 +147,7 @@ def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> Non
 
 def test_a_frame_is_a_table_too(tmp_path: Path) -> None:
     run = judged(
-        pd.DataFrame(rows_of()), tmp_path / "run", budget=50, **{"columns.id": "ticket_id"}
+        pd.DataFrame(tickets()), tmp_path / "run", budget=50, **{"columns.id": "ticket_id"}
     )
     assert facts_of(run)["column"]["labeled"] == COUNT
 
@@ -163,7 +163,7 @@ PEOPLE: Mapping[str, Any] = {"labeler": None, "columns.label": None, "budget": N
 
 
 def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
-    rows = [{k: v for k, v in row.items() if k != "truth"} for row in rows_of()]
+    rows = [{k: v for k, v in row.items() if k != "truth"} for row in tickets()]
     people = {"annotators": "anna,ben,cleo", "sheets.format": "csv", "open_questions": 40}
     run = judged(str(write(tmp_path, rows)), tmp_path / "run", **PEOPLE, **people)
     status = run.status()
@@ -192,12 +192,12 @@ def test_people_judge_the_column_alone_and_look_again(tmp_path: Path) -> None:
 def test_without_a_budget_the_audit_and_its_second_look_are_bought(
     given: dict[str, Any], budget: int, tmp_path: Path
 ) -> None:
-    run = judged(str(write(tmp_path, rows_of())), tmp_path / "run", **{**PEOPLE, **given})
+    run = judged(str(write(tmp_path, tickets())), tmp_path / "run", **{**PEOPLE, **given})
     assert run.status()["budget"] == budget
 
 
 def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(tmp_path: Path) -> None:
-    data = str(write(tmp_path, rows_of()))
+    data = str(write(tmp_path, tickets()))
     run = judged(data, tmp_path / "run", budget=None)
     before = facts_of(run)["column"]
     assert (run.status()["spent"], before["asked"]) == (40, 0)
@@ -219,8 +219,7 @@ def test_a_budget_that_comes_after_the_audit_buys_the_doubtful_rows(tmp_path: Pa
 
 def looks_of(run: stacksl.Run) -> list[dict[str, Any]]:
     """What was found at each look."""
-    with run.ledger as ledger:
-        return [dict(row.payload) for row in ledger.rows(only=("looked",))]
+    return [dict(row.payload) for row in rows_of(run, "looked")]
 
 
 def expect_promised(
@@ -237,7 +236,7 @@ def expect_promised(
 
 def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> None:
     """The audits judge the labels that the table has: the column's, and else the model's."""
-    table, promise = rows_of(400), {"audit": None, "stop_when": "right=93%"}
+    table, promise = tickets(400), {"audit": None, "stop_when": "right=93%"}
     for row in table[:40]:
         row["gpt"] = ""
     hidden = random.Random(0).sample(table[40:], 12)  # wrong by no word of the text
@@ -266,7 +265,7 @@ def test_a_column_is_mended_until_the_table_is_as_promised(tmp_path: Path) -> No
 
 def test_what_is_judged_is_what_the_table_says(tmp_path: Path) -> None:
     """The column's label, whatever the model says, and the model's where there is none."""
-    table = rows_of()
+    table = tickets()
     for row in table[:20]:
         row["gpt"] = ""
     run = judged(str(write(tmp_path, table)), tmp_path / "run", budget=45)
@@ -284,7 +283,7 @@ def test_what_is_judged_is_what_the_table_says(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> None:
     """A scripted crew of three that errs in 2% of answers, over a column with 15% wrong labels."""
-    table = [{k: v for k, v in row.items() if k != "truth"} for row in rows_of(400)]
+    table = [{k: v for k, v in row.items() if k != "truth"} for row in tickets(400)]
     people = {"annotators": "anna,ben,cleo", "sheets.format": "csv", "open_questions": 60}
     given = {**PEOPLE, **people, "audit": None, "budget": "380", "stop_when": "right=85%"}
     run = judged(str(write(tmp_path, table)), tmp_path / "run", **given)
@@ -302,7 +301,7 @@ def test_people_mend_a_column_until_the_table_is_as_promised(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_judged_column_goes_on_to_a_promise_or_to_a_refusal(tmp_path: Path) -> None:
-    run = judged(str(write(tmp_path, rows_of(300))), tmp_path / "run", budget=None)
+    run = judged(str(write(tmp_path, tickets(300))), tmp_path / "run", budget=None)
     run.change(budget="250", stop_when="right=90%")
     expect_promised(run, 0.9, lambda row: str(row["truth"]))
     spent = run.status()["spent"]
@@ -316,7 +315,7 @@ def test_a_judged_column_goes_on_to_a_promise_or_to_a_refusal(tmp_path: Path) ->
 
 
 def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) -> None:
-    rows = rows_of(right=1.0)
+    rows = tickets(right=1.0)
     twins = [{**rows[n], "ticket_id": f"twin{n}", "gpt": rows[n + 1]["gpt"]} for n in (0, 50, 101)]
     data = str(write(tmp_path, [*rows, *twins]))
     run = judged(data, tmp_path / "run", audit=0, budget=6)
@@ -328,7 +327,7 @@ def test_rows_of_one_text_with_different_labels_are_asked_first(tmp_path: Path) 
 
 
 def test_rows_without_a_label_are_told_of_and_labeled_by_the_model(tmp_path: Path) -> None:
-    rows = rows_of()
+    rows = tickets()
     for row in rows[:20]:
         row["gpt"] = ""
     run = judged(str(write(tmp_path, rows)), tmp_path / "run", budget=50)
@@ -359,7 +358,7 @@ def test_doubt_is_by_held_out_probability_confident_learning_and_twins() -> None
 
 
 def with_values(values: list[str]) -> list[dict[str, str]]:
-    return [{**row, "gpt": value} for row, value in zip(rows_of(len(values)), values, strict=True)]
+    return [{**row, "gpt": value} for row, value in zip(tickets(len(values)), values, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -376,7 +375,7 @@ def with_values(values: list[str]) -> list[dict[str, str]]:
         ({"model_labels": "truth"}, None, "'truth' is named as the label and as the labels"),
         (
             {"columns.label": None},
-            [{**row, "label": row["gpt"]} for row in rows_of()],
+            [{**row, "label": row["gpt"]} for row in tickets()],
             "'gpt' is the same as the answers in every row",
         ),
         ({"mode": "stream"}, None, "model_labels needs a pool"),
@@ -394,20 +393,19 @@ def test_bad_input_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("classes.txt").write_text("branches\ncards\n")
-    data = str(write(tmp_path, rows or rows_of()))
+    data = str(write(tmp_path, rows or tickets()))
     with pytest.raises(StackslError, match=sentence):
         judged(data, tmp_path / "run", **given)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_file_keeps_its_meaning_and_people_need_their_labeler(tmp_path: Path) -> None:
-    data = str(write(tmp_path, rows_of()))
+    data = str(write(tmp_path, tickets()))
     said = tmp_path / "said.csv"
-    said.write_text("text,label\n" + "".join(f"{r['text']},{r['gpt']}\n" for r in rows_of()))
+    said.write_text("text,label\n" + "".join(f"{r['text']},{r['gpt']}\n" for r in tickets()))
     run = judged(data, tmp_path / "run", model_labels=str(said), audit=0, budget=30)
     assert run.status()["column"] is None
-    with run.ledger as ledger:
-        reasons = {row.decision().reason for row in ledger.rows() if row.event == "round"}
+    reasons = {row.decision().reason for row in rows_of(run, "round")}
     assert reasons <= {"drawn", COVERAGE}
     with pytest.raises(StackslError, match="annotators belongs to people"):
         judged(

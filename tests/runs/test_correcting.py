@@ -17,13 +17,13 @@ from stacksl.runs.session import answering
 from stacksl.runs.session.answering import Received
 from stacksl.runs.storage.folder import LOCK, RunFolder
 
+from ..ledgers import bought, handed_rows
 from .changing_cases import POOL
 from .conftest import CLASSES
 from .people_cases import (
     Killed,
     Row,
     begin,
-    bought,
     expect_sound,
     facts_of,
     fill,
@@ -78,8 +78,7 @@ def test_labels_corrected_after_the_end_give_the_model_of_right_ones(tmp_path, m
 
 def _items(done: Run) -> list[Row]:
     found = []
-    with done.ledger as ledger:
-        keys = {row.key: row.item for row in ledger.private.handed()}
+    keys = {row.key: row.item for row in handed_rows(done)}
     for path in sorted((done.path / "ask").glob("0*.csv")):
         found += [{**row, "id": keys[row["key"]]} for row in read_rows(path)]
     return found
@@ -236,8 +235,7 @@ def test_nobody_comes_between_corrections_and_the_other_answers(tmp_path, monkey
 def test_a_sheet_may_have_ids_in_place_of_keys(tmp_path: Path) -> None:
     done = play(begin(tmp_path, annotators="anna,ben", **{"sheets.overlap": 4}))
     rows = done.labels(names=True).rows
-    with done.ledger as ledger:
-        keys = {row.key: (row.item, row.annotator) for row in ledger.private.handed()}
+    keys = {row.key: (row.item, row.annotator) for row in handed_rows(done)}
     assert [keys[row["key"]] for row in rows] == [(row["item"], row["labeler"]) for row in rows]
     times = Counter(row["item"] for row in rows)
     twice, one = (next(row for row in rows if times[row["item"]] == n) for n in (2, 1))

@@ -11,11 +11,11 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.core.gates.registry import Margin
 from stacksl.errors import RunError
-from stacksl.ledger.events import Row
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.session.session import Session
 from stacksl.runs.spec import RunSpec
 
+from ..ledgers import rows_of
 from ..saved_arrays import drop
 from .conftest import class_items
 from .forgetting.forgetting_cases import learned_of, stopping
@@ -37,11 +37,6 @@ def streamed(folder: Path, count: int = 60, **settings: Any) -> Run:
 def begun(folder: Path, **settings: Any) -> Run:
     """A stream of people that waits for its first answers."""
     return begin(folder, **{"mode": "stream", "class_names": True, "audit": 0, **settings})
-
-
-def rows_of(made: Run, event: str) -> list[Row]:
-    with made.ledger as ledger:
-        return [row for row in ledger.rows() if row.event == event]
 
 
 def refits(made: Run) -> list[int]:

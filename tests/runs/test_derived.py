@@ -18,6 +18,7 @@ from stacksl.ledger.store.schema import SETTINGS
 from stacksl.ledger.store.settings import SALT
 from stacksl.runs.changes.forgetting import forget
 
+from ..ledgers import rows_of
 from ..saved_arrays import drop, edit
 from .conftest import Finished, class_items
 
@@ -38,8 +39,7 @@ def copied(classes: Finished, tmp_path: Path) -> Run:
 
 
 def derived(of: Run) -> list[str]:
-    with of.ledger as ledger:
-        return [row.payload["name"] for row in ledger.rows() if row.event == "derived"]
+    return [row.payload["name"] for row in rows_of(of, "derived")]
 
 
 def made(of: Run) -> dict[str, bytes]:
@@ -57,8 +57,7 @@ def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_each_file_is_named_once_and_the_map_before_all_others(classes: Finished) -> None:
     assert derived(classes.run) == ["features/map.safetensors", "model", *PAGES]
-    with classes.run.ledger as ledger:
-        rows = list(ledger.rows())
+    rows = rows_of(classes.run)
     assert rows[0].event == "derived", "the map decides every number"
 
 

@@ -13,7 +13,8 @@ from stacksl.api.exporting import write_labels
 from stacksl.data import read
 from stacksl.errors import SettingsError
 
-from .people_cases import begin, bought, fill, play, sheets, truth, wrong
+from ..ledgers import bought, handed_rows
+from .people_cases import begin, fill, play, sheets, truth, wrong
 
 
 @pytest.fixture
@@ -72,8 +73,7 @@ def test_the_audit_is_sealed_until_the_end(tmp_path: Path) -> None:
         folder.mkdir()
         waiting = people(folder, open_questions=12)
         audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
-        with waiting.ledger as ledger:
-            keys = {row.key for row in ledger.private.handed() if row.item in audit}
+        keys = {row.key for row in handed_rows(waiting) if row.item in audit}
         waiting.answer(*[fill(fill(path), say, keys=keys) for path in sheets(waiting)])
         assert bought(waiting, purpose="audit", state="answered")
         left_out = write_labels(waiting, folder / "a.json")

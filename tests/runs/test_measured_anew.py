@@ -12,9 +12,10 @@ from stacksl.api import Run
 from stacksl.errors import RunError, SettingsError
 from stacksl.runs.spec import RunSpec
 
+from ..ledgers import bought
 from .changing_cases import POOL, audits, facts_of, finished, labeled
 from .conftest import class_items
-from .people_cases import bought, expect_sound
+from .people_cases import expect_sound
 
 
 @POOL

@@ -10,7 +10,8 @@ import pytest
 from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.types import Item
 
-from .lm_cases import adapt, questions, rows_of
+from ..ledgers import rows_of
+from .lm_cases import adapt, questions
 
 WORDS = ["apple", "river", "stone", "cloud", "tiger", "lemon", "piano", "ocean", "candle", "lake"]
 ITEMS = [

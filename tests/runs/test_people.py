@@ -13,11 +13,11 @@ from stacksl.errors import DataError
 from stacksl.runs.session import assignment as people
 from stacksl.types import Item
 
+from ..ledgers import bought, handed_rows
 from .changing_cases import POOL
 from .people_cases import (
     answer_all,
     begin,
-    bought,
     expect_sound,
     facts_of,
     fill,
@@ -33,11 +33,6 @@ from .people_cases import (
 TWO = {"annotators": "anna,ben"}
 
 
-def handed(waiting: Run) -> list[Any]:
-    with waiting.ledger as ledger:
-        return ledger.private.handed()
-
-
 @pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])
 def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, open_questions=8, audit=6, budget=30, class_names=True)
@@ -51,7 +46,7 @@ def test_a_batch_is_open_in_all_with_the_audit_in_it(tmp_path: Path, mode: str) 
     assert spent == sorted(spent)
     audit = {str(row["item"]) for row in bought(waiting, purpose="audit")}
     assert len(audit) == 6
-    first = {row.item for row in handed(waiting) if row.sheet == 1}
+    first = {row.item for row in handed_rows(waiting) if row.sheet == 1}
     assert 0 < len(first & audit) < 6  # the audit is not asked in one go, nor at the end alone
     expect_sound(waiting)
 
@@ -127,7 +122,7 @@ def test_options_of_an_item_are_shuffled_by_annotator_recorded_and_undone(tmp_pa
         "seed": 3,
     }
     waiting = run(items, out=tmp_path / "run", mode="pool", audit=0, **plan, **TWO)
-    orders = {(row.item, row.annotator): row.order for row in handed(waiting)}
+    orders = {(row.item, row.annotator): row.order for row in handed_rows(waiting)}
     assert len(set(orders.values())) > 3
     for path in sheets(waiting):
         waiting.answer(fill(path, lambda row: f"{row['prompt'].split()[1]} y"))
@@ -227,6 +222,6 @@ def test_a_crash_between_record_and_sheet_loses_no_row(tmp_path, monkeypatch) ->
             begin(tmp_path)
     cut = Run(tmp_path / "run")
     assert cut.status()["state"] == "failed"
-    assert len(handed(cut)) == 6
+    assert len(handed_rows(cut)) == 6
     cut.resume()
     assert sheets(cut)[0].read_bytes() == sheets(whole)[0].read_bytes()

@@ -40,11 +40,11 @@ from stacksl.models.promise import (
 from stacksl.runs.settings.budget import right_share, stop_rule
 
 from ..benchmarks import ROOT, benchmark, record
+from ..ledgers import bought, handed_rows, rows_of
 from .conftest import CLASSES, class_items, pair_items
 from .people_cases import (
     answer_all,
     begin,
-    bought,
     erring,
     expect_sound,
     facts_of,
@@ -70,8 +70,7 @@ PEOPLE: dict[str, Any] = {
 
 def looks(made: Run) -> list[dict[str, Any]]:
     """What each look found."""
-    with made.ledger as ledger:
-        return [dict(row.payload) for row in ledger.rows(only=("looked",))]
+    return [dict(row.payload) for row in rows_of(made, "looked")]
 
 
 def wrong_rows(made: Run, path: Path) -> tuple[int, int]:
@@ -235,8 +234,7 @@ def test_a_table_is_delivered_as_it_is_promised(tmp_path: Path, promised: Run) -
 def test_the_model_is_made_before_the_rows_are_drawn(promised: Run) -> None:
     """It does not change by the draw: audited rows stay in the graph, and nothing learns them."""
     made = promised
-    with made.ledger as ledger:
-        events = [row.event for row in ledger.rows(only=("refit", "learned", "looked"))]
+    events = [row.event for row in rows_of(made, "refit", "learned", "looked")]
     assert events[-2:] == ["refit", "looked"]
     audited = {str(row["item"]) for row in bought(made, purpose="audit")}
     texts = [item.prompt for item in ITEMS if item.id in audited]
@@ -415,8 +413,7 @@ def test_peoples_errors_are_part_of_the_promise(tmp_path: Path, three: tuple[Run
     assert last["reached"]
     bad, rows = wrong_of(made, tmp_path / "table.csv", made.path.parent / "pool-0-0.csv")
     assert bad <= last["left"] <= allowed_wrong(0.85, rows)
-    with made.ledger as ledger:
-        pairs = Counter((row.item, row.annotator) for row in ledger.private.handed())
+    pairs = Counter((row.item, row.annotator) for row in handed_rows(made))
     assert max(pairs.values()) == 1, "nobody is asked a row twice"
     assert "as the one who answered would say" not in made.status()["stopped"]
     assert made.status()["spent"] <= 380

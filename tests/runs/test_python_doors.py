@@ -18,6 +18,8 @@ from stacksl.errors import (
     StackslError,
 )
 
+from ..ledgers import bought, open_leases
+
 WORDS = {"beach": "sand wave shell tide", "forest": "moss fern pine root", "sky": "cloud sun star"}
 TEXTS, LABELS = [], []
 for n in range(90):
@@ -88,9 +90,9 @@ def test_a_frame_of_pandas_keeps_its_index() -> None:
     played = run(frame, columns=columns)
     with played.ledger as ledger:
         assert {*ledger.bought()} <= {*map(str, frame.index)}, "the index names the items"
-    for bought in (played.labels(), stacksl.Run.open("run").labels(frame)):
-        assert bought.index.equals(frame.index)
-        assert bought[[*table]].equals(frame)
+    for labeled in (played.labels(), stacksl.Run.open("run").labels(frame)):
+        assert labeled.index.equals(frame.index)
+        assert labeled[[*table]].equals(frame)
         known = bought[bought.bought_label.notna()]
         assert len(known) == 20
         assert [*known.bought_label] == [*known.label]
@@ -190,8 +192,7 @@ def silent(request: Any) -> Any:
 def test_another_labeler_takes_the_open_questions() -> None:
     played = run(TEXTS, LABELS, labeler=silent, open_questions=4)
     assert played.status()["sheets"] == [{"file": "silent", "open": 4, "why": "it abstained"}]
-    with played.ledger as ledger:
-        asked = {purchase.item for purchase in ledger.open_purchases()}
+    asked = {purchase.item for purchase in open_leases(played)}
     with pytest.raises(SettingsError, match="unknown labeler 'orcle'"):
         played.change(labeler="orcle")
     with pytest.raises(SettingsError, match="the labeler 'openai' needs a model and its server"):
@@ -218,16 +219,13 @@ def test_people_take_the_place_of_a_labeler_that_never_answers() -> None:
 @pytest.mark.parametrize("drop", [False, True])
 def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
     played = run(TEXTS, LABELS, labeler=silent, open_questions=4)
-    with played.ledger as ledger:
-        before = ledger.open_purchases()
+    before = open_leases(played)
     assert played.people(free=True, drop=drop) == 4
-    with played.ledger as ledger:
-        now = ledger.open_purchases()
+    now = open_leases(played)
     assert [p.token for p in now] == ([] if drop else [p.token + 1 for p in before])
     played.resume(labeler=right)
     assert (played.status()["state"], played.status()["answered"]) == ("finished", 20)
-    with played.ledger as ledger:
-        answered = {row["item"] for row in ledger.export() if row["state"] == "answered"}
+    answered = {row["item"] for row in bought(played) if row["state"] == "answered"}
     assert (not answered & {p.item for p in before}) is drop
     with pytest.raises(RunError, match="no question of the run .* is open"):
         played.people(free=True)

@@ -13,9 +13,10 @@ from stacksl.report import render
 from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
+from ..ledgers import bought
 from .changing_cases import MODES, POOL, facts_of, finished, labeled
 from .conftest import CLASSES, class_items
-from .people_cases import Row, answer_all, begin, bought, play, truth, wrong
+from .people_cases import Row, answer_all, begin, play, truth, wrong
 
 TWO = {"annotators": "anna,ben", "sheets.overlap": 6}
 

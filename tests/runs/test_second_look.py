@@ -21,12 +21,12 @@ from stacksl.runs.changes import freeing
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.session import session
 
+from ..ledgers import bought, handed_rows
 from .conftest import CLASSES
 from .people_cases import (
     Row,
     answer_all,
     begin,
-    bought,
     expect_sound,
     facts_of,
     fill,
@@ -99,16 +99,15 @@ def waits(once: Waits, tmp_path: Path) -> Waits:
     return copied
 
 
-def handed(made: Run) -> Counter[tuple[str, str]]:
+def times_handed(made: Run) -> Counter[tuple[str, str]]:
     """How often each person was asked each item."""
-    with made.ledger as ledger:
-        return Counter((row.item, row.annotator) for row in ledger.private.handed())
+    return Counter((row.item, row.annotator) for row in handed_rows(made))
 
 
 def expect_second_look(made: Run) -> None:
     """Nobody had a row twice, four answers at most, and what is paid is within the labels kept."""
     rows = bought(made, purpose="audit")
-    assert max(handed(made).values()) == 1
+    assert max(times_handed(made).values()) == 1
     answers = Counter(row["item"] for row in rows if row["state"] == "answered")
     assert max(answers.values()) <= 4
     further = [row for row in rows if row["slot"] and row["state"] in ("open", "answered")]
@@ -404,8 +403,7 @@ def test_the_sentence_before_a_run_says_what_it_costs(tmp_path: Path, capsys: An
 
 def test_the_sheets_of_a_second_look_show_nothing_of_it(waits: Waits) -> None:
     made = waits(0.1)
-    with made.ledger as ledger:
-        known = {row.key: row for row in ledger.private.handed()}
+    known = {row.key: row for row in handed_rows(made)}
     for path in sheets(made):
         for row in read_rows(path):
             assert row["answer"] == ""

@@ -11,12 +11,12 @@ from stacksl.api import Run
 from stacksl.errors import RunError
 from stacksl.runs.changes import freeing
 
+from ..ledgers import bought, rows_of
 from .conftest import CLASSES
 from .people_cases import (
     Killed,
     Row,
     begin,
-    bought,
     expect_sound,
     fill,
     gold,
@@ -50,8 +50,7 @@ def to_the_end(run: Run, anna: Any = shifted) -> Run:
 
 
 def events(run: Run) -> list[str]:
-    with run.ledger as ledger:
-        return [row.event for row in ledger.rows()]
+    return [row.event for row in rows_of(run)]
 
 
 def learned_of(run: Run) -> dict[str, set[str]]:

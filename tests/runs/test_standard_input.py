@@ -13,6 +13,7 @@ import pytest
 from stacksl.api import run
 from stacksl.runs.spec import RunSpec
 
+from ..ledgers import handed_rows
 from .conftest import class_items
 
 
@@ -25,8 +26,7 @@ def test_texts_on_standard_input(tmp_path, monkeypatch, mode: str | None) -> Non
     listed.write_text("\n".join(items[0].candidates), encoding="utf-8")
     settings: dict[str, Any] = {"mode": mode, "labeler": "file", "classes": str(listed)}
     made = run("-", budget=12, out=tmp_path / "run", **settings)
-    with made.ledger as ledger:
-        asked = {row.item for row in ledger.private.handed()}
+    asked = {row.item for row in handed_rows(made)}
     assert asked
     spec = RunSpec.open(made.folder)
     assert [i.prompt for i in spec.dataset.items] == [f"{i.prompt}, and so on" for i in items]

@@ -19,12 +19,12 @@ from stacksl.labelers.protocol import Request
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.runs.changes.forgetting import forget
 
+from ..ledgers import bought, open_leases, rows_of
 from .conftest import class_items, pair_items
 from .people_cases import (
     Row,
     answer_all,
     begin,
-    bought,
     erring,
     expect_sound,
     facts_of,
@@ -63,8 +63,7 @@ def played(folder: Path, mark: float, wrong: float = 0.0, **more: Any) -> Run:
 
 def looks(made: Run) -> list[tuple[int, int, bool]]:
     """Number, training labels and outcome of each look."""
-    with made.ledger as ledger:
-        rows = list(ledger.rows(only=("looked",)))
+    rows = rows_of(made, "looked")
     return [(row.number or 0, row.payload["labels"], row.payload["reached"]) for row in rows]
 
 
@@ -114,8 +113,7 @@ def test_a_run_stops_where_the_audit_shows_the_accuracy(above: Run) -> None:
 
 def test_the_model_of_the_look_is_the_one_that_is_saved(above: Run) -> None:
     made = above
-    with made.ledger as ledger:
-        last = [row.event for row in ledger.rows(only=("refit", "learned", "looked"))]
+    last = [row.event for row in rows_of(made, "refit", "learned", "looked")]
     assert last[-2:] == ["refit", "looked"]
     audited = [str(row["item"]) for row in bought(made, purpose="audit")]
     said = made.predict([item.prompt for item in ITEMS if item.id in audited])
@@ -254,8 +252,7 @@ def seconds(made: Run) -> int:
 
 def test_buying_pauses_until_further_people_have_looked(tmp_path: Path) -> None:
     made = looking(tmp_path, 0.8, erring(0.05))
-    with made.ledger as ledger:
-        leases = ledger.open_purchases()
+    leases = open_leases(made)
     assert seconds(made) == len(leases) > 0, "nothing but second answers is out"
     status = made.status()
     assert (status["state"], status["audit"]) == ("waiting", None)

@@ -13,10 +13,10 @@ import pytest
 from stacksl.api import Run
 from stacksl.errors import RunError, SettingsError
 
+from ..ledgers import bought, handed_rows
 from .conftest import CLASSES
 from .people_cases import (
     begin,
-    bought,
     expect_sound,
     fill,
     gold,
@@ -149,8 +149,7 @@ def expect_asked_once(walk: Walk) -> None:
         if row["slot"]
     }
     again = {item for item, _ in looks}
-    with walk.run.ledger as ledger:
-        handed = [(row.item, row.annotator, row.slot) for row in ledger.private.handed()]
+    handed = [(row.item, row.annotator, row.slot) for row in handed_rows(walk.run)]
     for item, name, slot in handed:
         if item in again and slot:
             assert not [each for each in handed if each[:2] == (item, name) and each[2] < slot]

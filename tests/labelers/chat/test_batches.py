@@ -16,6 +16,7 @@ from stacksl.errors import SettingsError
 from stacksl.labelers.chat import batches, labeler
 from stacksl.labelers.chat.calls import Calls, read_calls
 
+from ...ledgers import bought, verify
 from .chat_server import Handler, Server, completion, letter_of, right, serving, wanted_of
 from .test_asking import NAMES, data_of
 
@@ -130,9 +131,8 @@ def cost(run: stacksl.Run) -> int:
 
 def expect_right(run: stacksl.Run, count: int = 12) -> None:
     """Every answer is the class in its text, each is paid once, and the ledger is whole."""
-    with run.ledger as ledger:
-        ledger.verify()
-        rows = [row for row in ledger.export() if row["said"] == "label"]
+    verify(run)
+    rows = [row for row in bought(run) if row["said"] == "label"]
     assert len(rows) == count
     assert all(row["answer"] == int(str(row["item"])[1:]) % len(NAMES) for row in rows)
 

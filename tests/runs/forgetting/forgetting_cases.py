@@ -16,6 +16,7 @@ from stacksl.api import Run, run
 from stacksl.labelers.protocol import Request
 from stacksl.ledger.ledger import Ledger
 
+from ...ledgers import handed_rows, rows_of
 from ..conftest import pair_items
 
 CANARY = "zyxwvutzyx"
@@ -89,9 +90,8 @@ def oracle_of(data: Path) -> Mapping[str, int]:
 
 def learned_of(made: Run) -> dict[str, int]:
     """The items learned so far and their rounds, in order."""
-    with made.ledger as ledger:
-        rounds = {r.item: r.round for r in ledger.rows() if r.event == "round"}
-        return {str(r.item): rounds[r.item] or 0 for r in ledger.rows() if r.event == "learned"}
+    rounds = {r.item: r.round for r in rows_of(made, "round")}
+    return {str(r.item): rounds[r.item] or 0 for r in rows_of(made, "learned")}
 
 
 def fill(sheet: Path) -> Path:
@@ -124,8 +124,7 @@ def asked_by_people(folder: Path, *, until: str) -> tuple[Path, Run]:
     }
     plan |= {"annotators": "anna,ben", "sheets.overlap": 3}
     plain = run(write_items(folder / "plain.jsonl", 24, None), out=folder / "plain", **plan)
-    with plain.ledger as ledger:
-        asked = Counter(row.item for row in ledger.private.handed())
+    asked = Counter(row.item for row in handed_rows(plain))
     for canary in (int(item[1:]) for item, times in asked.items() if times == 2):
         data = write_items(folder / "data.jsonl", 24, canary)  # another prompt: it may be left out
         made = run(data, out=folder / "r", **plan)

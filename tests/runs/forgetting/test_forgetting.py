@@ -30,6 +30,7 @@ from stacksl.ledger.store.database import Store
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.storage.folder import WAIT
 
+from ...ledgers import bought, open_leases, rows_of
 from ..conftest import Finished, class_items
 from .forgetting_cases import (
     ID,
@@ -171,8 +172,7 @@ def test_a_run_that_waits_goes_on_without_the_item(tmp_path: Path) -> None:
     data, made = asked_by_people(tmp_path, until="waiting")
     kept = {path: path.read_bytes() for path in sorted((made.path / "ask").glob("0*.csv"))}
     spent = made.status()["asked"]
-    with made.ledger as ledger:
-        leases = [each for each in ledger.open_purchases() if each.item == ID]
+    leases = [each for each in open_leases(made) if each.item == ID]
     told = forget(made.path, ID)
     drop(data)
     assert not told.learned
@@ -200,8 +200,7 @@ def test_an_answer_in_a_sheet_is_entered_before_its_row_is_taken_out(tmp_path: P
     held = holding(made.path)
 
     def uses(item: str = ID) -> Counter[object]:
-        with made.ledger as ledger:
-            return Counter(each["state"] for each in ledger.export() if each["item"] == item)
+        return Counter(each["state"] for each in bought(made) if each["item"] == item)
 
     with pytest.raises(RunError, match=f"`stacksl answer {made.path} {first}` first, or empty"):
         forget(made.path, ID)
@@ -262,8 +261,7 @@ def test_the_learner_is_what_it_was_when_the_item_was_forgotten(tmp_path: Path, 
     """
     data, made = stopped(tmp_path, "pairs", after=9, gate=gate)
     other = Run(shutil.copytree(made.path, tmp_path / "other"))
-    with made.ledger as ledger:
-        rounds = [row for row in ledger.rows() if row.event == "round"]
+    rounds = rows_of(made, "round")
     seen = [row.item for row in rounds if gate == "llf" or not row.decision().asked]
     forget(made.path, str(seen[0]))
     for each in (made, other):
@@ -357,13 +355,11 @@ def test_the_final_model_is_fitted_again_without_its_label(tmp_path: Path) -> No
     items, answers = class_items(60)
     made = run(items, answers, budget=12, out=tmp_path / "run", features="hashing", mode="pool")
     before = (made.folder.model / "head.safetensors").read_bytes()
-    with made.ledger as ledger:
-        learned = [row for row in ledger.rows() if row.event == "learned"]
+    learned = rows_of(made, "learned")
     forget(made.path, str(learned[4].item))
     made.resume()
     assert (made.folder.model / "head.safetensors").read_bytes() != before
     left = {item.id: answers[item.id] for item in items if item.id != learned[4].item}
     made.change(budget=14, labeler=lambda request: left[request.item])
-    with made.ledger as ledger:
-        last = [row.payload for row in ledger.rows() if row.event == "refit"][-1]
+    last = [row.payload for row in rows_of(made, "refit")][-1]
     assert (last["labels"], last["tune"]) == (13, True)

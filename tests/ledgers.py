@@ -1,0 +1,40 @@
+"""What tests read of the ledger of a run: rows, purchases, what people were handed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stacksl.api import Run
+from stacksl.ledger.events import Row
+from stacksl.ledger.purchases import Handed, Purchase
+
+
+def rows_of(run: Run, *events: str) -> list[Row]:
+    """The rows of the chain, or those of some events."""
+    with run.ledger as ledger:
+        return [row for row in ledger.rows() if not events or row.event in events]
+
+
+def bought(run: Run, **wanted: object) -> list[Mapping[str, object]]:
+    """The purchases, as an export has them, with these values."""
+    with run.ledger as ledger:
+        rows = ledger.export()
+    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+
+
+def handed_rows(run: Run) -> list[Handed]:
+    """The rows that people were handed."""
+    with run.ledger as ledger:
+        return ledger.private.handed()
+
+
+def open_leases(run: Run) -> list[Purchase]:
+    """The purchases that wait for an answer."""
+    with run.ledger as ledger:
+        return ledger.open_purchases()
+
+
+def verify(run: Run) -> None:
+    """The chain is whole."""
+    with run.ledger as ledger:
+        ledger.verify()
