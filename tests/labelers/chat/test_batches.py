@@ -29,9 +29,11 @@ class Batching:
     Attributes:
         done: whether batches end.
         line: what an answer of a batch looks like, by its place; None for no line.
+        after: is called when a batch has ended, with its files.
     """
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, server: Server, database: Path) -> None:
+        self.server = server
         self.files: dict[str, bytes] = {}
         self.batches: list[dict[str, Any]] = []
         self.seen: list[str] = []
@@ -41,6 +43,7 @@ class Batching:
         self.line: Callable[[int, dict[str, Any]], dict[str, Any] | None] = answered
         self.errors: dict[str, Any] = {}
         self.created = 200
+        self.after: Callable[[dict[str, Any]], None] = lambda _: None
         self.database = database
         self.recorded = 0
 
@@ -96,6 +99,7 @@ class Batching:
             if some:
                 batch[f"{kind}_file_id"] = name = f"{kind}-{batch['id']}"
                 self.files[name] = b"".join(json.dumps(each).encode() + b"\n" for each in some)
+        self.after(batch)
 
 
 def answered(_: int, asked: dict[str, Any]) -> dict[str, Any]:
@@ -106,19 +110,23 @@ def answered(_: int, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Server, Batching]]:
+def batching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Batching]:
     monkeypatch.setattr(labeler, "FIRST", 2)
     monkeypatch.setattr(labeler, "ALIKE", 3)
     monkeypatch.setattr(labeler, "TRIES", 1)
     with serving(right) as server:
-        server.other = found = Batching(tmp_path / "run" / "run.db")
-        yield server, found
+        server.other = found = Batching(server, tmp_path / "run" / "run.db")
+        yield found
 
 
-def begin(folder: Path, server: Server, **more: Any) -> stacksl.Run:
+def begin(folder: Path, batching: Batching, **more: Any) -> stacksl.Run:
     data, classes = data_of(folder)
     given = {"labeler": "openai:m", "budget": 12, "open_questions": 12, "classes": classes}
-    given |= {"server.url": server.url, "server.allow_send": True, "server.batch_api": True}
+    given |= {
+        "server.url": batching.server.url,
+        "server.allow_send": True,
+        "server.batch_api": True,
+    }
     given |= {"server.input_price": 1, "server.output_price": 10, "out": folder / "run"}
     return stacksl.run(data, mode="pool", **{**given, **more})
 
@@ -143,27 +151,23 @@ def why(run: stacksl.Run) -> str:
     return str(status["sheets"][0]["why"])
 
 
-def test_a_batch_costs_half_and_is_recorded_before_it_begins(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
-    server, batching = served
-    run = begin(tmp_path, server)
+def test_a_batch_costs_half_and_is_recorded_before_it_begins(tmp_path, batching: Batching) -> None:
+    run = begin(tmp_path, batching)
     assert why(run) == (
         "10 questions were sent as a batch, which takes up to a day: `resume` goes on"
     )
-    assert (len(server.bodies), batching.recorded) == (2, 10)
+    assert (len(batching.server.bodies), batching.recorded) == (2, 10)
     run.resume()
     assert run.status()["state"] == "finished"
     expect_right(run)
     assert cost(run) == 2 * SINGLE + 10 * HALF
-    assert len(server.bodies) == 2
+    assert len(batching.server.bodies) == 2
     assert batching.files == {}, "questions and answers are deleted"
 
 
-def test_a_batch_that_is_not_done_is_waited_for(tmp_path, served: tuple[Server, Batching]) -> None:
-    server, batching = served
+def test_a_batch_that_is_not_done_is_waited_for(tmp_path, batching: Batching) -> None:
     batching.done = False
-    run = begin(tmp_path, server)
+    run = begin(tmp_path, batching)
     for _ in range(2):
         run.resume()
         said = "a batch of 10 questions is not done (validating): `resume` goes on"
@@ -175,11 +179,8 @@ def test_a_batch_that_is_not_done_is_waited_for(tmp_path, served: tuple[Server, 
     expect_right(run)
 
 
-def test_what_a_batch_did_not_answer_is_asked_again(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
+def test_what_a_batch_did_not_answer_is_asked_again(tmp_path, batching: Batching) -> None:
     """A refused question singly, an expired one in a batch, and one without a line is charged."""
-    server, batching = served
 
     def line(place: int, asked: dict[str, Any]) -> dict[str, Any] | None:
         found: dict[str, Any] = answered(place, asked)
@@ -190,11 +191,11 @@ def test_what_a_batch_did_not_answer_is_asked_again(
         return None if place == 2 else found
 
     batching.line = line
-    run = begin(tmp_path, server)
+    run = begin(tmp_path, batching)
     batching.status = "expired"
     run.resume()
     assert why(run).startswith("2 questions were sent as a batch")
-    assert len(server.bodies) == 3
+    assert len(batching.server.bodies) == 3
     batching.line, batching.status = answered, "completed"
     run.resume()
     expect_right(run)
@@ -205,19 +206,26 @@ def test_what_a_batch_did_not_answer_is_asked_again(
     assert cost(run) == 3 * SINGLE + 9 * HALF + lost
 
 
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (None, "POST /batches got "),  # the connection ends
+        (504, "it answered POST /batches with HTTP 504: `resume` tries again"),
+    ],
+)
 def test_a_batch_of_which_no_answer_came_is_found_again(
-    tmp_path: Path, served: tuple[Server, Batching]
+    status: int | None, sentence: str, tmp_path: Path, batching: Batching
 ) -> None:
-    server, batching = served
-
-    def cut(handler: Handler) -> bool:
+    def lost(handler: Handler) -> bool:
         batching.batches.insert(0, {"id": "b", "status": "validating", "input_file_id": "file-0"})
-        handler.close_connection = True
+        handler.close_connection = status is None
+        if status is not None:
+            handler.send(status)
         return True
 
-    batching.before = cut
-    run = begin(tmp_path, server)
-    assert why(run).startswith("POST /batches got ")
+    batching.before = lost
+    run = begin(tmp_path, batching)
+    assert why(run).startswith(sentence)
     run.resume()
     expect_right(run)
     assert cost(run) == 2 * SINGLE + 10 * HALF
@@ -225,10 +233,9 @@ def test_a_batch_of_which_no_answer_came_is_found_again(
 
 
 def test_a_batch_that_is_not_found_costs_the_most_that_it_may_have_cost(
-    tmp_path: Path, served: tuple[Server, Batching]
+    tmp_path: Path, batching: Batching
 ) -> None:
-    server, batching = served
-    run = begin(tmp_path, server)
+    run = begin(tmp_path, batching)
     batching.batches.clear()
     run.resume()
     assert why(run).startswith("10 questions were sent as a batch")
@@ -239,41 +246,16 @@ def test_a_batch_that_is_not_found_costs_the_most_that_it_may_have_cost(
     assert cost(run) == 2 * SINGLE + 10 * HALF + sum(row["cost"] for row in lost)
 
 
-def test_a_batch_that_a_gateway_gave_up_on_is_found_again(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
-    server, batching = served
-
-    def late(handler: Handler) -> bool:
-        batching.batches.insert(0, {"id": "b", "status": "validating", "input_file_id": "file-0"})
-        handler.send(504)
-        return True
-
-    batching.before = late
-    run = begin(tmp_path, server)
-    assert why(run) == "it answered POST /batches with HTTP 504: `resume` tries again"
-    batching.before = lambda _: False
-    run.resume()
-    expect_right(run)
-    assert cost(run) == 2 * SINGLE + 10 * HALF
-    assert batching.seen.count("POST /batches") == 1
-
-
-def test_what_a_server_says_in_other_words_costs_no_answer(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
+def test_what_a_server_says_in_other_words_costs_no_answer(tmp_path, batching: Batching) -> None:
     """A batch that was created (201), is queued, and has an answer and an error to a question."""
-    server, batching = served
     batching.created, batching.done = 201, False
-    run = begin(tmp_path, server)
+    run = begin(tmp_path, batching)
     batching.batches[0]["status"] = "queued"
     run.resume()
     assert why(run) == "a batch of 10 questions is not done (queued): `resume` goes on"
     batching.batches[0]["status"], batching.done = "validating", True
-    end = batching._end
 
     def both(batch: dict[str, Any]) -> None:
-        end(batch)
         batch["error_file_id"] = "error"
         first, second, *rest = batching.files["output-batch-0"].splitlines()
         odd, error = (json.loads(each) for each in (second, first))
@@ -281,11 +263,11 @@ def test_what_a_server_says_in_other_words_costs_no_answer(
         batching.files["error"] = json.dumps(error).encode()
         batching.files["output-batch-0"] = b"\n".join([first, json.dumps(odd).encode(), *rest])
 
-    batching._end = both  # type: ignore[method-assign]
+    batching.after = both
     run.resume()
     assert why(run).startswith("1 question was sent as a batch")
     lost = [row["cost"] for row in read_calls(run.folder.database) if row.get("why") == "HTTP odd"]
-    batching._end = end  # type: ignore[method-assign]
+    batching.after = lambda _: None
     run.resume()
     expect_right(run)
     assert cost(run) == 2 * SINGLE + 10 * HALF + sum(lost)
@@ -293,38 +275,30 @@ def test_what_a_server_says_in_other_words_costs_no_answer(
 
 
 def test_answers_that_the_server_no_longer_has_are_charged_and_asked_again(
-    tmp_path: Path, served: tuple[Server, Batching]
+    tmp_path: Path, batching: Batching
 ) -> None:
-    server, batching = served
-    run = begin(tmp_path, server)
-    end = batching._end
+    run = begin(tmp_path, batching)
 
     def gone(batch: dict[str, Any]) -> None:
-        end(batch)
         del batching.files[batch["output_file_id"]]
 
-    batching._end = gone  # type: ignore[method-assign]
+    batching.after = gone
     run.resume()
     assert why(run).startswith("10 questions were sent as a batch")
-    batching._end = end  # type: ignore[method-assign]
+    batching.after = lambda _: None
     run.resume()
     expect_right(run)
 
 
-def test_a_line_that_was_cut_costs_its_own_question_alone(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
-    server, batching = served
-    run = begin(tmp_path, server)
-    end = batching._end
+def test_a_line_that_was_cut_costs_its_own_question_alone(tmp_path, batching: Batching) -> None:
+    run = begin(tmp_path, batching)
 
     def cut(batch: dict[str, Any]) -> None:
-        end(batch)
         name = batch["output_file_id"]
         batching.files[name] = batching.files[name][:-20]
-        batching._end = end  # type: ignore[method-assign]
+        batching.after = lambda _: None
 
-    batching._end = cut  # type: ignore[method-assign]
+    batching.after = cut
     run.resume()
     assert why(run).startswith("1 question was sent as a batch")
     run.resume()
@@ -332,34 +306,28 @@ def test_a_line_that_was_cut_costs_its_own_question_alone(
     assert len(batching.batches) == 2
 
 
-def test_a_file_of_which_no_line_can_be_read_is_waited_for(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
-    server, batching = served
-    run = begin(tmp_path, server)
-    end = batching._end
+def test_a_file_of_which_no_line_can_be_read_is_waited_for(tmp_path, batching: Batching) -> None:
+    run = begin(tmp_path, batching)
 
     def page(batch: dict[str, Any]) -> None:
-        end(batch)
         batching.files[batch["output_file_id"]] = b"<html>\nsign in\n</html>"
 
-    batching._end = page  # type: ignore[method-assign]
+    batching.after = page
     run.resume()
     assert why(run) == "its batch API answers in another form than OpenAI's"
     batching.files["output-batch-0"] = b""
-    batching._end = end  # type: ignore[method-assign]
-    end(batching.batches[0])
+    batching.after = lambda _: None
+    batching._end(batching.batches[0])
     run.resume()
     expect_right(run)
     assert cost(run) == 2 * SINGLE + 10 * HALF
 
 
 def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
-    tmp_path: Path, served: tuple[Server, Batching], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, batching: Batching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, batching = served
     monkeypatch.setattr(batches, "SPACE", 2000)
-    run = begin(tmp_path, server)
+    run = begin(tmp_path, batching)
     sent = int(why(run).split()[0])
     assert 1 <= sent < 10
     assert len(batching.files["file-0"]) <= 2000 + sent
@@ -369,10 +337,9 @@ def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
 
 
 def test_a_list_of_batches_without_an_end_is_not_read_for_ever(
-    tmp_path: Path, served: tuple[Server, Batching]
+    tmp_path: Path, batching: Batching
 ) -> None:
-    server, batching = served
-    run = begin(tmp_path, server)
+    run = begin(tmp_path, batching)
     page = json.dumps({"data": [{"id": "b", "input_file_id": "x"}], "has_more": True}).encode()
     batching._list = lambda handler, _: handler.send(200, page)  # type: ignore[method-assign]
     run.resume()
@@ -390,11 +357,10 @@ def test_a_stream_asks_in_no_batches(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["sent_together", "ended"])
 def test_a_run_killed_while_a_batch_is_recorded_pays_each_answer_once(
-    moment: str, tmp_path: Path, served: tuple[Server, Batching], monkeypatch: pytest.MonkeyPatch
+    moment: str, tmp_path: Path, batching: Batching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before its questions are recorded nothing began; later the rest is collected."""
-    server, batching = served
-    run = None if moment == "sent_together" else begin(tmp_path, server)
+    run = None if moment == "sent_together" else begin(tmp_path, batching)
     do, times = getattr(Calls, moment), iter(range(100))
 
     def cut(*given: Any, **more: Any) -> Any:
@@ -406,7 +372,7 @@ def test_a_run_killed_while_a_batch_is_recorded_pays_each_answer_once(
     with monkeypatch.context() as patched:
         patched.setattr(Calls, moment, cut)
         with pytest.raises(KeyboardInterrupt):
-            begin(tmp_path, server) if run is None else run.resume()
+            begin(tmp_path, batching) if run is None else run.resume()
     run = stacksl.Run.open(tmp_path / "run")
     while run.status()["state"] != "finished":
         run.resume()
@@ -415,29 +381,11 @@ def test_a_run_killed_while_a_batch_is_recorded_pays_each_answer_once(
     assert cost(run) == 2 * SINGLE + 10 * HALF
 
 
-@pytest.mark.parametrize(
-    ("answer", "sentence"),
-    [
-        (
-            lambda handler: handler.send(404),
-            "it answered POST /batches with HTTP 404: `resume` tries",
-        ),
-        (
-            lambda handler: handler.send(429),
-            "it answered POST /batches with HTTP 429: `resume` tries",
-        ),
-    ],
-)
-def test_a_server_without_batches_costs_nothing(
-    answer: Callable[[Handler], None],
-    sentence: str,
-    tmp_path: Path,
-    served: tuple[Server, Batching],
-) -> None:
-    server, batching = served
-    batching.before = lambda handler: answer(handler) is None
-    run = begin(tmp_path, server)
-    assert why(run).startswith(sentence)
+@pytest.mark.parametrize("code", [404, 429])
+def test_a_server_without_batches_costs_nothing(code: int, tmp_path, batching: Batching) -> None:
+    batching.before = lambda handler: handler.send(code) is None
+    run = begin(tmp_path, batching)
+    assert why(run).startswith(f"it answered POST /batches with HTTP {code}: `resume` tries")
     ended = [row for row in read_calls(run.folder.database) if "why" in row]
     assert [row["cost"] for row in ended] == [0] * 10
     assert batching.files == {}, "nobody would collect it"
@@ -448,13 +396,10 @@ def test_a_server_without_batches_costs_nothing(
     assert cost(run) == 2 * SINGLE + 10 * HALF
 
 
-def test_a_batch_that_is_refused_as_a_whole_is_sent_again(
-    tmp_path: Path, served: tuple[Server, Batching]
-) -> None:
-    server, batching = served
+def test_a_batch_that_is_refused_as_a_whole_is_sent_again(tmp_path, batching: Batching) -> None:
     batching.status, batching.line = "failed", lambda *_: None
     batching.errors = {"data": [{"code": "token_limit"}]}
-    run = begin(tmp_path, server)
+    run = begin(tmp_path, batching)
     run.resume()
     said = "a batch of 10 questions was refused as a whole (`stacksl ledger requests` shows why)"
     assert why(run) == f"{said}: `resume` goes on"
@@ -467,9 +412,8 @@ def test_a_batch_that_is_refused_as_a_whole_is_sent_again(
     assert cost(run) == 2 * SINGLE + 10 * HALF
 
 
-def test_answers_in_another_form_are_not_taken(tmp_path, served: tuple[Server, Batching]) -> None:
-    server, batching = served
-    run = begin(tmp_path, server)
+def test_answers_in_another_form_are_not_taken(tmp_path, batching: Batching) -> None:
+    run = begin(tmp_path, batching)
     batching.batches.insert(0, {"id": "other", "status": "completed"})  # of no input file
     run.resume()
     assert why(run) == "its batch API answers in another form than OpenAI's"
