@@ -1,10 +1,11 @@
-"""What tests read of the ledger of a run: rows, purchases, what people were handed."""
+"""What tests read of the ledger of a run: rows, purchases, accounts, what people were handed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from stacksl.api import Run
+from stacksl.ledger.accounts import Accounts
 from stacksl.ledger.events import Row
 from stacksl.ledger.purchases import Handed, Purchase
 
@@ -32,6 +33,12 @@ def open_leases(run: Run) -> list[Purchase]:
     """The purchases that wait for an answer."""
     with run.ledger as ledger:
         return ledger.open_purchases()
+
+
+def accounts_of(run: Run) -> Accounts:
+    """What was spent, promised and learned."""
+    with run.ledger as ledger:
+        return ledger.accounts
 
 
 def verify(run: Run) -> None:

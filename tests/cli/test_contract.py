@@ -121,14 +121,11 @@ def test_money_and_the_test_file_are_told(stacksl, folder) -> None:
     assert "$15.00 of $15.00" in stacksl("status", "runs/first").out
 
 
-@pytest.mark.parametrize(
-    ("section", "words", "lines"), [("predict", ["predict", "runs/first", "test.csv"], 30)]
-)
-def test_a_verb_of_many_lines(stacksl, folder, section, words, lines) -> None:
-    said = stacksl(*words, "--json")
+def test_a_prediction_is_a_line_with_the_keys_of_the_contract(stacksl, folder) -> None:
+    said = stacksl("predict", "runs/first", "test.csv", "--json")
     rows = [json.loads(line) for line in said.out.splitlines()]
-    assert len(rows) == lines
-    assert all(set(row) == KEYS[section] for row in rows)
+    assert len(rows) == 30
+    assert all(set(row) == KEYS["predict"] for row in rows)
 
 
 def test_runs_are_listed(stacksl, folder) -> None:

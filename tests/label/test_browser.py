@@ -143,19 +143,14 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("looks", [(390, "dark")], ids=str)
-def test_three_hundred_classes_and_a_hostile_prompt(
-    visit: Callable[..., Any], tmp_path: Path, looks: tuple[int, str]
-) -> None:
+def test_three_hundred_classes_and_a_hostile_prompt(visit: Callable[..., Any], tmp_path) -> None:
     hostile = "</button><script>document.title='owned'</script>"
     names = [*NAMES[:41], hostile, *NAMES[42:]]
     text = "<img src=x onerror=document.title='owned'>\u202e" + "long " * 4000
     made = of_many_classes(tmp_path, names, ["short", text], budget=2, open_questions=2)
     served = Served(made)
-    width, scheme = looks
-    page = visit(
-        served.links["anna"], viewport={"width": width, "height": 800}, color_scheme=scheme
-    )
+    looks = {"viewport": {"width": 390, "height": 800}, "color_scheme": "dark"}
+    page = visit(served.links["anna"], **looks)
     assert page.title() == "Label · run"
     assert page.evaluate("document.scripts.length + document.images.length") == 1
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -134,11 +134,10 @@ def test_no_weight_is_made() -> None:
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16"])
-def test_a_mixture_of_experts_has_a_size(dtype: str) -> None:
+def test_a_mixture_of_experts_has_a_size() -> None:
     shape = tf.Qwen3MoeConfig(**{**config().to_dict(), "layer_types": None, **EXPERTS})
-    found = estimate(shape, rows(12), choices(dtype=dtype))
-    alike = estimate(config(), rows(12), choices(dtype=dtype))
+    found = estimate(shape, rows(12), choices(dtype="bfloat16"))
+    alike = estimate(config(), rows(12), choices(dtype="bfloat16"))
     assert 0.3 < found.training.total / alike.training.total < 3.0
 
 

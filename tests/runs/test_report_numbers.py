@@ -43,9 +43,8 @@ def expect_agreement(done: Run) -> Facts:
 
 
 @POOL
-@pytest.mark.parametrize("more", [{"audit": 6, "budget": 40}])
-def test_an_oracle_s(tmp_path: Path, mode: str, more: dict) -> None:
-    expect_agreement(finished(tmp_path, mode=mode, **more))
+def test_an_oracle_s(tmp_path: Path, mode: str) -> None:
+    expect_agreement(finished(tmp_path, mode=mode, audit=6, budget=40))
 
 
 @POOL

@@ -16,7 +16,7 @@ from stacksl.errors import SettingsError
 from stacksl.labelers.chat import batches, labeler
 from stacksl.labelers.chat.calls import Calls, read_calls
 
-from ...ledgers import bought, verify
+from ...ledgers import accounts_of, bought, verify
 from .chat_server import Handler, Server, completion, letter_of, right, serving, wanted_of
 from .test_asking import NAMES, data_of
 
@@ -131,12 +131,6 @@ def begin(folder: Path, batching: Batching, **more: Any) -> stacksl.Run:
     return stacksl.run(data, mode="pool", **{**given, **more})
 
 
-def cost(run: stacksl.Run) -> int:
-    """What the run has paid and promised, in micro-units."""
-    with run.ledger as ledger:
-        return ledger.accounts.spent_money
-
-
 def expect_right(run: stacksl.Run, count: int = 12) -> None:
     """Every answer is the class in its text, each is paid once, and the ledger is whole."""
     verify(run)
@@ -160,7 +154,7 @@ def test_a_batch_costs_half_and_is_recorded_before_it_begins(tmp_path, batching:
     run.resume()
     assert run.status()["state"] == "finished"
     expect_right(run)
-    assert cost(run) == 2 * SINGLE + 10 * HALF
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF
     assert len(batching.server.bodies) == 2
     assert batching.files == {}, "questions and answers are deleted"
 
@@ -203,7 +197,7 @@ def test_what_a_batch_did_not_answer_is_asked_again(tmp_path, batching: Batching
         row["cost"] for row in read_calls(run.folder.database) if "is expired" in row.get("why", "")
     )
     assert lost > HALF
-    assert cost(run) == 3 * SINGLE + 9 * HALF + lost
+    assert accounts_of(run).spent_money == 3 * SINGLE + 9 * HALF + lost
 
 
 @pytest.mark.parametrize(
@@ -228,7 +222,7 @@ def test_a_batch_of_which_no_answer_came_is_found_again(
     assert why(run).startswith(sentence)
     run.resume()
     expect_right(run)
-    assert cost(run) == 2 * SINGLE + 10 * HALF
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF
     assert batching.seen.count("POST /batches") == 1
 
 
@@ -243,7 +237,7 @@ def test_a_batch_that_is_not_found_costs_the_most_that_it_may_have_cost(
     expect_right(run)
     lost = [row for row in read_calls(run.folder.database) if row.get("why") == "its batch is lost"]
     assert len(lost) == 10
-    assert cost(run) == 2 * SINGLE + 10 * HALF + sum(row["cost"] for row in lost)
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF + sum(row["cost"] for row in lost)
 
 
 def test_what_a_server_says_in_other_words_costs_no_answer(tmp_path, batching: Batching) -> None:
@@ -270,7 +264,7 @@ def test_what_a_server_says_in_other_words_costs_no_answer(tmp_path, batching: B
     batching.after = lambda _: None
     run.resume()
     expect_right(run)
-    assert cost(run) == 2 * SINGLE + 10 * HALF + sum(lost)
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF + sum(lost)
     assert len(lost) == 1
 
 
@@ -320,7 +314,7 @@ def test_a_file_of_which_no_line_can_be_read_is_waited_for(tmp_path, batching: B
     batching._end(batching.batches[0])
     run.resume()
     expect_right(run)
-    assert cost(run) == 2 * SINGLE + 10 * HALF
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF
 
 
 def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
@@ -378,7 +372,7 @@ def test_a_run_killed_while_a_batch_is_recorded_pays_each_answer_once(
         run.resume()
     expect_right(run)
     assert batching.seen.count("POST /batches") == 1
-    assert cost(run) == 2 * SINGLE + 10 * HALF
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF
 
 
 @pytest.mark.parametrize("code", [404, 429])
@@ -393,7 +387,7 @@ def test_a_server_without_batches_costs_nothing(code: int, tmp_path, batching: B
     run.resume()
     run.resume()
     expect_right(run)
-    assert cost(run) == 2 * SINGLE + 10 * HALF
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF
 
 
 def test_a_batch_that_is_refused_as_a_whole_is_sent_again(tmp_path, batching: Batching) -> None:
@@ -409,7 +403,7 @@ def test_a_batch_that_is_refused_as_a_whole_is_sent_again(tmp_path, batching: Ba
     run.resume()
     run.resume()
     expect_right(run)
-    assert cost(run) == 2 * SINGLE + 10 * HALF
+    assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF
 
 
 def test_answers_in_another_form_are_not_taken(tmp_path, batching: Batching) -> None:

@@ -16,11 +16,11 @@ from stacksl.errors import LedgerError, SettingsError
 from stacksl.labelers.chat import labeler as chat
 from stacksl.labelers.chat.calls import read_calls
 from stacksl.labelers.chat.prompts import SPACE
-from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.store.database import Store
 from stacksl.ledger.store.schema import REQUESTS, Table
 from stacksl.runs.changes.forgetting import forget
 
+from ...ledgers import accounts_of, bought
 from ...saved_arrays import drop, edit
 from .chat_server import Behavior, Handler, completion, letter_of, right, serving, wanted_of
 from .hostile_cases import KEY, NAMES, PRICED, begin, expect_books, status
@@ -111,8 +111,7 @@ def test_the_length_of_an_answer_is_a_setting_and_in_the_price(tmp_path: Path) -
         with serving(right) as server:
             run = begin(server, tmp_path / f"run-{tokens}", **{"server.answer_tokens": tokens})
             assert {body["max_tokens"] for body in server.bodies} == {tokens or 8 + SPACE}
-        with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-            prices.append(ledger.accounts.price)
+        prices.append(accounts_of(run).price)
     assert prices[1] - prices[0] == 2 * (500 - 8 - SPACE) * 200 + 2 * 100  # one byte more each
 
 
@@ -162,9 +161,8 @@ def test_a_crash_between_request_and_answer_counts_as_spent(tmp_path: Path) -> N
         server.behave = right
         run.resume()
     assert expect_books(run) == {"label": 6}
-    with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-        (price,) = [r["price"] for r in ledger.export() if r["item"] == row["item"]]
-    assert price == row["most"] + 100 * 100 + 200
+    (paid,) = bought(run, item=row["item"])
+    assert paid["price"] == row["most"] + 100 * 100 + 200
 
 
 def test_a_full_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,11 +252,11 @@ def test_a_budget_in_dollars_is_exact(mode: str, tmp_path: Path) -> None:
         run = begin(server, tmp_path / "run", **rates, budget="$0.001", mode=mode)
         assert run.status()["state"] == "finished"
         found = expect_books(run)
-        with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-            assert ledger.accounts.money == 1000  # micro-units
-            assert found == {"label": 1000 // ledger.accounts.price}
-            cost = -(-(100 * 15 + 60) // 100)  # 15.6, rounded up
-            assert ledger.accounts.spent_money == found["label"] * cost
+        accounts = accounts_of(run)
+        assert accounts.money == 1000  # micro-units
+        assert found == {"label": 1000 // accounts.price}
+        cost = -(-(100 * 15 + 60) // 100)  # 15.6, rounded up
+        assert accounts.spent_money == found["label"] * cost
         assert len(server.bodies) == found["label"] > 1
 
 
@@ -273,8 +271,7 @@ def test_each_call_is_charged_at_what_it_used(tmp_path: Path) -> None:
         run = begin(server, tmp_path / "run", **{"server.concurrency": 1})
     assert run.status()["state"] == "finished"
     assert expect_books(run) == {"label": 6}
-    with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-        assert ledger.accounts.spent_money == sum(100 * 50 * n + 200 * n for n in range(1, 7))
+    assert accounts_of(run).spent_money == sum(100 * 50 * n + 200 * n for n in range(1, 7))
 
 
 def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path: Path) -> None:
@@ -288,10 +285,7 @@ def test_usage_above_a_call_but_not_a_label_is_charged_named_and_stops(tmp_path:
         assert found["state"] == "waiting"
         (named,) = [each for each in found["warnings"] if "more than was reserved" in each]
         assert "beyond the ledger" not in named
-        with Ledger.open(run.path / "run.db", readonly=True) as ledger:
-            prices = sorted(
-                int(str(r["price"])) for r in ledger.export() if r["state"] == "answered"
-            )
+        prices = sorted(int(str(row["price"])) for row in bought(run, state="answered"))
         assert prices == [100 * 100 + 200, 900 * 100 + 200]  # all of it
         assert len(server.bodies) == 2
         run.resume()
