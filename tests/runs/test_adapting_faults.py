@@ -13,6 +13,7 @@ from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import DataError, RunError, SettingsError, StackslError
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import read_facts
 
 from .lm_cases import QUICK, questions, tiny_model, written
 from .people_cases import answer_all
@@ -66,12 +67,15 @@ def test_a_loss_that_is_no_number_keeps_what_was_bought(model: Path, tmp_path: P
     with pytest.raises(StackslError, match="finite"):
         made.resume()
     assert made.status()["asked"] == 4, "nothing is bought again"
-    made.resume(settings={"update.learning_rate": 1e-4, "lm.batch_tokens": 300})
+    made.change(settings={"update.learning_rate": 1e-4, "lm": {"batch_tokens": 300}})
     status = made.status()
     assert (status["state"], status["asked"]) == ("finished", status["budget"])
-    assert any("learning_rate was 1e+30" in said for said in status["warnings"])
+    changes = read_facts(made.folder).asking.changes
+    assert [each.who for each in changes] == ["update.learning_rate=0.0001", "lm.batch_tokens=300"]
     assert made.folder.resolved()["update.learning_rate"] == 1e-4
     assert made.replay()["labels"] == status["budget"]
+    with pytest.raises(RunError, match="no refit is left"):
+        made.change(settings={"lm.epochs": 1})
 
 
 def test_a_lora_target_that_the_model_lacks(model: Path, tmp_path: Path) -> None:

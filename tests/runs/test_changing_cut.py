@@ -243,7 +243,7 @@ def test_a_refused_setting_leaves_the_run_as_it_is(tmp_path: Path, state: str) -
         play(made)
     before = standing(made)
     for text in REFUSED:
-        assert call(["resume", str(made.path), "--set", text, "--quiet"]) == 2, text
+        assert call(["change", str(made.path), "--set", text, "--quiet"]) == 2, text
         assert standing(made) == before, text
     other = write_pool(tmp_path, 30, seed=3)
     if state != "finished":

@@ -188,9 +188,9 @@ def test_settings_come_back_as_they_went(tmp_path) -> None:
     made = made_of(tmp_path / "run", Beginning({**given, "data": Setting("a.csv")}))
     assert made.settings() == {**given, "data": Setting("a.csv")}
     assert made.resolved() == table | {"data": "a.csv"}
-    made.change_settings({"a": 2}, "resume")
+    made.change_settings({"a": 2})
     made.change_settings({"more": 3})
-    changed = {"a": Setting(2, "resume"), "more": Setting(3)}
+    changed = {"a": Setting(2), "more": Setting(3)}
     assert made.settings() == given | {"data": Setting("a.csv")} | changed
 
 

@@ -83,7 +83,6 @@ def test_a_group_is_a_table_dotted_names_or_its_first_setting() -> None:
     short = resolve({"gate": "llf", "gate.kappa": "0.5", "update.clip": "none", **SGD})
     assert written == dotted == short
     assert written.origin["gate.kappa"] == "flag"
-    assert resolve(config=written.explicit()).settings == written.settings
 
 
 SGD = {"scorer": "sgd"}

@@ -15,7 +15,7 @@ from stacksl.labelers.protocol import Labeler, Request
 from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import Reading
 from stacksl.runs.items.stored import read_like_run
-from stacksl.runs.settings.resolve import load_plugins
+from stacksl.runs.settings.resolve import flattened, load_plugins
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
 from stacksl.runs.storage.folder import FACTS, RunFolder, read_facts
@@ -299,15 +299,12 @@ class Run:
         progress: Callable[[Progress], None] | None = None,
         *,
         labeler: Labeler | Callable[[Request], Any] | None = None,
-        settings: Mapping[str, Any] | None = None,
     ) -> Run:
         """Continue an interrupted run, to the same result.
 
         Args:
             progress: called with the progress of the run.
             labeler: the labeler; needed if the run began with a labeler object.
-            settings: settings of a language model's training, changed from here on, after a refit
-                that ran out of memory or diverged. The result then differs.
 
         Raises:
             RunLocked: another process holds the run.
@@ -317,25 +314,22 @@ class Run:
         from stacksl.runs.session.language import expect_room
         from stacksl.runs.session.session import Session
 
-        if self._finished(settings):
+        if self._finished():
             return self
         with self.folder.locked(), self.folder.as_held():
-            if self._finished(settings):  # by the process that held the lock
+            if self._finished():  # by the process that held the lock
                 return self
             spec = RunSpec.open(self.folder)
-            wanted = spec.with_training(settings or {})
             if spec.settings.adapts:
-                expect_room(wanted, spec.dataset.items, spec.budget.labels)
-            given: dict[str, Any] = {"labeler": as_labeler(labeler), "changes": settings}
-            with Session.open(spec, progress or silent, **given) as session:
+                expect_room(spec.settings, spec.dataset.items, spec.budget.labels)
+            own = as_labeler(labeler)
+            with Session.open(spec, progress or silent, labeler=own) as session:
                 session.play()
         return self
 
-    def _finished(self, settings: Mapping[str, Any] | None) -> bool:
+    def _finished(self) -> bool:
         """Whether the run has finished and all its results are on disk."""
         finished = self.folder.read_state()["state"] == "finished"
-        if finished and settings:
-            raise RunError(f"the run {self.path} has finished: no setting of it can change")
         if not finished or not self.folder.has_results():
             return False
         expect_derived(self.folder, MODEL, FACTS)
@@ -442,6 +436,7 @@ class Run:
         agreed: Outcome | None = None,
         labeler: Labeler | Callable[[Request], Any] | str | None = None,
         stop_when: str | None = None,
+        settings: Mapping[str, Any] | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> Outcome:
         """Change the run, in any combination, and continue it; gives the outcome of the change.
@@ -463,6 +458,8 @@ class Run:
             labeler: a name such as `file`: that labeler takes the place of the one before, and is
                 asked the open questions; or a labeler object.
             stop_when: another stop rule, such as `accuracy=0.9`.
+            settings: of a language model's training from the next refit on, such as after one that
+                ran out of memory or diverged.
             progress: called with the progress of the run.
 
         Raises:
@@ -483,6 +480,7 @@ class Run:
             else dict.fromkeys(_several(annotators)),
             labeler if isinstance(labeler, str) else None,
             stop_when,
+            flattened(settings or {}),
         )
         labeler = None if isinstance(labeler, str) else labeler
         if dry_run:

@@ -55,6 +55,7 @@ GONE = {
     "reproduce": "use `stacksl-lab reproduce STUDY`",
     "size": "use `stacksl run DATA --model NAME --adapt lora --dry-run`",
     "ledger export": "use `stacksl export RUN --labels FILE`",
+    "resume --set": "use `stacksl change RUN --set NAME=VALUE`",
     "ls studies": "use `stacksl-lab reproduce`",
     "--aim": "give `--gate information` in place of regret, and nothing in place of model",
     "--pairs": "use `--labels FILE`, whose rows have the options",
@@ -76,7 +77,8 @@ def call(words: Sequence[str], program: str = "stacksl", app: str = "stacksl.cli
         app: the module of its verbs.
     """
     try:
-        typed = {*words[:1], " ".join(words[:2]), *(word for word in words if word[:2] == "--")}
+        given = {word.partition("=")[0] for word in words if word[:2] == "--"}
+        typed = {*words[:1], " ".join(words[:2]), *given, *(f"{words[0]} {each}" for each in given)}
         for gone in typed & GONE.keys() if program == "stacksl" else ():
             name = gone if gone[0] == "-" else f"stacksl {gone}"
             raise SettingsError(f"`{name}` is gone: {GONE[gone]}")

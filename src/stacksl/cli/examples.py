@@ -47,8 +47,6 @@ Continue a run where it stopped:
     stacksl resume runs/first
 The same, with the end result as JSON:
     stacksl resume runs/first --json --quiet
-A refit ran out of memory; the labels are kept:
-    stacksl resume runs/first --set lm.batch_tokens=1024 --set lm.gradient_checkpointing=true
 
 Accuracy on a file with answers:
     stacksl evaluate runs/first test.csv

@@ -168,6 +168,9 @@ LEFT_OUT = "(left out)"
 PLAIN = ("gate.name", "scorer.name", "follower", "mode", "order", "seed")
 """Settings of words that the package chose; of all others, numbers alone are forwarded."""
 
+OF_THE_RUN = ("labeler", "stop_when", "set")
+"""Changes that are about no person."""
+
 
 def without_text(facts: Facts, class_names: bool) -> Facts:
     """The facts without anything that the data or their owner worded, to be shown to others.
@@ -222,7 +225,7 @@ def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
     """The facts with numbers for the names of annotators."""
     named = [each.name for row in asking.disagreements for each in row.answers]
     named += [each.name for each in asking.differing]
-    named += [row.who for row in asking.changes if row.who and row.kind != "labeler"]
+    named += [row.who for row in asking.changes if row.who and row.kind not in OF_THE_RUN]
     people = dict.fromkeys([*(row.labeler for row in asking.costs), *named])
     numbers = {name: f"annotator {at}" for at, name in enumerate(people, 1)}
     return replace(

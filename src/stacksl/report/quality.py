@@ -320,7 +320,7 @@ class RunChange:
         kind: one of `sentences.CHANGES`.
         count: how many; the labels of a `budget`, and the number of classes from a `class` on.
         money: of a budget, in micro-units.
-        who: the person, or the labeler, by name.
+        who: the person or the labeler by name, or what was set.
     """
 
     rounds: int

@@ -350,6 +350,7 @@ CHANGES = {
     "kept": ("the answers of {} count", ""),
     "labeler": ("{} answers from here on", ""),
     "stop_when": ("{} stops the run from here on", ""),
+    "set": ("{} from here on", ""),
 }
 """The words for each kind of change, and the noun of what is counted; none of a person."""
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from stacksl.data import Dataset
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import RunError
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.items.sources import More, Sources
 from stacksl.runs.items.stored import read_sources, stamps_of
@@ -21,23 +21,13 @@ from stacksl.runs.settings.budget import Budget
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.settings.resolve import (
     Resolved,
-    flattened,
     known_settings,
     load_plugins,
     plugin_versions,
-    resolve,
-    unknown_setting,
     validated,
 )
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.version import __version__
-
-CHANGEABLE = {
-    "lm.batch_size", "lm.batch_tokens", "lm.epochs", "lm.gradient_checkpointing",
-    "lm.warmup_share", "lm.weight_decay", "update.learning_rate",
-}  # fmt: skip
-"""Settings that may change during a run: how its refits are trained."""
-
 
 LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "onnxruntime", "torch", "sentence-transformers",
@@ -178,47 +168,6 @@ class RunSpec:
         known = self.folder.resolved()
         if new := {name: value for name, value in facts.items() if name not in known}:
             self.folder.change_settings(new)
-
-    def with_training(self, settings: Mapping[str, Any]) -> Settings:
-        """The run's settings with changed settings of training.
-
-        Raises:
-            SettingsError: a setting that a run cannot change once it has begun, or a wrong value.
-        """
-        settings, known = flattened(settings), self.settings.flat()
-        if unknown := [name for name in settings if name not in known]:
-            raise SettingsError(unknown_setting(unknown[0], self.settings.gate.name))
-        if fixed := sorted(settings.keys() - CHANGEABLE):
-            raise SettingsError(
-                f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is"
-                f" {', '.join(sorted(CHANGEABLE))}: start a new run for the rest"
-            )
-        if settings and not self.settings.adapts:
-            raise SettingsError("this run trains no language model: resume it without --set")
-        if not settings:
-            return self.settings
-        found = resolve(settings, self.resolved.explicit()).settings.flat()
-        return self.settings.replaced({name: found[name] for name in settings})
-
-    def changed(self, settings: Mapping[str, Any]) -> tuple[RunSpec, list[str]]:
-        """This spec with changed settings of training, and a warning for each change.
-
-        The bought labels are kept, so that a refit which ran out of memory or diverged loses none;
-        later purchases depend on the new model. The caller must hold the run's lock.
-        """
-        values = self.with_training(settings)
-        new = values.flat()
-        pairs = {name: (old, new[name]) for name, old in self.settings.flat().items()}
-        differ = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
-        if not differ:
-            return self, []
-        self.folder.change_settings({name: now for name, (_, now) in differ.items()}, "resume")
-        origin = {**self.resolved.origin, **dict.fromkeys(differ, "resume")}
-        said = [
-            f"{name} was {old} until the run was resumed with {now}"
-            for name, (old, now) in differ.items()
-        ]
-        return replace(self, resolved=Resolved(values, origin, self.resolved.preset)), said
 
     def changed_versions(self) -> list[str]:
         """A warning for each library whose version differs from that at the start of the run."""

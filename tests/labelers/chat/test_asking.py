@@ -86,7 +86,7 @@ def test_consent_is_for_one_server_model_and_template(tmp_path: Path) -> None:
         assert call(command(tmp_path, server.url, "--allow-send")) == 0
     folder = RunFolder(tmp_path / "run")
     assert folder.resolved()["label_template_text"] == DEFAULT
-    folder.change_settings({"server.url": "http://127.0.0.1:1/v1"}, "flag")
+    folder.change_settings({"server.url": "http://127.0.0.1:1/v1"})
     with pytest.raises(SettingsError, match="what was allowed"):
         stacksl.Run.open(folder.path).resume()
 

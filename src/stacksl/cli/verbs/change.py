@@ -13,7 +13,7 @@ from stacksl.cli import options
 from stacksl.cli.live import live
 from stacksl.cli.printing import as_json, dollars, facts
 from stacksl.cli.verbs.ls import by_file, listed, status_facts
-from stacksl.cli.verbs.run import agree, shown_run, word
+from stacksl.cli.verbs.run import agree, setting_of, shown_run, word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import MICRO, count, plural
 
@@ -63,6 +63,15 @@ StopWhen = Annotated[
     typer.Option(metavar="RULE", help="Another rule for when to stop, such as accuracy=0.9."),
 ]
 
+Training = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="How a language model is trained, such as lm.epochs=2.",
+    ),
+]
+
 
 def _who(*words: str, name: str | None = "NAME", help: str) -> Any:
     """An option of who answers; `name` stands for its value."""
@@ -104,6 +113,7 @@ def change(
     add_annotator: AddAnnotator = None,
     labeler: NewLabeler = None,
     stop_when: StopWhen = None,
+    set_: Training = None,
     away: Away = None,
     back: Back = None,
     free: Free = None,
@@ -135,6 +145,7 @@ def change(
         "annotators": dict(map(_annotator, add_annotator or [])),
         "labeler": labeler,
         "stop_when": stop_when,
+        "settings": dict(map(setting_of, set_ or [])),
     }
     who: dict[str, Any] = {
         "away": away or (),
@@ -262,6 +273,8 @@ def _described(found: Outcome, wanted: dict[str, Any], run: Path) -> str:
         lines.append(f"{wanted['labeler']} answers from now on")
     if wanted["stop_when"] is not None:
         lines.append(f"{wanted['stop_when']} stops the run from now on")
+    if wanted["settings"]:
+        lines.append("refits are made with the new settings from now on")
     if wanted["classes"] and found.classes is not None:
         lines.append(f"the run has {count(found.classes)} classes now")
     if found.outdated:

@@ -95,15 +95,6 @@ def run(
 
 def resume(
     run: options.RunFolder,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Change a setting of training from here on, such as lm.batch_tokens=1024 after a "
-            "refit that ran out of memory.",
-        ),
-    ] = None,
     wait: options.Wait = options.PATIENCE,
     report_to: options.ReportTo = None,
     json: options.Json = False,
@@ -113,18 +104,17 @@ def resume(
     """Resume a run that was stopped, killed or is waiting.
 
     The run ends as it would have without the interruption, with the same purchases and the same
-    model. A finished run stays as it is, unless `change --later` has changed it. With --set a
-    language model is trained with other settings from here on, and the report says so.
+    model. A finished run stays as it is, unless `change --later` has changed it.
     """
     opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":
         adapts = "lm.model" in opened.folder.resolved()
-        more = "; if memory ran out, --set lm.batch_tokens=N takes less of it" if adapts else ""
+        less = "; if memory ran out, `stacksl change RUN --set lm.batch_tokens=N` takes less of it"
         said = "this run was killed, or the machine went down; it continues where it was"
-        warn([said + more])
+        warn([said + less * adapts])
     try:
         with live(quiet=quiet) as shown, tracked(report_to, run, shown) as show:
-            done = opened.resume(show, settings=dict(map(setting_of, set_ or [])))
+            done = opened.resume(show)
     except KeyboardInterrupt as stop:
         raise _stopped(run) from stop
     _finish(done, json)

@@ -341,7 +341,7 @@ def within_memory(what: str, *, checkpointing: bool = True) -> Iterator[None]:
             raise
         way = "start a run with a smaller max_len_prompt or another model"
         if not checkpointing:
-            way = f"go on with `stacksl resume RUN --set lm.gradient_checkpointing=true`, or {way}"
+            way = f"go on with `stacksl change RUN --set lm.gradient_checkpointing=true`, or {way}"
         raise RunError(
             f"there was not enough memory to {what}, one item at a time: {way}; the labels are kept"
         ) from None

@@ -34,6 +34,7 @@ from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
 from stacksl.runs.settings.budget import accuracy_mark, parse_prices, promised_share
 from stacksl.runs.settings.conflicts import conflicts, unknown_names
+from stacksl.runs.settings.resolve import validated
 from stacksl.runs.settings.terms import (
     expect_payable,
     fresh_audit,
@@ -45,13 +46,19 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder, class_rows
 from stacksl.runs.storage.status import expect_begun, reopen
 
+TRAINING = {
+    "lm.batch_size", "lm.batch_tokens", "lm.epochs", "lm.gradient_checkpointing",
+    "lm.warmup_share", "lm.weight_decay", "update.learning_rate",
+}  # fmt: skip
+"""How the refits of a language model are made."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """A change of a run; its parts may be combined, and are the arguments of `Run.change`.
 
     A class has the description "" where nothing is said of it, and an annotator the price None
-    where all answers have one price.
+    where all answers have one price; `training` are settings by dotted name.
     """
 
     budget: str | None = None
@@ -62,6 +69,7 @@ class Change:
     annotators: Mapping[str, str | None] = field(default_factory=dict)
     labeler: str | None = None
     stop_when: str | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +160,14 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
     if change == Change():
         raise SettingsError(
             "expected something to change, got nothing: give --budget, --items, --owned,"
-            " --add-class, --reopen, --add-annotator, --labeler or --stop-when, or an option of who"
-            " answers, such as --away"
+            " --add-class, --reopen, --add-annotator, --labeler, --stop-when or --set, or an option"
+            " of who answers, such as --away"
         )
     wanted = _with_annotators(_with_labeler(spec, change.labeler), change.annotators)
     if change.stop_when is not None:
-        wanted = _with_settings(wanted, stop_when=change.stop_when)
+        wanted = _with_settings(wanted, {"stop_when": change.stop_when})
+    if change.training:
+        wanted = _with_training(wanted, change)
     wanted = _with_classes(wanted, change.classes)
     if change.reopen:
         _expect_classes(spec)
@@ -335,7 +345,7 @@ def _with_labeler(spec: RunSpec, name: str | None) -> RunSpec:
     """
     if name is None:
         return spec
-    wanted = _with_settings(spec, labeler=name)
+    wanted = _with_settings(spec, {"labeler": name})
     if spec.audit and (asks_model(wanted.settings) or asks_local(wanted.settings)):
         raise SettingsError(
             f"an audit is answered by people, and {name} is a model: give another labeler"
@@ -344,10 +354,25 @@ def _with_labeler(spec: RunSpec, name: str | None) -> RunSpec:
     return wanted
 
 
-def _with_settings(spec: RunSpec, **values: str | None) -> RunSpec:
+def _with_training(spec: RunSpec, change: Change) -> RunSpec:
+    """The spec with other settings of training, on which no label that was bought depends."""
+    if fixed := sorted(change.training.keys() - (TRAINING if spec.settings.adapts else set())):
+        raise SettingsError(
+            f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is, of a"
+            f" language model, {', '.join(sorted(TRAINING))}: start a new run for the rest"
+        )
+    if change.budget is None and spec.folder.read_state()["state"] == "finished":
+        raise RunError(
+            f"the run {spec.folder.path} has finished, and no refit is left: give --budget as well"
+        )
+    return _with_settings(spec, change.training)
+
+
+def _with_settings(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
     """The spec with other settings, which are checked together with the rest."""
-    settings = spec.settings.model_copy(update=values)
-    if mistakes := [*unknown_names(settings), *conflicts(settings, set(values))]:
+    mistakes, flat = list[str](), {**spec.settings.flat(), **values}
+    settings = validated({name: each for name, each in flat.items() if each is not None}, mistakes)
+    if mistakes := mistakes or [*unknown_names(settings), *conflicts(settings, set(values))]:
         raise SettingsError("; ".join(mistakes))
     origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
     return replace(spec, resolved=replace(spec.resolved, settings=settings, origin=origin))
@@ -382,7 +407,7 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
     if text is not None and (prices or known.by):
         each = {**_by_name(text, names), **{name: prices.get(name, text) for name in added}}
         text = ",".join(f"{name}={price}" for name, price in each.items())
-    wanted = _with_settings(spec, annotators=",".join([*names, *added]), price=text)
+    wanted = _with_settings(spec, {"annotators": ",".join([*names, *added]), "price": text})
     price = max(spec.budget.price, parse_prices(text).most)
     return replace(wanted, budget=replace(spec.budget, price=price))
 
@@ -411,8 +436,10 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         values |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
         values |= {"further_now": wanted.now.further} if wanted.now.further else {}
         values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
-    given: dict[str, Any] = {}
+    given = dict(change.training)
     said: dict[str, Any] = {}
+    if given:
+        said["set"] = [f"{name}={value}" for name, value in given.items()]
     if change.annotators:
         given["annotators"] = wanted.settings.annotators
         if wanted.settings.price is not None:

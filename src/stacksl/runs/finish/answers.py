@@ -79,8 +79,8 @@ def _changed(ledger: Ledger, row: Row, rounds: int) -> list[RunChange]:
     if row.event == "settings":
         found = [RunChange(rounds, kind, said[kind]) for kind in ("pool", "owned") if kind in said]
         names = ledger.private.names
-        who = {"labeler": [said["labeler"]] if "labeler" in said else []}
-        who |= {"stop_when": [said["stop_when"]] if "stop_when" in said else []}
+        who = {"set": said.get("set", [])}
+        who |= {kind: [said[kind]] for kind in ("labeler", "stop_when") if kind in said}
         who |= {kind: [names[c] for c in said.get(kind, ())] for kind in ("joined", "away", "back")}
         return found + [RunChange(rounds, kind, who=name) for kind in who for name in who[kind]]
     kind = {

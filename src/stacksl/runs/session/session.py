@@ -6,7 +6,7 @@ them is played again (`playback`). A new run is a resumed run with an empty ledg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
@@ -102,7 +102,6 @@ class Session(Game):
         report: Report = silent,
         *,
         labeler: Labeler | None = None,
-        changes: Mapping[str, Any] | None = None,
     ) -> Iterator[Self]:
         """Lock a run and restore its learner from its arrays and the ledger.
 
@@ -112,7 +111,6 @@ class Session(Game):
             spec: a new run, or one in any state.
             report: called with the progress.
             labeler: answers in place of the one that the settings name.
-            changes: settings of training that are changed from here on.
 
         Raises:
             RunLocked: another process has the run open.
@@ -123,10 +121,6 @@ class Session(Game):
             parts.enter_context(one_thread())
             record = Record.resume(spec, labeler)
             with record.recording_failure():
-                spec, said = spec.changed(changes or {})
-                if said:  # first: the warning must survive a failure
-                    record.warn(said)
-                    record.write("running")
                 session = cls._load(spec, report, labeler, record, parts)
                 assign_roles(spec, session)
             try:

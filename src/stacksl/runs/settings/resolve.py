@@ -154,18 +154,6 @@ class Resolved:
         """These settings with other `values`, whose origins stay."""
         return replace(self, settings=self.settings.replaced(values))
 
-    def explicit(self) -> dict[str, Any]:
-        """The preset's name, what flag or config gave, and the features, which `--config` takes.
-
-        The features are those that were installed, and another machine may have others.
-        """
-        named = {} if self.preset is None else {"preset": self.preset}
-        return named | {
-            name: value
-            for name, value in self.settings.flat().items()
-            if self.origin[name] in CHOSEN and value is not None
-        }
-
 
 def resolve(
     flags: Mapping[str, Any] | None = None,

@@ -288,14 +288,14 @@ class RunFolder:
             if name in named or setting.origin in CHOSEN
         }
 
-    def change_settings(self, values: Mapping[str, Any], origin: str | None = None) -> None:
+    def change_settings(self, values: Mapping[str, Any]) -> None:
         """Set what the run is made with, as a row of its ledger.
 
         Raises:
             LedgerError: the database cannot be written.
         """
         with Ledger.open(self.database) as ledger:
-            ledger.change_settings({name: Setting(v, origin) for name, v in values.items()})
+            ledger.change_settings({name: Setting(v) for name, v in values.items()})
 
     def classes(self) -> Classes | None:
         """The classes that were given to the run, then those added since; None without any."""
