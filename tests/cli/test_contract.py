@@ -15,7 +15,8 @@ import pytest
 
 from stacksl.api import Run
 from stacksl.cli.entry import call
-from stacksl_lab.verbs.app import EXAMPLES as LABORATORY
+
+from .test_help import VERBS
 
 from ..ledgers import bought
 
@@ -68,13 +69,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_the_verbs_of_the_contract_are_those_of_the_command_line() -> None:
-    from stacksl.cli.examples import EXAMPLES
-
-    own = {f"stacksl-lab {verb}" for verb in LABORATORY}
+    own = {verb.removeprefix("stacksl ") for verb in VERBS}
     groups = {f"Group {name}" for name in ("data", "forecast", "size")}
     more = {"run --dry-run", "predict --out"}
     more |= {"evaluate without answers", "evaluate with a run"}
-    assert {*more, *EXAMPLES, *own, *groups} == {*KEYS, "resume"}
+    assert {*more, *own, *groups} == {*KEYS, "resume"}
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,6 @@ from stacksl.runs.settings.resolve import known_settings
 from stacksl_lab.verbs import app as laboratory
 
 PROGRAMS = {"stacksl": program, "stacksl-lab": laboratory}
-EXAMPLES = {
-    f"{name} {verb}": rows
-    for name, module in PROGRAMS.items()
-    for verb, rows in module.EXAMPLES.items()
-}
 
 
 def command_of(verb: str):
@@ -42,8 +37,11 @@ def verbs(command, before: str) -> list[str]:
 VERBS = [verb for name in PROGRAMS for verb in verbs(command_of(name), name)]
 
 
-def test_every_verb_has_examples_and_every_example_a_verb() -> None:
-    assert sorted(VERBS) == sorted(EXAMPLES)
+EXAMPLES = {verb: program.examples_of(command_of(verb).callback) for verb in VERBS}
+
+
+def test_every_verb_has_examples() -> None:
+    assert all(EXAMPLES.values())
 
 
 def test_there_are_few_verbs() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from typer.core import TyperCommand
 
 from stacksl.cli import options
-from stacksl.cli.examples import EXAMPLES, examples, prose
 from stacksl.cli.verbs import (
     answer,
     change,
@@ -55,51 +54,44 @@ def _stacksl(
     """What comes before any verb."""
 
 
-_VERBS: tuple[tuple[str, str, Callable[..., None]], ...] = (
-    ("topics", "Adapt a model", topics.topics),
-    ("run", "Adapt a model", run.run),
-    ("answer", "Adapt a model", answer.answer),
-    ("label", "Adapt a model", label.label),
-    ("resume", "Adapt a model", run.resume),
-    ("change", "Change a run", change.change),
-    ("forget", "Change a run", change.forget),
-    ("evaluate", "Use the model", results.evaluate),
-    ("predict", "Use the model", results.predict),
-    ("export", "Use the model", export.export),
-    ("status", "Look at runs", ls.status),
-    ("report", "Look at runs", ls.report),
-    ("ls", "Look at runs", ls.ls),
-    ("ledger path", "Look at runs", ledger.path),
-    ("ledger verify", "Look at runs", ledger.verify),
-    ("ledger requests", "Look at runs", ledger.requests),
-    ("ledger replay", "Look at runs", ledger.replay),
+_PANELS = (
+    ("Adapt a model", (topics, run, answer, label)),
+    ("Change a run", (change,)),
+    ("Use the model", (results, export)),
+    ("Look at runs", (ls,)),
 )
 
 
-def add_verb(
-    parent: typer.Typer,
-    name: str,
-    function: Callable[..., None],
-    shown: Sequence[tuple[str, str]],
-    panel: str | None = None,
-) -> None:
-    """Add the verb `name` with the examples `shown` at the end of its help."""
+def examples_of(verb: Callable[..., None]) -> tuple[tuple[str, str], ...]:
+    """The examples at the end of a verb's docstring: what each is for, and the words to type."""
+    lines = [line.strip() for line in (verb.__doc__ or "").split("\n\n")[-1].splitlines()]
+    return tuple(zip(lines[::2], lines[1::2], strict=False))
+
+
+def add_verb(parent: typer.Typer, verb: Callable[..., None], panel: str | None = None) -> None:
+    """Add a verb: the paragraphs of its docstring are its help, with the examples at the end."""
+    paragraphs = (verb.__doc__ or "").strip().split("\n\n")[:-1]
+    shown = (f"[dim]{_escaped(why)}[/dim]\n{_escaped(words)}" for why, words in examples_of(verb))
     parent.command(
-        name,
-        cls=options.COMMANDS.get(function, TyperCommand),
-        help=prose(function.__doc__),
-        epilog=examples(shown),
+        cls=options.COMMANDS.get(verb, TyperCommand),
+        help="\n\n".join(_escaped(" ".join(each.split())) for each in paragraphs),
+        epilog="\n".join(("[bold]Examples[/bold]", *shown)),
         rich_help_panel=panel,
-    )(function)
+    )(verb)
 
 
+def _escaped(text: str) -> str:
+    """`text` with its square brackets shown, not read as markup."""
+    return text.replace("[", "\\[")
+
+
+for _panel, _modules in _PANELS:
+    for _module in _modules:
+        for _verb in _module.VERBS:
+            add_verb(app, _verb, _panel)
 _ledger = typer.Typer(
     no_args_is_help=True, help="Read and check a run's ledger.", rich_markup_mode="rich"
 )
-for _verb, _panel, _function in _VERBS:
-    _first, _, _second = _verb.partition(" ")
-    if _second:
-        add_verb(_ledger, _second, _function, EXAMPLES[_verb])
-    else:
-        add_verb(app, _verb, _function, EXAMPLES[_verb], _panel)
+for _verb in ledger.VERBS:
+    add_verb(_ledger, _verb)
 app.add_typer(_ledger, name="ledger", rich_help_panel="Look at runs")

@@ -62,6 +62,11 @@ def compare(
     Every strategy begins without a label, sees the same features and buys in the same batches. Its
     labels train two final models: a logistic regression, and the model of `stacksl run`. Without
     --test a fifth of the rows is tested on. If you stop the command, it continues where it was.
+
+    Compare the default strategies with random labels:
+        stacksl-lab compare labeled.csv --budgets 100,200,500
+    Compare with strategies of other libraries (pip install 'stacksl[bench]'):
+        stacksl-lab compare labeled.csv --strategies coverage,typiclust,badge --seeds 10
     """
     from stacksl_lab.study.bench import Bench
     from stacksl_lab.study.store import Store

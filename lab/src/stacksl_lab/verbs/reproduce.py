@@ -104,6 +104,13 @@ def reproduce(
     its own. Measurements are kept, so a command that was stopped continues where it was. Numbers of
     the paper are shown only for its own model on its own data. Studies of synthetic streams take
     no model and no data. Without STUDY all studies are listed, each with its claim and its cost.
+
+    List all studies with their claims and costs:
+        stacksl-lab reproduce
+    Does it work here? A few items of the sample:
+        stacksl-lab reproduce kl --quick
+    The paper's table, on the paper's data:
+        stacksl-lab reproduce medqa --model Qwen/Qwen3-4B-Base --data medqa
     """
     from stacksl_lab.streams.trial import StreamStudy
     from stacksl_lab.studies import listing, study_named

@@ -58,6 +58,11 @@ def answer(
 
     With --correct the command lists the accepted answers that differ, old and new, and replaces
     them when you confirm. Nothing is paid for again. People can correct only their own rows.
+
+    Read the sheet that a colleague filled in:
+        stacksl answer runs/first sheets/0001.xlsx
+    Read several sheets, with the result as JSON:
+        stacksl answer runs/first 0001-anna.xlsx 0001-ben.xlsx --json
     """
     opened = options.open_run(run)
     agreed = _agreed(opened.corrections(*files), yes) if correct else None
@@ -113,3 +118,6 @@ def _shown(run: Run, received: Received) -> str:
         ]
     )
     return f"{lines}\n\n{shown_run(run, received.status)}"
+
+
+VERBS = (answer,)

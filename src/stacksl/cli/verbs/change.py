@@ -134,6 +134,17 @@ def change(
 
     A change is checked before anything is written, and recorded in one transaction. The options of
     "Who answers" need a command of their own; freed rows go to other people.
+
+    A hundred labels were not enough; what would 200 cost?
+        stacksl change runs/first --budget 200 --dry-run
+    Add new questions, and labels that you already have:
+        stacksl change runs/first --items more.csv --owned old.csv
+    Add a class that your colleagues miss:
+        stacksl change runs/first --add-class "Lost card" --description "it cannot be found"
+    Ben is ill, and the others get his open rows and the next ones:
+        stacksl change runs/first --away ben
+    Nobody can answer two rows, so buy others:
+        stacksl change runs/first --key k7f3-q --key m2pw-d --drop
     """
     opened = options.open_run(run)
     wanted: dict[str, Any] = {
@@ -310,6 +321,11 @@ def forget(
     What was learned from it during the run stays and is named; the ledger's chain still verifies,
     and `ledger replay` plays the run from the arrays of that moment on. If the command is
     interrupted, the next command on the run first finishes it.
+
+    A patient withdrew consent:
+        stacksl forget runs/first --id q4711
+    For a record of what was erased:
+        stacksl forget runs/first --id q4711 --json
     """
     from stacksl.cli.heads import keep_at_end
     from stacksl.runs.changes import forgetting
@@ -328,3 +344,6 @@ def _shown_forgotten(result: Forgotten) -> str:
             *(("Remains", sentence) for sentence in result.remains),
         ]
     )
+
+
+VERBS = (change, forget)

@@ -84,6 +84,17 @@ def export(
     classifier as one folder, for `python use.py`, MLflow and stacksl.load.
     --merge writes a language model with its adapter as one folder that transformers loads, and
     --task a task of lm-eval that gives the same predictions.
+
+    The run's own table with a label in each row, by people or the model:
+        stacksl export runs/first --table labeled.xlsx
+    What people answered, with time and price:
+        stacksl export runs/first --labels a.csv
+    The final model, for somebody without stacksl:
+        stacksl export runs/first --model model
+    One model, base and adapter:
+        stacksl export runs/first --merge out
+    A task of lm-eval:
+        stacksl export runs/first --task test.jsonl task
     """
     from stacksl.api.exporting import write_labels, write_model, write_own
     from stacksl.lm.export.folder import expect_empty, read_about
@@ -183,3 +194,6 @@ def _shown(result: dict[str, Any]) -> str:
         ("Score with", result["command"]),
     ]
     return facts(rows)
+
+
+VERBS = (export,)

@@ -63,6 +63,11 @@ def label(
     command ends when the run has finished. Ctrl-C stops the page earlier, and the same command
     continues. For a finished run it opens only the owner's page, where you can correct answers and
     make the report again.
+
+    A page for the annotators of a run:
+        stacksl label runs/first
+    The same, and open it:
+        stacksl label runs/first --open
     """
     from stacksl.label.serve import LOOPBACK, is_address, serve
 
@@ -127,3 +132,6 @@ def _open(folder: Path, link: str) -> None:
     timer = threading.Timer(30.0, place.unlink, kwargs={"missing_ok": True})
     timer.daemon = True
     timer.start()
+
+
+VERBS = (label,)

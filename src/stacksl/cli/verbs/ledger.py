@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def path(run: options.RunFolder, json: options.Json = False, debug: options.Debug = False) -> None:
-    """Print the path of a run's database, which holds the ledger."""
+    """Print the path of a run's database, which holds the ledger.
+
+    Where the database of a run is:
+        stacksl ledger path runs/first
+    For a script:
+        stacksl ledger path runs/first --json
+    """
     where = options.open_run(run).folder.database
     print(as_json({"run": run, "ledger": where}) if json else where)
 
@@ -44,6 +50,13 @@ def verify(
     ledger's length and last hash. The command prints both as the head: keep it elsewhere, since
     only the head shows that somebody rewrote the whole folder. A feature map, model, report or
     card that was replaced or edited is named. The weights of a base model are hashed again.
+
+    Was any row edited or cut?
+        stacksl ledger verify runs/first
+    For a script (exit code 2 where it was):
+        stacksl ledger verify runs/first --json
+    Against a head that was kept elsewhere:
+        stacksl ledger verify runs/first --head 566:9f2c...
     """
     from stacksl.cli.heads import seen
     from stacksl.errors import LedgerCorrupt
@@ -125,6 +138,11 @@ def requests(
     """Print the requests to a model that answers, and its answers: one JSON object per line.
 
     A request has one line from before it was sent, and a second one when it ended, with its cost.
+
+    What a model was asked, and what it said:
+        stacksl ledger requests runs/first
+    For a script:
+        stacksl ledger requests runs/first --json
     """
     from stacksl.labelers.chat.calls import read_calls
 
@@ -138,6 +156,11 @@ def replay(
     """Play the record of a run again, and compare each decision, each refit and the learner.
 
     A run with an erased item is played from the arrays that were saved when it was erased.
+
+    Rebuild the learner and compare:
+        stacksl ledger replay runs/first
+    For a script:
+        stacksl ledger replay runs/first --json
     """
     result = options.open_run(run).replay()
     print(as_json(result) if json else _replayed(result))
@@ -148,3 +171,6 @@ def _replayed(result: Mapping[str, Any]) -> str:
     after = result["after"]
     why = f"row {count(after + 1)} (an item was erased)" if after else None
     return facts([*shown, ("Played from", why)])
+
+
+VERBS = (path, verify, requests, replay)

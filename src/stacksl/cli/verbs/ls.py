@@ -63,6 +63,11 @@ def status(
     """Print a run's state, labels, money, annotators and forecast.
 
     It only reads, so it may be asked while the run is going on.
+
+    The status of a run, also while it is running:
+        stacksl status runs/first
+    For a script:
+        stacksl status runs/first --json
     """
     opened = options.open_run(run)
     if toml and not settings:
@@ -173,6 +178,13 @@ def report(
 
     With --no-text both are written into the folder no-text of the run, to be forwarded: without
     prompts, candidates, ids and names of columns, and with classes by their numbers.
+
+    Write the report again and print its path:
+        stacksl report runs/first
+    One to forward, without texts:
+        stacksl report runs/first --no-text
+    The path as JSON:
+        stacksl report runs/first --json
     """
     if class_names and not no_text:
         raise SettingsError("--class-names is for --no-text: the full report has them anyway")
@@ -189,6 +201,14 @@ def ls(
     debug: options.Debug = False,
 ) -> None:
     """List the runs, or the names that a setting takes."""
+
+    The runs in ./runs:
+        stacksl ls
+    The runs of another folder:
+        stacksl ls runs --folder ~/experiments
+    All gates:
+        stacksl ls gates
+    """
     if plugins is not None:
         from stacksl.runs.settings.resolve import load_plugins
 
@@ -262,3 +282,6 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "objectives": lambda: dict(import_module("stacksl.lm").OBJECTIVES),
 }
 """What `ls` can list besides runs; each is read from its registry when it is asked for."""
+
+
+VERBS = (status, report, ls)

@@ -57,6 +57,13 @@ def evaluate(
     If the file has no answers, the command says whether its rows are like the run's rows, and what
     is new. In place of a file you can name a run over new rows with this model's labels in a
     column: its audit says whether the accuracy fell.
+
+    Accuracy on a file with answers:
+        stacksl evaluate runs/first test.csv
+    Accuracy on a CSV file whose columns have other names:
+        stacksl evaluate runs/first t.csv --prompt-column q --label-column a --json
+    A file without answers: are its rows like the run's rows, and what is new in them?
+        stacksl evaluate runs/first march.csv
     """
     opened = options.open_run(run)
     if Path(file).is_dir():
@@ -172,6 +179,13 @@ def predict(
 
     Files in parts are labeled one by one into the folder --out. Files that are complete there are
     kept.
+
+    Print one JSON object per line:
+        stacksl predict runs/first new.csv
+    Write the file's rows with a label in each row, for a spreadsheet:
+        stacksl predict runs/first new.csv --out new-labeled.xlsx
+    Read from and write to other programs:
+        stacksl predict runs/first - --out -
     """
     from stacksl.api.parts import in_parts, label_parts
     from stacksl.data import TABLES, expect_other, kind_of_table
@@ -255,3 +269,6 @@ def _named(file: str) -> Iterator[str]:
         path = Path(folder) / "stdin"
         path.write_bytes(sys.stdin.buffer.read())
         yield str(path)
+
+
+VERBS = (evaluate, predict)

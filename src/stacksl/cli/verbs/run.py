@@ -48,7 +48,17 @@ def run(
     debug: options.Debug = False,
     help_all: options.HelpAll = False,
 ) -> None:
-    """Buy the labels that are worth it under a hard budget, and write a model and a report."""
+    """Buy the labels that are worth it under a hard budget, and write a model and a report.
+
+    How many of the labels that a model gave are right, by 200 answers of two colleagues?
+        stacksl run tickets.xlsx --model-labels gpt_label --audit 200 --annotators anna,ben
+    What is in the file, and what would a run cost and gain? Nothing is bought or written:
+        stacksl run train.csv --budget 10% --price 2.50 --dry-run
+    No labels yet, and two colleagues answer in spreadsheets:
+        stacksl run texts.csv --classes names.txt --budget 800 --labeler file --annotators anna,ben
+    A language model (pip install 'stacksl[lm]'):
+        stacksl run train.jsonl --model Qwen/Qwen3-4B-Base --adapt lora --budget 0.25
+    """
     from stacksl.api import prepare
     from stacksl.data import columns_line
     from stacksl.engine import on_ray
@@ -105,6 +115,11 @@ def resume(
 
     The run ends as it would have without the interruption, with the same purchases and the same
     model. A finished run stays as it is, unless `change --later` has changed it.
+
+    Continue a run where it stopped:
+        stacksl resume runs/first
+    The same, with the end result as JSON:
+        stacksl resume runs/first --json --quiet
     """
     opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":
@@ -339,3 +354,6 @@ def word(path: Path) -> str:
     import shlex
 
     return shlex.quote(str(path))
+
+
+VERBS = (run, resume)

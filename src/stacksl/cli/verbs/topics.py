@@ -38,6 +38,9 @@ def topics(
     second sheet has the topic of every row. Change a name to rename a topic, give two the same name
     to merge them, empty a name to drop one. `stacksl run FILE --classes topics.xlsx` begins with
     what you edited: the names are its classes, and the texts are examples of them.
+
+    No classes yet: what is in the file, as a workbook to edit?
+        stacksl topics texts.csv
     """
     from openpyxl import Workbook
 
@@ -91,3 +94,6 @@ def topics(
     print(f"\n{plural(len(found), 'topic')} of {plural(len(rows), 'row')}, in {out}")
     people = "--labeler file --annotators NAMES"
     print(f"{EDIT}. Then:\n  stacksl run {word(Path(file))} --classes {word(out)} {people}")
+
+
+VERBS = (topics,)
