@@ -13,8 +13,8 @@ from stacksl.errors import RunError
 from stacksl.labelers.function import as_labeler
 from stacksl.labelers.protocol import Labeler, Request
 from stacksl.runs.items.intake import again_in_memory
-from stacksl.runs.items.reading import Reading
-from stacksl.runs.items.stored import read_like_run
+from stacksl.runs.items.reading import Reading, read_again
+from stacksl.runs.items.stored import how_read
 from stacksl.runs.settings.resolve import flattened, load_plugins
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
@@ -76,7 +76,8 @@ def _read(
 ) -> Dataset:
     """What is in a file or in memory, read as the data of the run was; see `Run.read`."""
     if isinstance(data, str | Path):
-        return read_like_run(folder, reading, data, given)
+        settings, bank = how_read(folder)
+        return read_again(settings, reading, data, bank, given)
     return again_in_memory(data, answers, reading)
 
 

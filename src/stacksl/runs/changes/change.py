@@ -6,7 +6,7 @@ follows from the ledger's rows when the run is resumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -141,8 +141,11 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
             if len(wanted.terms.audits) > len(spec.terms.audits):  # that one is looked at instead
                 ledger.free(looks := ledger.second_looks(), looks)
             _record(wanted, ledger, first=first, reopening=change.reopen)
-            if change.labeler is not None:
-                _hand_over(ledger, change.labeler)
+            if change.labeler is not None:  # a program is not asked an item twice
+                leases = ledger.open_purchases()
+                second = {each for each in leases if each.slot and each.purpose == "train"}
+                second |= set(ledger.second_looks())
+                ledger.free(leases, () if change.labeler == FILE else second)
             reopen(folder, ledger, other_labeler=change.labeler is not None)
     return found
 
@@ -178,9 +181,8 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
         wanted = _with_file(wanted, More("owned", str(Path(path).resolve())))
     expect_within_price(wanted, spec)
     if change.budget is not None:
-        terms = new_terms(wanted, ledger, change.budget)
-        expect_items(wanted, ledger, terms)
-        wanted = replace(wanted, now=terms)
+        wanted = replace(wanted, now=new_terms(wanted, ledger, change.budget))
+        expect_items(wanted, ledger)
     expect_payable(wanted, ledger, spec.budget.price)
     if change.owned and promised_share(wanted.settings.stop_when) is not None:
         raise SettingsError(
@@ -192,8 +194,16 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
         audit = next((size for size in reversed(terms.audits) if size), 0)
         expect_stop_rule(wanted.settings, wanted.dataset, audit, terms.further)
     found = _outcome(spec, wanted, ledger, change, pool)
-    if change.reopen:
-        _expect_reopened(spec, found)
+    if change.reopen and not found.again and found.mapped == 0:
+        raise RunError(
+            f"the run {spec.folder.path} has no item to ask about again: items answered with none"
+            " of the classes are offered again after a class was added, each once for every class"
+        )
+    if change.reopen and len(found.again) > found.left:
+        raise SettingsError(
+            f"{len(found.again)} items are to be asked about again, but the budget has"
+            f" {found.left} labels left: raise it as well with --budget, or leave --reopen out"
+        )
     return wanted, found
 
 
@@ -312,29 +322,7 @@ def _answers_that_name(
     return len(mapped), measured, tuple(item for item in rest if item not in mapped)
 
 
-def _expect_reopened(spec: RunSpec, found: Outcome) -> None:
-    """Check that there are items to ask again, and labels left to buy."""
-    if not found.again and found.mapped == 0:
-        raise RunError(
-            f"the run {spec.folder.path} has no item to ask about again: items answered with none"
-            " of the classes are offered again after a class was added, each once for every class"
-        )
-    if len(found.again) > found.left:
-        raise SettingsError(
-            f"{len(found.again)} items are to be asked about again, but the budget has"
-            f" {found.left} labels left: raise it as well with --budget, or leave --reopen out"
-        )
-
-
 # Who answers ---------------------------------------------------------------------------------
-
-
-def _hand_over(ledger: Ledger, name: str) -> None:
-    """Free the open questions for another labeler; a program is not asked an item twice."""
-    leases = ledger.open_purchases()
-    second = {each for each in leases if each.slot and each.purpose == "train"}
-    second |= set(ledger.second_looks())
-    ledger.free(leases, () if name == FILE else second)
 
 
 def _with_labeler(spec: RunSpec, name: str | None) -> RunSpec:
@@ -405,19 +393,12 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
         )
     text = settings.price
     if text is not None and (prices or known.by):
-        each = {**_by_name(text, names), **{name: prices.get(name, text) for name in added}}
-        text = ",".join(f"{name}={price}" for name, price in each.items())
+        own = text.split(",") if "=" in text else [f"{name}={text}" for name in names]
+        own += [f"{name}={prices.get(name, text)}" for name in added]
+        text = ",".join(own)
     wanted = _with_settings(spec, {"annotators": ",".join([*names, *added]), "price": text})
     price = max(spec.budget.price, parse_prices(text).most)
     return replace(wanted, budget=replace(spec.budget, price=price))
-
-
-def _by_name(prices: str, names: Sequence[str]) -> dict[str, str]:
-    """The price of each annotator as it was written, from one for all or one for each."""
-    if "=" not in prices:
-        return dict.fromkeys(names, prices)
-    pairs = (part.partition("=") for part in prices.split(","))
-    return {name.strip(): price.strip() for name, _, price in pairs}
 
 
 # On disk --------------------------------------------------------------------------------------
@@ -474,7 +455,6 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
         ledger.add_items(records_of(spec.sources, first), rejected_of(spec.sources, first))
     corpus = corpus_of(spec)
     order = current_order(spec, ledger, corpus)
-    audited = set(ledger.bought("audit"))
     hits = named(ledger, added_classes(spec))
     before = ledger.accounts.classes or len(spec.sources.began or ())
     again: list[str] = []
@@ -487,7 +467,7 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
         ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
     if owned := new_owned(spec, ledger, audit_rows(corpus, ledger)):
         ledger.own(owned, "owned")
-    next_terms(spec, ledger, order, audited, first=len(corpus.began))
+    next_terms(spec, ledger, order, first=len(corpus.began))
     mapped = {each.item for each in hits if each.purpose == "train"}
     if wanted := [item for item in again if item not in mapped]:
         ledger.reserve(wanted, "train")

@@ -14,7 +14,6 @@ from stacksl.ledger.store.settings import Setting
 from stacksl.models.second_look import settled
 from stacksl.runs.session.answering import expect_people, spec_of_people
 from stacksl.runs.session.assignment import AWAY, FILE, annotators_of, away_from, open_rows
-from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import reopen
 
@@ -98,7 +97,13 @@ def free_rows(
     with folder.locked():
         people_answer = folder.resolved().get("labeler") == FILE
         if free is True and not (named or wanted or people_answer):
-            return _free_questions(folder, drop)
+            with Ledger.open(folder.database) as ledger:
+                if not (leases := ledger.open_purchases()):
+                    raise RunError(
+                        f"no question of the run {folder.path} is open: nothing is to be freed"
+                    )
+                ledger.free(leases, leases if drop else ())
+            return len(leases)
         spec = spec_of_people(folder)
         known = annotators_of(spec.settings.annotators)
         if unknown := [name for name in named if name not in known]:
@@ -109,10 +114,16 @@ def free_rows(
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
             )
-        absent = _all_away(spec, away, back)
+        before = away_from(folder.resolved())
+        absent = (before | set(away)) - set(back)
         with Ledger.open(folder.database) as ledger:
-            if aside:
-                _expect_somebody(spec, (ledger.set_aside | set(aside)) - set(keep) | absent)
+            gone = absent | (ledger.set_aside | set(aside)) - set(keep)
+            if (away or aside) and gone >= set(known):
+                raise RunError(
+                    f"expected an annotator left to answer, got all of {', '.join(known)} away or"
+                    " set aside: leave one out, call one back with --back, or add one with"
+                    " `stacksl change --add-annotator`"
+                )
             leases = _leases(ledger, wanted, free, {*away, *aside})
             if not leases and (free or keys):
                 raise RunError(
@@ -121,9 +132,8 @@ def free_rows(
                 )
             with ledger.together():
                 if away or back:
-                    before = away_from(folder.resolved())
-                    gone, here = sorted(absent - before), sorted(before - absent)
-                    told = {"away": ledger.codes_of(gone), "back": ledger.codes_of(here)}
+                    left, here = sorted(absent - before), sorted(before - absent)
+                    told = {"away": ledger.codes_of(left), "back": ledger.codes_of(here)}
                     ledger.change_settings({AWAY: Setting(",".join(sorted(absent)))}, said=told)
                 if aside or keep:
                     reopen(folder, ledger)
@@ -133,25 +143,6 @@ def free_rows(
                 dropped = leases if drop else _second(ledger, leases) if away or aside else []
                 ledger.free(leases, dropped)
     return len(leases)
-
-
-def _free_questions(folder: RunFolder, drop: bool) -> int:
-    """Free the open questions of a run that a program answers; how many there are."""
-    with Ledger.open(folder.database) as ledger:
-        leases = ledger.open_purchases()
-        if not leases:
-            raise RunError(f"no question of the run {folder.path} is open: nothing is to be freed")
-        ledger.free(leases, leases if drop else ())
-    return len(leases)
-
-
-def _expect_somebody(spec: RunSpec, gone: Set[str]) -> None:
-    """Check that not all annotators are away or set aside."""
-    if gone >= set(annotators_of(spec.settings.annotators)):
-        raise RunError(
-            "expected an annotator left to answer, got all set aside or away: call one back with"
-            " --back, or add one with `stacksl change --add-annotator`"
-        )
 
 
 def _leases(ledger: Ledger, keys: set[str], free: str | bool, away: Set[str]) -> list[Purchase]:
@@ -182,16 +173,3 @@ def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
             held[lease.item] -= 1
             found.append(lease)
     return found
-
-
-def _all_away(spec: RunSpec, away: Sequence[str], back: Sequence[str]) -> frozenset[str]:
-    """Who is away, after some have left and some are back."""
-    known, before = annotators_of(spec.settings.annotators), away_from(spec.folder.resolved())
-    absent = (before | set(away)) - set(back)
-    if away and absent >= set(known):
-        raise RunError(
-            f"expected an annotator left to answer, got all of {', '.join(known)} away"
-            f" ({len(before)} already): leave one out of --away, or add one first with"
-            " `stacksl change --add-annotator`"
-        )
-    return absent

@@ -203,8 +203,7 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     with ledger.together():
         said = {"look": [look.audit, len(sample), len(frame)]}
         ledger.change_settings({k: Setting(v) for k, v in values.items()}, None, said)
-        audited, order = set(ledger.bought("audit")), list(game.corpus.order)
-        next_terms(wanted, ledger, order, audited, first=len(game.corpus.began))
+        next_terms(wanted, ledger, list(game.corpus.order), first=len(game.corpus.began))
         ledger.reserve(sample, "train")
     give_roles(wanted, game.corpus, ledger)
     return wanted

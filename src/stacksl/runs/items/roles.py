@@ -19,7 +19,7 @@ from stacksl.models.powered import reference_size
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
 from stacksl.runs.settings.budget import promised_share
-from stacksl.runs.spec import RunSpec, Terms
+from stacksl.runs.spec import RunSpec
 
 
 def corpus_of(spec: RunSpec) -> Corpus:
@@ -137,26 +137,18 @@ def current_order(spec: RunSpec, ledger: LedgerReader, corpus: Corpus) -> list[i
     return [row for row in corpus.order if row not in late or ledger.seen(corpus.ids[row])]
 
 
-def next_terms(
-    spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str], *, first: int
-) -> None:
+def next_terms(spec: RunSpec, ledger: Ledger, order: list[int], *, first: int) -> None:
     """Enter a changed budget, price or number of items, and lease the audit of the change.
 
     Args:
-        spec: the run, with its new budget.
+        spec: the run, with its new budget, for which `expect_items` has found items.
         ledger: the run's.
         order: the items to choose from.
-        audited: the items of the audits so far.
         first: how many items there were to choose from when the run began.
-
-    Raises:
-        SettingsError: a new audit needs more items than are left.
     """
     terms = spec.terms
-    wanted = sum(terms.audits) - len(audited)
-    free = _free(spec, ledger, order, audited)
-    if wanted > 0 and len(free) < wanted:
-        raise SettingsError(_too_few(wanted, len(free)))
+    wanted = sum(terms.audits) - len(ledger.bought("audit"))
+    free = _free(spec, ledger, order)
     known = [int(row.payload["items"]) for row in ledger.rows() if row.event == "budget"]
     items = known[-1] if known else first
     price, before = (
@@ -175,46 +167,34 @@ def next_terms(
         ledger.reserve([ids[row] for row in drawn], "audit")
 
 
-def expect_items(spec: RunSpec, ledger: Ledger, terms: Terms) -> None:
-    """Check that the wanted labels have items left, before anything is written.
+def expect_items(spec: RunSpec, ledger: Ledger) -> None:
+    """Check that the labels of a changed budget have items left, before anything is written.
 
     Raises:
         SettingsError: the budget grows, but no item is left to choose, or too few for the audit
             of the change.
     """
-    ids = [item.id for item in spec.dataset.items]
-    if spec.settings.mode == "stream":
-        done = {str(row.item) for row in ledger.rows() if row.event == "round"}
-    else:
-        done = {*ledger.bought(), *(ids[row] for row in corpus_of(spec).reference)}
-    aside = spec.sources.aside | spec.sources.erased
-    free = sum(row not in aside and name not in done for row, name in enumerate(ids))
-    wanted = sum(terms.audits) - len(ledger.bought("audit"))
+    free = len(_free(spec, ledger, current_order(spec, ledger, corpus_of(spec))))
+    wanted = sum(spec.terms.audits) - len(ledger.bought("audit"))
+    more = "give the run more items with `stacksl change RUN --items FILE`"
     if free < wanted:
-        raise SettingsError(_too_few(wanted, free))
-    if not free and terms.labels > ledger.accounts.spent:
         raise SettingsError(
-            "no item is left to buy a label of: give the run more items with"
-            " `stacksl change RUN --items FILE`"
+            f"the audit of the new budget needs {wanted} items that can still be chosen, but {free}"
+            f" are left: {more}"
         )
+    if not free and spec.terms.labels > ledger.accounts.spent:
+        raise SettingsError(f"no item is left to buy a label of: {more}")
 
 
-def _too_few(wanted: int, free: int) -> str:
-    return (
-        f"the audit of the new budget needs {wanted} items that can still be chosen, but {free}"
-        " are left: give the run more items with `stacksl change RUN --items FILE`"
-    )
-
-
-def _free(spec: RunSpec, ledger: Ledger, order: list[int], audited: Set[str]) -> list[int]:
+def _free(spec: RunSpec, ledger: Ledger, order: list[int]) -> list[int]:
     """The rows left to choose: those not seen of a stream, those not bought of a pool."""
     aside = spec.sources.aside | spec.sources.erased
     ids = [item.id for item in spec.dataset.items]
+    done = set(ledger.bought("audit"))
     if spec.settings.mode == "stream":
-        done = {ids[row] for row in order if ledger.seen(ids[row])}
+        done |= {ids[row] for row in order if ledger.seen(ids[row])}
     else:
-        done = set(ledger.bought())
-    done |= audited
+        done |= set(ledger.bought())
     return [row for row in order if row not in aside and ids[row] not in done]
 
 

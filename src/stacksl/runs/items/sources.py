@@ -118,26 +118,18 @@ class Sources:
     def _count(self, kind: str) -> int:
         return sum(part.kind == kind for part in self.parts)
 
-    def with_classes(self, classes: Classes) -> Sources:
-        """These sources with all `classes`: the present ones, then those added."""
-        names, before = classes.names, self.pool.classes
-        if before is None or len(before) == len(names):
-            return self
+    def with_added_classes(self, added: Mapping[str, str]) -> Sources:
+        """These sources with the classes `added` behind the present ones, and descriptions."""
+        before = self.classes
+        assert before is not None
+        names, said = (*before.names, *added), (*before.descriptions, *added.values())
         return replace(
             self,
             parts=tuple(Part(kind, _wider(data, names)) for kind, data in self.parts),
             test=None if self.test is None else _wider(self.test, names),
-            given=classes,
-            began=self.began or before,
+            given=Classes(names, said, before.examples),
+            began=self.began or before.names,
         )
-
-    def with_added_classes(self, added: Mapping[str, str]) -> Sources:
-        """These sources with the classes `added`, each with its description."""
-        classes = self.classes
-        if not added or classes is None:
-            return self
-        names, said = (*classes.names, *added), (*classes.descriptions, *added.values())
-        return self.with_classes(Classes(names, said, classes.examples))
 
     def as_begun(self) -> Sources:
         """The usable items of the start of the run, for another one."""

@@ -26,7 +26,6 @@ from stacksl.ledger.store.rows import (
     read_rejected,
     read_test,
 )
-from stacksl.runs.items.reading import Reading, read_again
 from stacksl.runs.items.sources import More, Part, Sources
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.storage.folder import RunFolder
@@ -252,14 +251,6 @@ def _bank(store: Store) -> Bank | None:
     texts = tuple(text for text, _ in rows)
     places |= {text: place for place, text in enumerate(texts)}
     return Bank(texts, places) if rows else None
-
-
-def read_like_run(
-    folder: RunFolder, model: Reading, path: str | Path, given: Mapping[str, str] | None
-) -> Dataset:
-    """A file to predict or evaluate on; see `reading.read_again`."""
-    settings, bank = how_read(folder)
-    return read_again(settings, model, path, bank, given)
 
 
 def how_read(folder: RunFolder) -> tuple[Settings, Bank | None]:

@@ -73,8 +73,7 @@ class Adapters:
     @property
     def model(self) -> LanguageModel:
         """The language model; a replay has none."""
-        if self._model is None:
-            raise RunError("a replay trains no adapter: resume the run instead")
+        assert self._model is not None
         return self._model
 
     def has(self, number: int) -> bool:

@@ -20,7 +20,6 @@ from stacksl.core.blocks import PairBlock
 from stacksl.core.heads.linear import PairHead
 from stacksl.core.heads.logistic import Strength
 from stacksl.core.learner import Learner
-from stacksl.errors import RunError
 from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
@@ -209,17 +208,6 @@ class LanguageTrainer:
                 f"the adapter of refit {number} was missing and was trained again{other}"
             )
         return sentences
-
-    def widen(self, size: int) -> None:
-        """Refuse: the features of a language model are of the options that the run began with.
-
-        Raises:
-            RunError: always.
-        """
-        raise RunError(
-            f"the run {self.ledger.terms.run} trains a language model, to which no class can be"
-            " added: start a new run with all classes"
-        )
 
     # --- saved arrays ------------------------------------------------------------------------
 

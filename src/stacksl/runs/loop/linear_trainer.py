@@ -17,7 +17,6 @@ from stacksl.core.learner import Learner
 from stacksl.core.rng import generator
 from stacksl.core.scorers import Head, Scorer, restore_head, widened
 from stacksl.data.values import normal
-from stacksl.errors import LedgerError
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
@@ -151,16 +150,7 @@ class LinearTrainer:
             self._refit()
 
     def again(self, row: Row) -> None:
-        """Make again the refit that `row` records.
-
-        Raises:
-            LedgerError: the row is of a language model.
-        """
-        if row.event == "refreshed":
-            raise LedgerError(
-                f"row {row.seq} records a refit of a language model, but the run has no model to"
-                " refit: resume it with the settings it began with"
-            )
+        """Make again the refit that `row` records."""
         if row.payload["tune"]:
             self._refit()
         else:

@@ -82,9 +82,6 @@ class Trainer(Protocol):
     def make_missing(self) -> list[str]:
         """Make again what is missing of earlier refits; a sentence for each."""
 
-    def widen(self, size: int) -> None:
-        """Extend the model to `size` classes."""
-
     def again(self, row: Row) -> None:
         """Make again what a `refit` or `refreshed` row of the ledger records, which comes next."""
 

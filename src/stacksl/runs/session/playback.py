@@ -16,6 +16,7 @@ from stacksl.ledger.events import NOTES, Row
 from stacksl.ledger.purchases import Answer, Receipt
 from stacksl.runs.loop.choosers import Pool, Stream
 from stacksl.runs.loop.game import Game, play
+from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.loop.trainer import BEGINS, BESIDE, UNUSED
 from stacksl.types import Decision
 
@@ -91,7 +92,7 @@ class Playback(Game):
         if row.event == "budget":
             self.reschedule(row.payload)
         elif row.event == "class_added":
-            self.trainer.widen(int(row.payload["size"]))
+            linear_trainer(self).widen(int(row.payload["size"]))
         elif row.event == "answered" and row.purpose == "owned":
             self._decisions[str(row.item)] = row.decision()
         elif row.event == "forgotten" and str(row.item) in self._withdrawn:
