@@ -364,7 +364,7 @@ def test_nothing_but_the_ledger_depends_on_what_the_audit_says(tmp_path: Path) -
     assert right[0] != right[1]
 
 
-@pytest.mark.parametrize("step", ["_write_facts", pytest.param("facts_of", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", ["write_atomic", pytest.param("facts_of", marks=pytest.mark.slow)])
 def test_a_killed_refit_with_the_audit_is_finished_by_a_resume(
     done: Run, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

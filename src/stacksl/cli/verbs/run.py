@@ -204,12 +204,14 @@ def _with_consent(plan: Plan) -> Plan:
     """
     from dataclasses import replace
 
-    from stacksl.runs.session.model_labels import consent_needed, with_consent
+    from stacksl.runs.session.model_labels import consent_needed
 
     if not is_interactive() or (asked := consent_needed(plan.spec)) is None:
         return plan
     typer.confirm(f"This run sends {asked}. Send them?", abort=True, err=True)
-    return replace(plan, spec=with_consent(plan.spec))
+    known = plan.spec.resolved.updated({"server.allow_send": True})
+    allowed = replace(known, origin={**known.origin, "server.allow_send": "flag"})
+    return replace(plan, spec=replace(plan.spec, resolved=allowed))
 
 
 def is_interactive() -> bool:

@@ -101,7 +101,10 @@ class AdapterEnding:
             computed=self._computed(state),
             training=training_of(self.lm.choices, uncovered),
             cuts=self._cuts(about),
-            refits=_refits(self._history()),
+            refits=tuple(
+                f.AdapterRefit(made.number, made.labels, **{k: made.trained[k] for k in REPORTED})
+                for made in self._history()
+            ),
         )
 
     @property
@@ -176,14 +179,6 @@ def _seconds(state: Mapping[str, Any]) -> float | None:
         return None
     begun, done = (datetime.strptime(str(state[k]), TIMES) for k in ("created", "finished"))
     return (done - begun).total_seconds()
-
-
-def _refits(history: list[Refitted]) -> tuple[f.AdapterRefit, ...]:
-    found = []
-    for each in history:
-        values: dict[str, Any] = {name: each.trained.get(name) for name in REPORTED}
-        found.append(f.AdapterRefit(each.number, each.labels, **values))
-    return tuple(found)
 
 
 def training_of(choices: ModelChoices, without: int = 0) -> tuple[Named, ...]:

@@ -63,7 +63,9 @@ def finish(
         facts = _continued(facts, state.get("shown", {}), audit, game)
     ending.save(tested, facts, audit)
     note_derived(spec.folder, game.ledger, MODEL)
-    _write_facts(spec.folder, game.ledger, facts)
+    write_atomic(spec.folder.path / FACTS, facts.to_json())
+    note_derived(spec.folder, game.ledger, FACTS)
+    write_pages(spec.folder, game.ledger)
     state["shown"] = _shown(facts, game.ledger)
     measured = facts.test or facts.audit
     report(Progress("report", 1, 1, accuracy=None if measured is None else measured.accuracy))
@@ -126,13 +128,6 @@ def _shown(facts: Facts, ledger: Ledger) -> dict[str, Any]:
     shown["made_of"] = [facts.data.items, facts.data.classes]
     names = ("number", "learned", "shown_before", "shown_at", "trained_on")
     return shown | {name: getattr(facts.audit, name) for name in names}
-
-
-def _write_facts(folder: RunFolder, ledger: Ledger, facts: Facts) -> None:
-    """Write the facts, the report and the model card."""
-    write_atomic(folder.path / FACTS, facts.to_json())
-    note_derived(folder, ledger, FACTS)
-    write_pages(folder, ledger)
 
 
 def write_pages(

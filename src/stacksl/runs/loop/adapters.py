@@ -88,7 +88,9 @@ class Adapters:
             self._load(number)
         else:
             self.model.reset()
-        self.model.rescale(temperature_of(self._ledger, number) if number else None)
+        refits = (row.payload for row in self._ledger.rows(only=("refit",)))
+        found = (float(said["temperature"]) for said in refits if said.get("adapter") == number)
+        self.model.rescale(next(found, None) if number else None)
         self._current = number
 
     def _load(self, number: int) -> None:
@@ -180,14 +182,6 @@ def adapter_of(epoch: int, ledger: LedgerReader) -> int:
         f"the ledger of the run {ledger.terms.run} has no row of epoch {epoch}: restore the folder"
         " from a copy"
     )
-
-
-def temperature_of(ledger: LedgerReader, number: int) -> float | None:
-    """The temperature of refit `number`, as the ledger has it."""
-    for row in ledger.rows():
-        if row.event == "refit" and row.payload.get("adapter") == number:
-            return float(row.payload["temperature"])
-    return None
 
 
 def way_chosen(ledger: LedgerReader) -> Mapping[str, Any] | None:

@@ -170,13 +170,6 @@ def consent_needed(spec: RunSpec) -> str | None:
     return sent
 
 
-def with_consent(spec: RunSpec) -> RunSpec:
-    """A spec whose user allowed what `consent_needed` named."""
-    allowed = spec.resolved.updated({"server.allow_send": True})
-    origin = {**spec.resolved.origin, "server.allow_send": "flag"}
-    return replace(spec, resolved=replace(allowed, origin=origin))
-
-
 def consent(settings: Settings) -> str:
     """What is sent where: the fields, the model and the host."""
     model, url = settings.labeler.partition(":")[2], address(str(settings.server.url))

@@ -46,6 +46,7 @@ from stacksl.runs.loop.game import Examples, Game, play
 from stacksl.runs.loop.progress import Report, Watch, silent
 from stacksl.runs.loop.trainer import UNUSED
 from stacksl.runs.session.assignment import FILE
+from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.language import note_model
 from stacksl.runs.session.noticing import AT_ONCE, differing, proposed
 from stacksl.runs.session.playback import Playback
@@ -54,9 +55,7 @@ from stacksl.runs.session.setup import (
     feature_map,
     features_again,
     features_of,
-    initial_learner,
     labeler_of,
-    ledger_of,
     trainer_of,
 )
 from stacksl.runs.settings.budget import accuracy_mark, promised_share, stop_rule
@@ -140,7 +139,8 @@ class Session(Game):
     ) -> Self:
         """A session where its ledger is."""
         known = record.facts["warnings"]
-        ledger = parts.enter_context(ledger_of(spec))
+        ledger = parts.enter_context(Ledger.open(spec.folder.database))
+        ledger.verify(anchors(spec.folder))
         features = feature_map(spec)
         block = features_of(spec, features, report)
         if ledger.accounts.last_round or ledger.bought():
@@ -186,7 +186,11 @@ class Session(Game):
             RunError: a decision or a refit comes out otherwise than the ledger recorded it.
         """
         settings, corpus = spec.settings, corpus_of(spec)
-        learner, warnings = initial_learner(spec, block, corpus, saved)
+        budget, terms = spec.budget.labels - spec.audit - spec.further, settings
+        if saved is not None and spec.sources.erased and "gate_scale" in saved.arrays:
+            # c of the gate llf may have been calibrated on features that were erased
+            terms = settings.replaced({"gate.gate_scale": float(saved.arrays["gate_scale"])})
+        learner, warnings = build_learner(terms, block, corpus.began, budget)
         examples, nobody = Examples(corpus, block), OracleLabeler({}, {})
         ledger.stand_at(0 if saved is None else saved.head.count, stream=settings.mode == "stream")
         trainer = trainer_of(spec, examples, learner, ledger, features, report)

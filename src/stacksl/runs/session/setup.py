@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.core.blocks import Block, SharedBlock, joined
 from stacksl.core.learner import Learner
@@ -28,12 +27,10 @@ from stacksl.labelers.registry import make_labeler
 from stacksl.ledger.journal import Beginning
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
-from stacksl.ledger.store.arrays import Saved
 from stacksl.ledger.store.settings import Setting
 from stacksl.lm import LanguageModel
 from stacksl.runs.finish.looks import LOOKS
 from stacksl.runs.finish.promising import doubted
-from stacksl.runs.items.corpus import Corpus
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
 from stacksl.runs.loop.class_names import class_names
@@ -51,7 +48,6 @@ from stacksl.runs.session.assignment import (
     expect_free,
     without_rows,
 )
-from stacksl.runs.session.build_learner import build_learner
 from stacksl.runs.session.language import language_model
 from stacksl.runs.session.model_labels import (
     LocalLabeler,
@@ -65,24 +61,8 @@ from stacksl.runs.settings.budget import accuracy_mark, promised_share
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP
-from stacksl.runs.storage.folder import SECRET, anchors, class_rows
+from stacksl.runs.storage.folder import SECRET, class_rows
 from stacksl.runs.storage.status import name_of, unique
-
-
-def initial_learner(
-    spec: RunSpec, block: Block, corpus: Corpus, saved: Saved | None
-) -> tuple[Learner, list[str]]:
-    """The learner of a run before round 1, and its warnings.
-
-    The c of the gate `llf` is that of the `saved` arrays where an item was erased, on whose
-    features it may have been calibrated.
-    """
-    settings = spec.settings
-    if saved is not None and spec.sources.erased and "gate_scale" in (found := saved.arrays):
-        settings = settings.replaced({"gate.gate_scale": float(found["gate_scale"])})
-    return build_learner(
-        settings, block, corpus.began, spec.budget.labels - spec.audit - spec.further
-    )
 
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
@@ -113,7 +93,10 @@ def trainer_of(
     if settings.adapts:
         model = features if isinstance(features, LanguageModel) else None
         return LanguageTrainer(spec, examples, learner, ledger, model, report)
-    said, column = said_by_model(spec), settings.column is not None
+    said, column = None, settings.column is not None
+    if settings.model_labels is not None:  # of items added since none is known
+        said = np.full(len(spec.dataset.items), -1, dtype=np.int64)
+        said[: len(spec.sources.said)] = spec.sources.said
     names = None if column else class_names(spec, features)
     covering = Covering.begin(settings, learner, examples, names)
     return LinearTrainer(
@@ -132,15 +115,6 @@ def trainer_of(
         by_final=promised_share(settings.stop_when) is not None and (names is not None or column),
         erring=doubted(settings),
     )
-
-
-def said_by_model(spec: RunSpec) -> NDArray[np.int64] | None:
-    """The class that a model gave each item, (n,), −1 for none; None where none are given."""
-    if spec.settings.model_labels is None:
-        return None
-    found = np.full(len(spec.dataset.items), -1, dtype=np.int64)
-    found[: len(spec.sources.said)] = spec.sources.said
-    return found
 
 
 def feature_map(spec: RunSpec) -> FeatureMap:
@@ -249,18 +223,6 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
             **given_of(spec.sources),
         ),
     ).close()
-
-
-def ledger_of(spec: RunSpec) -> Ledger:
-    """The ledger of a run, verified.
-
-    Raises:
-        LedgerError: it cannot be read.
-        LedgerCorrupt: it was edited.
-    """
-    ledger = Ledger.open(spec.folder.database)
-    ledger.verify(anchors(spec.folder))
-    return ledger
 
 
 def check_labeler(settings: Settings, sources: Sources) -> None:
