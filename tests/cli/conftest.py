@@ -149,7 +149,6 @@ class FakeApi:
             "money": None,
             "mode": "stream",
             "gate": "margin",
-            "accuracy_before": 0.25,
             "sentence": None,
             "resume": None,
             "stopped": "",

@@ -55,7 +55,6 @@ def begin(folder: Path, stacksl: Shell) -> None:
     said = stacksl.done(*words, "--no-class-names", "--yes", "--out", "run", "--json")
     told = json.loads(said.out)
     assert (told["state"], told["budget"], told["audit"]) == ("waiting", 14, None)
-    assert told["accuracy_before"] is None
     assert sum(sheet["open"] for sheet in told["sheets"]) == 6
     assert "14 labels for $42.00 at most" in said.err
     assert "4 of the 14 labels are kept for an audit" in said.err
@@ -187,7 +186,6 @@ def test_a_change_of_everything_at_once(waiting: Run, stacksl: Shell, tmp_path: 
     assert "6 more labels, 20 in all, for $18.00 more at most" in said.err
     told = json.loads(said.out)
     assert (told["state"], told["budget"], told["answered"]) == ("waiting", 20, 0)
-    assert told["accuracy_before"] is None
     with waiting.ledger as ledger:
         assert ledger.accounts.learned == 3
     assert f"has the file {more.name} already" in stacksl.refused("change", "run", "--items", more)

@@ -156,7 +156,7 @@ def test_a_finished_run_makes_again_what_was_deleted(home: Path, said: Said, nam
 
 def scores(found: tuple[int, str, str]) -> dict[str, object]:
     table = json.loads(found[1])
-    return {key: table[key] for key in ("state", "asked", "spent", "accuracy_before", "test")}
+    return {key: table[key] for key in ("state", "asked", "spent", "test")}
 
 
 @pytest.mark.parametrize("command", [PREDICT, STATUS, "resume one"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from stacksl.report.facts import BeforeLabel, Budget, Facts, Refit
+from stacksl.report.facts import Budget, Facts, Refit
 from stacksl.report.language import AdapterRefit, BaseModel, Computed, Cut, LanguageModel, Scoring
 from stacksl.report.quality import Asking, CurvePoint, Named, TestResult
 
@@ -47,7 +47,6 @@ def adapted() -> Facts:
         classes=(),
         confusions=(),
         refit=Refit("The final model is the language model with the adapter of refit 2.", True),
-        before_label=BeforeLabel(n=200, correct=94),
         asking=Asking(labels=200),
         own=None,
         language=language(),

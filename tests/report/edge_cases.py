@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from stacksl.report.facts import (
-    BeforeLabel,
     Budget,
     Contested,
     DataCard,
@@ -95,7 +94,6 @@ def one_pair() -> Facts:
     return replace(
         bare(labels=1, asked=1, answered=1, left=0, rounds=1, horizon=1),
         data=DataCard("coins", "csv", 1, 2, 2, 2),
-        before_label=BeforeLabel(n=1, correct=0),
         test=TestResult("one.csv", 1, 1, 1.0, low, high, 1.0, chance=0.5),
         curve=(CurvePoint(1, 1.0, low, high),),
         classes=(ClassRow("heads", 1, 1, 1.0, 1.0), ClassRow("tails", 0, 0, None, None)),

@@ -1,5 +1,4 @@
 import doctest
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -52,10 +51,3 @@ def test_what_the_second_half_added():
     )
     assert "took 6.0 points away" in sentences.half_way((*rise[:2], point(1000, 0.74)))
     assert sentences.half_way(rise[:2]) == ""
-
-
-def test_gates_that_do_not_look_are_not_said_to_pick_hard_items(made):
-    facts = made["usual"]()
-    assert "hard ones" in sentences.asked_note(facts)
-    blind = replace(facts, method=replace(facts.method, gate="random"))
-    assert "hard" not in sentences.asked_note(blind)

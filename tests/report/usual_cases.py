@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from stacksl.report.facts import (
-    BeforeLabel,
     Budget,
     Contested,
     DataCard,
@@ -95,7 +94,6 @@ def data_card() -> DataCard:
         columns=(Named("prompt", "text"), Named("label", "category")),
         rejected=(Named("empty prompt", "2"), Named("repeated id", "1")),
         rejected_total=3,
-        python="3.11.9",
     )
 
 
@@ -178,7 +176,6 @@ def usual() -> Facts:
         test=tested(),
         asking=Asking(labels=1000),
         curve=curve(),
-        before_label=BeforeLabel(n=1000, correct=471),
         own=OwnItems(9003, 3080, "test", SHARES),
         classes=class_rows(77),
         confusions=confusions(),

@@ -184,7 +184,6 @@ def test_owned_labels_come_first_and_cost_nothing(tmp_path: Path, mode: str) -> 
     owned = labeled(tmp_path / "owned.csv", ids=True, first=900, count=15)
     waiting = begin(tmp_path, mode=mode, owned=str(owned), price="2", audit=4)
     assert waiting.status()["spent"] == 6 + 4 - min(6, -(-6 * 4 // 24))
-    assert waiting.status()["accuracy_before"] is None
     received = answer_all(waiting)
     assert received.accepted["label"] >= waiting.status()["answered"]
     done = play(waiting)

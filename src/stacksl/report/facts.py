@@ -49,7 +49,6 @@ class DataCard:
         columns: which column was read as what; empty where nothing was guessed.
         rejected: rows set aside, as (reason, count) with the count written out; empty if none.
         roles: (what for, count with the count written out) of the items; they add up to `items`.
-        python: the Python version, which the built-in sample's text depends on.
         source: one sentence on the origin of the data; empty if unknown.
     """
 
@@ -63,7 +62,6 @@ class DataCard:
     rejected: tuple[Named, ...] = ()
     rejected_total: int = 0
     roles: tuple[Named, ...] = ()
-    python: str = ""
     source: str = ""
 
 
@@ -134,17 +132,6 @@ class Method:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class BeforeLabel:
-    """Accuracy of the learner's choice on asked items, before each one's label was seen.
-
-    `correct` of `n` choices were right.
-    """
-
-    n: int
-    correct: int
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class Contested:
     """One of the items that nobody was asked about and the final model is least sure of.
 
@@ -196,15 +183,12 @@ class Facts:
         title: what the page is called, normally the data set's name.
         run: the name of the run's folder.
         created, finished: times as they are to be shown (UTC).
-        no_test: one sentence on how to get a test result, shown where there is neither test nor
-            audit.
         interruptions: one sentence for each time the run was stopped and taken up again.
         test, audit: of the final model.
         column: labels that the data had, which the audit judges as it judges the model.
         curve: accuracy against labels, in order of labels; may be empty.
         own: the model on the run's own items; None for an adapted language model.
         more: what more labels would add; None for an adapted language model.
-        before_label: None before the first label.
         classes, confusions: empty where items have their own options.
         measured_on: what `curve`, `classes` and `confusions` were measured on, `test` or `audit`.
         calibration: of the audit where there is one, else of the test file; None without either.
@@ -223,10 +207,6 @@ class Facts:
     data: DataCard
     budget: Budget
     method: Method
-    no_test: str = (
-        "Its accuracy on new items is not known: there was neither an audit (--audit N) nor a test"
-        " file (--test FILE)."
-    )
     interruptions: tuple[str, ...] = ()
     test: TestResult | None = None
     audit: AuditResult | None = None
@@ -235,7 +215,6 @@ class Facts:
     curve: tuple[CurvePoint, ...] = ()
     own: OwnItems | None = None
     more: Gain | None = None
-    before_label: BeforeLabel | None = None
     classes: tuple[ClassRow, ...] = ()
     confusions: tuple[Confusion, ...] = ()
     measured_on: str = "test"

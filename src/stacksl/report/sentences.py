@@ -35,7 +35,10 @@ from stacksl.report.wording import (
 )
 
 NEW_AUDIT = 80  # labels added to a finished run from which some of them are a new audit
-BLIND_GATES = frozenset({"always", "first", "random", "uniform"})
+NOT_KNOWN = (
+    "Its accuracy on new items is not known: there was neither an audit (--audit N) nor a test"
+    " file (--test FILE)."
+)
 
 
 def cost(facts: Facts) -> str:
@@ -73,7 +76,7 @@ def outcome(facts: Facts) -> str:
             f"The final model answers {percent(test.accuracy)} of {plural(test.n, 'test item')} "
             f"correctly (95% interval {interval(test.low, test.high)})."
         )
-    return " ".join([" ".join(filter(None, said)) or facts.no_test, facts.stopped]).strip()
+    return " ".join([" ".join(filter(None, said)) or NOT_KNOWN, facts.stopped]).strip()
 
 
 def column_words(column: ColumnFacts) -> str:
@@ -164,16 +167,6 @@ def half_way(curve: tuple[CurvePoint, ...]) -> str:
     return (
         f"The first {plural(half.labels, 'label')} gave {percent(half.accuracy)}; "
         f"the remaining {rest} {gain}."
-    )
-
-
-def asked_note(facts: Facts) -> str:
-    """How to read the accuracy on asked items, which depends on how the gate picks them."""
-    if facts.method.gate in BLIND_GATES:
-        return "Measured on the items asked about, which this gate picks without looking at them."
-    return (
-        "Measured on the items asked about, which are the hard ones, so this is below the accuracy"
-        " on all items and does not estimate it."
     )
 
 
@@ -594,23 +587,18 @@ def _cut(cut: Cut) -> str:
     )
 
 
-def effort_rows(model: LanguageModel, learned: int) -> tuple[Named, ...]:
-    """The memory and the time that a language model took to learn `learned` labels."""
+def effort_rows(model: LanguageModel) -> tuple[Named, ...]:
+    """The memory and the time that a language model took."""
     computed = model.computed
     where = "of tensors on the GPU" if computed.on_device else "of the process"
-    rows = [Named(f"Peak memory {where}", memory(computed.peak_memory))]
-    spans = [("Training, all refits", "Training", sum(refit.seconds for refit in model.refits))]
+    training = sum(refit.seconds for refit in model.refits)
+    rows = [
+        Named(f"Peak memory {where}", memory(computed.peak_memory)),
+        Named("Training, all refits", duration(training)),
+    ]
     if computed.seconds is not None:
-        spans.append(("The run, start to end", "The run", computed.seconds))
-    for whole, what, seconds in spans:
-        rows.append(Named(whole, duration(seconds)))
-        rows.append(Named(f"{what}, a label bought", per_label(seconds, learned)))
+        rows.append(Named("The run, start to end", duration(computed.seconds)))
     return tuple(rows)
-
-
-def per_label(seconds: float, labels: int) -> str:
-    """A time for each of the labels learned; a dash where there is none."""
-    return duration(seconds / labels if labels else None)
 
 
 def refit_words(refit: AdapterRefit, curve: tuple[CurvePoint, ...]) -> str:
@@ -618,5 +606,5 @@ def refit_words(refit: AdapterRefit, curve: tuple[CurvePoint, ...]) -> str:
     tested = f"test accuracy {percent(curve[refit.number].accuracy)}; " if curve else ""
     return (
         f"{tested}loss {number(refit.loss)}, KL {number(refit.kl)}, {percent(refit.clipped)} "
-        f"clipped; {duration(refit.seconds)}, {per_label(refit.seconds, refit.labels)} a label"
+        f"clipped; {duration(refit.seconds)}"
     )

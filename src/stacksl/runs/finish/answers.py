@@ -9,23 +9,13 @@ from stacksl.ledger.accounts import DROPPED
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.metrics import agreement_of
-from stacksl.report.facts import BeforeLabel
 from stacksl.report.quality import Asking, Cost, RunChange
-from stacksl.runs.loop.game import Examples, Game
-
-HELD = -1  # the choice recorded with a label that was owned before the run
-
-
-def before_label(game: Game, labels: int | None = None) -> BeforeLabel | None:
-    """Accuracy before each of the first `labels` was seen; owned ones are left out."""
-    bought = game.examples.bought[:labels]
-    right = [label == choice for _, label, choice in bought if choice != HELD]
-    return BeforeLabel(n=len(right), correct=sum(right)) if right else None
+from stacksl.runs.loop.game import Examples
 
 
 def owned_labels(examples: Examples) -> int:
     """How many labels were owned before the run."""
-    return sum(choice == HELD for _, _, choice in examples.bought)
+    return sum(choice < 0 for _, _, choice in examples.bought)
 
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:

@@ -27,7 +27,7 @@ from stacksl.report.quality import (
     TestResult,
 )
 from stacksl.runs.finish.adapters import AdapterEnding
-from stacksl.runs.finish.answers import asking_of, before_label, owned_labels
+from stacksl.runs.finish.answers import asking_of, owned_labels
 from stacksl.runs.finish.heads import HeadEnding, words_on_threshold
 from stacksl.runs.finish.own_items import disagreements, roles, uses
 from stacksl.runs.loop.game import Examples, Game
@@ -82,7 +82,6 @@ def facts_of(
             ),
         ),
         curve=tested.curve,
-        before_label=before_label(game),
         classes=class_rows(spec.dataset, game.examples, tested),
         confusions=confusion_rows(spec.dataset, tested),
         measured_on=source(tested),
@@ -115,7 +114,6 @@ def _data(spec: RunSpec, game: Game) -> f.DataCard:
         rejected=tuple(Named(kind, str(n)) for kind, n in reasons.most_common()),
         rejected_total=len(dataset.rejected),
         roles=roles(game.corpus, game.ledger),
-        python=versions(None)["version_python"],
         source="Python's own reference documentation (pydoc_data)."
         if spec.data == "sample"
         else "",

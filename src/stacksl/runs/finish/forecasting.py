@@ -22,7 +22,6 @@ from stacksl.models.forecast import (
 )
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.models.promise import Look
-from stacksl.runs.finish.answers import before_label
 from stacksl.runs.finish.looks import look_due
 from stacksl.runs.finish.promising import (
     expect_promise,
@@ -104,8 +103,9 @@ class Forecaster:
         """
         labels = len(self.game.examples.bought)
         labels -= 0 if ended else labels % EVERY
-        level, before = self.level(labels), before_label(self.game, labels)
-        right = None if before is None else before.correct / before.n
+        level, bought = self.level(labels), self.game.examples.bought[:labels]
+        before = [label == choice for _, label, choice in bought if choice >= 0]
+        right = sum(before) / len(before) if before else None
         most = len(self.spec.dataset.items) - len(self.spec.sources.aside)
         found = {"labels": labels, "level": level and asdict(level), "right": right}
         return {**found, "options": options_of(self.spec), "most": most}

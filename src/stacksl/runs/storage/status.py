@@ -43,7 +43,6 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
     done = facts if state["state"] == "finished" else None
     if done is not None:
         expect_derived(folder, MODEL, FACTS)
-    before = None if done is None else done.before_label
     with ExitStack() as held:
         try:
             if ledger is None:
@@ -58,7 +57,6 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         "run": str(folder.path),
         "state": state["state"],
         **labels,
-        "accuracy_before": None if before is None else before.correct / before.n,
         "data": table.get("data"),
         "mode": table["mode"],
         "gate": table["gate.name"],
