@@ -134,7 +134,8 @@ def _told(error: BaseException, program: str, *, debug: bool) -> tuple[str, int]
     if isinstance(error, StackslError):
         return str(error), 2
     if isinstance(error, OSError):
-        return _system_sentence(error), 2
+        where, why = f" '{error.filename}'" if error.filename else "", error.strerror or error
+        return f"the system refused{where}: {why}; check the path and the free space", 2
     hint = "see above" if debug else "please report it with what the same command and --debug print"
     return f"unexpected {kind_and_place(error)} ({hint})", 1
 
@@ -148,14 +149,6 @@ def _usage(error: BaseException, program: str) -> tuple[str, int]:
     message = _one_line(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
     message = message[:1].lower() + message[1:].replace(". Did", ": did")
     return f"{message}{'' if message.endswith('?') else ';'} see `{path} --help`", 2
-
-
-def _system_sentence(error: OSError) -> str:
-    """An error of the operating system, as one sentence."""
-    where = f" '{error.filename}'" if error.filename else ""
-    return (
-        f"the system refused{where}: {error.strerror or error}; check the path and the free space"
-    )
 
 
 def _one_line(text: str) -> str:

@@ -38,12 +38,14 @@ _KIND = {"late": "not counted", "corrected": "correction"}
 def page_of(folder: RunFolder, number: int, find: str = "") -> dict[str, Any]:
     """What a page shows of the rows in which a text is found; the last one beyond the end.
 
-    Those that were asked come first, as `rows_asked` has them, then all others in their order.
+    Those that were asked come first, as `_rows_asked` has them, then all others in their order.
 
     Raises:
         StackslError: the run or its model cannot be read.
     """
-    asked = [row for row in rows_asked(folder) if find.casefold() in row["found"]]
+    with opened(folder.database, readonly=True) as store:
+        head = store.tail()
+    asked = [row for row in _rows_asked(folder, head) if find.casefold() in row["found"]]
     start = (number - 1) * PAGE
     rows = asked[start : start + PAGE]
     others, items = never_asked(folder, find, max(0, start - len(asked)), PAGE - len(rows))
@@ -101,22 +103,13 @@ def _why(decision: Decision) -> str:
     return f"{why}: {decision.statistic:.3g} above {decision.threshold:.3g}"
 
 
-def rows_asked(folder: RunFolder) -> list[dict[str, Any]]:
-    """All usable items that were asked in a finished run; owned labels were not asked.
+@lru_cache(maxsize=1)
+def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
+    """All usable items that were asked in a finished run, while the ledger has this `head`.
 
     First those on which people and model differ, the surest first, then the others as they were
     asked. A language model would have to score every item: what it says of them is left out.
-
-    Raises:
-        StackslError: the run or its model cannot be read.
     """
-    with opened(folder.database, readonly=True) as store:
-        return _rows_asked(folder, store.tail())
-
-
-@lru_cache(maxsize=1)
-def _rows_asked(folder: RunFolder, head: Head | None) -> list[dict[str, Any]]:
-    """The rows as they are while the ledger has this `head`."""
     spec, run = RunSpec.open(folder), Run(folder.path)
     items = spec.sources.usable
     with run.ledger as ledger:

@@ -28,14 +28,6 @@ def _share(value: float) -> str:
     return f"{100 * value:.0f}%"
 
 
-def _share_range(values: Sequence[float]) -> tuple[float, float]:
-    """A range of tenths around shares, at least three tenths high, inside 0..1."""
-    low = math.floor(10 * min(values) + 1e-9) / 10
-    high = math.ceil(10 * max(values) - 1e-9) / 10
-    high = min(1.0, max(high, low + 0.3))
-    return max(0.0, min(low, high - 0.3)), high
-
-
 def accuracy_curve(facts: Facts) -> str:
     """Accuracy against labels bought, with the band of its 95% interval."""
     curve = facts.curve
@@ -43,7 +35,9 @@ def accuracy_curve(facts: Facts) -> str:
         return ""
     chance = facts.test.chance if facts.test else None
     values = [value for point in curve for value in (point.low, point.high)]
-    y = _share_range(values)
+    low, high = math.floor(10 * min(values) + 1e-9) / 10, math.ceil(10 * max(values) - 1e-9) / 10
+    high = min(1.0, max(high, low + 0.3))  # tenths around the shares, three of them at least
+    y = max(0.0, min(low, high - 0.3)), high
     x = (0.0, float(max(1, curve[-1].labels)))
     last = curve[-1]
     label = (

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.report import figures, sentences, wording
 from stacksl.report.facts import Facts, SettingRow
-from stacksl.report.language import LanguageModel
 from stacksl.report.quality import Asking, ClassRow, ClassTotal, Named
 
 if TYPE_CHECKING:
@@ -181,6 +180,11 @@ def without_text(facts: Facts, class_names: bool) -> Facts:
     """
     rows = [row.name for row in facts.classes or (facts.own.totals if facts.own else ())]
     numbers = {name: name if class_names else f"class {at}" for at, name in enumerate(rows, 1)}
+    model = facts.language
+    if model is not None:
+        name = LEFT_OUT if PurePath(model.base.source).is_absolute() else model.base.name
+        base = replace(model.base, name=name, source=LEFT_OUT)
+        model = replace(model, base=base, scoring=replace(model.scoring, template=LEFT_OUT))
     own = facts.own and replace(
         facts.own, totals=tuple(replace(row, name=numbers[row.name]) for row in facts.own.totals)
     )
@@ -211,7 +215,7 @@ def without_text(facts: Facts, class_names: bool) -> Facts:
         settings=tuple(map(_without_words, facts.settings)),
         asking=_without_people(facts.asking, numbers if class_names else {}),
         warnings=tuple("A warning is left out." for _ in facts.warnings),
-        language=facts.language and _without_template(facts.language),
+        language=model,
     )
 
 
@@ -248,13 +252,4 @@ def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
             )
             for row in asking.disagreements
         ),
-    )
-
-
-def _without_template(model: LanguageModel) -> LanguageModel:
-    folder = PurePath(model.base.source).is_absolute()
-    return replace(
-        model,
-        base=replace(model.base, name=LEFT_OUT if folder else model.base.name, source=LEFT_OUT),
-        scoring=replace(model.scoring, template=LEFT_OUT),
     )

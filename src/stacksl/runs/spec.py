@@ -150,6 +150,10 @@ class RunSpec:
             )
         origins = {name: setting.origin for name, setting in stored.items()}
         origin = {name: origins.get(name) or "default" for name in settings.flat()}
+        terms = None
+        if "labels_now" in table:
+            labels, further = int(table["labels_now"]), int(table.get("further_now", 0))
+            terms = Terms(labels, table.get("money_now"), tuple(table["audits_now"]), further)
         return cls(
             folder,
             Resolved(settings, origin, table.get("preset")),
@@ -160,7 +164,7 @@ class RunSpec:
             int(table["audit_labels"]),
             int(table.get("further_labels", 0)),
             tuple(More(*each) for each in table.get("more", ())),
-            _terms(table),
+            terms,
         )
 
     def note(self, facts: Mapping[str, Any]) -> None:
@@ -178,13 +182,6 @@ class RunSpec:
             for name, now in versions(self.settings.plugins).items()
             if name in table and table[name] != now
         ]
-
-
-def _terms(table: Mapping[str, Any]) -> Terms | None:
-    if "labels_now" not in table:
-        return None
-    labels, further = int(table["labels_now"]), int(table.get("further_now", 0))
-    return Terms(labels, table.get("money_now"), tuple(table["audits_now"]), further)
 
 
 def versions(plugins: str | None) -> dict[str, str]:

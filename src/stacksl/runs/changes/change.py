@@ -15,6 +15,7 @@ from typing import Any
 from stacksl.data.values import normal, one_line
 from stacksl.errors import RunError, SettingsError
 from stacksl.ledger.ledger import Ledger
+from stacksl.ledger.purchases import Handed
 from stacksl.ledger.store.settings import Setting
 from stacksl.runs.changes.added_classes import added_classes, answered_none, named
 from stacksl.runs.finish.forecasting import expect_stop_rule
@@ -212,6 +213,10 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else max(0, (terms.money or 0) - before.money)
+    out: dict[Path, list[Handed]] = {}
+    if change.classes and spec.settings.labeler == FILE:
+        labeler = SheetLabeler(spec, ledger)
+        out = labeler.sheets(labeler.waiting())
     return Outcome(
         labels=terms.labels,
         more=more,
@@ -227,17 +232,8 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         price=None if spec.budget.money is None else wanted.budget.price,
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
-        outdated=_outdated(spec, ledger) if change.classes else (),
+        outdated=tuple((rows[0].annotator, str(path)) for path, rows in out.items()),
     )
-
-
-def _outdated(spec: RunSpec, ledger: Ledger) -> tuple[tuple[str, str], ...]:
-    """Who has an open sheet, and its path."""
-    if spec.settings.labeler != FILE:
-        return ()
-    labeler = SheetLabeler(spec, ledger)
-    out = labeler.sheets(labeler.waiting())
-    return tuple((rows[0].annotator, str(path)) for path, rows in out.items())
 
 
 # Files ----------------------------------------------------------------------------------------

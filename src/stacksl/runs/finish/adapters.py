@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any, cast
 
 from stacksl.core.blocks import Array
@@ -139,7 +140,12 @@ class AdapterEnding:
 
     def _computed(self, state: Mapping[str, Any]) -> f.Computed:
         recorded, facts = self.spec.folder.resolved(), self.lm.facts()
-        peak, on_device = _peak_memory(str(facts["lm_device"]))
+        on_device = str(facts["lm_device"]).startswith("cuda")
+        if on_device:
+            peak = int(load_torch().cuda.max_memory_allocated(facts["lm_device"]))
+        else:  # macOS counts bytes, Linux KiB
+            unit = 1 if sys.platform == "darwin" else 1024
+            peak = getrusage(RUSAGE_SELF).ru_maxrss * unit
         return f.Computed(
             device=str(facts["lm_device"]),
             dtype=str(facts["lm_dtype"]),
@@ -161,16 +167,6 @@ class AdapterEnding:
                 cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
                 found.append(f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost))
         return tuple(found)
-
-
-def _peak_memory(device: str) -> tuple[int, bool]:
-    """Peak memory in bytes, and whether it is the GPU's."""
-    if device.startswith("cuda"):
-        return int(load_torch().cuda.max_memory_allocated(device)), True
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, False
 
 
 def _seconds(state: Mapping[str, Any]) -> float | None:

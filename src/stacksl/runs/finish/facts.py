@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stacksl.data import Dataset
-from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audited
 from stacksl.models.evaluation import Evaluation, Tested
 from stacksl.models.metrics import confusions, wilson
@@ -49,6 +48,13 @@ def facts_of(
 ) -> f.Facts:
     """The facts of a run; `tested` has the results of its test file and its audit, if any."""
     language = ending.language(tested, state)
+    audit = audit_fact(tested.audited, tested.audited_now)
+    if audit is not None:
+        leased = [r for r in game.ledger.rows(only=("reserved",)) if r.purpose == "audit"]
+        drawn = max(row.seq for row in leased if row.token == 1 and not row.slot)
+        after, classes = game.ledger.added(drawn)
+        every = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
+        audit = replace(audit, rows=every, rows_after=after, classes_after=classes)
     head = "{} rows, last {}".format(*game.ledger.told_head)
     return f.Facts(
         title=spec.dataset.name,
@@ -69,7 +75,7 @@ def facts_of(
         ),
         interruptions=tuple(state["interruptions"]),
         test=tested_fact(spec.test, tested.evaluation),
-        audit=_with_added(audit_fact(tested.audited, tested.audited_now), spec, game.ledger),
+        audit=audit,
         column=None if tested.column is None else column_facts(spec, game, tested.column),
         asking=replace(
             asking_of(game.ledger, priced=spec.budget.money is not None),
@@ -202,18 +208,6 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
         accuracy_now=None if now is None else now.accuracy,
         interval_now=None if now is None else now.interval,
     )
-
-
-def _with_added(
-    audit: AuditResult | None, spec: RunSpec, ledger: LedgerReader
-) -> AuditResult | None:
-    """The audit, with what was added after it was drawn."""
-    if audit is None:
-        return None
-    leased = (row for row in ledger.rows(only=("reserved",)) if row.purpose == "audit")
-    rows, classes = ledger.added(max(row.seq for row in leased if row.token == 1 and not row.slot))
-    every = len(spec.dataset.items) - len(spec.sources.aside | spec.sources.erased)
-    return replace(audit, rows=every, rows_after=rows, classes_after=classes)
 
 
 def column_facts(spec: RunSpec, game: Game, found: Audited) -> ColumnFacts:

@@ -127,15 +127,6 @@ class Forecaster:
             return {"labels": labels, "sentence": ""}
         return {"labels": labels, "sentence": UNIMPROVED.format(labels, *found)}
 
-    def _promises(self) -> bool:
-        """Whether buying pauses or ends: for the `look` that is to be drawn, or an open one."""
-        stages = len(linear_trainer(self.game).stages)
-        enough = looked_enough(self.spec, self.game.ledger)
-        if stages != self._seen:
-            self._seen, self._beyond = stages, unreachable(self.spec, self.game)
-            self.look = None if enough or self._beyond else next_look(self.spec, self.game)
-        return enough or self._beyond or self.look is not None
-
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.
 
@@ -146,8 +137,13 @@ class Forecaster:
         kind, least, more = stop_rule(settings.stop_when)
         if kind == "accuracy":
             return look_due(self.spec, self.game.ledger.accounts)
-        if kind == "right":
-            return self._promises()
+        if kind == "right":  # buying pauses or ends for a look that is to be drawn, or an open one
+            stages = len(linear_trainer(self.game).stages)
+            looked = looked_enough(self.spec, self.game.ledger)
+            if stages != self._seen:
+                self._seen, self._beyond = stages, unreachable(self.spec, self.game)
+                self.look = None if looked or self._beyond else next_look(self.spec, self.game)
+            return looked or self._beyond or self.look is not None
         if settings.mode == "stream":
             learned -= learned % EVERY
         if kind != "gain" or learned == self._seen:

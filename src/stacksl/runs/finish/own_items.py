@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.ledger.ledger import Ledger
-from stacksl.ledger.purchases import Answer
 from stacksl.models.evaluation import Tested
 from stacksl.models.forecast import FEWEST, gain
 from stacksl.models.own_items import class_totals, labeled_share, table_choices
@@ -156,15 +155,17 @@ def disagreements(game: Game) -> tuple[Disagreement, ...]:
         if one.word == other.word or at is None or not usable[at]:
             continue
         item = corpus.items[at]
-        said = tuple(Named(each.labeler, _words(each, item.candidates)) for each in (one, other))
+        said = tuple(
+            Named(
+                each.labeler,
+                {"none": "none of these", "broken": "broken item"}.get(each.said, each.said)
+                if each.index is None
+                else item.candidates[each.index],
+            )
+            for each in (one, other)
+        )
         found.append(Disagreement(item.id, item.prompt[:EXCERPT], said))
     return tuple(found[:LISTED])
-
-
-def _words(answer: Answer, candidates: Sequence[str]) -> str:
-    if answer.index is not None:
-        return candidates[answer.index]
-    return {"none": "none of these", "broken": "broken item"}.get(answer.said, answer.said)
 
 
 def uses(game: Game) -> dict[str, Any]:

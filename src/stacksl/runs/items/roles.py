@@ -223,13 +223,11 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
         }
         for later in (False, True)
     )
-    rest = len(spec.dataset.items) - len(spec.sources.aside)
-    passed_over = 0.0 if number == 1 else _before(game.ledger, items[0]) / rest
-    return Audit(tuple(game.corpus.row[item] for item in items), said, passed_over, number, now)
-
-
-def _before(ledger: LedgerReader, item: str) -> int:
-    """How many items had been bought when `item` was."""
-    owned = set(ledger.bought("owned"))
-    paid = [each for each in ledger.bought() if each not in owned]
-    return len(set(paid[: paid.index(item)]))
+    passed_over = 0.0  # of an audit drawn before the first purchase
+    if number > 1:
+        owned = set(game.ledger.bought("owned"))
+        paid = [each for each in game.ledger.bought() if each not in owned]
+        rest = len(spec.dataset.items) - len(spec.sources.aside)
+        passed_over = len(set(paid[: paid.index(items[0])])) / rest
+    rows = tuple(game.corpus.row[item] for item in items)
+    return Audit(rows, said, passed_over, number, now)

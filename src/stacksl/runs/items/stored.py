@@ -53,20 +53,17 @@ def given_of(sources: Sources) -> dict[str, Any]:
     """What a new run has in addition to its items, as arguments of `Beginning`."""
     test, bank = sources.test, sources.bank
     items = () if test is None else test.items
+    named: list[tuple[str, list[str]]] = []  # the answers, each with the ids that name it
+    if bank is not None:
+        named = [(text, []) for text in bank.texts]
+        for name, place in bank.places.items():
+            if name != bank.texts[place]:
+                named[place][1].append(name)
     return {
         "test": [_record(item, test, bank, len(item.candidates)) for item in items if test],
-        "bank": () if bank is None else _named(bank),
+        "bank": named,
         "rejected": rejected_of(sources),
     }
-
-
-def _named(bank: Bank) -> list[tuple[str, list[str]]]:
-    """The texts of a bank, each with the ids that name it."""
-    names: list[list[str]] = [[] for _ in bank.texts]
-    for name, place in bank.places.items():
-        if name != bank.texts[place]:
-            names[place].append(name)
-    return list(zip(bank.texts, names, strict=True))
 
 
 def rejected_of(sources: Sources, first: int = 0) -> list[RejectedRow]:
@@ -132,16 +129,30 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
     owned: list[Literal["owned"]] = [] if settings.owned is None else ["owned"]
     more = (More(*each).kind for each in table.get("more", ()))
     kinds: list[Literal["pool", "owned"]] = ["pool", *owned, *more]
-    parts = tuple(
-        Part(kind, _dataset(rows, names, table, number, rejected))
-        for number, (kind, rows) in enumerate(
-            (kind, found.get(number, _Rows())) for number, kind in enumerate(kinds)
+    parts = []
+    for number, kind in enumerate(kinds):
+        rows = found.get(number, _Rows())
+        data = Dataset(
+            name=str(table["data_name"]),
+            format=str(table["data_format"]) if number == 0 else "",
+            items=tuple(rows.items),
+            answers=rows.answers,
+            classes=names,
+            columns=dict(table["columns"]),
+            rejected=tuple(
+                Rejected(each.row, each.id, each.reason) for each in rejected if each.part == number
+            ),
+            unknown=rows.unknown,
         )
-    )
-    began = table.get("classes_began")
+        parts.append(Part(kind, data))
+    held, began = None, table.get("classes_began")
+    if "test_name" in table:
+        items = tuple(Item(row.id, row.prompt, _candidates(row, names, bank)) for row in test)
+        answers = {row.id: row.answer for row in test if row.answer is not None}
+        held = Dataset(table["test_name"], table["data_format"], items, answers, names)
     return Sources(
-        parts,
-        _tested(test, names, bank, table),
+        tuple(parts),
+        held,
         classes,
         len(kinds) - len(table.get("more", ())),
         frozenset(erased),
@@ -209,40 +220,6 @@ def _candidates(
             "the candidates of an item should be places in the run's bank of answers, but are not:"
             " the database was edited or damaged, restore run.db from a copy"
         ) from None
-
-
-def _dataset(
-    rows: _Rows,
-    names: tuple[str, ...] | None,
-    table: Mapping[str, Any],
-    number: int,
-    rejected: Iterable[RejectedRow],
-) -> Dataset:
-    return Dataset(
-        name=str(table["data_name"]),
-        format=str(table["data_format"]) if number == 0 else "",
-        items=tuple(rows.items),
-        answers=rows.answers,
-        classes=names,
-        columns=dict(table["columns"]),
-        rejected=tuple(
-            Rejected(each.row, each.id, each.reason) for each in rejected if each.part == number
-        ),
-        unknown=rows.unknown,
-    )
-
-
-def _tested(
-    test: list[ItemRecord],
-    names: tuple[str, ...] | None,
-    bank: Bank | None,
-    table: Mapping[str, Any],
-) -> Dataset | None:
-    if "test_name" not in table:
-        return None
-    items = tuple(Item(row.id, row.prompt, _candidates(row, names, bank)) for row in test)
-    answers = {row.id: row.answer for row in test if row.answer is not None}
-    return Dataset(table["test_name"], table["data_format"], items, answers, names)
 
 
 def _bank(store: Store) -> Bank | None:

@@ -19,13 +19,11 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array
 from stacksl.core.followers import Given
 from stacksl.core.gates.registry import COVERAGE, Margin
 from stacksl.core.heads.coverage import most_covering
-from stacksl.core.scorers import Head
 from stacksl.runs.loop.batch_selection import margins, spread_out
 from stacksl.runs.loop.game import DRAWN, Game
 from stacksl.runs.loop.head_fitting import Doubt
@@ -138,7 +136,8 @@ class Pool:
             reason = DRAWN if at_random else "order"
             return _picked(game, _different(game, unbought, count), reason)
         drawn = _drawn(game, self._seed, unbought, count)
-        unbought, count = _without(unbought, drawn), count - len(drawn)
+        gone, count = set(drawn), count - len(drawn)
+        unbought = [row for row in unbought if row not in gone]
         pick = _covering if self._coverage else _ranked
         ranked = pick(game, unbought, count) if count else []
         return [*ranked, *_picked(game, drawn, DRAWN)]
@@ -152,11 +151,6 @@ def _different(game: Game, rows: list[int], count: int) -> list[int]:
     if not isinstance(game.trainer, LanguageTrainer):
         return rows[:count]
     return game.trainer.near_duplicates.without(rows, game.examples.taken, count)
-
-
-def _without(rows: list[int], taken: Sequence[int]) -> list[int]:
-    gone = set(taken)
-    return [row for row in rows if row not in gone] if gone else rows
 
 
 def _drawn(game: Game, seed: int, unbought: Sequence[int], count: int) -> list[int]:
@@ -217,7 +211,10 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     """`count` of the rows in `unbought` with large statistics; by a linear model spread out."""
     head = game.trainer.head
     assert head is not None
-    statistics, predicted = _statistics(game, unbought, head)
+    # in blocks: 20,000 items are ranked in the time of some hundred decision records
+    statistics, predicted = margins(head, game.examples.block, unbought)
+    if not (isinstance(game.learner.gate, Margin) and isinstance(game.learner.follower, Given)):
+        statistics = np.array([_record(game, row).statistic for row in unbought])
     best = np.argsort(-statistics, kind="stable")
     rows = [unbought[b] for b in best]
     if isinstance(game.trainer, LinearTrainer):
@@ -229,21 +226,6 @@ def _ranked(game: Game, unbought: Sequence[int], count: int) -> list[Decision]:
     cut = float(statistics[best[count]]) if count < len(best) else -math.inf
     cut = min([cut, *(record.statistic for record in records)])
     return [replace(record, threshold=cut) for record in records]
-
-
-def _statistics(
-    game: Game, unbought: Sequence[int], head: Head
-) -> tuple[Array, NDArray[np.int64] | None]:
-    """The gate's statistic of each item, (n,), and its predicted class where there are classes.
-
-    Margins are computed in blocks: 20,000 items are ranked in the time of some hundred decision
-    records, whose statistics differ in the last bits alone.
-    """
-    statistics, predicted = margins(head, game.examples.block, unbought)
-    learner = game.learner
-    if not (isinstance(learner.gate, Margin) and isinstance(learner.follower, Given)):
-        statistics = np.array([_record(game, row).statistic for row in unbought])
-    return statistics, predicted
 
 
 def _record(game: Game, row: int) -> Decision:

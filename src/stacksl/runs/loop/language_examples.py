@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
-import numpy as np
-
 from stacksl.core.blocks import PairBlock
 from stacksl.core.followers import loss_set
 from stacksl.core.learner import Learner
 from stacksl.core.scorers.newton import PairNewton
 from stacksl.ledger.queries import LedgerReader
 from stacksl.lm import Lesson
-from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.runs.loop.game import Examples
 from stacksl.runs.session.build_learner import fresh_scorer
 from stacksl.runs.spec import RunSpec
@@ -54,12 +51,6 @@ def renewable(spec: RunSpec, examples: Examples, ledger: LedgerReader) -> list[i
     gone = {row for row, item in enumerate(corpus.ids) if streamed and ledger.seen(item)}
     gone |= spec.sources.erased
     return [row for row in range(len(corpus.ids)) if row in known or row not in gone]
-
-
-def scale_of(examples: Examples, base: PairBlock) -> float:
-    """The temperature fitted on the labels learned, as a multiple of that in `base`."""
-    scores = [np.array(base[row].offset) for row, _, _ in examples.bought]
-    return fitted_temperature(scores, [label for _, label, _ in examples.bought], 1.0)
 
 
 def relearn(spec: RunSpec, examples: Examples, learner: Learner) -> None:

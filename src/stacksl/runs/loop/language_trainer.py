@@ -24,6 +24,7 @@ from stacksl.features.store import Epochs
 from stacksl.ledger.events import Row
 from stacksl.ledger.ledger import Ledger
 from stacksl.lm import LanguageModel
+from stacksl.lm.scoring.normalize import fitted_temperature
 from stacksl.runs.loop.adapters import (
     Adapters,
     Refitted,
@@ -35,7 +36,6 @@ from stacksl.runs.loop.language_examples import (
     labels_hash,
     relearn,
     renewable,
-    scale_of,
     training_examples,
 )
 from stacksl.runs.loop.near_duplicates import NearDuplicates
@@ -242,7 +242,10 @@ class LanguageTrainer:
         """The adapter of refit `number` on the labels of `examples`, and its temperature."""
         labels, fixed = len(examples.bought), self.spec.settings.lm.temperature is not None
         # the base model's scores decide, since an adapter was trained on these labels
-        scale = 1.0 if fixed else scale_of(examples, self._base)
+        scores = [np.array(self._base[row].offset) for row, _, _ in examples.bought]
+        scale = 1.0  # a multiple of the temperature in the scores
+        if not fixed:
+            scale = fitted_temperature(scores, [label for _, label, _ in examples.bought], 1.0)
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
         learned, report = labels_hash(examples), self._reporting("refit")

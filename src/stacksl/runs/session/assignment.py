@@ -194,7 +194,11 @@ class SheetLabeler:
                 continue  # nobody may look at it: the run ends its lease
             paid = [each for each in names if price[each] <= asked.price]
             name = min(paid or names, key=lambda each: (load[each], given[each]))
-            lease = asked if paid else self._renewed(asked)
+            lease: Purchase = asked
+            if not paid:  # leased at the present price, which `change` has checked
+                self.ledger.free([asked])
+                leases = {(p.item, p.slot): p for p in self.ledger.open_purchases()}
+                lease = leases[asked.item, asked.slot]
             key = new_key(number, rng, taken)
             had.append((lease.item, lease.slot, name))
             taken.add(key)
@@ -203,15 +207,6 @@ class SheetLabeler:
             order = self._order(name, lease.item)
             rows.append(Handed(key, lease.item, lease.slot, lease.token, name, sheet, order))
         return rows
-
-    def _renewed(self, lease: Purchase) -> Purchase:
-        """A lease, leased again at the present price: only somebody dearer can have its row.
-
-        `change` has checked that the budget suffices for that.
-        """
-        self.ledger.free([lease])
-        leases = {(p.item, p.slot): p for p in self.ledger.open_purchases()}
-        return leases[lease.item, lease.slot]
 
     def _order(self, annotator: str, item: str) -> tuple[int, ...]:
         """The order in which an annotator sees the candidates.

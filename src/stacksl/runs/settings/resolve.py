@@ -176,7 +176,10 @@ def resolve(
         ("config", flattened(table)),
         ("preset", _preset(preset, mistakes)),
     ]
-    merged, origin = _merge(layers)
+    merged, origin = dict[str, Any](), dict[str, str]()
+    for where, layer in reversed(layers):
+        merged |= layer
+        origin |= dict.fromkeys(layer, where)
     load_plugins(merged.get("plugins"))  # a gate's fields are settings
     if merged.keys() & {"lm.model", "lm.adapt", "lm.adapter"}:
         for name in ("scorer.name", "update.learning_rate", "refit"):
@@ -198,15 +201,6 @@ def resolve(
     if mistakes:
         raise SettingsError("; ".join(mistakes))
     return Resolved(settings, everything, preset)
-
-
-def _merge(layers: list[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Any], dict[str, str]]:
-    merged: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    for where, layer in reversed(layers):
-        for name, value in layer.items():
-            merged[name], origin[name] = value, where
-    return merged, origin
 
 
 def _by_default(merged: dict[str, Any], origin: dict[str, str], values: Mapping[str, Any]) -> None:

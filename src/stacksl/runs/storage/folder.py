@@ -185,7 +185,11 @@ class RunFolder:
                     f"the erasing of an item of the run {self.path} was interrupted: any command on"
                     f" the run finishes it, such as `stacksl status {self.path}`"
                 )
-            self._sweep()
+            for draft in list(self.path.rglob(f"{DRAFT}*")):  # of a process that was killed
+                if draft.is_dir():  # an adapter's folder is drafted as a whole
+                    shutil.rmtree(draft, ignore_errors=True)
+                else:
+                    draft.unlink(missing_ok=True)
             keep_private(self.path)  # of a run killed while it wrote
             try:
                 yield
@@ -223,14 +227,6 @@ class RunFolder:
                     " stop it first"
                 ) from None
             return
-
-    def _sweep(self) -> None:
-        """Delete partly written files of a killed process."""
-        for draft in list(self.path.rglob(f"{DRAFT}*")):
-            if draft.is_dir():  # an adapter's folder is drafted as a whole
-                shutil.rmtree(draft, ignore_errors=True)
-            else:
-                draft.unlink(missing_ok=True)
 
     def page(self) -> str:
         """The address of the page for annotators that holds the run now; empty if none does."""

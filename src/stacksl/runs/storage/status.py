@@ -23,11 +23,11 @@ from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MODEL, expect_derived
 from stacksl.runs.storage.folder import DATABASE, FACTS, TIMES, RunFolder, State, shown_facts
 
-BEFORE = "passed_over"  # the share of the rows that the audit was not drawn from
 AFTER = ("rows", "rows_after", "classes_after")  # what was added after the audit was drawn
 UNANSWERED, UNANSWERED_SHARE = 10, 0.1  # answers without a candidate from which it is told
 
-AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second")
+AUDITED = ("measures", "correct", "unknown", "number", "trained_on", "waits", "look", "second",
+           *AFTER, "passed_over")  # fmt: skip
 
 if TYPE_CHECKING:
     from stacksl.ledger.queries import LedgerReader
@@ -50,7 +50,11 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
             unanswered = unanswered_warning(ledger)
         except LedgerError as fault:
             raise LedgerError(f"the ledger of {folder.path} cannot be read: {fault}") from fault
-        labels, audit = _labels(ledger, table, done), _audit(ledger, facts, state)
+        labels, audit = _labels(ledger, table, done), _accuracy(facts, "audit", *AUDITED)
+        if audit is not None:  # as it was shown: its run may have changed since
+            items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
+            for name, more in zip(AFTER, (items, items, classes), strict=True):
+                audit[name] += more
     page = folder.page() or None
     step = _next_step(folder, state["state"], table, python="labeler" in state)
     return {
@@ -112,18 +116,6 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
         "left": left,
         "money": money,
     }
-
-
-def _audit(
-    ledger: LedgerReader, facts: Facts | None, state: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """The audited accuracy as it was shown, and what was added to the run after it was drawn."""
-    audit = _accuracy(facts, "audit", *AUDITED, *AFTER, BEFORE)
-    if audit is not None:  # its run may have changed since
-        items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
-        for name, more in zip(AFTER, (items, items, classes), strict=True):
-            audit[name] += more
-    return audit
 
 
 def unanswered_warning(ledger: LedgerReader) -> list[str]:
