@@ -29,7 +29,7 @@ from stacksl.models.audit import powered
 from stacksl.models.metrics import z_of_look
 from stacksl.models.powered import Powers
 from stacksl.models.second_look import looked, next_rows, reserved, split
-from stacksl.runs.finish.looks import NEAR
+from stacksl.runs.finish.forecasting import NEAR
 
 MARK, CLASSES, PEOPLE, BESIDE, ANEW = 0.9, 20, 3, 500, 0.2
 RISE = (0.25, 0.10, 0.04, 0.0)  # below the final accuracy at each look

@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 import stacksl
-from stacksl.api.exporting import write_model
+from stacksl.api.labeling import write_model
 from stacksl.core.heads.linear import ClassHead, MixedHead
 from stacksl.data import read
 from stacksl.features.weights import find_minilm

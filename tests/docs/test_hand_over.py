@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import stacksl
-from stacksl.api.exporting import write_model
+from stacksl.api.labeling import write_model
 from stacksl.features.weights import minilm_is_here
 
 from .pages_cases import BLOCK, PAGES, ROOT, rows_under

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.api.exporting import write_labels
+from stacksl.api.labeling import write_labels
 from stacksl.data import read
 from stacksl.errors import SettingsError
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import stacksl
-from stacksl.api.exporting import write_model
+from stacksl.api.labeling import write_model
 from stacksl.core.heads.linear import MixedHead
 from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.features import GivenFeatures, minilm, weights

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from stacksl.api import Run, prepare, run
-from stacksl.api.exporting import write_own
-from stacksl.api.labeling import TO_PERSON, label_file
+from stacksl.api.labeling import TO_PERSON, label_file, write_own
 from stacksl.core.blocks import SharedBlock
 from stacksl.errors import RunError, SettingsError
 from stacksl.labelers.protocol import Request

@@ -1,21 +1,23 @@
-"""Tables of labels: a file's rows or a run's own items with a label each, and bought answers."""
+"""What a run leaves to others: tables of labels, bought answers, and its model as a folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stacksl.data import Dataset, rows_of
-from stacksl.errors import RunError
+from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
+from stacksl.errors import RunError, SettingsError
 from stacksl.models.second_look import settled
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
 from stacksl.runs.loop.linear_trainer import DOUBT
 from stacksl.runs.spec import RunSpec
+from stacksl.runs.storage.folder import read_facts, sealed, shown_facts
 from stacksl.types import Item
 
 if TYPE_CHECKING:
@@ -113,8 +115,6 @@ def bought_answers(run: Run, *, names: bool) -> tuple[RunSpec, Labeled]:
 
     What is left out are the purchases, answered or not, of the audit of a run that goes on.
     """
-    from stacksl.runs.storage.folder import sealed
-
     spec = RunSpec.open(run.folder)
     items = spec.sources.usable
     with run.ledger as ledger:
@@ -248,7 +248,6 @@ def threshold_of(run: Run, right: float | str) -> float:
     """
     from stacksl.models.own_items import fewest
     from stacksl.runs.settings.budget import promised_share, right_share
-    from stacksl.runs.storage.folder import shown_facts
 
     wanted, facts = right_share(str(right)), shown_facts(run.folder)
     if facts is None or facts.own is None:
@@ -308,3 +307,65 @@ def _labeled(
         labeled_rows.append({**values, **{new: label.get(name) for name, new in names.items()}})
     blank = sum(row[names["label"]] is None for row in labeled_rows)
     return Labeled((*columns, *names.values()), labeled_rows, blank=blank)
+
+
+# Files ------------------------------------------------------------------------------------------
+
+
+def write_labels(run: Run, path: Path, *, names: bool = False) -> int:
+    """Write the bought answers; how many purchases of the audit of a run that goes on are left out.
+
+    Args:
+        run: the run.
+        path: its end says the format.
+        names: whether people are named.
+
+    Raises:
+        SettingsError: the name ends in no known kind, or is that of a file of the run.
+        DataError, RunError: it cannot be written.
+    """
+    kind_of_table(path)
+    expect_other(path, run.folder.resolved().get("files", {}))
+    _, found = bought_answers(run, names=names)
+    write_table(path, COLUMNS, found.rows)
+    return found.left_out
+
+
+def write_own(run: Run, path: Path, progress: Progress = None) -> tuple[int, int]:
+    """Write the rows of a finished run's own files; how many there are, and how many have no label.
+
+    Raises:
+        SettingsError: the name ends in no known kind, or is that of a file of the run.
+        DataError: it cannot be written.
+        RunError: the run has not finished.
+    """
+    kind_of_table(path)
+    expect_other(path, run.folder.resolved().get("files", {}))
+    table = label_own(run, progress)
+    write_table(path, table.columns, table.rows)
+    return len(table.rows), table.blank
+
+
+def write_model(run: Run, out: Path) -> Path:
+    """Write the final model into the new or empty folder `out`, which needs no stacksl; `out`.
+
+    Raises:
+        SettingsError: the model is of a kind that cannot be written so.
+        RunError: there is no model yet, or `out` is not empty or cannot be written.
+        FeatureError, MissingExtra: the encoder's weights or packages are missing.
+    """
+    from stacksl.models.adapted import is_adapted
+    from stacksl.models.portable.folder import write_folder
+
+    if is_adapted(run.folder.model):
+        raise SettingsError(
+            "--model expects class heads on features, but this run adapted a language model:"
+            " --merge OUT writes that as one model, which transformers loads"
+        )
+    model: Any = run.model
+    facts, right = read_facts(run.folder), dict[float, float]()
+    for share in facts.own.shares if facts.own else ():
+        with suppress(RunError):  # nothing shows it
+            right[share.wanted] = threshold_of(run, share.wanted)
+    write_folder(out, model, facts, right)
+    return out

@@ -24,7 +24,7 @@ from stacksl.labelers.sheets.rows import Asked, Reply
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Receipt, Skip
 from stacksl.report.quality import Differing
-from stacksl.runs.finish.looks import look_due
+from stacksl.runs.finish.forecasting import look_due
 from stacksl.runs.finish.promising import looked_enough
 from stacksl.runs.session.answering import Received, received
 from stacksl.runs.session.assignment import SheetLabeler, annotators_of, open_rows

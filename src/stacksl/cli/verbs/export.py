@@ -96,7 +96,7 @@ def export(
     A task of lm-eval:
         stacksl export runs/first --task test.jsonl task
     """
-    from stacksl.api.exporting import write_labels, write_model, write_own
+    from stacksl.api.labeling import write_labels, write_model, write_own
     from stacksl.lm.export.folder import expect_empty, read_about
     from stacksl.lm.export.folder import merge as merge_into
     from stacksl.runs.storage.folder import shown_facts

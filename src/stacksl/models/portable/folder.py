@@ -28,7 +28,7 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
     """Write a run's final model into the new or empty folder `out`.
 
     `right` is the probability from which a share of labels is right, by that share, and `facts` are
-    the run's, for the card. The errors are those of `api.exporting.write_model`.
+    the run's, for the card. The errors are those of `api.labeling.write_model`.
     """
     from stacksl.models.portable.graph import model_graph
 

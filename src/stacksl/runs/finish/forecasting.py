@@ -1,4 +1,12 @@
-"""What a run tells of its model's accuracy on the way, without its audit: level, growth, stop."""
+"""What a run tells of its model's accuracy on the way, without its audit: level, growth, stop.
+
+The stop rule `accuracy=A` looks at the audit instead. Buying pauses at each quarter of the labels
+to train on, until every answer is in. The model is then refitted as it is at the end, and judged on
+the whole audit, where people answer after a second look (`second_look`). If the lower bound of its
+accuracy reaches A, the run ends with that model; else it buys on. Models learn labels to train on
+alone, so each of them is as new to the audit as the first, and the levels of all looks add up to
+.05 (`z_of_look`).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +19,7 @@ import numpy as np
 from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import SettingsError
+from stacksl.ledger.accounts import Accounts
 from stacksl.models.forecast import (
     FEWEST,
     Growth,
@@ -22,7 +31,6 @@ from stacksl.models.forecast import (
 )
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.models.promise import Look
-from stacksl.runs.finish.looks import look_due
 from stacksl.runs.finish.promising import (
     expect_promise,
     looked_enough,
@@ -32,10 +40,12 @@ from stacksl.runs.finish.promising import (
 from stacksl.runs.loop.batch_selection import surest
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import linear_trainer
-from stacksl.runs.settings.budget import stop_rule
+from stacksl.runs.settings.budget import accuracy_mark, stop_rule
 from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 
+LOOKS = 4  # in a budget: one for each quarter of its labels to train on
+NEAR = 0.1  # how far below the mark an agreement may be that gets a second look
 COMPARED = 100  # labels after which the model is compared with class names alone
 EVERY = 25  # labels of a stream after which the stop rule is looked at, and of a run that waits
 
@@ -161,6 +171,18 @@ class Forecaster:
                 f" points of accuracy (90% interval {points[1]} to {points[2]})."
             )
         return bool(self.stopped)
+
+
+def look_due(spec: RunSpec, accounts: Accounts) -> bool:
+    """Whether nothing is bought: a look is due, or the last one showed the accuracy wanted.
+
+    One is due where a quarter more was asked for, or the model is another without a further label.
+    """
+    if accuracy_mark(spec.settings.stop_when) is None:
+        return False
+    asked, before, train = accounts.asked, accounts.looked_at, max(1, spec.terms.train)
+    again = accounts.looks > 0 and accounts.reached is None and asked <= before
+    return bool(accounts.reached) or again or LOOKS * asked // train > LOOKS * before // train
 
 
 def known_of(settings: Settings, data: Dataset) -> Growth | None:

@@ -28,9 +28,8 @@ from stacksl.models.audit import Audit
 from stacksl.report.quality import Differing
 from stacksl.runs.changes.added_classes import learn_named
 from stacksl.runs.finish.finish import finish, judged_audit
-from stacksl.runs.finish.forecasting import Forecaster
+from stacksl.runs.finish.forecasting import NEAR, Forecaster, look_due
 from stacksl.runs.finish.heads import HeadEnding
-from stacksl.runs.finish.looks import NEAR, look_due
 from stacksl.runs.finish.promising import (
     doubted,
     draw_look,

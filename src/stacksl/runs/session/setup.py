@@ -29,7 +29,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.ledger.store.settings import Setting
 from stacksl.lm import LanguageModel
-from stacksl.runs.finish.looks import LOOKS
+from stacksl.runs.finish.forecasting import LOOKS
 from stacksl.runs.finish.promising import doubted
 from stacksl.runs.items.sources import Sources
 from stacksl.runs.items.stored import given_of, records_of
