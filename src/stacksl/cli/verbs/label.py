@@ -34,9 +34,6 @@ def label(
             help="An address to listen on, or the name that a proxy with TLS on this machine has.",
         ),
     ] = "127.0.0.1",
-    open_: Annotated[
-        bool, typer.Option("--open", help="Open the first annotator's link in the browser.")
-    ] = False,
     idle: Annotated[
         str,
         typer.Option(
@@ -66,8 +63,8 @@ def label(
 
     A page for the annotators of a run:
         stacksl label runs/first
-    The same, and open it:
-        stacksl label runs/first --open
+    On another port, with a text for the annotators beside each question:
+        stacksl label runs/first --port 8000 --guidelines guidelines.txt
     """
     from stacksl.label.serve import LOOPBACK, is_address, serve
 
@@ -81,23 +78,17 @@ def label(
                 "Others can read what is sent to this address: put a server with TLS in front.",
                 file=sys.stderr,
             )
-        if open_:
-            _open(opened.path, next(iter(links.values())))
 
-    limit, text = _seconds(idle), _guidelines(opened.path, guidelines)
+    found = re.fullmatch(r"(\d{1,6})([smh]?)", idle.strip())
+    if found is None or (not found[2] and int(found[1])):
+        raise SettingsError(f"--idle must be a time such as 90s, 30m, 2h or 0, got '{idle[:20]}'")
+    limit = float(found[1]) * {"": 0, "s": 1, "m": 60, "h": 3600}[found[2]]
+    text = _guidelines(opened.path, guidelines)
     with suppress(KeyboardInterrupt):  # which the server may have used up
         serve(opened.folder, ready, host=host, port=port, idle=limit, guidelines=text)
     if opened.status()["state"] != "finished":
         raise Stopped(f"the page is closed, and answers are kept: `stacksl label {run}` continues")
     print(as_json(run_facts(opened)) if json else shown_run(opened))
-
-
-def _seconds(time: str) -> float:
-    """A time limit in seconds."""
-    found = re.fullmatch(r"(\d{1,6})([smh]?)", time.strip())
-    if found is None or (not found[2] and int(found[1])):
-        raise SettingsError(f"--idle must be a time such as 90s, 30m, 2h or 0, got '{time[:20]}'")
-    return float(found[1]) * {"": 0, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def _guidelines(folder: Path, given: Path | None) -> str:
@@ -115,23 +106,6 @@ def _guidelines(folder: Path, given: Path | None) -> str:
         raise SettingsError(f"--guidelines may have {LONGEST:,} characters, got {len(text):,}")
     write_atomic(kept, text)
     return text
-
-
-def _open(folder: Path, link: str) -> None:
-    """Open a link through a private file: the words of a command are visible to all users."""
-    import html
-    import threading
-    import webbrowser
-
-    from stacksl.files.atomic import write_atomic
-
-    place = folder / ".open.html"
-    page = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0;url={html.escape(link)}">'
-    write_atomic(place, page)
-    webbrowser.open(place.resolve().as_uri())
-    timer = threading.Timer(30.0, place.unlink, kwargs={"missing_ok": True})
-    timer.daemon = True
-    timer.start()
 
 
 VERBS = (label,)
