@@ -192,9 +192,7 @@ def test_each_refit_has_a_temperature_of_the_labels_before_it(
 
 def test_a_replay_compares_temperatures(finished: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert finished.replay()["labels"] == BUDGET
-    monkeypatch.setattr(
-        "stacksl.runs.loop.language_trainer.fitted_temperature", lambda *given: 1.5
-    )
+    monkeypatch.setattr("stacksl.runs.loop.language_trainer.fitted_temperature", lambda *given: 1.5)
     with pytest.raises(RunError, match="row .* the event 'refit' .* but the replay got"):
         finished.replay()
 

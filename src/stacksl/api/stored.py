@@ -317,7 +317,7 @@ class Run:
 
         if self._finished():
             return self
-        with self.folder.locked(), self.folder.as_held():
+        with self.folder.locked(inside=True):
             if self._finished():  # by the process that held the lock
                 return self
             spec = RunSpec.open(self.folder)
@@ -361,7 +361,7 @@ class Run:
         folder, paths, show = self.folder, [Path(file) for file in files], progress or silent
         if not correct:
             return answer(folder, paths, show)
-        with folder.locked(), folder.as_held():
+        with folder.locked(inside=True):
             corrected = record_corrections(folder, paths, correct)
             received = answer(folder, paths, show)
             again = max(0, received.repeated - corrected)  # a correction is read a second time

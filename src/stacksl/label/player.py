@@ -218,7 +218,7 @@ class Player:
         return bool(self.folder.read_state()["state"] != "finished")
 
     def _play_to_the_end(self) -> None:
-        with self.folder.locked(page=self._page), self.folder.as_held():
+        with self.folder.locked(page=self._page, inside=True):
             while True:
                 with PageSession.open(RunSpec.open(self.folder)) as session:
                     self._open = OpenRun(session, self._people, self._attend)

@@ -58,7 +58,7 @@ def answer(folder: RunFolder, files: Sequence[Path], report: Report) -> Received
         DataError: a file cannot be read; no answer of any file was entered.
     """
     expect_people(folder)  # before the lock is waited for
-    with folder.locked(), folder.as_held(), Session.open(RunSpec.open(folder), report) as session:
+    with folder.locked(inside=True), Session.open(RunSpec.open(folder), report) as session:
         assert isinstance(session.labeler, SheetLabeler)
         sheets = session.labeler.read(files)
         session.play()

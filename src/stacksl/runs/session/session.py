@@ -497,7 +497,7 @@ def train_on_audit(spec: RunSpec) -> int:
             " model would need a look of its own: export the table, or change --stop-when first"
         )
     folder, nobody = spec.folder, OracleLabeler({}, {})
-    with folder.locked(), folder.as_held():
+    with folder.locked(inside=True):
         before, facts = folder.read_state(), shown_facts(folder)
         if spec.settings.adapts or before["state"] != "finished" or not folder.has_results():
             raise RunError(

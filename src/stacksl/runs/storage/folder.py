@@ -155,13 +155,16 @@ class RunFolder:
             return bool(store.select(ERASING, ("item",)))
 
     @contextmanager
-    def locked(self, *, erasing: bool = False, page: str = "") -> Iterator[None]:
+    def locked(
+        self, *, erasing: bool = False, page: str = "", inside: bool = False
+    ) -> Iterator[None]:
         """Lock the run for this process; the kernel releases the lock when the process dies.
 
         Waits at most `WAIT` seconds for another process, but not for a page, which stays open. At
         the start and at the end all files of the folder are made readable by their owner alone.
-        Nothing is done inside `as_held`. With `erasing` copies of an erased item may be left. The
-        `page` is the address of the page for annotators that the caller serves.
+        With `erasing` copies of an erased item may be left. The `page` is the address of the page
+        for annotators that the caller serves. With `inside` operations that lock the run, of the
+        same caller, use this lock.
 
         Raises:
             RunLocked: another process has the lock; the message names it, or its page.
@@ -191,19 +194,12 @@ class RunFolder:
                 else:
                     draft.unlink(missing_ok=True)
             keep_private(self.path)  # of a run killed while it wrote
+            before = HELD.set(HELD.get() | ({self.path.resolve()} if inside else set()))
             try:
                 yield
             finally:
+                HELD.reset(before)
                 keep_private(self.path)  # libraries write a model's files as the umask lets them
-
-    @contextmanager
-    def as_held(self) -> Iterator[None]:
-        """Let operations that lock the run use the lock that the caller holds."""
-        before = HELD.set(HELD.get() | {self.path.resolve()})
-        try:
-            yield
-        finally:
-            HELD.reset(before)
 
     def _acquire(self, file: IO[str]) -> None:
         """Take the lock, after at most `WAIT` seconds of trying."""
