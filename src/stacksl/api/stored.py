@@ -67,32 +67,6 @@ def _reading(folder: RunFolder) -> Reading:
     return read_about(folder.model) if is_adapted(folder.model) else _model_in(folder)
 
 
-def _read(
-    folder: RunFolder,
-    reading: Reading,
-    data: Any,
-    answers: Any = None,
-    given: Mapping[str, str] | None = None,
-) -> Dataset:
-    """What is in a file or in memory, read as the data of the run was; see `Run.read`."""
-    if isinstance(data, str | Path):
-        settings, bank = how_read(folder)
-        return read_again(settings, reading, data, bank, given)
-    return again_in_memory(data, answers, reading)
-
-
-def _model_of(
-    folder: RunFolder, reading: Reading, items: Sequence[Item], features: Any
-) -> Model | AdaptedModel:
-    """The final model; with the `features` of the items, if they were given as an array."""
-    from stacksl.models.linear import Model
-
-    model = reading if isinstance(reading, Model) else _model_in(folder)
-    if features is None or not isinstance(model, Model):
-        return model
-    return model.with_rows([item.id for item in items], features)
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run on disk, by its `path`; `frame` is the data frame that it was made from in Python."""
@@ -187,12 +161,10 @@ class Run:
         """
         from stacksl.api.labeling import joined, left_to_people, said_of, threshold_of
 
-        folder = self.folder
         least = None if right is None else threshold_of(self, right)
-        reading = _reading(folder)
-        dataset = _read(folder, reading, data)
+        dataset = self.read(data)
         items = dataset.items
-        said = _model_of(folder, reading, items, features).predict(items, progress)
+        said = self._model_for(items, features).predict(items, progress)
         rows = said if least is None else left_to_people(said, least)
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
         if not hasattr(frame, "assign"):
@@ -212,7 +184,20 @@ class Run:
             RunError: there is no model yet.
         """
         folder = self.folder
-        return _read(folder, _reading(folder), data, answers, given)
+        reading = _reading(folder)
+        if isinstance(data, str | Path):
+            settings, bank = how_read(folder)
+            return read_again(settings, reading, data, bank, given)
+        return again_in_memory(data, answers, reading)
+
+    def _model_for(self, items: Sequence[Item], features: Any) -> Model | AdaptedModel:
+        """The final model; with the `features` of the items, if they were given as an array."""
+        from stacksl.models.linear import Model
+
+        model = self.model
+        if features is None or not isinstance(model, Model):
+            return model
+        return model.with_rows([item.id for item in items], features)
 
     def labels(self, frame: Any = None, *, names: bool = False) -> Any:
         """The answers that were bought, one row each in the order of purchase.
@@ -258,9 +243,8 @@ class Run:
         folder, run = self.folder, {"run": str(self.path)}
         if isinstance(data, str | Path) and Path(data).is_dir():
             return {**run, **audited_since(folder, RunFolder.open(Path(data)))}
-        reading = _reading(folder)
-        dataset = _read(folder, reading, data, answers)
-        model = _model_of(folder, reading, dataset.items, features)
+        dataset = self.read(data, answers)
+        model = self._model_for(dataset.items, features)
         if not dataset.answers and not dataset.unknown:
             with self.ledger as ledger:
                 return {**run, **watch(RunSpec.open(folder), ledger, model, dataset, progress)}

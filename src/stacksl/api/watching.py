@@ -165,7 +165,6 @@ def _top(policies: Sequence[Array]) -> Top:
 
 
 def _groups(items: Sequence[Item], vectors: Vectors, rows: Rows) -> list[dict[str, Any]]:
-    """Groups of the `rows`, with examples."""
     texts = [items[row].prompt for row in rows]
     found = []
     for each in find_topics(texts, vectors[rows], min(GROUPS, len(set(map(normal, texts))))):

@@ -122,7 +122,6 @@ def _invoke(words: list[str], program: str, app: str) -> int:
 
 
 def _told(error: BaseException, program: str, *, debug: bool) -> tuple[str, int]:
-    """What is said of an error, and the exit code."""
     if isinstance(error, _ClickException):
         return _usage(error, program)
     if isinstance(error, KeyboardInterrupt):

@@ -160,7 +160,6 @@ COMMANDS: dict[Callable[..., None], type[TyperCommand]] = {}
 
 
 def _parameter(name: str) -> str:
-    """The name of the parameter of the option of a setting."""
     return FLAGS[name].word.replace("-", "_")
 
 

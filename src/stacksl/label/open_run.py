@@ -403,7 +403,6 @@ class OpenRun:
         return result
 
     def _learn(self) -> None:
-        """Learn the answers entered so far."""
         lessons, self._lessons = self._lessons, []
         self.session.learn(lessons)
 
@@ -469,7 +468,6 @@ class OpenRun:
 
 
 def _fulfill(outcome: Future[T], compute: Callable[[], T]) -> None:
-    """Set the outcome of a computation."""
     try:
         result = compute()
     except BaseException as fault:

@@ -256,7 +256,6 @@ _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}")
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON can hold it."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -20,10 +20,6 @@ from stacksl.report.wording import count, percent, plural
 WIDE, NARROW = 640, 350
 
 
-def _whole(value: float) -> str:
-    return count(int(value))
-
-
 def _share(value: float) -> str:
     return f"{100 * value:.0f}%"
 
@@ -56,7 +52,7 @@ def accuracy_curve(facts: Facts) -> str:
         return drawing(
             frame,
             label,
-            axes(frame, across, upwards, _whole, _share, "labels bought"),
+            axes(frame, across, upwards, lambda value: count(int(value)), "labels bought"),
             area(frame, high, low, "one"),
             line(frame, guess, "guide"),
             line(frame, middle, "one"),
@@ -93,7 +89,7 @@ def calibration(found: Calibration | None) -> str:
     return drawing(
         frame,
         label,
-        axes(frame, fifths, fifths, _share, _share, "confidence of the final model"),
+        axes(frame, fifths, fifths, _share, "confidence of the final model"),
         line(frame, [(0.0, 0.0), (1.0, 1.0)], "guide"),
         *marks,
         kind="square",
@@ -168,17 +164,16 @@ def axes(
     x_ticks: Sequence[float],
     y_ticks: Sequence[float],
     x_words: Callable[[float], str],
-    y_words: Callable[[float], str],
     x_title: str,
 ) -> str:
-    """Horizontal grid lines with their values, and the values and title under the box."""
+    """Horizontal grid lines with their shares, and the values and title under the box."""
     parts = []
     floor = frame.height - frame.bottom
     edge = frame.width - frame.right
     for value in y_ticks:
         at = frame.up(value)
         parts.append(f'<path class="grid" d="M{frame.left:.1f} {at:.1f}H{edge:.1f}"/>')
-        parts.append(_text(frame.left - 8, at + 4, y_words(value), "end"))
+        parts.append(_text(frame.left - 8, at + 4, _share(value), "end"))
     for value in x_ticks:
         at = frame.across(value)
         near_edge = at > edge - 12 and value == x_ticks[-1]

@@ -226,7 +226,6 @@ def _without_words(row: SettingRow) -> SettingRow:
 
 
 def _without_people(asking: Asking, classes: Mapping[str, str]) -> Asking:
-    """The facts with numbers for the names of annotators."""
     named = [each.name for row in asking.disagreements for each in row.answers]
     named += [each.name for each in asking.differing]
     named += [row.who for row in asking.changes if row.who and row.kind not in OF_THE_RUN]

@@ -190,7 +190,6 @@ def change(
 def _change_run(
     run: Run, wanted: dict[str, Any], *, later: bool, yes: bool, json: bool, quiet: bool
 ) -> None:
-    """Change what is bought, after its price was shown."""
     offered, reopen = run.change(**wanted, dry_run=True), wanted["reopen"]
     if not quiet and offered.measures is not None:
         print(offered.measures, file=sys.stderr)
@@ -205,7 +204,6 @@ def _change_run(
 
 
 def _change_people(run: Run, who: dict[str, Any], *, json: bool, quiet: bool) -> None:
-    """Change who answers, and whose answers count."""
     with live(quiet=quiet) as show:
         freed = run.people(**who, progress=show)
     if json:
@@ -236,7 +234,6 @@ def _annotator(text: str) -> tuple[str, str | None]:
 
 
 def _bought(offered: Outcome, reopen: bool) -> list[str]:
-    """What may be bought at which cost."""
     bought = []
     if offered.cost:
         more = f"{plural(offered.more, 'more label')}, {count(offered.labels)}"

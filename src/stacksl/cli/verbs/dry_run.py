@@ -101,12 +101,20 @@ def expected_audit(plan: Plan) -> str:
 
 
 def _request(plan: Plan) -> dict[str, Any] | None:
-    """One request to a model that answers; None where none does."""
-    from stacksl.runs.session.model_labels import asks_model, example_request
+    """What would be sent about the first item to a model on a server; None where none answers.
+
+    The next items stand for the examples, whose labels are not known yet.
+    """
+    from stacksl.labelers.chat.endpoint import address
+    from stacksl.labelers.chat.prompts import Shot
+    from stacksl.runs.session.model_labels import asks_model, questions
 
     if not asks_model(plan.settings):
         return None
-    return example_request(plan.settings, plan.dataset.items)
+    server, (item, *others) = plan.settings.server, plan.dataset.items
+    shots = [Shot(each.id, each.prompt, "(its label)") for each in others[: server.shots]]
+    first, *_ = questions(plan.settings).of(item.prompt, item.candidates, shots).values()
+    return {"url": address(str(server.url)), "body": first.body}
 
 
 def _bought(plan: Plan) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -163,14 +162,10 @@ def replay(
         stacksl ledger replay runs/first --json
     """
     result = options.open_run(run).replay()
-    print(as_json(result) if json else _replayed(result))
-
-
-def _replayed(result: Mapping[str, Any]) -> str:
     shown = [(name.capitalize(), count(result[name])) for name in ("rows", "rounds", "labels")]
     after = result["after"]
     why = f"row {count(after + 1)} (an item was erased)" if after else None
-    return facts([*shown, ("Played from", why)])
+    print(as_json(result) if json else facts([*shown, ("Played from", why)]))
 
 
 VERBS = (path, verify, requests, replay)

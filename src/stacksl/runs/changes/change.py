@@ -160,7 +160,6 @@ def _held(folder: RunFolder) -> Iterator[tuple[RunSpec, Ledger]]:
 
 
 def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Outcome]:
-    """The spec after the change, and the effect of the change."""
     if change == Change():
         raise SettingsError(
             "expected something to change, got nothing: give --budget, --items, --owned,"
@@ -240,7 +239,6 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
 
 
 def _with_file(spec: RunSpec, more: More) -> RunSpec:
-    """The spec with one more file of items."""
     if more.path in (spec.data, spec.settings.owned, *(each.path for each in spec.more)):
         raise RunError(
             f"the run {spec.folder.path} has the file {Path(more.path).name} already, and reads a"
@@ -257,7 +255,6 @@ def _with_file(spec: RunSpec, more: More) -> RunSpec:
 
 
 def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
-    """The spec with more classes."""
     if not added:
         return spec
     _expect_classes(spec)
@@ -275,7 +272,6 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
 
 
 def _expect_classes(spec: RunSpec) -> None:
-    """Check that classes can be added to the run."""
     if spec.settings.adapts:
         raise RunError(
             "a language model's features are of the options it began with, so no class can be"
@@ -401,7 +397,6 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
 
 
 def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None:
-    """Set what the run is made with from here on."""
     values: dict[str, Any] = {}
     if wanted.more:
         values["more"] = [(more.kind, more.path) for more in wanted.more]

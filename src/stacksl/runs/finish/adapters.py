@@ -135,7 +135,6 @@ class AdapterEnding:
         self.model.save(self.spec.folder.model, facts, self.spec.test)
 
     def _history(self) -> list[Refitted]:
-        """The refits, as their records have them."""
         return history(self.spec.folder.adapters, self.trainer.refits)
 
     def _computed(self, state: Mapping[str, Any]) -> f.Computed:

@@ -406,7 +406,6 @@ def of_texts(
 
 
 def _index_of(label: object, place: Mapping[str, int], row: int) -> int:
-    """The index of a class that is given by its name or its index."""
     if isinstance(label, str) and label in place:
         return place[label]
     if isinstance(label, Integral) and 0 <= int(label) < len(place):

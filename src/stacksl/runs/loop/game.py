@@ -239,11 +239,11 @@ class Game:
         self.learner.restore(arrays)
         self.trainer.restore(arrays)
 
-    def reschedule(self, payload: Mapping[str, object]) -> None:
+    def reschedule(self, payload: Mapping[str, Any]) -> None:
         """Apply a `budget` row of the ledger to the learner."""
         # A learner restored from later arrays is past this horizon; a later row then sets it.
-        horizon = max(_whole(payload["rounds"]), self.learner.round)
-        self.learner.reschedule(budget=_whole(payload["train"]), horizon=horizon)
+        horizon = max(int(payload["rounds"]), self.learner.round)
+        self.learner.reschedule(budget=int(payload["train"]), horizon=horizon)
 
 
 class Chooser(Protocol):
@@ -271,8 +271,3 @@ def play(game: Game, chooser: Chooser) -> Iterator[list[Decision]]:
         game.learn(game.take_answers())
         yield posted
         game.refit_if_due()
-
-
-def _whole(value: object) -> int:
-    assert isinstance(value, int)
-    return value

@@ -138,14 +138,6 @@ class LanguageTrainer:
         return any(before < n <= now for n in counts)
 
     @property
-    def _news(self) -> bool:
-        """Whether labels differ from those of the last refit of the adapter."""
-        if not self.refits:
-            return bool(self.examples.bought)
-        last = read_record(self.adapters.folder, self.refits)
-        return last is None or last.labels_hash != labels_hash(self.examples)
-
-    @property
     def _stale(self) -> bool:
         """Whether features are of an older adapter while labels can still be bought or arrive."""
         behind = self.epoch - (self.adapters.way is not None) < self.refits
@@ -175,7 +167,9 @@ class LanguageTrainer:
             self._choose()
         elif self.draws:  # there is nothing to choose by
             self.adapters.model.adopt(self.adapters.model.way)
-        if self.examples.bought and self._news:
+        last = read_record(self.adapters.folder, self.refits) if self.refits else None
+        new = last is None or last.labels_hash != labels_hash(self.examples)
+        if self.examples.bought and new:
             self._refit_adapter()
         self.adapters.take(self.refits)
 
@@ -242,9 +236,9 @@ class LanguageTrainer:
         """The adapter of refit `number` on the labels of `examples`, and its temperature."""
         labels, fixed = len(examples.bought), self.spec.settings.lm.temperature is not None
         # the base model's scores decide, since an adapter was trained on these labels
-        scores = [np.array(self._base[row].offset) for row, _, _ in examples.bought]
         scale = 1.0  # a multiple of the temperature in the scores
         if not fixed:
+            scores = [np.array(self._base[row].offset) for row, _, _ in examples.bought]
             scale = fitted_temperature(scores, [label for _, label, _ in examples.bought], 1.0)
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
@@ -284,7 +278,6 @@ class LanguageTrainer:
         self._begin(fingerprint, model.way, last=not self._owed)
 
     def _refresh(self) -> None:
-        """Renew the features and begin an epoch."""
         if (before := self._made_before()) is not None:
             self._begin(str(before["features"]), {})
             return
@@ -292,7 +285,11 @@ class LanguageTrainer:
         fingerprint = self.adapters.model.fingerprint
         if not self._epochs.has(self.epoch + 1, fingerprint):
             rows = renewable(self.spec, self.examples, self.ledger)
-            fresh = self.beside(lambda: self._renewed(rows))
+            items, report = [self.spec.dataset.items[r] for r in rows], self._reporting("features")
+            model = self.adapters.model
+            fresh = self.beside(
+                lambda: self._epochs.filled(rows, model.transform(items, report) if items else None)
+            )
             self._epochs.save(self.epoch + 1, fresh, fingerprint)
         self._begin(fingerprint, {})
 
@@ -312,12 +309,6 @@ class LanguageTrainer:
         self.ledger.note_refreshed(len(self.examples.bought), {**detail, **way})
         self._renew(self.epoch, fingerprint)
         self._rebuild(asked)
-
-    def _renewed(self, rows: list[int]) -> PairBlock:
-        """The features of the items in `rows`; zeros for the others."""
-        items, report = [self.spec.dataset.items[row] for row in rows], self._reporting("features")
-        block = self.adapters.model.transform(items, report) if items else None
-        return self._epochs.filled(rows, block)
 
     def _renew(self, epoch: int, fingerprint: str) -> None:
         """Load the features of an epoch in use: the last one, or that of the reference's scores."""
@@ -353,5 +344,4 @@ class LanguageTrainer:
             prime(learner, examples.block, coming, learner.budget - asked)
 
     def _reporting(self, phase: Literal["refit", "features"]) -> Callable[[int, int], None]:
-        """A callback that reports the progress of a phase."""
         return lambda done, total: self._throttled(Progress(phase, done, total), done == total)

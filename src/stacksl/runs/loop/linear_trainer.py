@@ -177,7 +177,6 @@ class LinearTrainer:
         self.ledger.note_refit(len(self.examples.bought), detail)
 
     def _fit(self, *, tune: bool) -> None:
-        """Fit the head on the labels learned by now."""
         scorer, bought = self.learner.scorer, self.examples.bought
         learned = len(bought), self.examples.relabeled
         self.mixture = ()
@@ -346,7 +345,6 @@ class LinearTrainer:
         )
 
     def _named(self, names: NDArray[Any]) -> NDArray[Any]:
-        """The name rows of the current classes."""
         assert isinstance(self.examples.block, SharedBlock)
         return names[: self.examples.block.classes]
 
@@ -363,7 +361,6 @@ class LinearTrainer:
         return frozenset(row[str(answer["item"])] for answer in unnamed)
 
     def _whole(self) -> Source:
-        """The data of final models."""
         return self.source(self.unnamed())
 
     def source(self, unnamed: frozenset[int] = frozenset()) -> Source:
@@ -426,6 +423,5 @@ def linear_trainer(game: Game) -> LinearTrainer:
 
 
 def _split(bought: Bought) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows that were bought, and their labels."""
     table = np.array([(row, label) for row, label, _ in bought], dtype=np.int64).reshape(-1, 2)
     return table[:, 0].copy(), table[:, 1].copy()

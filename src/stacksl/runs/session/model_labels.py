@@ -133,17 +133,6 @@ def questions(settings: Settings, template: str | None = None) -> Questions:
     return Questions(model, template, settings.seed, rates, server.answer_tokens)
 
 
-def example_request(settings: Settings, items: Sequence[Item]) -> dict[str, Any]:
-    """What would be sent about the first item: the address and the body.
-
-    The next items stand for the examples, whose labels are not known yet.
-    """
-    item, others = items[0], items[1 : settings.server.shots + 1]
-    shots = [Shot(each.id, each.prompt, "(its label)") for each in others]
-    first, *_ = questions(settings).of(item.prompt, item.candidates, shots).values()
-    return {"url": address(str(settings.server.url)), "body": first.body}
-
-
 def expect_consent(spec: RunSpec) -> None:
     """Check that a new run may send texts, where its labels come from a model.
 

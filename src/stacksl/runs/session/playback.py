@@ -145,15 +145,11 @@ class Playback(Game):
             if row.event not in _MEANWHILE:
                 self.ahead = False
             if row.event in ("learned", "relabeled") and not row.erased:
-                found.append(self._receipt(row))
+                item, new = str(row.item), row.event == "relabeled"
+                said = row.slot or 0, row.token or 1, row.payload.get("index"), str(row.labeler)
+                lesson = None if new else (self._decisions[item], row.label())
+                found.append(Receipt(Answer(item, *said), "accepted", lesson, relabels=new))
         return found
-
-    def _receipt(self, row: Row) -> Receipt:
-        item, index = str(row.item), row.payload.get("index")
-        answer = Answer(item, row.slot or 0, row.token or 1, index, str(row.labeler))
-        if row.event == "relabeled":
-            return Receipt(answer, "accepted", relabels=True)
-        return Receipt(answer, "accepted", (self._decisions[item], row.label()))
 
     def adopt(self, posted: Sequence[Decision]) -> None:
         """Give the learner the decisions, and note them for the labels that follow."""

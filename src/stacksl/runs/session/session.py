@@ -136,7 +136,6 @@ class Session(Game):
         record: Record,
         parts: ExitStack,
     ) -> Self:
-        """A session where its ledger is."""
         known = record.facts["warnings"]
         ledger = parts.enter_context(Ledger.open(spec.folder.database))
         ledger.verify(anchors(spec.folder))

@@ -62,7 +62,7 @@ from stacksl.runs.settings.fields import Settings
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.derived import MAP
 from stacksl.runs.storage.folder import SECRET, class_rows
-from stacksl.runs.storage.status import name_of, unique
+from stacksl.runs.storage.status import name_of
 
 
 def batches_of(spec: RunSpec, ledger: LedgerReader) -> Batches:
@@ -157,7 +157,6 @@ def features_again(spec: RunSpec) -> Block:
 def _stored(
     spec: RunSpec, features: FeatureMap, folder: Path, part: slice, report: Report
 ) -> Block:
-    """The features of a part of the items, stored in `folder`."""
     items = spec.dataset.items[part]
     ids = [item.id for item in items]
     map_file = spec.folder.path / MAP
@@ -206,7 +205,8 @@ def begin(spec: RunSpec, warnings: Sequence[str], labeler: Labeler | None) -> No
     `labeler` is the Python object that answers, if the settings name none.
     """
     classes = spec.sources.classes
-    facts: dict[str, Any] = {"warnings": unique((), warnings)}  # said by a run that is cut early
+    # said by a run that is cut early
+    facts: dict[str, Any] = {"warnings": [*dict.fromkeys(warnings)]}
     if labeler is not None:
         facts["labeler"] = name_of(labeler)
     Ledger.create(

@@ -130,7 +130,6 @@ def _of_bank(settings: Settings) -> list[str]:
 
 
 def _of_people(settings: Settings) -> list[str]:
-    """What is wrong with the names and prices of people who answer by file."""
     found: list[str] = []
     named = [part.partition("=")[0].strip() for part in (settings.price or "").split(",")]
     by_name = "=" in (settings.price or "")
@@ -165,7 +164,6 @@ def _of_people(settings: Settings) -> list[str]:
 
 
 def _of_models_that_answer(settings: Settings) -> list[str]:
-    """What a model that answers needs, on a server or on this machine."""
     name, _, model = settings.labeler.partition(":")
     server = settings.server
     found: list[str] = []
@@ -193,7 +191,6 @@ def _of_models_that_answer(settings: Settings) -> list[str]:
 
 
 def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
-    """What a language model excludes."""
     found: list[str] = []
     if "features" in explicit:
         found.append("a language model makes its own features: leave --features out")

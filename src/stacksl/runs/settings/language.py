@@ -9,7 +9,7 @@ from typing import Any
 from stacksl.errors import SettingsError
 from stacksl.lm import LoraSettings, ModelChoices, TrainSettings
 from stacksl.lm.prompt.format import template
-from stacksl.runs.settings.fields import LanguageModel, Settings
+from stacksl.runs.settings.fields import Settings
 from stacksl.types import copied
 
 
@@ -20,6 +20,7 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         SettingsError: a template or a value that there is not.
     """
     own, text = settings.lm, recorded.get("lm_template")
+    targets = [name.strip() for name in (own.lora_targets or "").split(",")]
     by_scores = settings.mode == "pool" and settings.gate.name in ("margin", "random")
     return copied(
         ModelChoices,
@@ -31,7 +32,13 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
         normalization=recorded.get("lm_normalization", own.normalization),
         dtype=str(recorded.get("lm_dtype", own.dtype)),
         scoring=str(recorded.get("lm_path", own.scoring)),
-        lora=_lora(own),
+        lora=LoraSettings(
+            rank=own.lora_rank,
+            alpha=own.lora_alpha,
+            dropout=own.lora_dropout,
+            targets=tuple(filter(None, targets)) or None,
+            start=own.adapter,
+        ),
         threads=recorded.get("lm_threads"),
         verdict=str(recorded.get("lm_verdict", "")),
         state_dim=0 if by_scores else own.state_dim,
@@ -67,14 +74,3 @@ def chat_arguments(text: str | None) -> dict[str, Any]:
         except ValueError:
             found[name] = value
     return found
-
-
-def _lora(own: LanguageModel) -> LoraSettings:
-    names = [name.strip() for name in (own.lora_targets or "").split(",")]
-    return LoraSettings(
-        rank=own.lora_rank,
-        alpha=own.lora_alpha,
-        dropout=own.lora_dropout,
-        targets=tuple(name for name in names if name) or None,
-        start=own.adapter,
-    )

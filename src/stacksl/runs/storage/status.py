@@ -252,7 +252,7 @@ class Record:
 
     def warn(self, sentences: Sequence[str]) -> None:
         """Add warnings, each sentence once."""
-        self.facts["warnings"] = unique(self.facts["warnings"], sentences)
+        self.facts["warnings"] = [*dict.fromkeys([*self.facts["warnings"], *sentences])]
 
     def write(self, state: State) -> None:
         """Write the state of the run."""
@@ -306,8 +306,3 @@ def name_of(labeler: Labeler) -> str:
 def now() -> str:
     """The current time, as times are shown."""
     return datetime.now(UTC).strftime(TIMES)
-
-
-def unique(known: Sequence[str], new: Sequence[str]) -> list[str]:
-    """`known` and what is `new`, each sentence once, in their order."""
-    return list(dict.fromkeys([*known, *new]))
