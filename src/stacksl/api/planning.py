@@ -169,8 +169,6 @@ def prepare(
     Raises:
         SettingsError, DataError, LabelerError: one sentence on what is wrong.
     """
-    from stacksl.runs.finish.forecasting import expect_stop_rule
-
     resolved = settings if isinstance(settings, Resolved) else resolve(settings)
     copied, labeled = (data if isinstance(data, RunSpec) else None), None
     if copied is None or copied.settings.model_labels != resolved.settings.model_labels:
@@ -192,15 +190,7 @@ def prepare(
     resolved, budget = _settled(resolved, sources, filed=filed)
     _expect_playable(resolved.settings, sources, labeler)
     sources = replace(sources, said=_model_labels(resolved.settings, sources, labeled))
-    judges = resolved.settings.column is not None  # then nothing has to train
-    audit = audit_size(
-        budget.labels + judges,
-        asked_for=_wanted_audit(resolved.settings),
-        tested=sources.test is not None,
-        items=_rounds(sources) - judges,
-    )
-    further = further_labels(resolved.settings, budget.labels, audit)
-    expect_stop_rule(resolved.settings, sources.pool, audit, further)
+    audit, further = _measuring(resolved.settings, sources, budget)
     name = sources.pool.name
     folder = Path(out) if out is not None else _default_folder(name, new_folder_name)
     spec = RunSpec(
@@ -436,20 +426,33 @@ def _expect_playable(settings: Settings, sources: Sources, labeler: Labeler | No
         )
 
 
-def _wanted_audit(settings: Settings) -> int | None:
-    """The audit that the settings ask for, if they do; none under a rule that draws its own.
+def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[int, int]:
+    """The labels that measure the model: those of the audit, and those kept for second looks.
 
     Raises:
-        SettingsError: both are asked for.
+        SettingsError: an audit is asked for under a rule that draws its own, or the stop rule
+            cannot be kept.
     """
-    if promised_share(settings.stop_when) is None:
-        return settings.audit
-    if settings.audit:
-        raise SettingsError(
-            "stop_when with right=R draws audits of its own, got an audit of"
-            f" {settings.audit}: leave --audit out"
-        )
-    return 0
+    from stacksl.runs.finish.forecasting import expect_stop_rule
+
+    asked_for = settings.audit
+    if promised_share(settings.stop_when) is not None:
+        if asked_for:
+            raise SettingsError(
+                "stop_when with right=R draws audits of its own, got an audit of"
+                f" {asked_for}: leave --audit out"
+            )
+        asked_for = 0
+    judges = settings.column is not None  # then nothing has to train
+    audit = audit_size(
+        budget.labels + judges,
+        asked_for=asked_for,
+        tested=sources.test is not None,
+        items=_rounds(sources) - judges,
+    )
+    further = further_labels(settings, budget.labels, audit)
+    expect_stop_rule(settings, sources.pool, audit, further)
+    return audit, further
 
 
 def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) -> tuple[int, ...]:

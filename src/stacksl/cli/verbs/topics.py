@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,10 @@ from stacksl.cli.printing import as_json, rejected, table, warn
 from stacksl.cli.verbs.run import word
 from stacksl.errors import SettingsError
 from stacksl.report.wording import plural
+
+if TYPE_CHECKING:
+    from stacksl.data import Dataset
+    from stacksl.models.topics import Topic
 
 EDIT = "Change a name to rename a topic, give two the same name to merge them, empty it to drop one"
 NO_CLASSES = ("some", "others")  # labels in the file are not used
@@ -42,14 +47,10 @@ def topics(
     No classes yet: what is in the file, as a workbook to edit?
         stacksl topics texts.csv
     """
-    from openpyxl import Workbook
-
     from stacksl.data import Layout, read, set_aside
-    from stacksl.data.classes import TOPICS
     from stacksl.features import TextMap, make_features
     from stacksl.files.atomic import write_atomic
-    from stacksl.labelers.sheets.workbook_writing import fill, packed
-    from stacksl.models.topics import EXAMPLES, find_topics
+    from stacksl.models.topics import find_topics
     from stacksl.runs.items.intake import no_encoder, with_features
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.settings.resolve import resolve
@@ -72,10 +73,31 @@ def topics(
         if show is not None:
             show(Progress("topics", 0, 1))
         found = find_topics(texts, vectors, about)
+    write_atomic(out, _workbook(dataset, found))
+    unusable = rejected(dataset)
+    warn([*no_encoder(resolved), *set_aside(dataset)])
+    if json:
+        listed = [{"name": each.name, "size": len(each.rows)} for each in found]
+        print(as_json({"file": out, "rows": len(texts), "topics": listed, "rejected": unusable}))
+        return
+    print(table(("Rows", "Topic"), ((len(each.rows), each.name) for each in found)))
+    print(f"\n{plural(len(found), 'topic')} of {plural(len(texts), 'row')}, in {out}")
+    people = "--labeler file --annotators NAMES"
+    print(f"{EDIT}. Then:\n  stacksl run {word(Path(file))} --classes {word(out)} {people}")
+
+
+def _workbook(dataset: Dataset, found: Sequence[Topic]) -> bytes:
+    """The workbook to edit: a line for each topic, and the topic of every row."""
+    from openpyxl import Workbook
+
+    from stacksl.data.classes import TOPICS
+    from stacksl.labelers.sheets.workbook_writing import fill, packed
+    from stacksl.models.topics import EXAMPLES
+
     topic = {row: each.name for each in found for row in each.rows}
     lines = [("name", "words", "size", *(f"example {n}" for n in range(1, EXAMPLES + 1)))]
     for each in found:
-        typical = (texts[row] for row in each.examples)
+        typical = (dataset.items[row].prompt for row in each.examples)
         lines.append((each.name, ", ".join(each.words), str(len(each.rows)), *typical))
     rows = [(item.id, item.prompt, topic[row]) for row, item in enumerate(dataset.items)]
     book = Workbook()
@@ -83,17 +105,7 @@ def topics(
     fill(book.create_sheet("Rows"), [("id", "text", "topic"), *rows], (14, 80, 30))
     fill(book.create_sheet("How to edit"), [(EDIT,)], (100,), header=False)
     book.worksheets[0].title = TOPICS
-    write_atomic(out, packed(book))
-    unusable = rejected(dataset)
-    warn([*no_encoder(resolved), *set_aside(dataset)])
-    if json:
-        listed = [{"name": each.name, "size": len(each.rows)} for each in found]
-        print(as_json({"file": out, "rows": len(rows), "topics": listed, "rejected": unusable}))
-        return
-    print(table(("Rows", "Topic"), ((len(each.rows), each.name) for each in found)))
-    print(f"\n{plural(len(found), 'topic')} of {plural(len(rows), 'row')}, in {out}")
-    people = "--labeler file --annotators NAMES"
-    print(f"{EDIT}. Then:\n  stacksl run {word(Path(file))} --classes {word(out)} {people}")
+    return packed(book)
 
 
 VERBS = (topics,)

@@ -56,20 +56,11 @@ def look_again(
     Once a look at the end is done, what the model said of its rows is noted in the `state`: they
     stay what they were when a correction refits the model.
     """
-    ledger, ids = game.ledger, [game.corpus.ids[row] for row in audit.rows]
+    ledger = game.ledger
     made = AdapterEnding if spec.settings.adapts else HeadEnding
     ending = made(spec, game, features, silent)
-    if isinstance(ending, HeadEnding) and spec.settings.column is not None and not every:
-        found, reference = ending.of_column(audit.rows), ending.beside(audit)
-        ids, policies = [*found], [*found.values()]
-    else:
-        policies = ending.policies(audit.rows)
-        if isinstance(ending, HeadEnding) and every:  # a promise is about the labels of the table
-            policies = ending.delivered(audit.rows)
-        reference = largest(ending.policies(compared(game, audit)))
-    sure = largest(policies)
-    powers = None if reference is None or sure is None else Powers(sure, reference)
-    predicted = {item: int(np.argmax(said)) for item, said in zip(ids, policies, strict=True)}
+    predicted, powers = _said(ending, game, audit, every=every)
+    ids = [*predicted]
     answers, now = (
         {
             item: [(each.said, each.index) for each in of_all]
@@ -108,3 +99,25 @@ def look_again(
     if not look and too_wide(second):
         audit = replace(audit, answers=first, now=first_now)
     return due, replace(audit, second=second, second_now=later)
+
+
+def _said(
+    ending: HeadEnding | AdapterEnding, game: Game, audit: Audit, *, every: bool
+) -> tuple[dict[str, int], Powers | None]:
+    """The label that is looked at in each audited row, by item, and its probabilities.
+
+    It is the column's, where the run judges one, and in a promise that of the delivered table;
+    else the final model's.
+    """
+    ids = [game.corpus.ids[row] for row in audit.rows]
+    if isinstance(ending, HeadEnding) and ending.spec.settings.column is not None and not every:
+        found, reference = ending.of_column(audit.rows), ending.beside(audit)
+        ids, policies = [*found], [*found.values()]
+    else:
+        policies = ending.policies(audit.rows)
+        if isinstance(ending, HeadEnding) and every:
+            policies = ending.delivered(audit.rows)
+        reference = largest(ending.policies(compared(game, audit)))
+    sure = largest(policies)
+    powers = None if reference is None or sure is None else Powers(sure, reference)
+    return dict(zip(ids, (int(np.argmax(each)) for each in policies), strict=True)), powers
