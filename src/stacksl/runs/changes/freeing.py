@@ -12,7 +12,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.ledger.store.settings import Setting
 from stacksl.models.second_look import settled
-from stacksl.runs.session.answering import expect_people, spec_of_people
+from stacksl.runs.session.answering import expect_people
 from stacksl.runs.session.assignment import AWAY, FILE, annotators_of, away_from, open_rows
 from stacksl.runs.storage.folder import RunFolder
 from stacksl.runs.storage.status import reopen
@@ -97,15 +97,9 @@ def free_rows(
     with folder.locked():
         people_answer = folder.resolved().get("labeler") == FILE
         if free is True and not (named or wanted or people_answer):
-            with Ledger.open(folder.database) as ledger:
-                if not (leases := ledger.open_purchases()):
-                    raise RunError(
-                        f"no question of the run {folder.path} is open: nothing is to be freed"
-                    )
-                ledger.free(leases, leases if drop else ())
-            return len(leases)
-        spec = spec_of_people(folder)
-        known = annotators_of(spec.settings.annotators)
+            return _free_questions(folder, drop)
+        table = expect_people(folder)
+        known, before = annotators_of(table["annotators"]), away_from(table)
         if unknown := [name for name in named if name not in known]:
             raise RunError(
                 f"'{unknown[0]}' is no annotator of this run: known are {', '.join(known)}"
@@ -114,7 +108,6 @@ def free_rows(
             raise RunError(
                 "dropping needs rows to drop: give --free, --key, --away or --set-aside with --drop"
             )
-        before = away_from(folder.resolved())
         absent = (before | set(away)) - set(back)
         with Ledger.open(folder.database) as ledger:
             gone = absent | (ledger.set_aside | set(aside)) - set(keep)
@@ -142,6 +135,16 @@ def free_rows(
                         ledger.stand(event, name)
                 dropped = leases if drop else _second(ledger, leases) if away or aside else []
                 ledger.free(leases, dropped)
+    return len(leases)
+
+
+def _free_questions(folder: RunFolder, drop: bool) -> int:
+    """Free the open questions of a run that a program answers; how many there are."""
+    with Ledger.open(folder.database) as ledger:
+        leases = ledger.open_purchases()
+        if not leases:
+            raise RunError(f"no question of the run {folder.path} is open: nothing is to be freed")
+        ledger.free(leases, leases if drop else ())
     return len(leases)
 
 
