@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 
 from stacksl.report import card, render
 from stacksl.report.facts import Facts
-from stacksl.report.quality import Named
+from stacksl.report.html import LEFT_OUT, without_text
+from stacksl.report.quality import Named, RunChange
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -178,3 +179,11 @@ def test_what_is_forwarded_has_no_word_of_the_data_s_owner(made):
     )
     assert render(secret).count("zyx") > render(secret, text=False).count("zyx") == 0
     assert "zyx" not in card(secret, text=False)
+
+
+def test_what_a_change_set_is_no_annotator_without_text(made):
+    facts = made["usual"]()
+    changes = (RunChange(3, "joined", who="carol"), RunChange(4, "stop_when", who="accuracy=0.9"))
+    asking = replace(facts.asking, changes=(*changes, RunChange(5, "set", who="lm.epochs=2")))
+    shown = without_text(replace(facts, asking=asking), class_names=False).asking.changes
+    assert [row.who for row in shown] == ["annotator 1", LEFT_OUT, LEFT_OUT]
