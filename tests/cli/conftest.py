@@ -14,6 +14,7 @@ import pytest
 
 from stacksl.cli.entry import call
 from stacksl.data import Dataset
+from stacksl.runs.settings.budget import Budget
 from stacksl.types import Item
 
 
@@ -29,7 +30,6 @@ class Said:
 ITEMS = tuple(Item(f"i{n}", f"text {n}", ("a", "b")) for n in range(50))
 NO_FORECAST = {"labels": 0, "rests_on": "", "now": None, "expected": [], "reason": "a toy"}
 SOURCES = SimpleNamespace(owned={})
-PRICED = SimpleNamespace(price=2_500_000)
 
 
 @dataclass(frozen=True)
@@ -89,23 +89,16 @@ class FakeApi:
         self.asked.append(("prepare", {"data": data, **options}))
         settings = options["settings"].settings
         plan = SimpleNamespace(
-            dataset=Dataset("toy", "jsonl:native", ITEMS, {}),
-            settings=settings,
-            labels=5,
             spec=SimpleNamespace(
                 audit=0,
                 test=None,
-                budget=PRICED,
+                budget=Budget(5, self.money, (self.money or 0) // 5),
                 settings=settings,
-                sources=SimpleNamespace(owned={}),
+                sources=SimpleNamespace(pool=Dataset("toy", "jsonl:native", ITEMS, {})),
             ),
-            rounds=50,
-            money=self.money,
             out=self.out,
             warnings=["two prompts are the same"],
             start=self.start,
-            forecast=lambda: NO_FORECAST,
-            size=lambda: None,
         )
         plan.claimed = lambda: plan
         return plan

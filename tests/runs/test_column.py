@@ -142,7 +142,7 @@ def test_a_copy_of_the_run_has_the_same_labels(made: Any, tmp_path: Path) -> Non
     table = resolve({"budget": "60"}, known)
     plan = prepare(spec, out=tmp_path / "copy", settings=table)
     assert plan.spec.sources.said == spec.sources.said
-    assert plan.labels == 60
+    assert plan.spec.budget.labels == 60
 
 
 def test_a_frame_is_a_table_too(tmp_path: Path) -> None:

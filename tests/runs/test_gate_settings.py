@@ -70,7 +70,7 @@ def test_a_gate_s_settings_are_its_fields_absent_and_explained(gate: str) -> Non
 def test_what_selects_is_named(make, given: dict[str, Any], gate: str) -> None:
     items, answers = make(20)
     plan = prepare(items, answers, settings={**given, "budget": "5", "features": "hashing"})
-    assert plan.settings.gate.name == gate
+    assert plan.spec.settings.gate.name == gate
 
 
 @pytest.mark.parametrize(

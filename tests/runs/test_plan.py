@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, prepare, run
+from stacksl.api.forecasting import forecast_of_data
 from stacksl.errors import SettingsError
 from stacksl.labelers.protocol import Request
 from stacksl.report.facts import Facts
@@ -124,7 +125,7 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
     file = tmp_path / "texts.csv"
     rows = (f"{item.prompt},{item.candidates[ANSWERS[item.id]]}" for item in ITEMS)
     file.write_text("\n".join(["text,label", *rows]))
-    first = prepare(file, settings={"budget": "all", "price": "2.50"}).forecast()
+    first = forecast_of_data(prepare(file, settings={"budget": "all", "price": "2.50"}).spec)
     assert [(row["labels"], row["cost"]) for row in first["expected"]] == [(100, 250), (200, 500)]
     assert (first["labels"], first["now"]) == (0, None)
     second = done.forecast()
@@ -132,6 +133,16 @@ def test_a_file_and_a_run_have_a_plan_with_its_price(done: Run, tmp_path: Path) 
     assert "harder than the rest" in second["rests_on"]
     for row in (*first["expected"], *second["expected"], second["now"]):
         assert 0 < row["low"] < row["accuracy"] < row["high"] < 1
+
+
+def test_labels_held_before_the_run_take_no_item_from_the_forecast(tmp_path: Path) -> None:
+    owned = tmp_path / "owned.csv"
+    rows = (f"held {n},{ITEMS[0].candidates[n % 2]}" for n in range(20))
+    owned.write_text("\n".join(["text,label", *rows]))
+    answers = {item.id: ANSWERS[item.id] for item in ITEMS[:110]}
+    plan = prepare(ITEMS[:110], answers, settings={"budget": 50, "owned": str(owned)})
+    assert plan.spec.sources.available == 110
+    assert [row["labels"] for row in forecast_of_data(plan.spec)["expected"]] == [100]
 
 
 @pytest.mark.parametrize(

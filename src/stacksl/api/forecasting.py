@@ -29,7 +29,7 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     from stacksl.runs.finish.forecasting import known_of, options_of
 
     items = spec.sources.pool.items
-    most, options = len(items) - len(spec.sources.aside), options_of(spec)
+    most, options = spec.sources.available, options_of(spec)
     known = known_of(spec.settings, spec.sources.pool)
     reason = UNKNOWN if known is None else ""
     if known is not None and len(items) <= LABELS[0]:

@@ -62,43 +62,6 @@ class Plan:
         """The folder of the run."""
         return self.spec.folder.path
 
-    @property
-    def settings(self) -> Settings:
-        """The resolved settings."""
-        return self.spec.settings
-
-    @property
-    def dataset(self) -> Dataset:
-        """The items to choose from."""
-        return self.spec.sources.pool
-
-    @property
-    def labels(self) -> int:
-        """The labels to be bought, at most."""
-        return self.spec.budget.labels
-
-    @property
-    def rounds(self) -> int:
-        """The items to be seen, or to choose from."""
-        return _rounds(self.spec.sources)
-
-    @property
-    def money(self) -> int | None:
-        """What the labels cost at most, in micro-units."""
-        return self.spec.budget.cost
-
-    def forecast(self) -> dict[str, Any]:
-        """The accuracy to expect at 100, 200, 500 and 1,000 labels; see `Run.forecast`."""
-        from stacksl.api.forecasting import forecast_of_data
-
-        return forecast_of_data(self.spec)
-
-    def size(self) -> dict[str, Any] | None:
-        """Memory, disk and time where a language model is adapted, as `run --dry-run` has them."""
-        from stacksl.api.forecasting import size_of
-
-        return size_of(self.spec)
-
     def claimed(self) -> Plan:
         """This plan after a check of the memory, with a folder that no other run uses.
 
@@ -113,9 +76,10 @@ class Plan:
 
         if self.labeler is None:
             expect_consent(self.spec)
-        if self.settings.adapts and not self.fits:
-            expect_room(self.settings, self.dataset.items, self.labels)
-        out = self.out if self.named else _default_folder(self.dataset.name, claim_folder)
+        sources, settings = self.spec.sources, self.spec.settings
+        if settings.adapts and not self.fits:
+            expect_room(settings, sources.pool.items, self.spec.budget.labels)
+        out = self.out if self.named else _default_folder(sources.pool.name, claim_folder)
         return replace(self, spec=replace(self.spec, folder=RunFolder(out)), named=True, fits=True)
 
     def start(self, progress: Callable[[Progress], None] | None = None) -> Run:
@@ -222,12 +186,12 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
     judges = resolved.settings.column is not None
     judges &= promised_share(resolved.settings.stop_when) is None  # else a table is bought
     if judges and resolved.origin["budget"] == "default":
-        asked, rows = resolved.settings.audit, _rounds(sources)
+        asked, rows = resolved.settings.audit, sources.available
         audit = min(200 if asked is None else asked, rows - 1)
         labels = min(rows, audit + further_labels(resolved.settings, 2 * audit, audit))
         alone = {"audit": audit, "budget": str(labels + (labels == 1))}  # 1 is all
         resolved = resolved.with_defaults(alone, "model_labels")
-    budget = parse_budget(resolved.settings.budget, _rounds(sources), resolved.settings.price)
+    budget = parse_budget(resolved.settings.budget, sources.available, resolved.settings.price)
     if filed:
         resolved = intake.for_file(resolved, sources.pool, budget.labels)
     if resolved.settings.server.batch_api and resolved.settings.mode == "stream":
@@ -235,10 +199,6 @@ def _settled(resolved: Resolved, sources: Sources, *, filed: bool) -> tuple[Reso
             "a stream asks one question at a time: leave --batch-api out, or give --mode pool"
         )
     return intake.with_coverage(resolved, sources.pool.classes), budget
-
-
-def _rounds(sources: Sources) -> int:
-    return len(sources.dataset.items) - len(sources.aside)
 
 
 def _places(data: Any, test: Any, settings: Settings) -> tuple[str | None, str | None]:
@@ -448,7 +408,7 @@ def _measuring(settings: Settings, sources: Sources, budget: Budget) -> tuple[in
         budget.labels + judges,
         asked_for=asked_for,
         tested=sources.test is not None,
-        items=_rounds(sources) - judges,
+        items=sources.available - judges,
     )
     further = further_labels(settings, budget.labels, audit)
     expect_stop_rule(settings, sources.pool, audit, further)

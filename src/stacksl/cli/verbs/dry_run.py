@@ -10,6 +10,7 @@ from stacksl.report.wording import MICRO, count, duration, memory, plural
 if TYPE_CHECKING:
     from stacksl.api import Plan
     from stacksl.data import Dataset
+    from stacksl.runs.spec import RunSpec
 
 
 def print_plan(plan: Plan, *, json: bool) -> None:
@@ -17,33 +18,39 @@ def print_plan(plan: Plan, *, json: bool) -> None:
 
     What takes long comes last: a language model is timed.
     """
+    from stacksl.api.forecasting import forecast_of_data, size_of
+
     if json:
         print(as_json(_facts(plan)))
         return
-    print(f"{understood(plan.dataset)}\n\n{_bought(plan)}", flush=True)
-    if request := _request(plan):
+    print(f"{understood(plan.spec.sources.pool)}\n\n{_bought(plan.spec)}", flush=True)
+    if request := _request(plan.spec):
         print(f"\nOne request (nothing was sent):\n{as_json(request)}", flush=True)
-    size = plan.size()
-    print(f"\n{shown_forecast(plan.forecast()) if size is None else _shown_size(size)}")
+    size = size_of(plan.spec)
+    forecast = _shown_size(size) if size else shown_forecast(forecast_of_data(plan.spec))
+    print(f"\n{forecast}")
 
 
 def _facts(plan: Plan) -> dict[str, Any]:
+    from stacksl.api.forecasting import forecast_of_data, size_of
+
+    spec, cost = plan.spec, plan.spec.budget.cost
     return {
         "run": plan.out,
-        "data": data_facts(plan.dataset),
-        "test": _test(plan),
-        "owned": len(plan.spec.sources.owned),
-        "labels": plan.labels,
-        "audit": plan.spec.audit,
-        "second_look": plan.spec.further,
-        "rounds": plan.rounds,
+        "data": data_facts(spec.sources.pool),
+        "test": _test(spec),
+        "owned": len(spec.sources.owned),
+        "labels": spec.budget.labels,
+        "audit": spec.audit,
+        "second_look": spec.further,
+        "rounds": spec.sources.available,
         "money": None
-        if plan.money is None
-        else {"price": plan.spec.budget.price / MICRO, "most": plan.money / MICRO},
-        "forecast": plan.forecast(),
-        "size": plan.size(),
-        "settings": plan.settings.flat(),
-        "request": _request(plan),
+        if cost is None
+        else {"price": spec.budget.price / MICRO, "most": cost / MICRO},
+        "forecast": forecast_of_data(spec),
+        "size": size_of(spec),
+        "settings": spec.settings.flat(),
+        "request": _request(spec),
         "warnings": list(plan.warnings),
     }
 
@@ -71,17 +78,17 @@ def understood(dataset: Dataset) -> str:
     return visible("\n".join(check(dataset)))
 
 
-def _test(plan: Plan) -> dict[str, Any] | None:
+def _test(spec: RunSpec) -> dict[str, Any] | None:
     from stacksl.data import overlap
 
-    test = plan.spec.test
+    test = spec.test
     if test is None:
         return None
-    shared = overlap(plan.dataset.items, test.items)
+    shared = overlap(spec.sources.pool.items, test.items)
     return {"name": test.name, "items": len(test.items), "shared": shared}
 
 
-def expected_audit(plan: Plan) -> str:
+def expected_audit(spec: RunSpec) -> str:
     """The expected precision of the audit, and its share of the budget."""
     from stacksl.models.audit import expected_width
     from stacksl.models.promise import expected_look
@@ -89,18 +96,20 @@ def expected_audit(plan: Plan) -> str:
     from stacksl.runs.session.model_labels import NO_AUDIT, asks_local, asks_model
     from stacksl.runs.settings.budget import promised_share
 
-    if asks_model(plan.settings) or asks_local(plan.settings):
+    if asks_model(spec.settings) or asks_local(spec.settings):
         return NO_AUDIT
-    if (share := promised_share(plan.settings.stop_when)) is not None:
-        price = None if plan.money is None else plan.spec.budget.price
-        answers = 2 if doubted(plan.settings) else 1
-        return expected_look(share, len(plan.dataset.items), plan.labels, price, answers)
-    agreement = plan.settings.labeler == "file" and not plan.spec.further
+    if (share := promised_share(spec.settings.stop_when)) is not None:
+        price = None if spec.budget.cost is None else spec.budget.price
+        answers = 2 if doubted(spec.settings) else 1
+        return expected_look(
+            share, len(spec.sources.pool.items), spec.budget.labels, price, answers
+        )
+    agreement = spec.settings.labeler == "file" and not spec.further
     what = "agreement with the annotator" if agreement else "accuracy"
-    return expected_width(plan.spec.audit, plan.labels, what)
+    return expected_width(spec.audit, spec.budget.labels, what)
 
 
-def _request(plan: Plan) -> dict[str, Any] | None:
+def _request(spec: RunSpec) -> dict[str, Any] | None:
     """What would be sent about the first item to a model on a server; None where none answers.
 
     The next items stand for the examples, whose labels are not known yet.
@@ -109,48 +118,49 @@ def _request(plan: Plan) -> dict[str, Any] | None:
     from stacksl.labelers.chat.prompts import Shot
     from stacksl.runs.session.model_labels import asks_model, questions
 
-    if not asks_model(plan.settings):
+    if not asks_model(spec.settings):
         return None
-    server, (item, *others) = plan.settings.server, plan.dataset.items
+    server, (item, *others) = spec.settings.server, spec.sources.pool.items
     shots = [Shot(each.id, each.prompt, "(its label)") for each in others[: server.shots]]
-    first, *_ = questions(plan.settings).of(item.prompt, item.candidates, shots).values()
+    first, *_ = questions(spec.settings).of(item.prompt, item.candidates, shots).values()
     return {"url": address(str(server.url)), "body": first.body}
 
 
-def _bought(plan: Plan) -> str:
-    test, owned, further = _test(plan), len(plan.spec.sources.owned), plan.spec.further
-    cost = f" for {dollars(further * plan.spec.budget.price)}" * (plan.money is not None)
-    column = plan.settings.column
+def _bought(spec: RunSpec) -> str:
+    test, owned, further = _test(spec), len(spec.sources.owned), spec.further
+    most = dollars(spec.budget.cost)
+    cost = f" for {dollars(further * spec.budget.price)}" * (most is not None)
+    column = spec.settings.column
     judged = f"the labels in '{column}' are judged, and the most doubtful ones are asked about"
     asking = f"{plural(further, 'label')}{cost} at most, to ask further people about audited items"
-    if plan.settings.annotators.count(",") == 1:  # what they differ on stays open
+    if spec.settings.annotators.count(",") == 1:  # what they differ on stays open
         asking += "; with two people the interval is about twice as wide as with three"
     return facts(
         [
             ("Owned", f"{plural(owned, 'label')} that you have" if owned else None),
-            ("Labels", f"{count(plan.labels)} at most"),
-            ("Audit", expected_audit(plan) if test is None else None),
+            ("Labels", f"{count(spec.budget.labels)} at most"),
+            ("Audit", expected_audit(spec) if test is None else None),
             ("Second look", asking if further else None),
-            ("Mailings", _mailings(plan) if plan.settings.labeler == "file" else None),
+            ("Mailings", _mailings(spec) if spec.settings.labeler == "file" else None),
             (
                 "Test",
                 test
                 and f"{count(test['items'])} items of {test['name']},"
                 f" {count(test['shared']) if test['shared'] else 'none'} of them in the data",
             ),
-            ("Cost", f"{dollars(plan.money)} at most" if plan.money is not None else None),
+            ("Cost", most and f"{most} at most"),
             ("Column", judged if column is not None else None),
-            ("Gate", plan.settings.gate.name if column is None else None),
-            ("Model", plan.settings.lm.model),
-            ("Features", None if plan.settings.adapts else plan.settings.features),
-            ("Folder", f"{plan.out} (nothing was written)"),
+            ("Gate", spec.settings.gate.name if column is None else None),
+            ("Model", spec.settings.lm.model),
+            ("Features", None if spec.settings.adapts else spec.settings.features),
+            ("Folder", f"{spec.folder.path} (nothing was written)"),
         ]
     )
 
 
-def _mailings(plan: Plan) -> str:
+def _mailings(spec: RunSpec) -> str:
     """In how many rounds of sheets the labels come, and how many rows would make ten of them."""
-    rows, labels = plan.settings.open_questions, plan.labels
+    rows, labels = spec.settings.open_questions, spec.budget.labels
     tenth = 25 * -(-labels // 250)
     more = f"; with --open-questions {tenth}, {-(-labels // tenth)}" if tenth > rows else ""
     return f"{-(-labels // rows)} or more, of {plural(rows, 'row')} in all at most{more}"

@@ -89,11 +89,12 @@ def run(
         print_plan(plan, json=json)
         return
     if not quiet:
-        told = [] if plan.spec.test is not None else [expected_audit(plan)]
-        for line in (*columns_line(plan.dataset), *told):
+        told = [] if plan.spec.test is not None else [expected_audit(plan.spec)]
+        for line in (*columns_line(plan.spec.sources.pool), *told):
             print(visible(line), file=sys.stderr)
-    if plan.money is not None:
-        agree([f"{count(plan.labels)} labels for {dollars(plan.money)} at most"], yes)
+    budget = plan.spec.budget
+    if budget.cost is not None:
+        agree([f"{count(budget.labels)} labels for {dollars(budget.cost)} at most"], yes)
     plan = _with_consent(plan).claimed()
     try:
         with live(quiet=quiet) as shown, tracked(report_to, plan.out, shown) as show:

@@ -116,9 +116,8 @@ class Forecaster:
         level, bought = self.level(labels), self.game.examples.bought[:labels]
         before = [label == choice for _, label, choice in bought if choice >= 0]
         right = sum(before) / len(before) if before else None
-        most = len(self.spec.dataset.items) - len(self.spec.sources.aside)
         found = {"labels": labels, "level": level and asdict(level), "right": right}
-        return {**found, "options": options_of(self.spec), "most": most}
+        return {**found, "options": options_of(self.spec), "most": self.spec.sources.available}
 
     def over_names(self, before: dict[str, Any], *, ended: bool) -> dict[str, Any]:
         """Whether labels have improved on class names: at how many, and a sentence if not.

@@ -227,7 +227,6 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
     if number > 1:
         owned = set(game.ledger.bought("owned"))
         paid = [each for each in game.ledger.bought() if each not in owned]
-        rest = len(spec.dataset.items) - len(spec.sources.aside)
-        passed_over = len(set(paid[: paid.index(items[0])])) / rest
+        passed_over = len(set(paid[: paid.index(items[0])])) / spec.sources.available
     rows = tuple(game.corpus.row[item] for item in items)
     return Audit(rows, said, passed_over, number, now)

@@ -226,6 +226,11 @@ class Sources:
         return self._alike(self.dataset.items) | self.stays
 
     @property
+    def available(self) -> int:
+        """How many items there are to buy labels of."""
+        return len(self.dataset.items) - len(self.aside)
+
+    @property
     def aside_at_first(self) -> frozenset[int]:
         """The same at the start of the run, which fixed the number of rounds."""
         return self._alike(self.dataset.items[: self.first]) | self.stays_at_first

@@ -152,7 +152,7 @@ def consent_needed(spec: RunSpec) -> str | None:
         return None
     if spec.settings.server.allow_send and spec.resolved.origin.get("server.allow_send") == "flag":
         return None
-    count = len(spec.dataset.items) - len(spec.sources.aside)
+    count = spec.sources.available
     sent = f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
     if spec.settings.server.input_price is None and (own := len(_judging(spec))):
         sent += f" and of up to {own} items whose labels you own, to check the model"
