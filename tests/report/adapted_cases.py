@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stacksl.report.facts import Budget, Facts, Refit
-from stacksl.report.language import AdapterRefit, BaseModel, Computed, Cut, LanguageModel, Scoring
+from stacksl.report.language import AdapterRefit, BaseModel, Computed, LanguageModel, Scoring
 from stacksl.report.quality import Asking, CurvePoint, Named, TestResult
 
 from .edge_cases import SCRIPT, bare
@@ -20,7 +20,7 @@ def language() -> LanguageModel:
         scoring=Scoring("option", "{prompt}\nAnswer:", False, "char_mean", 0.125, 512, None, 1024),
         computed=Computed("cpu", "float32", "packed", 2, 1, 3 * 2**29, seconds=754.0),
         training=(Named("LoRA rank", "16"), Named("Reference", "frozen")),
-        cuts=(Cut("items to label", 2000, 17, 3), Cut("test items", 500, 0, 0)),
+        cuts=(Named("items to label", "17 prompts lost their start"), Named("test", "nothing")),
         refits=(
             AdapterRefit(
                 1, 100, 100, 39, 0.031, 60.5, 31_000, 1.31, 1.22, 5.5, 4.4, 0.021,

@@ -54,24 +54,6 @@ class Scoring:
 
 
 @dataclass(frozen=True, slots=True, config=CONFIG)
-class Cut:
-    """What the limits cut from the items of one file.
-
-    Attributes:
-        where: which items, as it is to be shown.
-        prompts: how many of them lost the start of their prompt.
-        options: how many options of all items lost their end.
-        lost: how many have a candidate whose text in the prompt is gone (answer format `letter`).
-    """
-
-    where: str
-    items: int
-    prompts: int
-    options: int
-    lost: int = 0
-
-
-@dataclass(frozen=True, slots=True, config=CONFIG)
 class Computed:
     """On what the run was computed, and what it took.
 
@@ -137,5 +119,5 @@ class LanguageModel:
     scoring: Scoring
     computed: Computed
     training: tuple[Named, ...] = ()
-    cuts: tuple[Cut, ...] = ()
+    cuts: tuple[Named, ...] = ()
     refits: tuple[AdapterRefit, ...] = ()

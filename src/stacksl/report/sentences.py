@@ -7,7 +7,6 @@ import shlex
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.language import (
     AdapterRefit,
-    Cut,
     LanguageModel,
     Scoring,
 )
@@ -554,7 +553,7 @@ def model_rows(model: LanguageModel) -> tuple[Named, ...]:
         ("Parameters", count(base.parameters)),
         ("Trained by a refit", f"{count(model.trained)} (a LoRA adapter)"),
         *scoring_rows(model.scoring).items(),
-        *((f"Cut of the {cut.where}", _cut(cut)) for cut in model.cuts),
+        *((f"Cut of the {cut.name}", cut.value) for cut in model.cuts),
         ("Device and dtype", f"{computed.device}, {computed.dtype}"),
         ("Scoring path", computed.path),
         ("Processes and threads", f"{count(computed.processes)}, {count(computed.threads)} each"),
@@ -575,16 +574,6 @@ def scoring_rows(scoring: Scoring) -> dict[str, str]:
         "Tokens of an option, at most": count(option) if option else "no limit",
         "Positions of the model": count(positions) if positions else "not stated",
     }
-
-
-def _cut(cut: Cut) -> str:
-    lost = f", {count(cut.lost)} without a candidate's text" if cut.lost else ""
-    if not (cut.prompts or cut.options):
-        return f"nothing, of {plural(cut.items, 'item')}{lost}"
-    return (
-        f"{plural(cut.prompts, 'prompt')} lost their start, {plural(cut.options, 'option')} their"
-        f" end, of {plural(cut.items, 'item')}{lost}"
-    )
 
 
 def effort_rows(model: LanguageModel) -> tuple[Named, ...]:

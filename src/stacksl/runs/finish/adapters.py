@@ -156,7 +156,7 @@ class AdapterEnding:
             seconds=_seconds(state),
         )
 
-    def _cuts(self, about: About) -> tuple[f.Cut, ...]:
+    def _cuts(self, about: About) -> tuple[Named, ...]:
         """Counted over all items, since a resumed run has read only a part of them."""
         tokenizer = self.lm.worker.base.tokenizer
         form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
@@ -164,7 +164,8 @@ class AdapterEnding:
         for where, dataset in named.items():
             if dataset is not None:
                 cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
-                found.append(f.Cut(where, cuts.items, cuts.prompts, cuts.options, cuts.lost))
+                some = cuts.prompts or cuts.options or cuts.lost
+                found.append(Named(where, str(cuts) if some else f"nothing, of {cuts.items:,}"))
         return tuple(found)
 
 
