@@ -3,9 +3,9 @@
 Runs of `stacksl run` on parts of public sets, with frozen features, are measured at several numbers
 of labels on rows that were held out. No test file is read but those of MMLU, which has no other
 rows to speak of. `--json` keeps one row a run;
-`--from` fits the forecast without one source after the other and counts how often its 90%
-intervals hold on that source; `--write` writes the table that the package ships. `--gains` plays
-20 runs, reads in their reports what 100 more labels would bring, and buys these.
+`--from` fits the forecast without one source after the other, counts how often its 90% intervals
+hold on that source, and prints the growth that all sources show, which the package has as `GROWTH`.
+`--gains` plays 20 runs, reads in their reports what 100 more labels would bring, and buys these.
 
     python benchmarks/plan_scenarios.py --data $STACKSL_DATA --json benchmarks/results/plan.json
     python benchmarks/plan_scenarios.py --from benchmarks/results/plan.json
@@ -18,12 +18,13 @@ import argparse
 import csv
 import gzip
 import json
+import math
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -41,13 +42,12 @@ from stacksl.models.forecast import (
     Estimate,
     Growth,
     Normal,
-    Scenario,
+    Z,
     ahead,
     carried_over,
-    fitted_growth,
     gain,
     logit,
-    scenarios,
+    room,
 )
 from stacksl.report.facts import Facts
 from stacksl.runs.finish import forecasting
@@ -63,6 +63,9 @@ SEEDS = (2000,)
 ITEMS = 2500  # rows of a pool at most
 HELD = 0.3  # of the rows, at most 1,500
 LABELS = 600  # or two thirds of the pool
+MEASURED = Path(__file__).parent / "results" / "plan.json"
+_USUAL = 4  # sources that a prior of a deviation counts as
+_FIRST_SD, _SHIFT_SD, _SLOPE_SD = 1.0, 0.5, 0.2  # these priors, in logits
 
 
 @dataclass(frozen=True)
@@ -223,10 +226,11 @@ def gains(data: Path) -> Iterator[dict[str, Any]]:
     that on rows held out when they are bought.
     """
     cases = [(case, labels) for labels in AT for case in GAINS][:RUNS]
+    measured = [scenario_of(row) for row in json.loads(MEASURED.read_text())["rows"]]
     for seed, (case, labels) in enumerate(cases):
         pool, held = part(rows_of(case.source, data), case, seed)
-        others = tuple(each for each in scenarios() if each.source != case.source)
-        growth_of_others = patch.object(forecasting, "scenarios", lambda others=others: others)
+        others = fitted_growth([each for each in measured if each.source != case.source])
+        growth_of_others = patch.object(forecasting, "GROWTH", others)
         with tempfile.TemporaryDirectory() as folder, growth_of_others, one_thread():
             run = played(pool, held, Path(folder), labels, case, seed)
             first = Facts.from_json((run.path / "facts.json").read_text())
@@ -324,8 +328,23 @@ def run(words: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A run on a public set.
+
+    Attributes:
+        source: the set; parts of one set have one source.
+        options: K, the number of classes.
+        points: (labels, accuracy, what `carried_over` gave) at several numbers of labels.
+    """
+
+    source: str
+    options: int
+    points: tuple[tuple[int, float, float], ...]
+
+
 def scenario_of(row: dict[str, Any]) -> Scenario:
-    """A measured run as the package ships it."""
+    """What a measured run shows of the growth."""
     points = []
     for (labels, accuracy), quantiles in zip(row["curve"], row["pool"], strict=True):
         if labels < FEWEST:
@@ -339,12 +358,82 @@ def scenario_of(row: dict[str, Any]) -> Scenario:
     return Scenario(row["source"], row["classes"], tuple(points))
 
 
+class Observation(NamedTuple):
+    """One equation of a regression: what a source shows of a quantity under some features."""
+
+    source: str
+    features: list[float]
+    value: float
+
+
+def fitted_growth(known: Sequence[Scenario]) -> Growth | None:
+    """The growth that the scenarios show; None with fewer than two sources.
+
+    Each source counts the same. The standard deviations are those of the sources left out one
+    after the other; see `left_out`.
+    """
+    firsts: list[Observation] = []
+    shifts: list[Observation] = []
+    slopes: list[Observation] = []
+    for scenario in known:
+        source = scenario.source
+        levels = np.array([logit(accuracy) for _, accuracy, _ in scenario.points])
+        counts = np.array([labels for labels, _, _ in scenario.points])
+        at_100 = float(np.interp(0.0, np.log(counts / 100), levels))
+        firsts.append(Observation(source, [1.0], at_100))
+        for at, (labels, _, carried) in enumerate(scenario.points):
+            if labels >= FEWEST:
+                shifts.append(Observation(source, [1.0], levels[at] - logit(carried)))
+            for later in range(at + 1, len(counts)):
+                slope = (levels[later] - levels[at]) / math.log(counts[later] / labels)
+                slopes.append(Observation(source, room(labels, scenario.options), slope))
+    if len({scenario.source for scenario in known}) < 2:
+        return None
+    first, shift = left_out(firsts, _FIRST_SD), left_out(shifts, _SHIFT_SD)
+    coefficients, sd = left_out(slopes, _SLOPE_SD)
+    return Growth(
+        len({scenario.source for scenario in known}),
+        Normal(float(first[0][0]), first[1]),
+        Normal(float(shift[0][0]), shift[1]),
+        (tuple(coefficients.tolist()), sd),
+    )
+
+
+def left_out(rows: Sequence[Observation], usual: float) -> tuple[np.ndarray, float]:
+    """Coefficients by ridge regression, and the standard deviation on sources left out.
+
+    Few sources say little of how far the next one may be: `usual` is a prior of that deviation, in
+    logits, which counts as four sources, and the result is widened by Student's t.
+    """
+    from scipy.special import stdtrit  # scipy.stats takes long to import
+
+    source = np.array([row.source for row in rows])
+    x, y = np.array([row.features for row in rows]), np.array([row.value for row in rows])
+    names = sorted(set(source.tolist()))
+
+    def solved(kept: np.ndarray) -> np.ndarray:
+        weight = np.array([1 / np.sum(source[kept] == name) for name in source[kept]])
+        ridge = np.diag([1e-9, *([0.5] * (x.shape[1] - 1))])
+        coefficients: np.ndarray = np.linalg.solve(
+            (x[kept] * weight[:, None]).T @ x[kept] + ridge, (x[kept] * weight[:, None]).T @ y[kept]
+        )
+        return coefficients
+
+    square = []
+    for name in names:
+        out = source == name
+        square.append(float(np.mean((y[out] - x[out] @ solved(~out)) ** 2)))
+    count = _USUAL + len(names)
+    sd = math.sqrt((_USUAL * usual**2 + sum(square)) / count)
+    return solved(np.ones(len(y), dtype=np.bool_)), sd * float(stdtrit(count - 1, 0.95)) / Z
+
+
 def evaluate(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each forecast for each source, made from the other sources, beside what was measured."""
     every = [scenario_of(row) for row in rows]
     found = []
     for row, mine in zip(rows, every, strict=True):
-        known = fitted_growth(tuple(s for s in every if s.source != mine.source))
+        known = fitted_growth([s for s in every if s.source != mine.source])
         part = "" if row["given"] is None else f", {row['given']} classes"
         name = f"{mine.source}{part}, {row['features']}, {row['variant']}"
         about = {"source": name, "bottom": row["names"]}
@@ -386,7 +475,7 @@ def stops(rows: list[dict[str, Any]]) -> str:
     """
     every, gained = [scenario_of(row) for row in rows], []
     for mine in every:
-        known = fitted_growth(tuple(s for s in every if s.source != mine.source))
+        known = fitted_growth([s for s in every if s.source != mine.source])
         counts, reached, guesses = zip(*mine.points, strict=True)
         assert known is not None
         for n, accuracy, guess in zip(counts, reached, guesses, strict=True):
@@ -439,7 +528,6 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="the folder of the sets ($STACKSL_DATA)")
     parser.add_argument("--json", type=Path, help="write the rows here, and go on from what it has")
     parser.add_argument("--from", dest="source", type=Path, help="evaluate the rows of this file")
-    parser.add_argument("--write", type=Path, help="write the scenarios here, for the package")
     parser.add_argument("--gains", type=Path, help="write here what 100 more labels brought")
     words = parser.parse_args()
     if words.data and words.gains:
@@ -458,10 +546,8 @@ def main() -> None:
         rows = run(words)
     else:
         parser.error("give --data and --json, or --from FILE")
-    if words.write:
-        lines = ",\n".join(json.dumps(asdict(scenario_of(row))) for row in rows)
-        words.write.write_text(f"[\n{lines}\n]\n")
     print(f"{table(evaluate(rows))}\n\n{stops(rows)}")
+    print(f"\n{fitted_growth([scenario_of(row) for row in rows])}")
 
 
 if __name__ == "__main__":

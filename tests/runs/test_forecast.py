@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import math
+import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from stacksl.models.forecast import (
-    Normal,
-    Scenario,
-    ahead,
-    carried_over,
-    fitted_growth,
-    gain,
-    logit,
-    scenarios,
-    share_of,
-)
+from stacksl.models.forecast import GROWTH, Normal, ahead, carried_over, gain, share_of
 
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 SLOPE = 0.4
 
 
-def made(source: str, start: float, miss: float = 0.3) -> Scenario:
+@pytest.fixture(scope="module")
+def plan() -> Any:
+    """The benchmark that fits the growth."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        spec = importlib.util.spec_from_file_location("plan", BENCHMARKS / "plan_scenarios.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules["plan"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+    return module
+
+
+def made(plan: Any, source: str, start: float, miss: float = 0.3) -> Any:
     """A run whose odds follow a power law, and whose `carried_over` is too low by `miss`."""
     levels = [(n, start + SLOPE * math.log(n / 100)) for n in (50, 100, 200, 400, 800)]
     points = tuple((n, share_of(a), share_of(a - miss)) for n, a in levels)
-    return Scenario(source, 20, points)
+    return plan.Scenario(source, 20, points)
 
 
-LAW = (made("a", 0.2), made("b", 1.0), made("c", 1.8))
-
-
-def test_a_power_law_is_found_and_continued() -> None:
-    known = fitted_growth(LAW)
+def test_a_power_law_is_found_and_continued(plan: Any) -> None:
+    law = (made(plan, "a", 0.2), made(plan, "b", 1.0), made(plan, "c", 1.8))
+    known = plan.fitted_growth(law)
+    assert known is not None
     assert known.shift.mean == pytest.approx(0.3)
     assert 0 < known.shift.sd < 0.5  # what the prior leaves of its 0.5
     assert known.first.mean == pytest.approx(1.0)
@@ -58,16 +68,18 @@ def test_labels_that_are_harder_than_the_pool_are_carried_over() -> None:
 
 
 def test_the_gain_falls_with_labels_and_is_never_more_than_is_left() -> None:
-    known = fitted_growth(scenarios())
-    gains = [gain(known, Normal(2.0, 0.3), n, 100, 20) for n in (100, 400, 1600)]
+    gains = [gain(GROWTH, Normal(2.0, 0.3), n, 100, 20) for n in (100, 400, 1600)]
     values = [found.value for found in gains]
     assert values == sorted(values, reverse=True)
     for found in gains:
         assert 0 <= found.low <= found.value <= found.high <= 1 - share_of(1)
 
 
-def test_the_shipped_scenarios_are_of_several_sets() -> None:
-    assert len({each.source for each in scenarios()}) >= 3
-    for each in scenarios():
-        assert all(0 < accuracy < 1 and 0 < guess < 1 for _, accuracy, guess in each.points)
-    assert logit(share_of(1.5)) == pytest.approx(1.5)
+def test_the_growth_is_that_of_the_runs_measured(plan: Any) -> None:
+    rows = json.loads((BENCHMARKS / "results" / "plan.json").read_text())["rows"]
+    known = plan.fitted_growth([plan.scenario_of(row) for row in rows])
+    assert known.sources == GROWTH.sources >= 3
+    for one, other in ((known.first, GROWTH.first), (known.shift, GROWTH.shift)):
+        assert (one.mean, one.sd) == pytest.approx((other.mean, other.sd))
+    assert known.slope[0] == pytest.approx(GROWTH.slope[0])
+    assert known.slope[1] == pytest.approx(GROWTH.slope[1])

@@ -25,7 +25,6 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
     Returns:
         As `Run.forecast`.
     """
-    from stacksl.models.forecast import scenarios
     from stacksl.runs.finish.forecasting import known_of, options_of
 
     items = spec.sources.pool.items
@@ -38,8 +37,9 @@ def forecast_of_data(spec: RunSpec) -> dict[str, Any]:
         return _forecast(0, options, most, None, None, reason)
     price = None if spec.budget.money is None else spec.budget.price
     forecast = _forecast(0, options, most, price, known.first)
-    sets = len({scenario.source for scenario in scenarios()})
-    forecast["rests_on"] = f"runs on {sets} public sets, measured beforehand; no label of yours"
+    forecast["rests_on"] = (
+        f"runs on {known.sources} public sets, measured beforehand; no label of yours"
+    )
     return forecast
 
 
@@ -80,22 +80,22 @@ def _forecast(
         level: the logit of the accuracy; None where nothing can be estimated.
         reason: why.
     """
-    from stacksl.models.forecast import ahead, fitted_growth, scenarios
+    from stacksl.models.forecast import GROWTH, ahead
 
     rows: list[dict[str, Any]] = []
-    now, known = None, fitted_growth(scenarios())
-    if known is not None and level is not None:
+    now = None
+    if level is not None:
         at = labels or LABELS[0]
         for wanted in LABELS:
             if labels < wanted <= most:
-                estimate = ahead(known, level, at, wanted, options)
+                estimate = ahead(GROWTH, level, at, wanted, options)
                 cost = None if price is None else (wanted - labels) * price / MICRO
                 row = {"labels": wanted, "more": wanted - labels, "cost": cost}
                 rows.append(
                     {**row, "accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
                 )
         if labels:
-            estimate = ahead(known, level, at, at, options)
+            estimate = ahead(GROWTH, level, at, at, options)
             now = {"accuracy": estimate.value, "low": estimate.low, "high": estimate.high}
     return {"labels": labels, "rests_on": "", "now": now, "expected": rows, "reason": reason}
 

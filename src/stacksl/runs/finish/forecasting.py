@@ -20,15 +20,7 @@ from stacksl.core.blocks import Array
 from stacksl.data import Dataset
 from stacksl.errors import SettingsError
 from stacksl.ledger.accounts import Accounts
-from stacksl.models.forecast import (
-    FEWEST,
-    Growth,
-    Normal,
-    fitted_growth,
-    from_training,
-    gain,
-    scenarios,
-)
+from stacksl.models.forecast import FEWEST, GROWTH, Growth, Normal, from_training, gain
 from stacksl.models.metrics import wilson, z_of_look
 from stacksl.models.promise import Look
 from stacksl.runs.finish.promising import (
@@ -187,7 +179,7 @@ def look_due(spec: RunSpec, accounts: Accounts) -> bool:
 def known_of(settings: Settings, data: Dataset) -> Growth | None:
     """What the scenarios say; None for language models and options of their own: there is none."""
     unknown = settings.adapts or data.classes is None or settings.column is not None
-    return None if unknown else fitted_growth(scenarios())
+    return None if unknown else GROWTH
 
 
 def expect_stop_rule(settings: Settings, data: Dataset, audit: int, further: int) -> None:
