@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,7 +18,11 @@ from stacksl.core import (
     warmup_length,
     warmup_spreads,
 )
-from stacksl.core.calibration import clip_at_quantile, gate_scale_warning
+from stacksl.core.calibration import (
+    clip_at_quantile,
+    clip_level,
+    gate_scale_warning,
+)
 from stacksl.errors import SettingsError
 
 spread_lists = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=30).map(np.array)
@@ -77,3 +83,6 @@ def test_clip_levels() -> None:
     losses = np.arange(1.0, 102.0)
     assert clip_at_quantile(losses) == pytest.approx(96.0)
     assert clip_at_quantile(losses, 0.9) == pytest.approx(91.0)
+    assert clip_level(losses[:19], None) == math.inf
+    assert clip_level(losses[:20], None) == 19.0
+    assert clip_level(losses, 5.0) == 5.0

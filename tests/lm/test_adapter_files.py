@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stacksl.errors import RunError
+from stacksl.files.atomic import whole_folder
 from stacksl.lm import TokenItem
-from stacksl.lm.export.atomic import whole_folder
 from stacksl.lm.settings import LoraSettings
 from stacksl.lm.training.adapters import Adapter
 

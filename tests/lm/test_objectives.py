@@ -7,7 +7,13 @@ import pytest
 
 from stacksl.core import losses
 from stacksl.lm import TokenItem
-from stacksl.lm.training.objectives import OBJECTIVES, ClipWindow, Example, clip, cross_entropy, kl
+from stacksl.lm.training.objectives import (
+    OBJECTIVES,
+    Example,
+    clip,
+    cross_entropy,
+    kl,
+)
 
 torch = pytest.importorskip("torch", reason="torch is not installed (the extra lm)")
 
@@ -50,19 +56,6 @@ def test_clip_is_that_of_the_game(reading, level):
     value, gradient = slope(lambda s: clip(cross_entropy(s, gold), level, reading), SCORES)
     assert value == pytest.approx(expected[0], rel=1e-13)
     np.testing.assert_allclose(gradient, expected[1], atol=1e-14)
-
-
-def test_the_window_holds_200_losses_and_clips_from_20():
-    window = ClipWindow(None)
-    window.add([float(n) for n in range(1, 20)])
-    assert window.level() == math.inf
-    window.add([20.0])
-    assert window.level() == 19.0  # the 19th of 20
-    window.add([1000.0] * 10)
-    window.add([float(n) for n in range(1, 201)])
-    assert window.losses == [float(n) for n in range(1, 201)]
-    assert window.level() == 190.0
-    assert ClipWindow(5.0).level() == 5.0
 
 
 def test_what_each_objective_reads():

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs
+from stacksl.core.calibration import WINDOW
 from stacksl.core.losses import kl
 from stacksl.core.scorers import Scorer, ScorerSettings, make_scorer
-from stacksl.core.scorers.gradient import WINDOW, GradientScorer
+from stacksl.core.scorers.gradient import GradientScorer
 from stacksl.core.scorers.rows import all_scores, pick, restored
 
 

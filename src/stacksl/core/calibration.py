@@ -84,6 +84,20 @@ def gate_scale_warning(gate_scale: float, spreads: Array) -> str | None:
     )
 
 
+WINDOW = 200  # losses that the clip level is a quantile of
+_ENOUGH = 20  # losses before that quantile means anything
+
+
+def clip_level(losses: Array, fixed: float | None) -> float:
+    """ρ in nats: the `fixed` one, or `clip_at_quantile` of the last `WINDOW` losses.
+
+    It is infinite before 20 losses, so that nothing is clipped.
+    """
+    if fixed is not None:
+        return fixed
+    return clip_at_quantile(losses) if len(losses) >= _ENOUGH else math.inf
+
+
 def clip_at_quantile(losses: Array, quantile: float = 0.95) -> float:
     """ρ, the `quantile` of the losses in a sliding window, (n,), in nats.
 

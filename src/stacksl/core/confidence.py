@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stacksl.core.blocks import Array
-
-if TYPE_CHECKING:
-    from stacksl.core.scorers.base import ScorerSettings
 
 _CHUNK = 64  # rows of one rank-k update: the small system stays small, the matrix is read once
 
@@ -122,19 +119,6 @@ def radius(
     """
     volume = dim * math.log1p(count * feature_norm**2 / (ridge * dim))
     return noise * math.sqrt(volume + 2.0 * math.log(1.0 / delta)) + math.sqrt(ridge) * norm_bound
-
-
-def current_radius(settings: ScorerSettings, dim: int, learned: int, rounds: int) -> float:
-    """The radius after `learned` labels in `rounds` rounds, by the count that the settings name."""
-    return radius(
-        settings.noise,
-        dim,
-        learned if settings.radius_counts == "learned" else rounds,
-        settings.ridge,
-        settings.delta,
-        settings.norm_bound,
-        settings.feature_norm,
-    )
 
 
 def _roots(squares: Array) -> Array:

@@ -1,20 +1,24 @@
-"""Atomic writes of files for their owner alone: after a crash a file is old or new, never a part.
+"""Atomic writes: after a crash a file or a model's folder is old or new, never a part.
 
-Folders and files have the modes 0700 and 0600, independent of the umask.
+Folders and files of a run are for their owner alone: they have the modes 0700 and 0600, independent
+of the umask.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import IO
 
 from stacksl.errors import RunError
 
 DRAFT = ".tmp-"  # prefix of the name of a file that is not complete
+_MODELS = ("adapter_config.json", "config.json")  # a folder with one of them may be replaced
 
 
 def write_atomic(
@@ -74,6 +78,52 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A draft beside the `folder` of a model that takes its place once the block has ended well.
+
+    Every file is on disk before the name changes. A model of that name is replaced as a whole; an
+    empty folder is filled. The umask gives the permissions.
+
+    Raises:
+        RunError: the disk is full, the place cannot be written, or `folder` holds something else.
+    """
+    from safetensors import SafetensorError  # what a full disk becomes in a weights file
+
+    folder = Path(os.path.abspath(folder))
+    there = folder.is_dir() and any(folder.iterdir())
+    try:
+        if (os.path.lexists(folder) and not folder.is_dir()) or (
+            there and not any((folder / mark).is_file() for mark in _MODELS)
+        ):
+            raise RunError(
+                f"{folder} is there and holds no model, so it is not replaced: give another folder"
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft, old = (
+            folder.with_name(f"{DRAFT}{os.getpid()}-{token_hex(4)}-{folder.name}") for _ in range(2)
+        )
+        draft.mkdir()
+        try:
+            yield draft
+            for root, _, files in os.walk(draft):
+                for name in files:
+                    sync_folder(Path(root) / name)
+                sync_folder(Path(root))
+            if there:
+                os.replace(folder, old)
+            os.replace(draft, folder)
+            shutil.rmtree(old, ignore_errors=True)
+            sync_folder(folder.parent)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except (OSError, SafetensorError) as fault:
+        reason = getattr(fault, "strerror", None) or fault
+        raise RunError(
+            f"cannot write the model folder {folder}: {reason}; free some space or give another one"
+        ) from fault
 
 
 FOLDER = 0o700

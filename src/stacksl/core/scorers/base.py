@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs
-from stacksl.core.confidence import ConfidenceSet, current_radius
+from stacksl.core.confidence import ConfidenceSet
 from stacksl.core.losses import Reading
-from stacksl.core.scorers.bounds import Action, Bounds, assemble
+from stacksl.core.scorers.bounds import Action
 from stacksl.core.scorers.rows import all_scores, restored
 
 Reference = Literal["frozen", "previous"]
@@ -88,26 +88,14 @@ class LinearScorer:
         """Labels (or rewards) that entered the matrix."""
         return self.confidence.learned
 
+    @property
+    def volume(self) -> float:
+        """Log det(V/λI), in nats."""
+        return self.confidence.volume
+
     def scores(self, inputs: Inputs) -> Array:
         """offset_x + θᵀφ(z, x) of all K candidates, (K,)."""
         return all_scores(self.theta, inputs)
-
-    def _assembled(
-        self,
-        presented: tuple[int, ...],
-        scores: Array,
-        policy: Array,
-        widths: Array,
-        against: Callable[[int], Array] | float,
-        size: int,
-        information: float | None = None,
-    ) -> Bounds:
-        """The `Bounds` under the scorer's settings, its radius that of `size` dimensions."""
-        reach = current_radius(self.settings, size, self.learned, self.rounds)
-        return assemble(
-            presented, scores, policy, widths, against, reach, self.dim, self.settings,
-            self.confidence.volume, information,
-        )  # fmt: skip
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Everything that a step changes, as copies."""

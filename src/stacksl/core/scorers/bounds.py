@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from stacksl.core.blocks import Array
+from stacksl.core.confidence import radius
 from stacksl.core.gates.rules import TIE
 from stacksl.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stacksl.core.scorers.base import ScorerSettings
+    from stacksl.core.scorers.base import LinearScorer
+    from stacksl.core.scorers.gradient import GradientScorer
 
 Action = Literal["greedy", "ucb"]
 
@@ -86,22 +88,21 @@ def tie_argmax(values: Array, scale: float, indices: tuple[int, ...] | None = No
 
 
 def assemble(
+    scorer: LinearScorer | GradientScorer,
     presented: tuple[int, ...],
     scores: Array,
     probabilities: Array,
     widths: Array,
     against: Callable[[int], Array] | float,
-    radius: float,
-    dim: int,
-    settings: ScorerSettings,
-    volume: float,
+    size: int,
     information: float | None = None,
 ) -> Bounds:
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
-    `against(i)` gives the (m,) pair widths against position i, or is the width of every pair; an
-    `information` of None is the choice's width squared; the action is that of `settings`; the rest
-    is as in `Bounds`.
+    Action, noise and the count of the radius are those of the scorer's settings. `against(i)` gives
+    the (m,) pair widths against position i, or is the width of every pair; the radius is that of
+    `size` dimensions; an `information` of None is the choice's width squared; the rest is as in
+    `Bounds`.
 
     Raises:
         SettingsError: scores are not finite.
@@ -111,7 +112,17 @@ def assemble(
             "scores should be finite numbers, got NaN or infinity: θ has diverged, or features are "
             "not finite; lower the learning rate, or repair the features"
         )
-    reach = radius * widths
+    settings = scorer.settings
+    reached = radius(
+        settings.noise,
+        size,
+        scorer.learned if settings.radius_counts == "learned" else scorer.rounds,
+        settings.ridge,
+        settings.delta,
+        settings.norm_bound,
+        settings.feature_norm,
+    )
+    reach = reached * widths
     scale = float(np.nanmax(np.abs(scores) + np.nan_to_num(reach)))
     values = scores + reach if settings.action == "ucb" else scores
     choice = tie_argmax(values, scale, presented)
@@ -122,10 +133,10 @@ def assemble(
         probabilities,
         widths,
         against(choice) if callable(against) else np.where(others, against, 0.0),
-        radius,
-        dim,
+        reached,
+        scorer.dim,
         choice,
         float(widths[choice]) ** 2 if information is None else information,
-        volume,
+        scorer.volume,
         settings.feature_norm / math.sqrt(settings.ridge),
     )

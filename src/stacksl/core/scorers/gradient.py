@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
-from stacksl.core.calibration import clip_at_quantile
-from stacksl.core.confidence import ConfidenceSet, current_radius, norms, pair_norms
+from stacksl.core.calibration import WINDOW, clip_level
+from stacksl.core.confidence import ConfidenceSet, norms, pair_norms
 from stacksl.core.losses import above, clip, cross_entropy, kl, softmax
 from stacksl.core.scorers.base import ScorerSettings
 from stacksl.core.scorers.bounds import Bounds, assemble
@@ -27,10 +27,6 @@ from stacksl.core.scorers.rows import (
     restored,
 )
 from stacksl.types import Feedback
-
-WINDOW = 200  # losses that the clip level is a quantile of
-_ENOUGH = 20  # losses before that quantile means anything
-_QUANTILE = 0.95
 
 
 class GradientScorer:
@@ -69,6 +65,11 @@ class GradientScorer:
         self.kl_weight = settings.kl_weight
         self._losses = np.zeros(WINDOW)
 
+    @property
+    def volume(self) -> float:
+        """Log det(V/λI), in nats."""
+        return self.tracker.volume
+
     def scores(self, inputs: Inputs) -> Array:
         """θᵀφ(z, x) of all K candidates."""
         return all_scores(self.theta, inputs)
@@ -80,11 +81,7 @@ class GradientScorer:
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         widths, against = self.tracker.widths(inputs, presented)
         size = self.dim * (self.classes or 1)
-        reach = current_radius(self.settings, size, self.learned, self.rounds)
-        policy, volume = softmax(scores), self.tracker.volume
-        return assemble(
-            presented, scores, policy, widths, against, reach, self.dim, self.settings, volume
-        )
+        return assemble(self, presented, scores, softmax(scores), widths, against, size)
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None
@@ -145,12 +142,7 @@ class GradientScorer:
         return loss
 
     def _level(self) -> float:
-        if self.settings.clip_level is not None:
-            return self.settings.clip_level
-        seen = min(self.learned, WINDOW)
-        if seen < _ENOUGH:
-            return math.inf
-        return clip_at_quantile(self._losses[:seen], _QUANTILE)
+        return clip_level(self._losses[: self.learned], self.settings.clip_level)
 
     def _count(self, loss: float, level: float) -> None:
         self._losses[self.learned % WINDOW] = loss

@@ -10,7 +10,7 @@ from stacksl.core.blocks import Array, Inputs, PairFeatures, SharedFeatures
 from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.losses import cross_entropy, softmax
 from stacksl.core.scorers.base import LinearScorer, ScorerSettings
-from stacksl.core.scorers.bounds import Bounds
+from stacksl.core.scorers.bounds import Bounds, assemble
 from stacksl.core.scorers.rows import (
     gold_position,
     pick,
@@ -50,7 +50,8 @@ class PairNewton(LinearScorer):
         policy = softmax(scores)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        return self._assembled(
+        return assemble(
+            self,
             presented,
             scores,
             policy,
@@ -156,7 +157,7 @@ class ClassNewton(LinearScorer):
         widths, pair = np.full(len(presented), width), math.sqrt(2.0 * square)
         information = max(1.0 - float(policy @ policy), 0.0) * square
         size = self.dim * self.classes
-        return self._assembled(presented, scores, policy, widths, pair, size, information)
+        return assemble(self, presented, scores, policy, widths, pair, size, information)
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None

@@ -14,7 +14,7 @@ from stacksl.core.confidence import norms, pair_norms
 from stacksl.core.gates.rules import TIE
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.base import LinearScorer, ScorerSettings
-from stacksl.core.scorers.bounds import Bounds
+from stacksl.core.scorers.bounds import Bounds, assemble
 from stacksl.core.scorers.rows import (
     gold_position,
     pick,
@@ -73,7 +73,8 @@ class PairRidge(LinearScorer):
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         rows = presented_rows(inputs, presented)
         images = self.confidence.images(rows)
-        return self._assembled(
+        return assemble(
+            self,
             presented,
             scores,
             softmax(scores) if self._fed == _REWARDS else shares(scores),
@@ -162,7 +163,7 @@ class ClassRidge(LinearScorer):
         scores = pick(self.scores(inputs) if scores is None else scores, presented)
         square = max(float(inputs.h @ (self.confidence.gram_inv @ inputs.h)), 0.0)
         widths, pair = np.full(len(presented), math.sqrt(square)), math.sqrt(2.0 * square)
-        return self._assembled(presented, scores, shares(scores), widths, pair, self.dim)
+        return assemble(self, presented, scores, shares(scores), widths, pair, self.dim)
 
     def step(
         self, inputs: Inputs, presented: tuple[int, ...], choice: int, feedback: Feedback | None

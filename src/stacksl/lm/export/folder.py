@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacksl.errors import RunError
 from stacksl.files import formats
-from stacksl.files.atomic import replace_file
-from stacksl.lm.export.atomic import whole_folder
+from stacksl.files.atomic import replace_file, whole_folder
 from stacksl.lm.export.card import About, card_text
 from stacksl.lm.export.tasks import write_task
 from stacksl.lm.quantized import unquantized

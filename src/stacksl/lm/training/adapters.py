@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stacksl.errors import MissingExtra, RunError, SettingsError
-from stacksl.lm.export.atomic import whole_folder
+from stacksl.files.atomic import whole_folder
 from stacksl.lm.loading import Base
 from stacksl.lm.reading import first_line, quiet, still_random
 from stacksl.lm.scoring.paths import Tensor, load_torch

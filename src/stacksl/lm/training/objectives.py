@@ -7,13 +7,9 @@ s = (normalized log-likelihood) / temperature and π = softmax(s).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from stacksl.core.calibration import clip_at_quantile
 from stacksl.core.losses import Reading
 from stacksl.lm.prompt.tokens import TokenItem
 from stacksl.lm.scoring.paths import load_torch
@@ -30,10 +26,6 @@ OBJECTIVES: dict[str, str] = {
 
 Source: the paper's ablation (SFT, CE, CE without regularization, StackSL).
 """
-
-_WINDOW = 200  # losses that the clip level is a quantile of: as in the scorer `sgd`
-_ENOUGH = 20  # losses before that quantile means anything
-_QUANTILE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,32 +107,3 @@ def clip(loss: Tensor, level: float, reading: Reading) -> Tensor:
     if reading == "scale" and level > 0.0:
         above = level * (1.0 + torch.log((loss / level).clamp_min(1.0)))
     return torch.where(loss <= level, loss, above)  # the host does not wait for the loss
-
-
-class ClipWindow:
-    """The losses that the clip level ρ is made from: the last 200 of the labels trained on.
-
-    ρ is `level`, or their 95% quantile, which is infinite before 20 of them, so that nothing is
-    clipped.
-
-    Args:
-        level: ρ in nats, or None.
-
-    Source: the paper's "Loss Clipping ρ".
-    """
-
-    def __init__(self, level: float | None) -> None:
-        self._fixed = level
-        self.losses: list[float] = []
-
-    def level(self) -> float:
-        """ρ in nats."""
-        if self._fixed is not None:
-            return self._fixed
-        if len(self.losses) < _ENOUGH:
-            return math.inf
-        return clip_at_quantile(np.array(self.losses), _QUANTILE)
-
-    def add(self, losses: Sequence[float]) -> None:
-        """Take in the losses of a step, before clipping."""
-        self.losses = [*self.losses, *losses][-_WINDOW:]

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stacksl.core.calibration import WINDOW, clip_level
 from stacksl.core.losses import clip as clip_value
 from stacksl.core.rng import generator
 from stacksl.errors import RunError
@@ -24,7 +25,7 @@ from stacksl.lm.scoring.packing import shared_batches
 from stacksl.lm.scoring.paths import Tensor, load_torch, sent
 from stacksl.lm.settings import TrainSettings
 from stacksl.lm.training.adapters import Adapter
-from stacksl.lm.training.objectives import ClipWindow, Example, clip, cross_entropy, kl
+from stacksl.lm.training.objectives import Example, clip, cross_entropy, kl
 
 Seen: TypeAlias = tuple[Any, Any]  # loss and KL of an example, where it has them; maybe tensors
 
@@ -147,7 +148,7 @@ class TrainingSteps:
         self._shares = 1 if adapter.drops else processes.size
         self.an_epoch = math.ceil(len(examples) / settings.batch_size)
         self.total = settings.epochs * self.an_epoch
-        self.window = ClipWindow(settings.clip_level)
+        self.recent: list[float] = []  # losses of the last labels, before clipping
         self.step, self.seconds = 0, 0.0
         self.tokens = self.labels = self.clipped = 0
         self.losses: list[float] = []  # of this epoch, before clipping
@@ -174,7 +175,7 @@ class TrainingSteps:
                 progress(self.step, self.total)
 
     def _step(self) -> None:
-        chosen, level = self._chosen(), self.window.level()
+        chosen, level = self._chosen(), clip_level(np.array(self.recent), self.settings.clip_level)
         waiting = self._add_gradients(chosen, level)
         self.processes.total(self.optimizer.gradients())
         seen, length = _read(waiting, self.optimizer.length())  # the one wait for a GPU in a step
@@ -292,7 +293,7 @@ class TrainingSteps:
         if self.settings.clips != "none":
             self.clipped += sum(loss > level for loss in losses)
         self.labels += len(losses)
-        self.window.add(losses)
+        self.recent = [*self.recent, *losses][-WINDOW:]
         self.losses += losses
         flat = np.zeros(0)  # of the game's clip, the value alone
         self.cut += [clip_value(loss, flat, level, self.settings.clips)[0] for loss in losses]
@@ -408,8 +409,4 @@ class Optimizer:
         for group in self._adam.param_groups:
             group["lr"] = self._peak * rate(step, self.total, self._warmup)
         self._adam.step()
-        self.drop()
-
-    def drop(self) -> None:
-        """Forget the gradients and free their memory."""
         self._adam.zero_grad(set_to_none=True)

@@ -13,7 +13,7 @@ from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.features.minilm import MiniLM
 from stacksl.features.weights import MINILM, file_hash
 from stacksl.files import formats
-from stacksl.lm.export.atomic import whole_folder
+from stacksl.files.atomic import whole_folder
 from stacksl.lm.export.folder import expect_empty
 from stacksl.models.linear import Model
 from stacksl.report import Facts, card
