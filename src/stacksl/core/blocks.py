@@ -7,7 +7,7 @@ into these arrays.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, overload
 
@@ -111,9 +111,6 @@ class PairBlock(Sequence[PairFeatures]):
             return PairFeatures(phi)
         return PairFeatures(phi, np.asarray(self.base[start:stop], dtype=np.float64))
 
-    def __iter__(self) -> Iterator[PairFeatures]:
-        return (self[i] for i in range(len(self)))
-
     def take(self, indices: Sequence[int]) -> PairBlock:
         """The block of the items at `indices`, in that order."""
         rows = [np.arange(self.offsets[i], self.offsets[i + 1]) for i in indices]
@@ -147,9 +144,6 @@ class SharedBlock(Sequence[SharedFeatures]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         return SharedFeatures(np.asarray(self.h[index], dtype=np.float64), self.classes)
-
-    def __iter__(self) -> Iterator[SharedFeatures]:
-        return (self[i] for i in range(len(self)))
 
     def take(self, indices: Sequence[int]) -> SharedBlock:
         """The block of the items at `indices`, in that order."""

@@ -16,7 +16,6 @@ from stacksl.errors import DataError, RunError
 from stacksl.lm import LanguageModel, LoraSettings, ModelChoices
 from stacksl.lm.export.card import About
 from stacksl.lm.export.folder import ABOUT, expect_whole, read_about, write_model
-from stacksl.models.evaluation import Evaluation, judge
 from stacksl.models.linear import with_classes
 from stacksl.report.facts import Facts
 from stacksl.types import Item, copied
@@ -77,12 +76,6 @@ class AdaptedModel:
                     "probability": float(policy[index]),
                     "probabilities": policy.tolist(),
                 }
-
-    def evaluated(
-        self, dataset: Dataset, progress: Callable[[int, int], None] | None = None
-    ) -> Evaluation:
-        """The result on a data set."""
-        return judge(self.policies(dataset.items, progress), dataset)
 
     def about(self) -> About:
         """Its base, settings and classes, for its `lm.json`."""

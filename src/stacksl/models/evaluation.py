@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,7 +141,9 @@ def evaluate(
             f" {dataset.unlabeled} of {dataset.total} have none{hint}: label them, leave them"
             " out, use `stacksl predict`, or give rows without any to compare them with the run"
         )
-    return model.evaluated(dataset, progress)
+    limit = getattr(model, "abstaining", None)
+    found = judge(model.policies(dataset.items, progress), dataset)
+    return found if limit is None else replace(found, threshold=limit.value)
 
 
 def judge(policies: list[Array], dataset: Dataset) -> Evaluation:

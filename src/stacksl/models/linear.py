@@ -16,12 +16,10 @@ import numpy as np
 from stacksl.core.blocks import Array, Block
 from stacksl.core.heads.abstaining import Threshold
 from stacksl.core.scorers import Head, Scorer, ScorerSettings, make_scorer, restore_head
-from stacksl.data import Dataset
 from stacksl.errors import DataError, FeatureError, RunError
 from stacksl.features import FeatureMap, GivenFeatures, make_features
 from stacksl.files import arrays, formats
 from stacksl.files.atomic import make_private, write_atomic
-from stacksl.models.evaluation import Evaluation, judge
 from stacksl.types import Item
 from stacksl.version import __version__
 
@@ -56,13 +54,6 @@ class Model:
     ) -> list[Array]:
         """`probabilities` of `items`."""
         return self.probabilities(self.features.transform(items, progress))
-
-    def evaluated(
-        self, dataset: Dataset, progress: Callable[[int, int], None] | None = None
-    ) -> Evaluation:
-        """The result on a data set."""
-        limit = None if self.abstaining is None else self.abstaining.value
-        return replace(judge(self.policies(dataset.items, progress), dataset), threshold=limit)
 
     def with_rows(self, ids: Sequence[str], rows: Any) -> Model:
         """This model with the features `rows`, (n, d), of the items `ids`.

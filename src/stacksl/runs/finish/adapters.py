@@ -19,7 +19,7 @@ from stacksl.lm.scoring.paths import load_torch
 from stacksl.lm.training.adapters import stacks
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.audit import Audit
-from stacksl.models.evaluation import Tested, point
+from stacksl.models.evaluation import Tested, judge, point
 from stacksl.report import language as f
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
@@ -63,7 +63,7 @@ class AdapterEnding:
             def on_progress(n: int, _: int, done: int = done) -> None:
                 self.report(Progress("test", done + n, len(labels) * len(test.items)))
 
-            found = self.model.evaluated(test, on_progress)
+            found = judge(self.model.policies(test.items, on_progress), test)
             curve.append(point(count, found))
         return Tested(found, tuple(curve))
 
