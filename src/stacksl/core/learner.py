@@ -212,7 +212,11 @@ class Learner:
         state = self.gate_state
         out_of_labels = False
         for decision, inputs in zip(posted, block, strict=True):
-            state = self._next_state(decision, state, out_of_labels)
+            if out_of_labels:  # what is recorded was computed with labels left
+                clock = Clock(self.budget, self.budget, decision.round, self.horizon)
+                state = self.gate.advance(decision.statistic, decision.asked, clock, state)
+            else:
+                state = _four(decision.state)
             out_of_labels |= decision.status == "refused"
             if self._steadies(decision, out_of_labels):
                 self.scorer.step(inputs, decision.presented, decision.choice, None)
@@ -220,13 +224,6 @@ class Learner:
                 self.scorer.skip(inputs, decision.presented, decision.choice)
             self.round = decision.round
         self.gate_state = state
-
-    def _next_state(self, decision: Decision, state: GateState, out_of_labels: bool) -> GateState:
-        """The recorded state; after a refusal it is computed again with no label left."""
-        if not out_of_labels:
-            return _four(decision.state)
-        clock = Clock(self.budget, self.budget, decision.round, self.horizon)
-        return self.gate.advance(decision.statistic, decision.asked, clock, state)
 
     def _steadies(self, decision: Decision, out_of_labels: bool) -> bool:
         """Whether the KL-only step runs: on unasked rounds, or where printed Algorithm 2 has it.

@@ -86,26 +86,17 @@ def read_classes(path: str | Path) -> Classes:
         raise DataError(
             f"{place} should hold two classes or more, one per line, but has {len(found)}"
         )
-    _expect_one_class_each(found.values(), place)
-    examples = tuple(line.examples for line in found.values())
-    said = tuple(line.description for line in found.values())
-    return Classes(tuple(found), said, examples if any(examples) else ())
-
-
-def _expect_one_class_each(lines: Iterable[_Line], place: Path) -> None:
-    """Check that no example is of two classes.
-
-    Raises:
-        DataError: one is.
-    """
     at: dict[str, int] = {}
-    for line in lines:
+    for line in found.values():
         for example in line.examples:
             if at.setdefault(normal(example), line.number) != line.number:
                 raise DataError(
                     f"line {line.number} of {place} has an example that line"
                     f" {at[normal(example)]} gives another class: leave it to one of them"
                 )
+    examples = tuple(line.examples for line in found.values())
+    said = tuple(line.description for line in found.values())
+    return Classes(tuple(found), said, examples if any(examples) else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +126,19 @@ def read_bank(path: str | Path) -> Bank:
     texts: dict[str, int] = {}
     ids: dict[str, int] = {}
     with open_table(place, container_of(place, head), head) as table:
-        column = _answers_of(table.columns, place)
+        columns = list(table.columns)
+        texts_in = [c for c in _TEXTS if c in columns] or (columns if len(columns) == 1 else [])
+        if not texts_in:
+            raise DataError(
+                f"the bank {place} should have a column 'text' or 'answer', but none of its"
+                f" {len(columns)} columns is called so: rename the column that holds the answers"
+            )
         named = next((c for c in (*BANK_ID, find("id", table.columns)) if c in table.columns), None)
         for row in table.rows:
             if row.fault is not None:
                 raise DataError(f"row {row.number} of the bank {place} is unusable: {row.fault}")
             try:
-                answer = text(row.values.get(column), "the answer")
+                answer = text(row.values.get(texts_in[0]), "the answer")
                 name = text(row.values.get(named), "the id") if named else ""
             except RowFault as fault:
                 raise DataError(f"row {row.number} of the bank {place}: {fault}") from None
@@ -162,18 +159,6 @@ def read_bank(path: str | Path) -> Bank:
 
 _TEXTS = ("text", "answer", "answers", "response", "content", "candidate", "document")
 BANK_ID = ("answer_bank_id", "answer_id", "bank_id")
-
-
-def _answers_of(columns: Iterable[str], place: Path) -> str:
-    """The column of the answers' texts: by name, or the only one."""
-    known = list(columns)
-    found = [name for name in _TEXTS if name in known] or (known if len(known) == 1 else [])
-    if not found:
-        raise DataError(
-            f"the bank {place} should have a column 'text' or 'answer', but none of its"
-            f" {len(known)} columns is called so: rename the column that holds the answers"
-        )
-    return found[0]
 
 
 _EXAMPLES = "examples"

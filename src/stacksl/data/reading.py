@@ -95,7 +95,14 @@ def read(
             if id is None or not found.without_id:
                 break
             if "id" in chosen:
-                raise DataError(_no_id(named(id, table.columns), found.without_id))
+                rows = found.without_id
+                shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+                raise DataError(
+                    f"the id column '{named(id, table.columns)}' should have another value in every"
+                    " row, but is empty or repeats an earlier row in"
+                    f" {'rows' if len(rows) > 1 else 'row'} {shown}: correct the file, or name"
+                    " another column with --id-column"
+                )
         not_ids.add(id)
         usual.pop("id", None)
     read_columns = (*shape.columns.values(), *shape.also_read)
@@ -219,15 +226,6 @@ def _one_sentence() -> Iterator[None]:
         yield
     except DataError as error:
         raise type(error)(one_line(str(error))) from None
-
-
-def _no_id(column: str, rows: Sequence[int]) -> str:
-    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
-    return (
-        f"the id column '{column}' should have another value in every row, but is empty or repeats"
-        f" an earlier row in row{'s' if len(rows) > 1 else ''} {shown}: correct the file, or name"
-        " another column with --id-column"
-    )
 
 
 # --- rows into items ---------------------------------------------------------------------------

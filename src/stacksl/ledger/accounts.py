@@ -222,7 +222,13 @@ class Accounts:
                 self.reached, self.looked_at = None, 0
             case "budget":
                 self.reached = None if self.reached is None else False  # more is to be bought
-                self._apply_budget(entry)
+                labels, money = whole_of(entry, "budget"), entry.payload.get("money")
+                if money is not None and not isinstance(money, int):
+                    raise impossible(entry, f"its money is {money!r}, not a whole number")
+                if labels < self.spent or (money is not None and money < self.spent_money):
+                    raise impossible(entry, "it is below what is spent")
+                price = price_of(entry, entry.payload.get("price", self.price))
+                self.budget, self.money, self.price = labels, money, price
             case "class_added":
                 size = whole_of(entry, "size")
                 if entry.number != self.classes_added + 1 or size <= (self.classes or 0):
@@ -242,15 +248,6 @@ class Accounts:
                 if entry.surrogate not in self.taught or index != self.label_of(entry.surrogate):
                     raise impossible(entry, "the answers to its item do not give that label")
                 self.taught[entry.surrogate] = index
-
-    def _apply_budget(self, entry: Entry) -> None:
-        labels, money = whole_of(entry, "budget"), entry.payload.get("money")
-        if money is not None and not isinstance(money, int):
-            raise impossible(entry, f"its money is {money!r}, not a whole number")
-        if labels < self.spent or (money is not None and money < self.spent_money):
-            raise impossible(entry, "it is below what is spent")
-        price = price_of(entry, entry.payload.get("price", self.price))
-        self.budget, self.money, self.price = labels, money, price
 
     def _apply_to(self, key: Key, entry: Entry) -> None:
         """Count a row of a purchase."""

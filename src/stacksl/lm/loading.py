@@ -104,8 +104,19 @@ class Base:
         else:
             kind = getattr(torch, self.dtype)
             model = read_weights(name, self.source, self.config, kind, self.revision)
-            model = _moved(torch, name, model, self.device)
-        _check_vocabulary(name, model, self.tokenizer)
+            try:
+                model = model.to(self.device)
+            except torch.OutOfMemoryError:
+                raise SettingsError(
+                    f"model '{name}' does not fit in the memory of {self.device}: give a smaller"
+                    " one, another dtype, or device 'cpu'"
+                ) from None
+        rows = model.get_input_embeddings().num_embeddings
+        if self.tokenizer.vocab_size > rows:
+            raise SettingsError(
+                f"the tokenizer of model '{name}' has {self.tokenizer.vocab_size} tokens and its"
+                f" weights {rows}: give the tokenizer that belongs to the weights"
+            )
         _check_causal(torch, name, model)
         return model
 
@@ -265,19 +276,12 @@ def place_of(device: str) -> str:
             f"device '{device}' was asked for, and there are {count} GPUs: take one from cuda:0 "
             f"to cuda:{count - 1}"
         )
-    _take_the_same_bits(torch)
-    return f"cuda:{index}"
-
-
-def _take_the_same_bits(torch: Any) -> None:
-    """Let CUDA compute the same numbers from the same ones, as a CPU does.
-
-    Without it a run that is started again bought other labels on an NVIDIA H200. cuBLAS reads the
-    variable when it starts.
-    """
+    # Let CUDA compute the same numbers from the same ones, as a CPU does. Without it a run that is
+    # started again bought other labels on an NVIDIA H200. cuBLAS reads the variable as it starts.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs time, and nothing reads it
+    return f"cuda:{index}"
 
 
 def _dtype(torch: Any, place: str, dtype: str) -> str:
@@ -296,25 +300,6 @@ def _folder(source: str, revision: str | None = None) -> Path:
 
     found = try_to_load_from_cache(source, "config.json", revision=revision)
     return Path(found).parent if isinstance(found, str) else Path(source)
-
-
-def _moved(torch: Any, name: str, model: Any, place: str) -> Any:
-    try:
-        return model.to(place)
-    except torch.OutOfMemoryError:
-        raise SettingsError(
-            f"model '{name}' does not fit in the memory of {place}: give a smaller one, another "
-            "dtype, or device 'cpu'"
-        ) from None
-
-
-def _check_vocabulary(name: str, model: Any, tokenizer: Any) -> None:
-    rows = model.get_input_embeddings().num_embeddings
-    if tokenizer.vocab_size > rows:
-        raise SettingsError(
-            f"the tokenizer of model '{name}' has {tokenizer.vocab_size} tokens and its weights "
-            f"{rows}: give the tokenizer that belongs to the weights"
-        )
 
 
 def _check_causal(torch: Any, name: str, model: Any) -> None:

@@ -404,7 +404,12 @@ class ChatLabeler:
                 self._unsupported.add(way)
         elif reply.status in (*UNSUPPORTED, 413) and (long or self._calls.answered):
             self._unsupported -= refused  # it is the item that is refused
-            return self._refused_item(request, said, long)
+            why = "the server refused it"
+            if long:
+                why = "the prompt is longer than the model's context"
+                many = f"{UNNAMED} prompts in a row are longer than the model's context"
+                self._unnamed_again(many)
+            return self._broken(request, f"{why} ({said})")
         elif reply.status in (401, 403):
             self._stop(f"it refused the key ({said}): set {KEY}")
         elif 300 <= reply.status < 400:
@@ -415,13 +420,6 @@ class ChatLabeler:
                 " check the url and the model's name"
             )
         return None
-
-    def _refused_item(self, request: Request, said: str, long: bool) -> Answer:
-        """The answer about an item that the server does not take, such as one `long` prompt."""
-        if long:
-            self._unnamed_again(f"{UNNAMED} prompts in a row are longer than the model's context")
-        why = "the prompt is longer than the model's context" if long else "the server refused it"
-        return self._broken(request, f"{why} ({said})")
 
     def _lost(self, call: int, cost: int, why: str, answer: bytes) -> None:
         """Record a call that may have been billed; several in a row stop the buying."""

@@ -268,8 +268,13 @@ def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
     texts = _texts(options)
     for form in dict.fromkeys((cell, plain(cell))):
         exact = texts.exact.get(spaced(form), [])
+        if len(exact) > 1:
+            raise Misread(
+                f"{len(exact)} options have this text: answer with the letter or the number, "
+                f"{sign(exact[0], options)}) or {sign(exact[1], options)})"
+            )
         if exact:
-            return Meaning("label", _single(exact, options))
+            return Meaning("label", exact[0])
     meanings = list(dict.fromkeys(_readings(bare, options)))
     if not meanings:
         raise Misread(_why_none(bare, options))
@@ -278,7 +283,12 @@ def _meaning(cell: str, options: tuple[str, ...]) -> Meaning:
             f"the answer {quoted(cell)} could mean {' or '.join(_said(m) for m in meanings)}: "
             f"write {sign(0, options)}) for the first option, or [none], [ambiguous], [broken]"
         )
-    _check_right_text(meanings[0], texts)
+    right = meanings[0].text
+    if right is not None and (found := texts.loose.get(_loose(right))):
+        raise Misread(
+            f"none of these was answered with the text of option {found[0] + 1} as the right one: "
+            f"answer {found[0] + 1}, or none alone"
+        )
     return meanings[0]
 
 
@@ -305,8 +315,11 @@ def _readings(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
             return
     yield from _words(cell)
     yield from _signs(cell, options)
-    yield from _whole_lines(cell, options)
     texts = _texts(options)
+    if line := _LINE.fullmatch(cell):  # copied whole: `B) its text`
+        position = _position(line[1], options)
+        if position in texts.loose.get(_loose(plain(line[2])), []):
+            yield Meaning("label", position)
     value = _value(cell)
     found = [
         *texts.loose.get(_loose(cell), []),
@@ -343,16 +356,6 @@ def _position(mark: str, options: tuple[str, ...]) -> int | None:
     return position if 0 <= position < len(options) else None
 
 
-def _whole_lines(cell: str, options: tuple[str, ...]) -> Iterator[Meaning]:
-    """The option of a line copied whole: `B) its text`."""
-    found = _LINE.fullmatch(cell)
-    position = None if found is None else _position(found[1], options)
-    if found is None or position is None:
-        return
-    if _loose(plain(found[2])) == _loose(options[position]):
-        yield Meaning("label", position)
-
-
 @lru_cache(maxsize=64)
 def _texts(options: tuple[str, ...]) -> _Texts:
     exact, loose, values = defaultdict(list), defaultdict(list), defaultdict(list)
@@ -374,23 +377,6 @@ def _value(text: str) -> Decimal | None:
     if found is None or (found[3] and len(found[3]) == 3 and found[2].strip("0")):
         return None
     return Decimal(f"{found[1]}{found[2]}.{found[3] or 0}")
-
-
-def _single(positions: list[int], options: tuple[str, ...]) -> int:
-    if len(positions) > 1:
-        raise Misread(
-            f"{len(positions)} options have this text: answer with the letter or the number, "
-            f"{sign(positions[0], options)}) or {sign(positions[1], options)})"
-        )
-    return positions[0]
-
-
-def _check_right_text(meaning: Meaning, texts: _Texts) -> None:
-    if meaning.text is not None and (found := texts.loose.get(_loose(meaning.text))):
-        raise Misread(
-            f"none of these was answered with the text of option {found[0] + 1} as the right one: "
-            f"answer {found[0] + 1}, or none alone"
-        )
 
 
 def _said(meaning: Meaning) -> str:

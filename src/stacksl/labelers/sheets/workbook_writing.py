@@ -137,18 +137,15 @@ def offered(options: tuple[str, ...]) -> list[str]:
 
     Of a long text, or one of several lines, the letter or number alone.
     """
+    taken, choices = is_taken(options), list[str]()
+    for position, text in enumerate(map(visible, options)):
+        mark = f"{sign(position, options)})"
+        if len(text) > _LONG or "\n" in text:
+            choices.append(mark)
+        else:
+            choices.append(f"{mark} {text}" if taken or has_letters(options) else text)
     words = ("none", "ambiguous", "broken")
-    taken = is_taken(options)
-    marked = taken or has_letters(options)
-    choices = [_choice(n, options, marked) for n in range(len(options))]
     return [*choices, *(f"[{word}]" if taken else word for word in words)]
-
-
-def _choice(position: int, options: tuple[str, ...], marked: bool) -> str:
-    mark, text = f"{sign(position, options)})", visible(options[position])
-    if len(text) > _LONG or "\n" in text:
-        return mark
-    return f"{mark} {text}" if marked else text
 
 
 def packed(book: Workbook) -> bytes:

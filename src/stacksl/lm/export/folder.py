@@ -62,7 +62,10 @@ def write_model(
             normalization=about.normalization,
         ).names
     try:
-        _name_base(folder / "adapter_config.json", about)
+        path = folder / "adapter_config.json"  # PEFT finds the base by it
+        config = json.loads(path.read_text(encoding="utf-8"))
+        config |= {"base_model_name_or_path": about.source, "revision": about.revision}
+        replace_file(path, (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
         replace_file(folder / "README.md", card_text(about, facts, tasks).encode())
         table = {formats.FORMAT: formats.LANGUAGE_MODEL, **asdict(about)}
         described = formats.to_json({**table, FILES: _digests(folder)})
@@ -150,16 +153,11 @@ def merge(folder: Path, out: Path, facts: Facts | None = None) -> Path:
         tokenizer.save_pretrained(draft)
         card = card_text(about, facts, merged=True)
         (draft / "README.md").write_text(card, encoding="utf-8", newline="\n")
-        _even_bits(draft)
+        bits = (draft / "README.md").stat().st_mode & 0o777
+        for path in draft.iterdir():  # libraries write weights for the owner alone
+            if path.is_file():
+                path.chmod(bits)
     return out
-
-
-def _even_bits(folder: Path) -> None:
-    """Let whoever may read the card read the weights, which libraries write for the owner alone."""
-    bits = (folder / "README.md").stat().st_mode & 0o777
-    for path in folder.iterdir():
-        if path.is_file():
-            path.chmod(bits)
 
 
 def _whole(folder: Path, about: About) -> tuple[Any, Any]:
@@ -177,13 +175,6 @@ def _whole(folder: Path, about: About) -> tuple[Any, Any]:
     with quiet():
         merged = peft.PeftModel.from_pretrained(base.model, folder).merge_and_unload()
     return merged, base.tokenizer
-
-
-def _name_base(path: Path, about: About) -> None:
-    """Let PEFT find the base where `about` says it is, at its revision."""
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config |= {"base_model_name_or_path": about.source, "revision": about.revision}
-    replace_file(path, (json.dumps(config, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def expect_empty(out: Path) -> None:

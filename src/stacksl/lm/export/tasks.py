@@ -159,7 +159,14 @@ def write_task(
     if normalization == "pmi" and form.pmi_context != "empty":
         names = (*names, f"{label}_pmi")
         texts[f"{names[2]}.yaml"] = _yaml(names[2], rows, prompts[0], ("acc_pmi",))
-    _write(folder, texts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    except OSError as fault:
+        raise RunError(
+            f"cannot write the task into {folder}: {fault.strerror or fault}; give another folder"
+        ) from fault
     cuts = Cuts.of(Tokenizing(tokenizer, limits).items(prompts))
     return Task(folder, names, len(rows), len(items) - len(asked), cuts)
 
@@ -214,14 +221,3 @@ def _yaml(name: str, rows: Sequence[object], prompt: Prompt, metrics: Sequence[s
         delimiter=json.dumps(first[: len(first) - prompt.lengths[0]]),
         metrics=listed,
     )
-
-
-def _write(folder: Path, texts: Mapping[str, str]) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    except OSError as fault:
-        raise RunError(
-            f"cannot write the task into {folder}: {fault.strerror or fault}; give another folder"
-        ) from fault

@@ -29,11 +29,6 @@ from stacksl.lm.training.objectives import Example, clip, cross_entropy, kl
 
 Seen: TypeAlias = tuple[Any, Any]  # loss and KL of an example, where it has them; maybe tensors
 
-_NOT_FINITE = (
-    "training gave {what} that is not finite at step {step} of {total}: take a lower learning_rate "
-    "or dtype float32; the labels are kept"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Trained:
@@ -179,7 +174,14 @@ class TrainingSteps:
         waiting = self._add_gradients(chosen, level)
         self.processes.total(self.optimizer.gradients())
         seen, length = _read(waiting, self.optimizer.length())  # the one wait for a GPU in a step
-        self._refuse_not_finite(seen, length)
+        losses = [value for pair in seen for value in pair if value is not None]
+        for what, values in (("a loss", losses), ("a gradient", [length])):
+            if not all(map(math.isfinite, values)):
+                raise RunError(
+                    f"training gave {what} that is not finite at step {self.step + 1} of"
+                    f" {self.total}: take a lower learning_rate or dtype float32; the labels are"
+                    " kept"
+                )
         self.optimizer.step(self.step)
         self._note(seen, level)
         self.tokens += sum(each.tokens for each in chosen)
@@ -232,7 +234,11 @@ class TrainingSteps:
 
         All of it or, where there is no memory for it, nothing.
         """
-        anchors = self._anchors(group)
+        anchored = self.settings.reference == "frozen" and self.settings.objective != "sft"
+        device = self.adapter.model.device
+        anchors = [
+            sent(each.reference, device) if anchored and each.reference else None for each in group
+        ]
         terms, seen = [], []
         for each, scores, anchor in zip(group, self._scores(group), anchors, strict=True):
             term, pair = self._term(each, scores, anchor, level)
@@ -273,19 +279,6 @@ class TrainingSteps:
             alone = self.likelihood.sums([each.alone for each in group if each.alone is not None])
         kind, temperature = self.settings.normalization, self.settings.temperature
         return normalized(sums, items, kind, alone=alone, temperature=temperature)
-
-    def _anchors(self, group: Sequence[Example]) -> list[Tensor | None]:
-        """Scores of the reference; None where there are none."""
-        if self.settings.reference != "frozen" or self.settings.objective == "sft":
-            return [None] * len(group)
-        device = self.adapter.model.device
-        return [sent(each.reference, device) if each.reference else None for each in group]
-
-    def _refuse_not_finite(self, seen: Sequence[Seen], length: float) -> None:
-        losses = [value for pair in seen for value in pair if value is not None]
-        for what, values in (("a loss", losses), ("a gradient", [length])):
-            if not all(map(math.isfinite, values)):
-                raise RunError(_NOT_FINITE.format(what=what, step=self.step + 1, total=self.total))
 
     def _note(self, seen: Sequence[Seen], level: float) -> None:
         """Update after a step: clip window, the means of the epoch."""
