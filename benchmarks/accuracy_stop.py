@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 from stacksl.models.audit import powered
-from stacksl.models.metrics import z_of_look
-from stacksl.models.powered import Powers
+from stacksl.models.metrics import Powers, z_of_look
 from stacksl.models.second_look import looked, next_rows, reserved, split
 from stacksl.runs.finish.forecasting import NEAR
 

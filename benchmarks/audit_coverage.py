@@ -46,8 +46,7 @@ import stacksl
 from stacksl.core.rng import generator
 from stacksl.data import Dataset, read, sample
 from stacksl.models.audit import default_size, draw
-from stacksl.models.metrics import wilson
-from stacksl.models.powered import Powers, reference_size
+from stacksl.models.metrics import Powers, reference_size, wilson
 from stacksl.models.second_look import looked, next_rows, reserved
 from stacksl.models.second_look import split as split_rows
 from stacksl.runs.settings.budget import parse_budget

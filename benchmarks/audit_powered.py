@@ -24,8 +24,7 @@ from plan_scenarios import MINILM, dataset, rows_of
 from stacksl.core.rng import generator
 from stacksl.core.threads import one_thread
 from stacksl.models.audit import powered
-from stacksl.models.metrics import wilson
-from stacksl.models.powered import Powers
+from stacksl.models.metrics import Powers, wilson
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl.runs.settings.resolve import resolve
 from stacksl_lab.pools import ours

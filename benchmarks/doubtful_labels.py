@@ -40,8 +40,7 @@ from stacksl.data import read
 from stacksl.data.values import normal
 from stacksl.features import make_features
 from stacksl.models.audit import powered
-from stacksl.models.metrics import wilson
-from stacksl.models.powered import Powers
+from stacksl.models.metrics import Powers, wilson
 from stacksl.models.second_look import reserved
 from stacksl.runs.loop.covering import EVERY
 from stacksl.runs.loop.head_fitting import doubt_of, held_out

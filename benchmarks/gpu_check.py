@@ -203,7 +203,7 @@ def runs(case: Case, out: str, kind: str, *, beside: str | None = None) -> Itera
     """Play a run to its end, or to a kill; or take up one that was killed."""
     import stacksl
     from stacksl.data import read
-    from stacksl.labelers.oracle import OracleLabeler
+    from stacksl.labelers.registry import OracleLabeler
 
     class Killed(OracleLabeler):
         """Kills its own process when it is asked behind the first refit."""

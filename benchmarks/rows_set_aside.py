@@ -21,7 +21,7 @@ from floors import Case, arena_of, difference, judged
 from plan_scenarios import MINILM
 
 from stacksl.core.threads import one_thread
-from stacksl.models.powered import reference_size
+from stacksl.models.metrics import reference_size
 from stacksl.runs.loop.head_fitting import Source, make_final
 from stacksl_lab.pools import ours
 from stacksl_lab.pools.strategies import COVERAGE

@@ -6,7 +6,6 @@ PYTHONPATH=examples/modules stacksl run --scorer perceptron --set plugins=percep
 import numpy as np
 
 from stacksl.core import SCORERS
-from stacksl.core.confidence import radius
 from stacksl.core.losses import softmax
 from stacksl.core.scorers.bounds import assemble
 from stacksl.core.scorers.gradient import ClassBlocks, OneMatrix
@@ -19,10 +18,14 @@ class Perceptron:
     name = "perceptron"
 
     def __init__(self, dim, classes, settings):
-        self.dim, self.settings, self.learned = dim, settings, 0
+        self.dim, self.settings, self.learned, self.rounds = dim, settings, 0, 0
         self.theta = np.zeros(dim if classes is None else (classes, dim))
         make = OneMatrix if classes is None else ClassBlocks
         self.tracker = make(dim, settings.ridge)
+
+    @property
+    def volume(self):
+        return self.tracker.volume
 
     def scores(self, inputs):
         return all_scores(self.theta, inputs)
@@ -30,19 +33,7 @@ class Perceptron:
     def bounds(self, inputs, presented, scores=None):
         found = pick(self.scores(inputs) if scores is None else scores, presented)
         widths, against = self.tracker.widths(inputs, presented)
-        s = self.settings
-        reach = radius(s.noise, self.theta.size, self.learned, s.ridge, s.delta, s.norm_bound)
-        return assemble(
-            presented,
-            found,
-            softmax(found),
-            widths,
-            against,
-            reach,
-            self.dim,
-            s,
-            self.tracker.volume,
-        )
+        return assemble(self, presented, found, softmax(found), widths, against, self.theta.size)
 
     def step(self, inputs, presented, choice, feedback):
         if feedback is None:
@@ -53,17 +44,18 @@ class Perceptron:
             add_rows(self.theta, inputs, (gold, best), np.array([1.0, -1.0]))
         self.tracker.add(inputs, choice)
         self.learned += 1
+        self.rounds += 1
 
     def skip(self, inputs, presented, choice):
-        pass
+        self.rounds += 1
 
     def state(self):
-        counts = np.array([self.learned], dtype=np.int64)
+        counts = np.array([self.learned, self.rounds], dtype=np.int64)
         return {"theta": self.theta.copy(), "counts": counts, **self.tracker.state()}
 
     def restore(self, state):
         self.theta = restored(state, "theta", self.theta)
-        self.learned = int(state["counts"][0])
+        self.learned, self.rounds = (int(count) for count in state["counts"])
         self.tracker.restore(state)
 
 

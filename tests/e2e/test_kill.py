@@ -27,8 +27,8 @@ FOLDER, COMMIT = f"{RUNS}.storage.folder", f"{LABELS}.store.database:Store.commi
 PURCHASE = {
     "before its reservation is on disk": (COMMIT, 9, "before"),
     "when its reservation is on disk": (f"{LABELS}.ledger:Ledger.post", 11, "after"),
-    "before it is asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "before"),
-    "when it was asked": ("stacksl.labelers.oracle:OracleLabeler.ask", 11, "after"),
+    "before it is asked": ("stacksl.labelers.registry:OracleLabeler.ask", 11, "before"),
+    "when it was asked": ("stacksl.labelers.registry:OracleLabeler.ask", 11, "after"),
     "before its answer is taken": (f"{LABELS}.ledger:Ledger.take", 12, "before"),
     "when its answer was taken": (f"{LABELS}.ledger:Ledger.take", 12, "after"),
     "when its answer was learned": ("stacksl.core.learner:Learner.learn", 7, "after"),

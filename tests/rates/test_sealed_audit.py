@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from stacksl.api import Run
-from stacksl.labelers.sheets.keys import _DIGITS, _LETTERS
+from stacksl.labelers.sheets.rows import _DIGITS, _LETTERS
 
 from ..runs.people_cases import Row, begin, fill, read_rows, sheets, truth
 

@@ -19,8 +19,8 @@ from stacksl.core.followers import Follower, make_follower
 from stacksl.core.gates.registry import make_gate
 from stacksl.core.learner import Learner
 from stacksl.core.scorers import make_scorer
-from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Labeler
+from stacksl.labelers.registry import OracleLabeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus as Items

@@ -12,7 +12,7 @@ from stacksl import Item
 from stacksl.api import Run, run
 from stacksl.errors import LabelerError
 from stacksl.features.store import load_block
-from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.registry import OracleLabeler
 
 from ..ledgers import rows_of
 

@@ -12,7 +12,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.cli.verbs.ledger import _weights
 from stacksl.errors import LabelerError, RunError, StackslError
-from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.registry import OracleLabeler
 from stacksl.models.adapted import AdaptedModel
 from stacksl.models.metrics import macro_f1, wilson
 

@@ -14,7 +14,7 @@ import pytest
 from stacksl.api import Run, prepare, run
 from stacksl.errors import LabelerError, StackslError
 from stacksl.lm import LanguageModel
-from stacksl.lm.training.start import CONFIG, WEIGHTS, digest_of
+from stacksl.lm.training.adapters import CONFIG, WEIGHTS, digest_of
 from stacksl.models.adapted import AdaptedModel
 from stacksl.runs.settings.language import choices_of
 from stacksl.runs.spec import RunSpec

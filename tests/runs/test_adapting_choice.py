@@ -13,7 +13,7 @@ import pytest
 from stacksl.api import Run, prepare, run
 from stacksl.errors import LabelerError, SettingsError
 from stacksl.features.store import load_block
-from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.registry import OracleLabeler
 from stacksl.ledger.events import Row
 from stacksl.lm import LanguageModel, Lesson, ModelChoices
 from stacksl.lm.scoring.normalize import calibrated_loss, fitted_temperature

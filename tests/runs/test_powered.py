@@ -11,8 +11,7 @@ import pytest
 from stacksl.api import Run, run
 from stacksl.errors import SettingsError
 from stacksl.models.audit import judge_audit, powered
-from stacksl.models.metrics import wilson
-from stacksl.models.powered import Powers, moments, reference_size, rows_of
+from stacksl.models.metrics import Powers, moments, reference_size, rows_of, wilson
 from stacksl.models.second_look import looked
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.items.corpus import Role

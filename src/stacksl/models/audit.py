@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from stacksl.core.blocks import Array
 from stacksl.core.rng import generator
 from stacksl.errors import SettingsError
-from stacksl.models.metrics import Z, calibration_bins, wilson, z_of_look
-from stacksl.models.powered import Powers, moments, rows_of
+from stacksl.models.metrics import Powers, Z, calibration_bins, moments, rows_of, wilson, z_of_look
 from stacksl.models.second_look import Verdict
 from stacksl.report.quality import SecondLook
 

@@ -17,8 +17,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from stacksl.models.metrics import Z, wilson
-from stacksl.models.powered import Powers, moments, rows_of
+from stacksl.models.metrics import Powers, Z, moments, rows_of, wilson
 from stacksl.report.quality import SecondLook
 
 Said = TypeVar("Said")

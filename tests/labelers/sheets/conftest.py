@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacksl.labelers.sheets.keys import new_key
-from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.rows import Asked, new_key
 from stacksl.labelers.sheets.writing import write_sheet
 
 

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from stacksl.errors import DataError
-from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Reply
+from stacksl.labelers.sheets.rows import Asked, Reply, new_key
 from stacksl.labelers.sheets.writing import write_sheet
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import _EDGES, _loose, guarded, plain, sign, visible
-from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Reply
+from stacksl.labelers.sheets.rows import Asked, Reply, new_key
 from stacksl.labelers.sheets.writing import write_sheet
 
 RUDE = st.text(alphabet="=+-@'\"\t\r\n \0\ufeff\u00a0;,|aB2éß€😀ش")

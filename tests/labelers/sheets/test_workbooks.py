@@ -17,9 +17,8 @@ import pytest
 from stacksl.data import Classes
 from stacksl.data import workbooks as reading
 from stacksl.errors import DataError
-from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Sheet
+from stacksl.labelers.sheets.rows import Asked, Sheet, new_key
 from stacksl.labelers.sheets.writing import HOWTO, write_sheet
 
 QUESTIONS = [

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from stacksl.data import Classes
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import LIMIT, guarded, is_too_long, plain, shortened, visible
-from stacksl.labelers.sheets.keys import _DIGITS, _LETTERS, clean_key, is_key, new_key
-from stacksl.labelers.sheets.rows import Asked
+from stacksl.labelers.sheets.rows import _DIGITS, _LETTERS, Asked, clean_key, is_key, new_key
 from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stacksl.core.blocks import SharedBlock
 from stacksl.core.gates.registry import COVERAGE
-from stacksl.labelers.oracle import OracleLabeler
+from stacksl.labelers.registry import OracleLabeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import ItemRecord
 from stacksl.runs.items.corpus import Corpus

@@ -99,10 +99,10 @@ def assemble(
 ) -> Bounds:
     """The `Bounds` whose choice is the argmax of the scores (`greedy`) or of the UCB (`ucb`).
 
-    Action, noise and the count of the radius are those of the scorer's settings. `against(i)` gives
-    the (m,) pair widths against position i, or is the width of every pair; the radius is that of
-    `size` dimensions; an `information` of None is the choice's width squared; the rest is as in
-    `Bounds`.
+    The scorer has its `settings`, which name the action and the numbers of the radius, `learned`,
+    `rounds`, `dim` and `volume`. `against(i)` gives the (m,) pair widths against position i, or is
+    the width of every pair; the radius is that of `size` dimensions; an `information` of None is
+    the choice's width squared; the rest is as in `Bounds`.
 
     Raises:
         SettingsError: scores are not finite.

@@ -17,8 +17,7 @@ from typing import Any
 from stacksl.files import formats
 from stacksl.labelers.chat.calls import Asked, Calls
 from stacksl.labelers.chat.endpoint import JSON, Endpoint, Lost, NotSent
-from stacksl.labelers.chat.prompts import completion, encoded, tokens_of
-from stacksl.labelers.chat.questions import Questions, Rates
+from stacksl.labelers.chat.prompts import Questions, Rates, completion, encoded, tokens_of
 from stacksl.report.wording import plural
 
 MOST, SPACE = 10_000, 50_000_000  # questions of a batch, and their bytes

@@ -17,7 +17,9 @@ from stacksl.labelers.chat.prompts import (
     LATER_LIMIT,
     LISTED,
     THOUGHT,
+    Nearby,
     Question,
+    Questions,
     Way,
     by_letter,
     completion,
@@ -28,7 +30,6 @@ from stacksl.labelers.chat.prompts import (
     too_long,
     without,
 )
-from stacksl.labelers.chat.questions import Nearby, Questions
 from stacksl.labelers.chat.replies import cut_in_thought, text_of
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.ledger.purchases import Answer

@@ -19,8 +19,7 @@ from stacksl.data.files import (
 from stacksl.data.workbooks import sheets_of
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.cells import Misread, plain, understood, visible
-from stacksl.labelers.sheets.keys import clean_key, has_form, is_key
-from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Sheet
+from stacksl.labelers.sheets.rows import Asked, Fault, Reply, Sheet, clean_key, has_form, is_key
 
 _Line = tuple[int, Mapping[str, str], str | None]  # row as shown, cells, why none is to be used
 

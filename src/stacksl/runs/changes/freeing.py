@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from stacksl.errors import RunError
-from stacksl.labelers.sheets.keys import clean_key, has_form
+from stacksl.labelers.sheets.rows import clean_key, has_form
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Purchase
 from stacksl.ledger.store.settings import Setting

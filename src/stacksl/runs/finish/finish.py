@@ -11,7 +11,7 @@ from stacksl.features import FeatureMap
 from stacksl.files.atomic import make_private, write_atomic
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit, Audited, judge_audit
-from stacksl.models.powered import largest
+from stacksl.models.metrics import largest
 from stacksl.models.second_look import too_wide
 from stacksl.report.facts import Facts
 from stacksl.runs.finish.adapters import AdapterEnding

@@ -20,7 +20,7 @@ from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, Audited, judge_audit
 from stacksl.models.evaluation import Evaluation, Tested, judge, point
 from stacksl.models.linear import Model
-from stacksl.models.powered import largest
+from stacksl.models.metrics import largest
 from stacksl.report.facts import Facts, Refit
 from stacksl.report.quality import CurvePoint, Named
 from stacksl.runs.finish.answers import owned_labels

@@ -15,8 +15,7 @@ from stacksl.features import FeatureMap
 from stacksl.ledger.events import NOTES
 from stacksl.ledger.ledger import Ledger
 from stacksl.models.audit import Audit
-from stacksl.models.metrics import z_of_look
-from stacksl.models.powered import Powers, largest
+from stacksl.models.metrics import Powers, largest, z_of_look
 from stacksl.models.second_look import looked, next_rows, split, too_wide
 from stacksl.runs.finish.adapters import AdapterEnding
 from stacksl.runs.finish.heads import HeadEnding

@@ -184,7 +184,7 @@ def _from_adapter(resolved: Resolved, adapter: str) -> Resolved:
 
     A folder given as the base is taken for it, and so is any model where the base was a folder.
     """
-    from stacksl.lm.training.start import read_start
+    from stacksl.lm.training.adapters import read_start
 
     (base, lora), known, place = read_start(adapter), resolved.settings.flat(), Path(adapter)
     given = known["lm.model"]

@@ -15,7 +15,7 @@ from stacksl.errors import SettingsError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.queries import LedgerReader
 from stacksl.models.audit import Audit, draw
-from stacksl.models.powered import reference_size
+from stacksl.models.metrics import reference_size
 from stacksl.runs.items.corpus import Corpus, Role
 from stacksl.runs.loop.game import Game
 from stacksl.runs.settings.budget import promised_share

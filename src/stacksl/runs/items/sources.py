@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from stacksl.data import Bank, Classes, Dataset, read_bank, sample
 from stacksl.errors import DataError
-from stacksl.labelers.oracle import NONE
+from stacksl.labelers.registry import NONE
 from stacksl.laboratory import of_laboratory
 from stacksl.runs.items.reading import load_owned, load_test, read_first, read_like
 from stacksl.runs.settings.fields import Settings

@@ -17,9 +17,8 @@ from stacksl.core.rng import generator
 from stacksl.errors import DataError
 from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Pending, Request
-from stacksl.labelers.sheets.keys import new_key
 from stacksl.labelers.sheets.reading import read_sheet
-from stacksl.labelers.sheets.rows import Asked, Reply
+from stacksl.labelers.sheets.rows import Asked, Reply, new_key
 from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase

@@ -23,8 +23,15 @@ from stacksl.errors import SettingsError
 from stacksl.labelers.chat.calls import Calls
 from stacksl.labelers.chat.endpoint import KEY, Endpoint, address, is_loopback
 from stacksl.labelers.chat.labeler import ChatLabeler
-from stacksl.labelers.chat.prompts import DEFAULT, LISTED, Shot, encoded, template_of
-from stacksl.labelers.chat.questions import Questions, Rates
+from stacksl.labelers.chat.prompts import (
+    DEFAULT,
+    LISTED,
+    Questions,
+    Rates,
+    Shot,
+    encoded,
+    template_of,
+)
 from stacksl.labelers.protocol import Pending, Request, requests_of
 from stacksl.ledger.purchases import Answer, Purchase
 from stacksl.lm import LanguageModel, ModelChoices, PromptFormat

@@ -19,8 +19,8 @@ from stacksl.core.blocks import Block
 from stacksl.core.threads import one_thread
 from stacksl.errors import RunError
 from stacksl.features import FeatureMap
-from stacksl.labelers.oracle import OracleLabeler
 from stacksl.labelers.protocol import Labeler, Pending
+from stacksl.labelers.registry import OracleLabeler
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Receipt
 from stacksl.ledger.store.arrays import Saved
