@@ -203,7 +203,6 @@ def _lines_of_workbook(place: Path) -> Iterable[_Line]:
 
 
 def _line(number: int, cells: Mapping[str, str]) -> _Line:
-    """The class in a row of named cells."""
     texts = cells.get(_EXAMPLES, "").split("|")
     texts += [cell for column, cell in cells.items() if column.startswith("example ")]
     examples = dict.fromkeys(filter(None, (" ".join(each.split()) for each in texts)))

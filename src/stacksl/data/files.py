@@ -156,7 +156,6 @@ def container_of(path: Path, head: bytes, columns: Collection[str] = ()) -> str:
 
 
 def _is_object(text: bytes) -> bool:
-    """Whether the first line of a text is a JSON object."""
     try:
         return isinstance(json.loads(text.split(b"\n", 1)[0]), dict)
     except (ValueError, RecursionError):

@@ -128,11 +128,7 @@ def read(
 
 
 def _expect_enough(dataset: Dataset, what: str) -> None:
-    """Check that enough rows of `what` could be used.
-
-    Raises:
-        DataError: too many were set aside, or none is left.
-    """
+    """Check that enough rows of `what` could be used."""
     bad, total = len(dataset.rejected), dataset.total
     if not total:
         raise DataError(one_line(f"{what} has a header but no rows: items were expected"))

@@ -106,7 +106,6 @@ def _entries(paragraph: str) -> Iterator[str]:
 
 
 def _cells(table: str) -> Iterator[str]:
-    """The cells of a table drawn with + - and |, row by row."""
     for row in re.split(r"^\s*\+[-=+]+\s*$|^\s*\|[=|]+\s*$", table, flags=re.MULTILINE):
         lines = [line.strip().strip("|").split(" | ") for line in row.splitlines() if line.strip()]
         for column in zip(*lines, strict=False):

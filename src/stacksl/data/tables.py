@@ -131,10 +131,6 @@ def _named_rows(
     """The names in the first record, or those of a file of lettered options, and the rows.
 
     Without a header the columns are called by their numbers.
-
-    Raises:
-        DataError: there is no row, or two columns have one name.
-        HeaderInDoubt: it is to be found out, and the first row is like those below.
     """
     first = list(islice(records, 50))
     if not first:
@@ -175,7 +171,6 @@ def _is_cell(name: str, below: set[str]) -> bool:
 def _records(
     path: Path, records: Iterator[tuple[int, list[str]]]
 ) -> Iterator[tuple[int, list[str]]]:
-    """The records that are not blank lines."""
     try:
         yield from ((line, record) for line, record in records if record)
     except CsvFault as fault:

@@ -77,11 +77,7 @@ def reading_workbook(path: Path) -> Iterator[None]:
 
 
 def _expect_workbook(path: Path) -> None:
-    """Look at the file's table of contents before anything of it is unpacked.
-
-    Raises:
-        DataError: it is no workbook, or unpacks to more than `LARGEST`.
-    """
+    """Look at the file's table of contents before anything of it is unpacked."""
     try:
         with ZipFile(path) as archive:
             parts = archive.infolist()

@@ -94,7 +94,6 @@ class FunctionLabeler:
         )
 
     def _price(self, price: Any, request: Request) -> int:
-        """A price in micro-units of money."""
         if isinstance(price, Real) and 0 <= float(price) * MICRO <= request.price:
             return round(float(price) * MICRO)
         raise LabelerError(

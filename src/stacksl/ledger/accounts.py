@@ -250,7 +250,6 @@ class Accounts:
                 self.taught[entry.surrogate] = index
 
     def _apply_to(self, key: Key, entry: Entry) -> None:
-        """Count a row of a purchase."""
         before = self.purchases.get(key)
         if entry.event == "reserved":
             self._apply_lease(key, before, entry)
@@ -334,7 +333,6 @@ class Accounts:
             raise impossible(entry, "the budget is spent")
 
     def _close(self, key: Key, state: State) -> None:
-        """End the open lease of a purchase."""
         del self.open[key]
         self._promise(state, -1)
 

@@ -122,9 +122,6 @@ class Ledger(Journal):
 
         Where no decision record holds the item's commitment (audit, owned), the lease holds it.
         One of an item which is asked `again` says so.
-
-        Raises:
-            LedgerError: the purchase is open or answered.
         """
         state, item = self.accounts.purchases.get(key), self.items.identities[key[0]]
         if state is not None and state.stage != "released":
@@ -426,11 +423,7 @@ class Ledger(Journal):
         return next((key for key, _ in slots if self._teach(key)), None)
 
     def _expect_candidate(self, surrogate: str, index: int) -> None:
-        """Check that an answer names one of its item's K candidates, added classes included.
-
-        Raises:
-            LabelerError: it does not.
-        """
+        """Check that an answer names one of its item's K candidates, added classes included."""
         size = self._size(surrogate)
         if index < 0 or (size is not None and index >= size):
             count = "its candidates" if size is None else f"its {size} candidates"
@@ -440,7 +433,6 @@ class Ledger(Journal):
             )
 
     def _size(self, surrogate: str) -> int | None:
-        """K of an item, if known, added classes included."""
         classes = self.accounts.classes
         return self.items.identities[surrogate].size if classes is None else classes
 

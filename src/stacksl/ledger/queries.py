@@ -80,7 +80,6 @@ class LedgerReader:
         return accounts
 
     def _counted(self, count: int) -> Accounts:
-        """The sums over the first `count` rows on disk."""
         accounts = Accounts(self.terms.budget, self.terms.money, self.terms.price)
         for rows in self._store.pages(upto=count):
             accounts.count(rows)
@@ -126,7 +125,6 @@ class LedgerReader:
         return purchases
 
     def _purchase(self, key: Key, item: str) -> Purchase:
-        """The last lease of a purchase of an item."""
         state = self.accounts.purchases[key]
         purpose = cast("Purpose", state.purpose)
         return Purchase(item, key[1], state.token, state.round or 0, purpose, state.price)
@@ -371,7 +369,6 @@ class LedgerReader:
             yield row, Answer(row.item, row.slot or 0, token, index, who, price, kind, text, note)
 
     def _state(self, row: Row) -> State | None:
-        """The current state of the purchase that a row is about."""
         return self.accounts.purchases.get((str(row.surrogate), row.slot or 0))
 
     # Checks ------------------------------------------------------------------------------------

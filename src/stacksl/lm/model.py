@@ -319,7 +319,6 @@ class LanguageModel:
 
     @property
     def _kind(self) -> Normalization:
-        """The normalization of scores."""
         own = self.choices.normalization
         return "token_mean" if own == "auto" else own
 

@@ -105,7 +105,6 @@ class Worker:
         return [result for piece in self.processes.gather(mine) for result in piece]
 
     def _block(self, block: Sequence[TokenItem], what: What) -> list[Numbers]:
-        """What is read of the items of one block."""
         if what == "states":
             with within_memory("read the states of an item"):
                 read = self.likelihood.sums_and_states(block)
@@ -141,5 +140,4 @@ class Worker:
 
 
 def _numbers(tensor: Any) -> Array:
-    """A tensor as float64 numbers of its own."""
     return np.asarray(tensor.detach().float().cpu().numpy(), dtype=np.float64)

@@ -127,7 +127,6 @@ class ChatLabeler:
         return given
 
     def _answers_to(self, requests: Sequence[Request]) -> list[Answer]:
-        """The answers to some requests, as far as there are any."""
         groups: dict[tuple[str, tuple[str, ...]], list[Request]] = {}
         for request in requests:
             groups.setdefault((request.prompt, request.candidates), []).append(request)
@@ -174,7 +173,6 @@ class ChatLabeler:
         return f"{sent} sent as a batch, which takes up to a day"
 
     def _in_batch(self, request: Request) -> Asked:
-        """A request as a batch asks it."""
         asked = self._asked(request)
         way = next((way for way in asked if way not in self._unsupported), [*asked][-1])
         most = half(self._questions).most(asked[way].body)

@@ -40,11 +40,7 @@ def erase_rows(folder: Path, keys: Collection[str]) -> list[str]:
 
 
 def _without_lines(path: Path, keys: Collection[str]) -> bytes | None:
-    """A sheet as text without the rows of `keys`, every other byte as it is; None without any.
-
-    Raises:
-        DataError: a quotation is torn, so that rows cannot be distinguished.
-    """
+    """A sheet as text without the rows of `keys`, every other byte as it is; None without any."""
     payload = path.read_bytes()
     # keys are ASCII, and Latin-1 gives every byte back as it was
     encoding = _WIDE.get(payload[:2], "latin-1")
@@ -71,9 +67,6 @@ def _without_rows(path: Path, keys: Collection[str]) -> bytes | None:
 
     Texts are written again from the cells that are left, so none stays in a table of shared texts.
     None where no row has one of the keys.
-
-    Raises:
-        DataError: the file cannot be read as a workbook.
     """
     from openpyxl import load_workbook
 

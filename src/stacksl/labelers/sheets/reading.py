@@ -191,9 +191,6 @@ def _lines(path: Path) -> Iterator[_Line]:
 
     A row's number counts as spreadsheets do: the header is row 1 and line breaks in cells do not
     count. Rows without any text are left out, but counted.
-
-    Raises:
-        DataError: the file cannot be read, is no table, or has no column `key` or `answer`.
     """
     data = _bytes(path)
     if data.startswith(_WORKBOOK):

@@ -241,9 +241,6 @@ def _typed(table: Table, columns: Sequence[str], rows: Iterable[Any]) -> list[An
     """The `rows`, after a check that their values have the types of their `columns`.
 
     SQLite accepts a text in a column of integers, so a damaged file can hold one.
-
-    Raises:
-        LedgerCorrupt: naming the table and the column.
     """
     found = list(rows)
     for name, values in zip(columns, zip(*found, strict=True), strict=bool(found)):
@@ -393,7 +390,6 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _open_readonly(path: Path) -> sqlite3.Connection:
-    """Open the file for reading only."""
     address = path.absolute().as_uri() + "?mode=ro"
     connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
     try:

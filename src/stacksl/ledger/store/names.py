@@ -227,7 +227,6 @@ class PrivateTables:
 
 
 def _order(key: str, shown: str) -> tuple[int, ...]:
-    """The order of candidates in a row of the table `handed`."""
     try:
         order = json.loads(shown)
     except ValueError:

@@ -173,11 +173,6 @@ def _read(
 
 
 def _list_in(text: str) -> list[Any]:
-    """A list that a row holds as JSON.
-
-    Raises:
-        LedgerCorrupt: it holds none.
-    """
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -254,7 +249,6 @@ def expect_rows(store: Store, digest: object, *, each: bool) -> None:
 
 
 def _is_whole(surrogate: str, commitment: str, salt: str | None, values: Sequence[object]) -> bool:
-    """Whether a row is as it was written, or erased."""
     if salt is not None:
         return _commitment(salt, values) == commitment
     left = dict(zip(_CONTENT, values, strict=True))

@@ -143,7 +143,6 @@ def calibrated_loss(scores: Sequence[Array], gold: Sequence[int]) -> float:
 
 
 def _entropy(padded: Array, log_temperature: float) -> float:
-    """The mean entropy at a temperature, nats."""
     from scipy.special import entr, log_softmax
 
     logs = log_softmax(padded / math.exp(log_temperature), axis=1)

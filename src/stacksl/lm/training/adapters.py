@@ -333,7 +333,7 @@ def file_of(adapter: str, name: str) -> Path:
         return Path(hf_hub_download(source, name, revision=revision or None))
     except Exception as fault:  # no such name, no network, no access
         raise SettingsError(
-            f"the adapter '{adapter}' is neither a folder with {name} nor to be had from the"
+            f"the adapter '{adapter}' is neither a folder with {name} nor available on the"
             f" Hugging Face hub ({first_line(fault)}): check the name"
         ) from fault
 

@@ -210,7 +210,6 @@ class TrainingSteps:
         return [pair for _, pair in sorted(zip(order, flat, strict=True), key=lambda each: each[0])]
 
     def _chosen(self) -> list[Example]:
-        """The examples of the next step, from the order of its epoch."""
         epoch, place = divmod(self.step, self.an_epoch)
         if place == 0:
             self.losses, self.cut, self.kls = [], [], []
