@@ -14,25 +14,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import MissingExtra, SettingsError
-from stacksl.lm.scoring.paths import load_torch
-from stacksl.telemetry import refuse_telemetry
+from stacksl.errors import SettingsError
+from stacksl.lm.scoring.paths import load_library, load_torch
 
 _SHOWN = 3  # names of tensors in a message
 
 
 def load_transformers() -> Any:
-    """The library transformers.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    refuse_telemetry()
-    try:
-        import transformers
-    except ImportError:
-        raise MissingExtra.of("loading a language model", "lm") from None
-    return transformers
+    """The library transformers; see `load_library`."""
+    return load_library("transformers", "loading a language model")
 
 
 def read_config(name: str, source: str, revision: str | None = None) -> Any:

@@ -19,7 +19,7 @@ from stacksl.data import workbooks as reading
 from stacksl.errors import DataError
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Asked, Sheet, new_key
-from stacksl.labelers.sheets.writing import HOWTO, write_sheet
+from stacksl.labelers.sheets.writing import write_sheet
 
 QUESTIONS = [
     ("Which vessel?\nThe first line; \"quoted\", and 'so'", ("vein", "artery", "node")),
@@ -39,7 +39,7 @@ class Book:
             keys.append(new_key(number, rng, keys))
         self.rows = [Asked(key, *question) for key, question in zip(keys, questions, strict=True)]
         self.path = folder / "0001.xlsx"
-        write_sheet(self.path, self.rows, howto=HOWTO)
+        write_sheet(self.path, self.rows)
 
     def saved(self, change: Callable[[Any], None]) -> Path:
         """The file after `change` was made to its first sheet."""

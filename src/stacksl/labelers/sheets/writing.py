@@ -61,7 +61,6 @@ def write_sheet(
     listed_in: str = "classes.csv",
     *,
     mode: int = 0o600,
-    howto: str = "",
 ) -> tuple[Path, ...]:
     """Write a file of questions: `key, prompt, options, answer, note`, the last two empty.
 
@@ -76,7 +75,6 @@ def write_sheet(
             the cell, numbered.
         listed_in: the file next to a CSV that lists such classes: `number, name, description`.
         mode: permission bits of the files.
-        howto: the instructions, for a workbook.
 
     Returns:
         The files written, the sheet first.
@@ -100,7 +98,7 @@ def write_sheet(
         many = any(len(row.options) > LETTERED for row in rows)
         needed = classes is not None and (many or any(classes.descriptions))
         table = class_cells(classes, guard=False) if classes is not None and needed else []
-        write_file(path, workbook(shown, table, howto), mode)
+        write_file(path, workbook(shown, table, HOWTO), mode)
         return (path, *texts)
     if classes is not None and len(classes.names) > LETTERED:
         listed = _table(class_cells(classes, guard=True))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -41,18 +42,22 @@ MASKED = ("sdpa", "eager")
 _BEHIND = 8  # tokens behind an option in a widened pass
 
 
-def load_torch() -> Any:
-    """torch, which this module imports nowhere else.
+def load_library(name: str, what: str) -> Any:
+    """A library of the extra `lm`, which `what` needs.
 
     Raises:
         MissingExtra: it is not installed.
     """
     refuse_telemetry()
     try:
-        import torch
+        return import_module(name)
     except ImportError:
-        raise MissingExtra.of("scoring with a language model", "lm") from None
-    return torch
+        raise MissingExtra.of(what, "lm") from None
+
+
+def load_torch() -> Any:
+    """The library torch; see `load_library`."""
+    return load_library("torch", "scoring with a language model")
 
 
 def sent(values: Any, device: Any) -> Tensor:

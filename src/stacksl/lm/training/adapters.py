@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from stacksl.errors import MissingExtra, RunError, SettingsError
+from stacksl.errors import RunError, SettingsError
 from stacksl.files.atomic import whole_folder
 from stacksl.lm.loading import Base
 from stacksl.lm.reading import first_line, quiet, still_random
-from stacksl.lm.scoring.paths import Tensor, load_torch
+from stacksl.lm.scoring.paths import Tensor, load_library, load_torch
 from stacksl.lm.settings import LoraSettings
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
@@ -28,16 +28,8 @@ POLICY = "default"  # PEFT's own name for an adapter; a folder loads by itself u
 
 
 def load_peft() -> Any:
-    """The library peft.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
-    try:
-        import peft
-    except ImportError:
-        raise MissingExtra.of("adapting a language model by LoRA", "lm") from None
-    return peft
+    """The library peft; see `load_library`."""
+    return load_library("peft", "adapting a language model by LoRA")
 
 
 # --- which layers -----------------------------------------------------------------------------

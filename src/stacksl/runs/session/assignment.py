@@ -19,7 +19,7 @@ from stacksl.files.atomic import make_private
 from stacksl.labelers.protocol import Pending, Request
 from stacksl.labelers.sheets.reading import read_sheet
 from stacksl.labelers.sheets.rows import Asked, Reply, new_key
-from stacksl.labelers.sheets.writing import HOWTO, write_howto, write_sheet
+from stacksl.labelers.sheets.writing import write_howto, write_sheet
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, Handed, Purchase
 from stacksl.ledger.queries import LedgerReader
@@ -249,7 +249,7 @@ class SheetLabeler:
         )
         for path, rows in missing.items():
             asked = [self.question(handed) for handed in self._mixed(rows)]
-            write_sheet(path, asked, self.classes, listed, mode=self._mode, howto=HOWTO)
+            write_sheet(path, asked, self.classes, listed, mode=self._mode)
 
     def _open_folder(self) -> None:
         """Make the folder; an existing one outside the run's folder is not changed.
