@@ -18,21 +18,19 @@ _SHOWN = 20  # rejected rows that are listed one by one
 
 def check(dataset: Dataset) -> list[str]:
     """What was understood of a file, and each row that was set aside, as sentences."""
-    return [one_line(sentence) for sentence in (*_understood(dataset), *set_aside(dataset))]
-
-
-def _understood(dataset: Dataset) -> Iterator[str]:
     container, _, shape = dataset.format.partition(":")
-    yield (
-        f"{dataset.name}: {dataset.total:,} rows read as {container} ({shape}), "
-        f"{len(dataset.items):,} usable"
-    )
-    yield from columns_line(dataset)
-    yield _options(dataset)
     answers = len(dataset.answers)
     left = f", {dataset.unlabeled:,} without" if dataset.unlabeled else ""
     counted = f"{answers:,} of {len(dataset.items):,} items have one{left}"
-    yield f"answers: {counted if answers or dataset.unknown else 'no item has one'}"
+    sentences = (
+        f"{dataset.name}: {dataset.total:,} rows read as {container} ({shape}), "
+        f"{len(dataset.items):,} usable",
+        *columns_line(dataset),
+        _options(dataset),
+        f"answers: {counted if answers or dataset.unknown else 'no item has one'}",
+        *set_aside(dataset),
+    )
+    return [one_line(sentence) for sentence in sentences]
 
 
 def columns_line(dataset: Dataset) -> list[str]:

@@ -17,7 +17,7 @@ from stacksl.ledger.accounts import Terms
 from stacksl.ledger.events import STORED, Entry, canonical, chain
 from stacksl.ledger.purchases import Head, ItemRecord, whole
 from stacksl.ledger.queries import LedgerReader
-from stacksl.ledger.store.arrays import Saved, keep_last_arrays, write_arrays
+from stacksl.ledger.store.arrays import Saved, write_arrays
 from stacksl.ledger.store.database import (
     Store,
     open_store,
@@ -379,7 +379,9 @@ class Journal(LedgerReader):
     def keep_last_arrays(self) -> None:
         """Delete all saved arrays but the newest whole ones: two show what was learned between."""
         with self.together():
-            keep_last_arrays(self._store)
+            if newest := next((saved for saved in self.arrays() if saved.whole), None):
+                delete = "DELETE FROM arrays WHERE seq != ?"
+                self._store.connection.execute(delete, (newest.head.count,))
 
     # Erasing -----------------------------------------------------------------------------------
 

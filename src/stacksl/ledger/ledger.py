@@ -167,21 +167,21 @@ class Ledger(Journal):
                     f"'{purpose}': reserve fewer, or raise the budget"
                 )
             self.items.know(items)
-            return [self._reserve_beside(item, purpose) for item in items]
-
-    def _reserve_beside(self, item: str, wanted: str) -> Purchase:
-        purpose = "train" if wanted == "train" else "audit"
-        surrogate = self.items.surrogates[item]
-        slots = self.accounts.slots(surrogate)
-        first, slot, round = slots[0][1] if slots else None, 0, None
-        if wanted != "audit":
-            if first is None or first.purpose != purpose:
-                raise LedgerError(
-                    f"a further slot belongs to an item that was bought before, '{item}' was not"
-                )
-            slot, round = len(slots), first.round
-        self._reserve((surrogate, slot), round, purpose, again=purpose == "train")
-        return self._purchase((surrogate, slot), item)
+            leased, kind = [], "train" if purpose == "train" else "audit"
+            for item in items:
+                surrogate = self.items.surrogates[item]
+                slots = self.accounts.slots(surrogate)
+                first, slot, round = slots[0][1] if slots else None, 0, None
+                if purpose != "audit":
+                    if first is None or first.purpose != kind:
+                        raise LedgerError(
+                            "a further slot belongs to an item that was bought before,"
+                            f" '{item}' was not"
+                        )
+                    slot, round = len(slots), first.round
+                self._reserve((surrogate, slot), round, kind, again=kind == "train")
+                leased.append(self._purchase((surrogate, slot), item))
+            return leased
 
     def lease(self, item: str, *, slot: int = 0) -> Purchase | None:
         """Lease a released purchase again, under a raised token; None if no budget is left.

@@ -201,7 +201,13 @@ class ChatLabeler:
             most = self._questions.most(asked[way].body)
             spent = self._calls.cost(request.item, request.slot)
             if spent + most > request.price and most > 0:
-                return self._given_up(request, spent, most)
+                if spent:
+                    return self._broken(request, CHARGED)
+                self._stop(
+                    f"a call may cost {_money(most)}, above the {_money(request.price)} reserved"
+                    " for a label"
+                )
+                return None
             question = self._taken(asked[way])
             call = self._calls.sent(request.item, request.slot, question, most)
             try:
@@ -372,16 +378,6 @@ class ChatLabeler:
                 f"{why}: read the answers with `stacksl ledger requests`; start a new run with"
                 " another server.label_template or model, or `resume`"
             )
-
-    def _given_up(self, request: Request, spent: int, most: int) -> Answer | None:
-        """The answer to a label whose price leaves no further call."""
-        if not spent:
-            self._stop(
-                f"a call may cost {_money(most)}, above the {_money(request.price)} reserved for a"
-                " label"
-            )
-            return None
-        return self._broken(request, CHARGED)
 
     def _refused(
         self, request: Request, call: int, most: int, reply: Reply, way: Way, refused: set[Way]

@@ -52,13 +52,6 @@ def write_arrays(store: Store, saved: Saved, since: int) -> Digests:
     return digests
 
 
-def keep_last_arrays(store: Store) -> None:
-    """Delete all arrays but the newest whole ones, in the open transaction."""
-    newest = next((saved for saved in read_arrays(store) if saved.whole), None)
-    if newest is not None:
-        store.connection.execute("DELETE FROM arrays WHERE seq != ?", (newest.head.count,))
-
-
 def read_arrays(store: Store, seq: int | None = None) -> Iterator[Saved]:
     """The arrays from the newest to the oldest, or those after row `seq`."""
     which = ("",) if seq is None else ("WHERE seq = ?", seq)
