@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pydoc_data.topics
 import random
@@ -21,7 +22,8 @@ from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.features import GivenFeatures, minilm, weights
 from stacksl.files import formats
 from stacksl.models.portable.folder import write_folder
-from stacksl.models.portable.use import PARTS, Model
+from stacksl.models.portable.graph import FILLER
+from stacksl.models.portable.use import Model
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
 
@@ -38,6 +40,7 @@ TEXTS = [
     "",
     "日本語 und ein Satz mit ﬁ, İ und Ⅷ",
     "lone \ud800 surrogate",
+    "[PAD] [unused0] [CLS] as a text",
     "a bb ccc dddd " * 3,
     *(text[:300] for text in TOPICS[:4]),
     max(TOPICS, key=len)[:3_000],  # three or four parts
@@ -88,22 +91,56 @@ def test_probabilities_are_those_of_predict(mixed, monkeypatch) -> None:
     assert np.ptp(expected, axis=0).max() > 0.1, "the texts differ, and so does what is said"
 
 
+def fed_to(model: Model, texts: list[str], monkeypatch) -> list[tuple[dict[str, np.ndarray], list]]:
+    """What the graph gets about texts, batch by batch, and what it says."""
+    seen, run = [], model.session.run
+
+    def noted(names: None, fed: dict[str, list]) -> list:
+        said = run(names, fed)
+        seen.append(({name: np.array(value) for name, value in fed.items()}, said[0]))
+        return said
+
+    monkeypatch.setattr(model.session, "run", noted)
+    model.probabilities(texts)
+    return seen
+
+
 def test_a_padded_batch_changes_nothing(mixed, monkeypatch) -> None:
     run, out = mixed
     assert isinstance(run.model.head, MixedHead)
-    texts = [TEXTS[place] for place in (0, -1, 1, 5)]
+    texts = [TEXTS[place] for place in (0, 1, 5)]
+    ((fed, said),) = fed_to(Model(out), texts, monkeypatch)
+    assert (fed["ids"] == FILLER).any()
+    order = sorted(texts, key=len)
+    np.testing.assert_allclose(said, predicted(run, order, monkeypatch), rtol=0, atol=1e-5)
+
+
+def test_the_graph_reads_texts_of_several_parts_with_others(mixed, monkeypatch) -> None:
+    run, out = mixed
     model = Model(out)
-    fed = model.read(texts)
-    assert (fed["mask"] == 0).any()
-    assert (fed["parts"][1] > 0).sum() > 1, "the long text has several parts"
+    texts = [TEXTS[-1], "owl", "", TEXTS[-2]]
+    read = [[text, *text.overflowing] for text in model.tokenizer.encode_batch(texts)]
+    fed = {"ids": [p.ids for text in read for p in text], "parts": [*map(len, read)]}
+    assert fed["parts"][0] > 1
     (found,) = model.session.run(None, fed)
     np.testing.assert_allclose(found, predicted(run, texts, monkeypatch), rtol=0, atol=1e-5)
 
 
-def test_as_many_tokens_are_read_as_by_the_encoder(mixed) -> None:
+def test_as_many_tokens_are_read_as_by_the_encoder(mixed, monkeypatch) -> None:
     _, out = mixed
-    ids = Model(out).read(["word " * 10_000])["ids"]
-    assert ids.shape == (PARTS, minilm.LONGEST) == (minilm.PARTS, 256)
+    ((fed, _),) = fed_to(Model(out), ["word " * 10_000], monkeypatch)
+    assert fed["ids"].shape == (minilm.PARTS, minilm.LONGEST)
+
+
+def test_use_has_forty_lines_of_code(mixed) -> None:
+    """Without blank lines and docstrings; whoever gets the folder opens this file first."""
+    _, out = mixed
+    text = (out / "use.py").read_text(encoding="utf-8")
+    written = {n for n, line in enumerate(text.splitlines(), 1) if line.strip()}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            written -= {*range(node.lineno, node.end_lineno + 1)}
+    assert len(written) == 40
 
 
 def test_use_runs_without_stacksl(mixed, monkeypatch) -> None:
@@ -226,7 +263,7 @@ def test_what_is_no_such_folder_is_refused(mixed, tmp_path) -> None:
             stacksl.load(out)
     newer = formats.to_json({**formats.verified(about), formats.FORMAT: 99})
     (out / "stacksl.json").write_text(newer, encoding="utf-8")
-    with pytest.raises(RunError, match="should have the format number 1"):
+    with pytest.raises(RunError, match="should have the format number 2"):
         stacksl.load(out)
 
 
