@@ -9,23 +9,28 @@ import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib.util import find_spec
-from socket import gethostname
+from socket import create_connection, gethostname
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from stacksl.errors import MissingExtra, RunError, StackslError, unknown_name
+from stacksl.errors import MissingExtra, RunError, SettingsError, StackslError, unknown_name
 from stacksl.telemetry import refuse_telemetry
 
 Part = TypeVar("Part")
 Made = TypeVar("Made")
+ASKED_FOR = "RAY_ADDRESS or --engine ray"
+PATIENCE = 10.0  # seconds in which a cluster has to take a connection
 
 
 def on_ray(engine: str | None = None) -> bool:
     """Whether Ray is to be used: RAY_ADDRESS is set, as an `engine` that is named does for good.
 
     Raises:
-        SettingsError: the engine is neither `local` nor `ray`.
+        SettingsError: the engine is neither `local` nor `ray`, or the address has another form.
         MissingExtra: it is Ray, which is not installed.
+        RunError: nothing answers at the address.
     """
     if engine == "ray":
         os.environ["RAY_ADDRESS"] = os.environ.get("RAY_ADDRESS") or "local"  # this machine alone
@@ -33,11 +38,38 @@ def on_ray(engine: str | None = None) -> bool:
         os.environ.pop("RAY_ADDRESS", None)
     elif engine is not None:
         raise unknown_name("engine", engine, ("local", "ray"))
-    if not os.environ.get("RAY_ADDRESS"):
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
         return False
     if find_spec("ray") is None:
-        raise MissingExtra.of("RAY_ADDRESS or --engine ray", "ray")
+        raise MissingExtra.of(ASKED_FOR, "ray")
+    _expect_reachable(address)
     return True
+
+
+@cache
+def _expect_reachable(address: str) -> None:
+    """Refuse an address at once that Ray itself would try for minutes."""
+    kind, _, place = address.rpartition("://")
+    if address in ("auto", "local") or kind not in ("", "ray"):  # of a provider that Ray knows
+        return
+    try:
+        split = urlsplit(f"//{place}")
+        host, port = split.hostname, split.port
+    except ValueError:
+        host, port = None, None
+    if not (host and port):
+        raise SettingsError(
+            f"RAY_ADDRESS expects HOST:PORT, ray://HOST:PORT, auto or local, got '{address}':"
+            " correct it, or give --engine local"
+        )
+    try:
+        create_connection((host, port), PATIENCE).close()
+    except (OSError, UnicodeError) as fault:
+        raise RunError(
+            f"nothing answers at RAY_ADDRESS '{address}' ({fault}): correct it, start Ray there, or"
+            " give --engine local"
+        ) from fault
 
 
 def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) -> Iterator[Made]:
@@ -46,12 +78,15 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
     Each actor has a CPU, and a GPU as well where `gpu` asks for it and the cluster has any.
 
     Raises:
-        StackslError: what `work` raised, or Ray cannot be reached or gives up (`RunError`).
+        StackslError: what `work` raised, or Ray cannot be imported (`MissingExtra`), cannot be
+            reached or gives up (`RunError`).
     """
     refuse_telemetry()
-    import ray
-    import ray.data
-
+    try:
+        import ray
+        import ray.data
+    except ImportError as fault:
+        raise MissingExtra.of(ASKED_FOR, "ray", fault.name or "") from fault
     pickled = ray.cloudpickle.dumps(work)
 
     class Worker:

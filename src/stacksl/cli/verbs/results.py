@@ -65,6 +65,9 @@ def evaluate(
     A file without answers: are its rows like the run's rows, and what is new in them?
         stacksl evaluate runs/first march.csv
     """
+    from stacksl.engine import on_ray
+
+    on_ray()  # a wrong address is refused before the work
     opened = options.open_run(run)
     if Path(file).is_dir():
         result = opened.evaluate(file)
