@@ -317,6 +317,48 @@ def test_a_file_of_which_no_line_can_be_read_is_waited_for(tmp_path, batching: B
     assert accounts_of(run).spent_money == 2 * SINGLE + 10 * HALF
 
 
+@pytest.mark.parametrize(
+    "line", [b"not json", b"[1]", b'{"custom_id": [1]}', b"\xff{}", b"[" * 10**5]
+)
+def test_a_line_that_cannot_be_read_costs_its_own_question_alone(
+    line: bytes, tmp_path: Path, served: tuple[Server, Batching]
+) -> None:
+    """Also where it is the only line of its batch, which would else be waited for without end."""
+    server, batching = served
+    run = begin(tmp_path, server, budget=4, open_questions=4)
+    end, times = batching._end, iter(range(2))
+
+    def odd(batch: dict[str, Any]) -> None:
+        end(batch)
+        lines = batching.files[batch["output_file_id"]].splitlines()
+        if next(times, None) is not None:
+            lines[-1] = line
+        batching.files[batch["output_file_id"]] = b"\n".join(lines)
+
+    batching._end = odd  # type: ignore[method-assign]
+    run.resume()
+    assert why(run).startswith("1 question was sent as a batch")
+    lost = [row["cost"] for row in read_calls(run.folder.database) if row.get("why")]
+    most = [row["most"] for row in read_calls(run.folder.database) if row.get("batch")]
+    assert len(lost) == 1
+    assert lost[0] in most
+    warnings: list[str] = run.status()["warnings"]
+    assert warnings[-1] == (
+        "the answer about 1 question of a batch is missing or cannot be read: each is charged the"
+        " most that it may have cost, and asked again where the label's price allows it"
+    )
+    run.resume()
+    lost = [row["cost"] for row in read_calls(run.folder.database) if row.get("why")]
+    assert len(lost) == 2
+    while run.status()["state"] != "finished":
+        run.resume()
+    with run.ledger as ledger:
+        ledger.verify()
+        said = [row["said"] for row in ledger.export() if row["said"]]
+    assert len(said) == 4
+    assert cost(run) == 2 * SINGLE + HALF * (said.count("label") - 2) + sum(lost)
+
+
 def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(
     tmp_path: Path, batching: Batching, monkeypatch: pytest.MonkeyPatch
 ) -> None:

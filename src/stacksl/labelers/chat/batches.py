@@ -46,9 +46,9 @@ class Batches:
         singly: labels, by item and slot, whose question was refused in a batch.
     """
 
-    def __init__(self, endpoint: Endpoint, calls: Calls) -> None:
+    def __init__(self, endpoint: Endpoint, calls: Calls, warnings: list[str]) -> None:
         self.singly: set[tuple[str, int]] = set()
-        self._endpoint, self._calls = endpoint, calls
+        self._endpoint, self._calls, self._warnings = endpoint, calls, warnings
 
     def send(self, asked: Sequence[Asked]) -> int:
         """Begin a batch of the first questions in `asked`; how many they are.
@@ -90,7 +90,13 @@ class Batches:
             # an answer stands against an error about the same question
             names = [batch[kind] for kind in ("error_file_id", "output_file_id") if batch.get(kind)]
             files = [self._sent(f"GET /files/{name}/content", gone=(404, 410)) for name in names]
-            ended = {line.get("custom_id"): line for each in files for line in _answers(each)}
+            ended = _answers(files, len(rows))
+            unread = sum(str(row["call"]) not in ended for row in rows) * (state != "failed")
+            self._warnings += [
+                f"the answer about {plural(unread, 'question')} of a batch is missing or cannot be"
+                " read: each is charged the most that it may have cost, and asked again where the"
+                " label's price allows it"
+            ] * bool(unread)
             for row in rows:
                 self._record(row, ended.get(str(row["call"])), questions, batch)
             why = f"{size} was refused as a whole (`stacksl ledger requests` shows why)"
@@ -155,13 +161,21 @@ class Batches:
         return b"" if status in gone else reply.payload
 
 
-def _answers(file: bytes) -> list[dict[str, Any]]:
-    """The lines of a file. One that was cut is left out, unless no line can be read."""
-    found, lines = [], [line for line in file.splitlines() if line]
-    for line in lines:
-        with suppress(ValueError):
-            found.append(formats.parsed(line))
-    if lines and not found:
+def _answers(files: Sequence[bytes], questions: int) -> dict[str, dict[str, Any]]:
+    """The lines of a batch's files by their ids, without those that cannot be read.
+
+    A file without a readable line may be a page of something else on the way, such as a login. It
+    is taken for answers only if there are as many lines as questions.
+    """
+    found, page, count = dict[str, dict[str, Any]](), False, 0
+    for lines in ([line for line in each.splitlines() if line] for each in files):
+        read = []
+        for line in lines:
+            with suppress(ValueError):
+                read.append(formats.parsed(line))
+        found |= {str(each.get("custom_id")): each for each in read}
+        page, count = page or bool(lines and not read), count + len(lines)
+    if page and count != questions:
         raise ValueError("no line is a JSON object")
     return found
 

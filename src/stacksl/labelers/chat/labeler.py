@@ -93,7 +93,7 @@ class ChatLabeler:
         if calls.thinks and questions.limit is None:
             self._questions = replace(questions, limit=THOUGHT)
         self._unsupported: set[Way] = set()
-        self._batches = Batches(endpoint, calls) if batched else None
+        self._batches = Batches(endpoint, calls, self.warnings) if batched else None
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Note the requests; `answers` sends them."""
