@@ -18,6 +18,8 @@ from stacksl.cli.entry import call
 COLUMNS = ["text", "topic", "label", "confidence", "source"]
 TOPICS = {"beach": "sand wave shell tide", "forest": "moss fern pine root", "sky": "cloud sun star"}
 
+FORMULA = '=HYPERLINK("http://127.0.0.1","sand") '
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -29,7 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         writer.writerow(["text", "topic"])
         for n in range(120):
             topic, words = list(TOPICS.items())[n % 3]
-            writer.writerow([f"{words.split()[n % 3]} {words.split()[n // 3 % 3]} {n}", topic])
+            start = FORMULA * (n == 5)
+            writer.writerow(
+                [f"{start}{words.split()[n % 3]} {words.split()[n // 3 % 3]} {n}", topic]
+            )
         file.close()
         words = ("run", "data.csv", "--budget", "30", "--audit", "10", "--price", "0.5", "--quiet")
         assert call([*words, "--out", "runs/first"]) == 0
@@ -69,6 +74,43 @@ def test_every_kind_of_file_has_the_same_rows(stacksl, folder, new) -> None:
     assert [cell.value for cell in sheet["D"]][1:] == labels
     assert sheet["B2"].data_type == "s"
     assert (folder / "to.tsv").read_text().count("\t") == 5 * 4
+
+
+def test_a_text_like_a_formula_is_a_text_in_a_workbook(stacksl, folder) -> None:
+    texts = [
+        "=1+1",
+        FORMULA.strip(),
+        "+1",
+        "@sand",
+        "-2",
+        "_x0041_ _x000D_ _x005F_",
+        "a\nb",
+        "#REF!",
+    ]
+    (folder / "odd.json").write_text(json.dumps([{"=text": text} for text in texts]))
+    column = ("--prompt-column", "=text")
+    assert stacksl("predict", "runs/first", "odd.json", *column, "--out", "odd.xlsx").code == 0
+    assert stacksl("export", "runs/first", "--table", "own.xlsx").code == 0
+    for name in ("odd.xlsx", "own.xlsx"):
+        cells = [cell for row in load_workbook(folder / name).worksheets[0] for cell in row]
+        assert "f" not in {cell.data_type for cell in cells}, "no formula"
+    said = stacksl("predict", "runs/first", "odd.xlsx", *column, "--out", "again.json")
+    assert said.code == 0, said.err
+    assert [row["=text"] for row in json.loads((folder / "again.json").read_text())] == texts
+    own = [row["text"] for row in table((folder / "data.csv").read_text())]
+    assert stacksl("predict", "runs/first", "own.xlsx", "--out", "again.json").code == 0
+    found = [row["text"] for row in json.loads((folder / "again.json").read_text())]
+    assert sorted(found) == sorted(own)
+    assert sum(text.startswith(FORMULA) for text in found) == 1
+
+
+def test_a_workbook_takes_characters_that_xml_has_not(stacksl, folder) -> None:
+    (folder / "odd.json").write_text(json.dumps([{"text": "a\uffff\ufffe\x07 sand"}]))
+    said = stacksl("predict", "runs/first", "odd.json", "--out", "odd.xlsx")
+    assert said.code == 0, said.err
+    assert (
+        load_workbook(folder / "odd.xlsx").worksheets[0]["A2"].value == "a\ufffd\ufffd\ufffd sand"
+    )
 
 
 def test_from_stdin_to_stdout(folder, new, capfdbinary, monkeypatch) -> None:

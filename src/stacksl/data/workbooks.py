@@ -17,6 +17,7 @@ LARGEST = 200_000_000  # bytes that a workbook may unpack to
 _PARTS = 2_000  # files in it
 _ROWS, _COLUMNS = 100_000, 64  # that are read of a sheet that people filled in
 _ALL = 1_048_576, 16_384  # rows and columns of any sheet
+_ESCAPE = re.compile("_x(005F|000D)_")  # an underscore, a carriage return; openpyxl reads others
 _MERGED = re.compile(rb"mergeCell\s[^>]*ref=[\"'][A-Z]+(\d{1,7}):[A-Z]+(\d{1,7})[\"']")
 
 Row = tuple[int, list[str]]
@@ -135,7 +136,7 @@ def _text(cell: Any) -> str:
         return f"{value:.15g}"
     if isinstance(value, datetime | date | time):
         return value.isoformat().removesuffix("T00:00:00")
-    return str(value).replace("_x000D_", "")  # a carriage return; openpyxl reads other escapes
+    return _ESCAPE.sub(lambda found: "_" * (found[1] == "005F"), str(value))
 
 
 def _merged(archive: ZipFile, part: str) -> frozenset[int]:

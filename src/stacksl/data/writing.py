@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 from stacksl.errors import DataError, SettingsError
 from stacksl.files.atomic import replace_file
 
+_ESCAPED = re.compile("_(?=x[0-9A-Fa-f]{4}_)")  # such a text means one character in a workbook
+_NO_XML = dict.fromkeys({*range(32), 0xFFFE, 0xFFFF} - {9, 10, 13}, "\ufffd")
 _CELL, _ROWS = 32_767, 1_048_575  # characters and rows that a workbook takes
 
 
@@ -90,10 +93,14 @@ def _json(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
     return json.dumps(list(rows), default=str, ensure_ascii=False).encode(errors="replace")
 
 
+def cell_text(text: str) -> str:
+    """A text as a workbook has to hold it, so that it is read again as it is."""
+    return _ESCAPED.sub("_x005F_", text.translate(_NO_XML))
+
+
 def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> bytes:
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
-    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 
     book = Workbook(write_only=True)
     sheet = book.create_sheet("Labels")
@@ -102,8 +109,8 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
     def cell(value: Any) -> Any:
         if isinstance(value, int | float) and value == value:
             return value
-        said = ILLEGAL_CHARACTERS_RE.sub("\ufffd", _cell(value))
-        made = WriteOnlyCell(sheet, said.encode(errors="replace").decode())
+        said = cell_text(_cell(value).encode(errors="replace").decode())
+        made = WriteOnlyCell(sheet, said)
         made.data_type = "s"  # never a formula
         return made
 

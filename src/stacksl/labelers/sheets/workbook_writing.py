@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from stacksl.data.writing import cell_text
 from stacksl.labelers.sheets.cells import has_letters, is_taken, sign, visible
 from stacksl.labelers.sheets.rows import COLUMNS
 
@@ -20,8 +21,6 @@ QUESTIONS, CLASSES, LISTS, HOWTO = "Questions", "Classes", "Lists", "How to answ
 _WIDTHS = (10, 70, 44, 26, 30)  # of the columns, in characters
 _LINE, _TALLEST = 15, 400  # height of a line and of the tallest row, in points
 _LONG = 200  # characters from which a choice is the option's letter or number alone
-_ESCAPED = re.compile("_(?=x[0-9A-Fa-f]{4}_)")  # such a text means one character in a workbook
-_NO_XML = dict.fromkeys([0xFFFE, 0xFFFF], "\ufffd")
 _TEXT = "@"  # the number format of a text: what is typed is neither a number nor a date
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -86,7 +85,7 @@ def _put(sheet: Worksheet, row: int, column: int, text: str) -> Any:
     cell: Any = sheet.cell(row, column)
     cell.number_format = _TEXT
     if text:
-        cell.value = _ESCAPED.sub("_x005F_", visible(text).translate(_NO_XML))
+        cell.value = cell_text(visible(text))
         cell.data_type = "s"
         cell.quotePrefix = True
     return cell
