@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
+from contextlib import suppress
 
 import pytest
 
-from stacksl.errors import LedgerCorrupt, LedgerError
+from stacksl.errors import LabelerError, LedgerCorrupt, LedgerError
 from stacksl.ledger.ledger import Ledger
 from stacksl.ledger.purchases import Answer, ItemRecord
 
@@ -58,6 +61,62 @@ def test_a_reader_in_the_way_keeps_no_answer_out(book, decision, path):
     with Ledger.open(path) as again:
         assert (again.accounts.learned, again.open_purchases()) == (1, [])
         again.verify({"a file": ledger.head})
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_two_open_ledgers_of_one_process_pay_each_label_once(book, decision, path, seed):
+    """Whatever the two do in turn; what one keeps in memory is refused if the other was first."""
+    rng, budget, money = random.Random(seed), 6, 25
+    book(budget=budget, money=money, price=5)
+
+    def again() -> Ledger:
+        ledger = Ledger.open(path)
+        ledger._store.connection.execute("PRAGMA synchronous = OFF")
+        return ledger
+
+    def act(ledger: Ledger) -> None:
+        number, kind = rng.randint(1, 12), rng.randint(1, 20)
+        if kind <= 7:
+            ledger.post([decision(number, rng.choice(("wanted", "skipped")))])
+        elif kind <= 16:
+            price, lease = rng.choice((0, 3, 5)), rng.choice((1, 1, 2))
+            answer = Answer(f"q{number - 1}", 0, lease, rng.randrange(2), "me", price)
+            ledger.take([answer], durable=rng.random() < 0.5)
+        elif kind <= 18:
+            for purchase in ledger.open_purchases()[:1]:
+                ledger.release(purchase, rng.choice(("expired", "refused")))
+        else:
+            ledger.lease(f"q{number - 1}")
+
+    ledgers = [again(), again()]
+    ledgers[0].post([decision(13)])
+    same = [Answer("q12", 0, 1, 1, "me", 5)]
+    receipts = [ledger.take(same)[0] for ledger in ledgers]
+    assert [receipt.outcome for receipt in receipts] == ["accepted", "repeated"]
+    for _ in range(60):
+        place = rng.randrange(2)
+        try:
+            act(ledgers[place])
+            _ = ledgers[place].accounts
+        except LedgerError:  # or what it keeps in memory contradicts what the other wrote
+            ledgers[place]._store.close()
+            ledgers[place] = again()
+        except LabelerError:
+            pass
+    for ledger in ledgers:
+        with suppress(LedgerError):
+            ledger.close()
+    with Ledger.open(path) as ledger:
+        ledger.verify()
+        rows = list(ledger.rows())
+        assert ledger.accounts.spent <= budget
+        assert ledger.accounts.spent_money <= money
+    paid = [row for row in rows if row.event == "answered"]
+    assert 0 < len(paid) <= budget
+    assert sum(row.price for row in paid) <= money
+    for event, of in (("answered", "surrogate"), ("learned", "surrogate"), ("round", "round")):
+        once = Counter(getattr(row, of) for row in rows if row.event == event)
+        assert max(once.values(), default=1) == 1
 
 
 RACER = """
