@@ -16,9 +16,8 @@ import pytest
 from stacksl.api import Run
 from stacksl.cli.entry import call
 
-from .test_help import VERBS
-
 from ..ledgers import bought
+from .test_help import VERBS
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 TOPICS = {

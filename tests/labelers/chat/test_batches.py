@@ -356,7 +356,7 @@ def test_a_line_that_cannot_be_read_costs_its_own_question_alone(
         ledger.verify()
         said = [row["said"] for row in ledger.export() if row["said"]]
     assert len(said) == 4
-    assert cost(run) == 2 * SINGLE + HALF * (said.count("label") - 2) + sum(lost)
+    assert accounts_of(run).spent_money == 2 * SINGLE + HALF * (said.count("label") - 2) + sum(lost)
 
 
 def test_a_batch_has_only_as_many_questions_as_the_server_takes_bytes(

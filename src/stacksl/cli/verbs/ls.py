@@ -200,7 +200,7 @@ def ls(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> None:
-    """List the runs, or the names that a setting takes."""
+    """List the runs, or the names that a setting takes.
 
     The runs in ./runs:
         stacksl ls
