@@ -125,7 +125,10 @@ class Batches:
         )
 
     def picks(self, ledger: LedgerReader) -> int:
-        """How many items can be bought now: one for two annotators is two purchases."""
+        """How many items can be bought now: one for two annotators is two purchases.
+
+        They are reserved together, so the last free place may be taken by two; one then waits.
+        """
         room, doubles = self.room(ledger), self._doubles(ledger)
         return room - doubles if room >= 2 * doubles else -(-room // 2)
 
