@@ -173,3 +173,39 @@ def test_json_in_a_narrow_encoding_stays_json(foreign: Path, stacksl) -> None:
     assert rows.returncode == 0
     choices = {json.loads(line)["choice"] for line in rows.stdout.decode("ascii").splitlines()}
     assert choices <= {label for _, label in FOREIGN}
+
+
+@pytest.mark.parametrize("kind", ["folder", "empty", "picture", "unreadable"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "FILE"),
+        ("run", "good.csv", "--owned", "FILE"),
+        ("run", "good.csv", "--classes", "FILE"),
+        ("run", "good.csv", "--test", "FILE"),
+        ("run", "good.csv", "--model-labels", "FILE"),
+        ("run", "good.csv", "--config", "FILE"),
+        ("topics", "FILE"),
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_is_no_readable_file_is_one_sentence(
+    words, kind, stacksl, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"a text of number {n},{'xy'[n % 2]}\n" for n in range(60))
+    (tmp_path / "good.csv").write_text(f"text,label\n{rows}")
+    path = tmp_path / "odd.csv"
+    if kind == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\x89PNG\r\n\x1a\n\0\xff" * (kind == "picture"))
+    if kind == "unreadable":
+        path.chmod(0)
+        if os.access(path, os.R_OK):
+            pytest.skip("this user may read everything")
+    if kind == "empty" and "--config" in words:
+        pytest.skip("no settings are a config")
+    said = stacksl(*(path.name if word == "FILE" else word for word in words), "--features=hashing")
+    assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+    assert "Traceback" not in said.err

@@ -50,13 +50,17 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise DataError(f"there is no file '{path}'{_near(path)}") from None
     except PermissionError:
-        raise DataError(f"the file '{path}' may not be read: permission denied") from None
+        raise DataError(
+            f"the file '{path}' may not be read (permission denied): get the right, or name another"
+        ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(
             f"the gzip file '{path}' is truncated or damaged: fetch or compress it again"
         ) from None
     except OSError as error:
-        raise DataError(f"the file '{path}' cannot be read: {error.strerror or error}") from None
+        raise DataError(
+            f"'{path}' cannot be read as a file ({error.strerror or error}): name another one"
+        ) from None
 
 
 def _near(path: Path) -> str:

@@ -171,7 +171,9 @@ def _config(path: Path | None) -> tuple[dict[str, Any], RunSpec | None]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8")), None
     except OSError as fault:
-        raise SettingsError(f"cannot read the config {path}: {fault.strerror}") from fault
+        raise SettingsError(
+            f"cannot read the config {path} ({fault.strerror}): name a TOML file or a run's folder"
+        ) from fault
     except ValueError as fault:
         raise SettingsError(f"the config {path} must be TOML (name = value): {fault}") from fault
 
