@@ -15,20 +15,19 @@ from socket import create_connection, gethostname
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from stacksl.errors import MissingExtra, RunError, SettingsError, StackslError, unknown_name
+from stacksl.errors import MissingExtra, RunError, StackslError, unknown_name
 from stacksl.telemetry import refuse_telemetry
 
 Part = TypeVar("Part")
 Made = TypeVar("Made")
 ASKED_FOR = "RAY_ADDRESS or --engine ray"
-PATIENCE = 10.0  # seconds in which a cluster has to take a connection
 
 
 def on_ray(engine: str | None = None) -> bool:
     """Whether Ray is to be used: RAY_ADDRESS is set, as an `engine` that is named does for good.
 
     Raises:
-        SettingsError: the engine is neither `local` nor `ray`, or the address has another form.
+        SettingsError: the engine is neither `local` nor `ray`.
         MissingExtra: it is Ray, which is not installed.
         RunError: nothing answers at the address.
     """
@@ -55,20 +54,13 @@ def _expect_reachable(address: str) -> None:
         return
     try:
         split = urlsplit(f"//{place}")
-        host, port = split.hostname, split.port
-    except ValueError:
-        host, port = None, None
-    if not (host and port):
-        raise SettingsError(
-            f"RAY_ADDRESS expects HOST:PORT, ray://HOST:PORT, auto or local, got '{address}':"
-            " correct it, or give --engine local"
-        )
-    try:
-        create_connection((host, port), PATIENCE).close()
-    except (OSError, UnicodeError) as fault:
+        if not (split.hostname and split.port):
+            raise ValueError("it names no host or no port")
+        create_connection((split.hostname, split.port), timeout=10.0).close()
+    except (OSError, ValueError) as fault:
         raise RunError(
-            f"nothing answers at RAY_ADDRESS '{address}' ({fault}): correct it, start Ray there, or"
-            " give --engine local"
+            f"nothing answers at RAY_ADDRESS '{address}' ({fault}): expected HOST:PORT or"
+            " ray://HOST:PORT of a cluster, auto or local; correct it, or give --engine local"
         ) from fault
 
 
@@ -78,8 +70,7 @@ def over_ray(work: Callable[[Part], Made], parts: Sequence[Part], *, gpu: bool) 
     Each actor has a CPU, and a GPU as well where `gpu` asks for it and the cluster has any.
 
     Raises:
-        StackslError: what `work` raised, or Ray cannot be imported (`MissingExtra`), cannot be
-            reached or gives up (`RunError`).
+        StackslError: what `work` raised, or Ray is not there, cannot be reached or gives up.
     """
     refuse_telemetry()
     try:

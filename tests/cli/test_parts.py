@@ -169,7 +169,6 @@ def fake_ray(monkeypatch) -> None:
     """Ray seems to be installed."""
     engine._expect_reachable.cache_clear()
     monkeypatch.setattr(engine, "find_spec", lambda name: name)
-    monkeypatch.setattr(engine, "PATIENCE", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +176,7 @@ def fake_ray(monkeypatch) -> None:
 )
 def test_an_address_of_another_form_is_refused(address, fake_ray, monkeypatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(SettingsError, match=rf"expects HOST:PORT, .*got '{address}': correct it"):
+    with pytest.raises(RunError, match=rf"RAY_ADDRESS '{address}' \(.*\): expected HOST:PORT"):
         engine.on_ray()
 
 

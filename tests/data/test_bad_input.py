@@ -192,7 +192,7 @@ def test_a_file_that_may_not_be_read(make: Make, monkeypatch: pytest.MonkeyPatch
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)  # root may read everything
-    with pytest.raises(DataError, match="permission denied"):
+    with pytest.raises(DataError, match=r"cannot be read \(Permission denied\): name a file"):
         read(path)
 
 

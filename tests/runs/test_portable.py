@@ -22,7 +22,6 @@ from stacksl.errors import MissingExtra, RunError, SettingsError
 from stacksl.features import GivenFeatures, minilm, weights
 from stacksl.files import formats
 from stacksl.models.portable.folder import write_folder
-from stacksl.models.portable.graph import FILLER
 from stacksl.models.portable.use import Model
 from stacksl.runs.spec import RunSpec
 from stacksl.runs.storage.folder import read_facts
@@ -110,7 +109,7 @@ def test_a_padded_batch_changes_nothing(mixed, monkeypatch) -> None:
     assert isinstance(run.model.head, MixedHead)
     texts = [TEXTS[place] for place in (0, 1, 5)]
     ((fed, said),) = fed_to(Model(out), texts, monkeypatch)
-    assert (fed["ids"] == FILLER).any()
+    assert (fed["mask"] == 0).any()
     order = sorted(texts, key=len)
     np.testing.assert_allclose(said, predicted(run, order, monkeypatch), rtol=0, atol=1e-5)
 
@@ -119,9 +118,11 @@ def test_the_graph_reads_texts_of_several_parts_with_others(mixed, monkeypatch) 
     run, out = mixed
     model = Model(out)
     texts = [TEXTS[-1], "owl", "", TEXTS[-2]]
-    read = [[text, *text.overflowing] for text in model.tokenizer.encode_batch(texts)]
-    fed = {"ids": [p.ids for text in read for p in text], "parts": [*map(len, read)]}
-    assert fed["parts"][0] > 1
+    read = model.tokenizer.encode_batch(texts)
+    rows = [(n, part) for n, text in enumerate(read) for part in [text, *text.overflowing]]
+    fed = {"ids": [p.ids for _, p in rows], "mask": [p.attention_mask for _, p in rows]}
+    fed["text"] = [n for n, _ in rows]
+    assert fed["text"][:2] == [0, 0]
     (found,) = model.session.run(None, fed)
     np.testing.assert_allclose(found, predicted(run, texts, monkeypatch), rtol=0, atol=1e-5)
 

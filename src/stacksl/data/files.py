@@ -49,17 +49,13 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise DataError(f"there is no file '{path}'{_near(path)}") from None
-    except PermissionError:
-        raise DataError(
-            f"the file '{path}' may not be read (permission denied): get the right, or name another"
-        ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(
             f"the gzip file '{path}' is truncated or damaged: fetch or compress it again"
         ) from None
     except OSError as error:
         raise DataError(
-            f"'{path}' cannot be read as a file ({error.strerror or error}): name another one"
+            f"'{path}' cannot be read ({error.strerror or error}): name a file that you may read"
         ) from None
 
 

@@ -30,7 +30,7 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
     `right` is the probability from which a share of labels is right, by that share, and `facts` are
     the run's, for the card. The errors are those of `api.labeling.write_model`.
     """
-    from stacksl.models.portable.graph import FILLER, model_graph
+    from stacksl.models.portable.graph import model_graph
 
     encoder, head = getattr(model.features, "encoder", None), model.head
     if not (model.classes and isinstance(encoder, MiniLM) and isinstance(head, _HEADS)):
@@ -46,7 +46,7 @@ def write_folder(out: Path, model: Model, facts: Facts, right: Mapping[float, fl
         for name in _COPIED:
             shutil.copyfile(_HERE / name, draft / name)
         tokenizer = encoder.tokenizer.from_str(encoder.tokenizer.to_str())
-        tokenizer.enable_padding(pad_id=FILLER, pad_token=tokenizer.id_to_token(FILLER))
+        tokenizer.enable_padding()
         tokenizer.save(str(draft / "tokenizer.json"))
         (draft / "model.onnx").write_bytes(model_graph(encoder, head).SerializeToString())
         written = sorted(draft.iterdir())

@@ -17,40 +17,19 @@ from stacksl.features.minilm import HEADS, LAYERS, MiniLM, bert_graph
 from stacksl.features.rows import class_rows
 from stacksl.features.weights import MINILM
 
-FILLER = 1  # pads rows: the token [unused0], which no text has, as one may have [PAD]
-_CONSTANTS: dict[str, NDArray[Any]] = {
-    "filler": np.array(FILLER, np.int32),
-    "special": np.array(2.0),  # tokens that begin and end a row
-    "least": np.array(1.0),
-    "zero": np.array(0),
-    "one": np.array(1),
-}
 _OPEN = '<ir_version: 9, opset_import: ["": 18, "com.microsoft": 1]>'
-_MASKED = """masked (int32[rows, tokens] ids)
-    => (int32[rows, tokens] segments, int32[rows, tokens] mask) {
-  segments = Sub (ids, ids)
-  padding = Equal (ids, filler)
-  token = Not (padding)
-  mask = Cast <to = 6> (token)
-}"""
-_POOLED = """pooled (float[rows, tokens, dim] states, int32[rows, tokens] mask, int64[texts] parts)
+_POOLED = """pooled (float[rows, tokens, dim] states, int32[rows, tokens] mask, int64[rows] text)
     => (double[texts, dim] unit) {
   wide = Cast <to = 11> (states)
   known = Cast <to = 11> (mask)
   sum = Einsum <equation = "rtd,rt->rd"> (wide, known)
   part = LpNormalization <axis = 1> (sum)
   length = Einsum <equation = "rt->r"> (known)
-  words = Sub (length, special)
-  weight = Max (words, least)
-  count = Unsqueeze (parts, one)
-  end = CumSum (count, zero)
-  start = Sub (end, count)
-  size = Shape <start = 0, end = 1> (mask)
-  number = Squeeze (size)
-  row = Range (zero, number, one)
-  begun = LessOrEqual (start, row)
-  over = LessOrEqual (end, row)
-  own = Xor (begun, over)
+  inner = Sub (length, ends)
+  weight = Max (inner, least)
+  each = Unique (text)
+  column = Unsqueeze (each, axis)
+  own = Equal (column, text)
   owned = Cast <to = 11> (own)
   weights = Mul (owned, weight)
   mean = MatMul (weights, part)
@@ -68,8 +47,8 @@ _HEAD = """head (double[texts, dim] unit) => (double[texts, classes] probabiliti
 def model_graph(encoder: MiniLM, head: ClassHead | MixedHead) -> Any:
     """The ONNX model of the encoder's vectors and a head on them, with its weights.
 
-    The inputs are `ids`, (rows, tokens) of int32, padded with `FILLER`, and `parts`, (n,) of int64:
-    how many rows a text has, one text after the other. The output `probabilities` is (n, K).
+    The inputs are `ids` and `mask`, (rows, tokens) of int32, whose rows may be padded, and `text`,
+    (rows,) of int64: the number of a row's text. The output `probabilities` is (n, K).
 
     Raises:
         MissingExtra: the package onnx is not installed.
@@ -81,12 +60,14 @@ def model_graph(encoder: MiniLM, head: ClassHead | MixedHead) -> Any:
     weights = encoder.weights()
     shapes = {name: array.shape for name, array in weights.items()}
     bert = bert_graph(shapes, LAYERS, HEADS, masked=True).graph
-    masked, pooled, tail = (parser.parse_model(_OPEN + t) for t in (_MASKED, _POOLED, _HEAD))
+    pooled, tail = (parser.parse_model(_OPEN + text) for text in (_POOLED, _HEAD))
+    segments = helper.make_node("Sub", ["ids", "ids"], ["segments"])
     states = helper.make_node("Identity", [bert.output[0].name], ["states"])
-    nodes = [*masked.graph.node, *bert.node, states, *pooled.graph.node, *tail.graph.node]
-    inputs = [bert.input[0], pooled.graph.input[2]]
+    nodes = [segments, *bert.node, states, *pooled.graph.node, *tail.graph.node]
+    inputs = [bert.input[0], *pooled.graph.input[1:]]
     arrays = {each.name: weights[each.name] for each in bert.initializer}
-    arrays |= _head_arrays(head, encoder.bias) | _CONSTANTS
+    arrays |= _head_arrays(head, encoder.bias)
+    arrays |= {"ends": np.array(2.0), "least": np.array(1.0), "axis": np.array(1)}
     given = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
     graph = helper.make_graph(nodes, "classifier", inputs, tail.graph.output, given)
     return helper.make_model(graph, opset_imports=tail.opset_import, ir_version=tail.ir_version)

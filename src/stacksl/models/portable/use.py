@@ -32,10 +32,10 @@ class Model:
         while order:
             size = 1 + 2048 // (1 + len(texts[order[-1]]))  # a long text has a batch of its own
             batch, order[-size:] = order[-size:], []
-            read = self.tokenizer.encode_batch([texts[n] for n in batch])
-            parts = [[text, *text.overflowing][:16] for text in read]  # of 256 tokens at most
-            fed = {"ids": [p.ids for text in parts for p in text], "parts": [*map(len, parts)]}
-            found[batch] = self.session.run(None, fed)[0]
+            read = self.tokenizer.encode_batch([texts[n] for n in batch])  # in parts
+            rows = [(n, p) for n, text in enumerate(read) for p in [text, *text.overflowing][:16]]
+            fed = {"ids": [p.ids for _, p in rows], "mask": [p.attention_mask for _, p in rows]}
+            found[batch] = self.session.run(None, fed | {"text": [n for n, _ in rows]})[0]
         return found
 
     def predict(self, data: Any) -> list[dict[str, Any]]:

@@ -94,7 +94,7 @@ class Batches:
     """Limits of the open purchases.
 
     Attributes:
-        size: how many, in all.
+        size: how many, in all; one more where an item for two annotators takes the last place.
         measuring: the share of all rows that belongs to the audit.
         overlap: how many of the first items bought are answered by two annotators.
         start: in [0, 1), for the rounding of places; it is uniform, so that each batch has that
@@ -125,10 +125,7 @@ class Batches:
         )
 
     def picks(self, ledger: LedgerReader) -> int:
-        """How many items can be bought now: one for two annotators is two purchases.
-
-        They are reserved together, so the last free place may be taken by two; one then waits.
-        """
+        """How many items can be bought now: one for two annotators is two purchases."""
         room, doubles = self.room(ledger), self._doubles(ledger)
         return room - doubles if room >= 2 * doubles else -(-room // 2)
 
