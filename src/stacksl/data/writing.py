@@ -109,8 +109,7 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
     def cell(value: Any) -> Any:
         if isinstance(value, int | float) and value == value:
             return value
-        said = cell_text(_cell(value).encode(errors="replace").decode())
-        made = WriteOnlyCell(sheet, said)
+        made = WriteOnlyCell(sheet, cell_text(_cell(value).encode(errors="replace").decode()))
         made.data_type = "s"  # never a formula
         return made
 

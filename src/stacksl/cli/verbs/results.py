@@ -15,6 +15,7 @@ from stacksl.cli import options
 from stacksl.cli.live import encoding, live
 from stacksl.cli.printing import as_json, facts, rejected, share, warn
 from stacksl.cli.verbs.run import with_header
+from stacksl.engine import on_ray
 from stacksl.errors import SettingsError
 from stacksl.report.wording import count, excerpt, percent, plural
 
@@ -65,8 +66,6 @@ def evaluate(
     A file without answers: are its rows like the run's rows, and what is new in them?
         stacksl evaluate runs/first march.csv
     """
-    from stacksl.engine import on_ray
-
     on_ray()  # a wrong address is refused before the work
     opened = options.open_run(run)
     if Path(file).is_dir():
@@ -192,7 +191,6 @@ def predict(
     """
     from stacksl.api.parts import in_parts, label_parts
     from stacksl.data import TABLES, expect_other, kind_of_table
-    from stacksl.engine import on_ray
 
     on_ray(engine)
     if in_parts(file):

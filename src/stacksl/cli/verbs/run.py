@@ -13,6 +13,7 @@ from stacksl.cli import options
 from stacksl.cli.live import Stopped, live, tracked
 from stacksl.cli.printing import as_json, dollars, facts, measured, spent, visible, warn
 from stacksl.cli.verbs.dry_run import data_facts, expected_audit, print_plan, understood
+from stacksl.engine import on_ray
 from stacksl.errors import DataError, HeaderInDoubt, SettingsError
 from stacksl.report.wording import count, plural
 
@@ -61,7 +62,6 @@ def run(
     """
     from stacksl.api import prepare
     from stacksl.data import columns_line
-    from stacksl.engine import on_ray
     from stacksl.runs.settings.resolve import resolve
 
     on_ray(engine)
@@ -122,8 +122,6 @@ def resume(
     The same, with the end result as JSON:
         stacksl resume runs/first --json --quiet
     """
-    from stacksl.engine import on_ray
-
     on_ray()  # a wrong address is refused before the work
     opened = options.open_run(run)
     if opened.folder.read_state()["state"] == "interrupted":
