@@ -147,7 +147,7 @@ def test_a_model_that_cannot_recompute_says_so(open_model: Any, monkeypatch) -> 
     kind = type(adapter.model.get_base_model())
     monkeypatch.setattr(kind, "supports_gradient_checkpointing", False)
     with (
-        pytest.raises(SettingsError, match="cannot recompute its activations: leave check"),
+        pytest.raises(SettingsError, match="its activations: leave lm.gradient_check"),
         adapter.checkpointing(),
     ):
         pass
@@ -157,7 +157,7 @@ def test_what_is_wrong_is_said(open_model: Any, tmp_path: Path) -> None:
     loaded = open_model()
     with pytest.raises(
         SettingsError,
-        match="names 'query', which is no linear layer below the output of this model: take of "
+        match="names 'query', which is no linear layer below the output of this model: choose from "
         "down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj$",
     ):
         Adapter(loaded, LoraSettings(targets=("q_proj", "query")), seed=1)

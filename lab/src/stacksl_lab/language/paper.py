@@ -105,13 +105,13 @@ NUMBERS: _Numbers = {
 CANNOT: Mapping[str, tuple[str, ...]] = {
     "label-efficiency": (
         "No number of right answers to 1,273 test questions gives 0.5918, 0.5826 or 0.5721 (753"
-        " right are 0.5915, 754 are 0.5923), so these are means of several runs, whose number and"
-        " spread are not given; 0.5585 is 711 of 1,273.",
-        "The last column is not the ratio of the one before: 0.5721 / 0.5918 is 96.67%, printed"
-        " 96.68, and 0.5585 / 0.5918 is 94.37%, printed 94.38.",
+        " right answers are 0.5915, and 754 are 0.5923). So these are means of several runs,"
+        " whose number and spread the paper does not give. 0.5585 is 711 of 1,273.",
+        "The last column is not the ratio of the column before: 0.5721 / 0.5918 is 96.67% and"
+        " is printed as 96.68, and 0.5585 / 0.5918 is 94.37% and is printed as 94.38.",
         "Full StackSL is 0.5918 here, 0.5962 in the table of objectives (one of that table's"
-        " standard deviations higher), and 0.3810 in the table of MedQA: another protocol, which"
-        " neither table names.",
+        " standard deviations higher), and 0.3810 in the table of MedQA. The last one must have"
+        " another protocol, which neither table names.",
     ),
     "kl": (
         "The best of four test accuracies, each with a standard error of 0.013, was used for the"
@@ -120,10 +120,10 @@ CANNOT: Mapping[str, tuple[str, ...]] = {
         " reported.",
     ),
     "hard-negatives": (
-        "MedQA with four options has three negatives, so k = 4 and k = 3 are the same run; 0.3126"
-        " and 0.3166 differ by five questions of 1,273, which is then the noise of a run. With the"
-        " five options that the section on MC-Ranker speaks of, the base model's 0.2521 would not"
-        " be chance.",
+        "MedQA with four options has three negatives, so k = 4 and k = 3 are the same run."
+        " Their accuracies 0.3126 and 0.3166 differ by five questions of 1,273, so this"
+        " difference is the noise of a run. With the five options that the section on MC-Ranker"
+        " mentions, the base model's 0.2521 would not be chance.",
     ),
     "objectives": (
         "0.5962 is bold as the best accuracy and 0.5922 as the best F1; Supervised (CE) has 0.6012"
@@ -132,16 +132,16 @@ CANNOT: Mapping[str, tuple[str, ...]] = {
         " can differ by weight decay and clipping alone.",
     ),
     "medqa": (
-        "Four of the numbers are shares of 1,273 to within rounding (321, 468, 485 and 443 right),"
-        " of one run each: no spread is given, and 17 questions between MC-Ranker and StackSL are"
-        " 0.7 standard errors of a difference of independent samples.",
-        "0.2521 is 321 of 1,273 cut off, not rounded (0.25216).",
+        "Four of the numbers are shares of 1,273 up to rounding (321, 468, 485 and 443 right"
+        " answers), each from one run. The paper gives no spread. The 17 questions between"
+        " MC-Ranker and StackSL are 0.7 standard errors of a difference of independent samples.",
+        "0.2521 is 321/1,273 = 0.25216, cut off and not rounded.",
     ),
     "mmlu": (
         "0.3509 cannot be the accuracy on 100 questions of medical genetics.",
         "With 29, 16 and 11 questions to train on and 265, 144 and 100 to test on, one standard"
-        " error is 0.029, 0.041 and 0.048: no two cells of a row differ by more than 1.1 standard"
-        " errors of a difference of independent samples.",
+        " error is 0.029, 0.041 and 0.048. So no two cells of a row differ by more than 1.1"
+        " standard errors of a difference of independent samples.",
     ),
     "clipping-lm": (
         "The largest loss without ρ is 23.5 in the table and 24.5 in the text.",

@@ -125,7 +125,7 @@ ADVICE = StreamStudy(
     name="advice",
     title="The parameter section, sentence by sentence",
     claim="how c, the KL weight, η, the ridge, κ, δ, α, K, τ and ρ should be set",
-    cost="100 lines of 4,000 rounds a seed, and four bisections; some 2 s of one core",
+    cost="100 lines of 4,000 rounds per seed, and four bisections; about 2 s of one core",
     metrics=(
         "demand",
         "regret_per_round",

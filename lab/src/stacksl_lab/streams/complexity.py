@@ -248,8 +248,7 @@ COMPLEXITY = StreamStudy(
     name="complexity",
     title="Time and memory of a run",
     claim="time is O(BdK + (T − B)d) and memory O(d² + dK)",
-    cost="80 lines of up to 16,000 rounds a seed, some 3 minutes of one core for five seeds; "
-    "take --jobs 1",
+    cost="80 lines of up to 16,000 rounds per seed, about 3 minutes of one core for five seeds",
     metrics=("milliseconds", "peak_mib"),
     seeds=5,
     trials=trials,

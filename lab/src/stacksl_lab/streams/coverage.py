@@ -137,7 +137,7 @@ COVERAGE = StreamStudy(
     name="coverage",
     title="Confidence sets and certificates",
     claim="θ* is in the confidence set with probability 1 − δ, whichever rounds enter V",
-    cost="88 lines of 4,000 rounds a seed, some 14 s of one core",
+    cost="88 lines of 4,000 rounds per seed, about 14 s of one core",
     metrics=(
         "covered",
         "covered_rounds",

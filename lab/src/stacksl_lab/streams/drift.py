@@ -157,7 +157,7 @@ DRIFT = StreamStudy(
     name="drift",
     title="The guarded drift reset",
     claim="a reset that counts only well-known directions detects a change of θ* and nothing else",
-    cost="168 lines of 20,000 rounds a seed, some 5 s of one core",
+    cost="168 lines of 20,000 rounds per seed, about 5 s of one core",
     metrics=(
         "regret_per_round",
         "final_regret",

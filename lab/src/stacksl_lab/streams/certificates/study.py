@@ -235,7 +235,7 @@ CERTIFICATES = StreamStudy(
     name="certificates",
     title="Confidence sets for labels",
     claim="The ellipsoid of `newton` holds θ* with probability 1 − δ, whatever λ, S and d are",
-    cost="60 lines of 100 runs of 200 labels a seed, some 40 s of one core",
+    cost="60 lines of 100 runs of 200 labels per seed, about 40 s of one core",
     metrics=(
         "lost",
         "lost_plug_in",

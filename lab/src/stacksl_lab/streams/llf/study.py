@@ -195,7 +195,7 @@ LLF_STUDY = StreamStudy(
     name="llf",
     title="The paper's gate over ridge and threshold",
     claim="LLF buys labels where they matter, for c = κ·median and a ridge of 0.001 to 1",
-    cost="34 gates in 28 cells of 20,000 rounds a seed, some 20 s of one core",
+    cost="34 gates in 28 cells of 20,000 rounds per seed, about 20 s of one core",
     metrics=("regret_per_round",),
     seeds=10,
     trials=trials,
