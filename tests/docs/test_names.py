@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from stacksl.lm import OBJECTIVES
-from stacksl.lm.prompt.format import ANSWER_FORMATS, TEMPLATES
+from stacksl.lm.prompt.format import TEMPLATES, AnswerFormat
 from stacksl.lm.scoring.normalize import NORMALIZATIONS
 
 from .pages_cases import PAGES, REGISTRIES, ROOT, prose, spans
@@ -82,7 +82,7 @@ def test_every_decision_has_its_section() -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [ANSWER_FORMATS, TEMPLATES, NORMALIZATIONS, OBJECTIVES],
+    [get_args(AnswerFormat), TEMPLATES, NORMALIZATIONS, OBJECTIVES],
     ids=lambda names: next(iter(names)),
 )
 def test_every_name_of_a_language_model_is_on_its_page(names: Any) -> None:

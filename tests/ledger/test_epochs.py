@@ -12,7 +12,7 @@ from ..saved_arrays import edit
 
 
 def epochs(ledger: Ledger) -> list[int]:
-    return [row.epoch for row in ledger.rows() if row.event == "round"]
+    return [row.payload.get("epoch", 0) for row in ledger.rows() if row.event == "round"]
 
 
 def test_a_decision_names_its_epoch(book, decision) -> None:
@@ -30,7 +30,7 @@ def test_a_decision_names_its_epoch(book, decision) -> None:
         (1, None, 0, {"labels": 1, "refit": 1}),
         (2, None, 0, {"labels": 2, "refit": 2}),
     ]
-    assert [row.epoch for row in rows] == [0, 0]
+    assert [row.payload.get("epoch", 0) for row in rows] == [0, 0]
     ledger.verify({"a file": ledger.head})
 
 

@@ -137,11 +137,6 @@ class Row(Entry):
         """Whether the row belongs to an erased item, of which only numbers remain."""
         return self.surrogate is not None and self.item == erased_name(self.surrogate)
 
-    @property
-    def epoch(self) -> int:
-        """Of a decision record: how often the features were renewed before it; 0 for other rows."""
-        return int(self.payload.get("epoch", 0)) if self.event == "round" else 0
-
     def decision(self) -> Decision:
         """The decision of a `round` row, bit for bit as it was posted.
 

@@ -20,7 +20,6 @@ AnswerFormat: TypeAlias = Literal["letter", "option"]
 PmiContext: TypeAlias = Literal["template", "last_line", "empty"]
 Span: TypeAlias = tuple[int, int]
 
-ANSWER_FORMATS: tuple[AnswerFormat, ...] = ("letter", "option")
 PMI_CONTEXTS: tuple[PmiContext, ...] = ("template", "last_line", "empty")
 TEMPLATES: Mapping[str, str] = {
     "answer": "{prompt}\nAnswer:",
