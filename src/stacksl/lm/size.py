@@ -151,16 +151,51 @@ def estimate(
         SettingsError: a LoRA target that the model lacks, or a path that does not fit.
         MissingExtra: torch, transformers or peft is not installed.
     """
-    torch, text = load_torch(), config.get_text_config()
-    hidden, layers = int(text.hidden_size), int(text.num_hidden_layers)
-    vocabulary, kind = int(text.vocab_size), getattr(torch, computed_in(choices.dtype, "cpu"))
-    number = kind.itemsize
+    torch = load_torch()
+    kind = getattr(torch, computed_in(choices.dtype, "cpu"))
     with quiet(), torch.device("meta"):
         model = load_transformers().AutoModelForCausalLM.from_config(config, dtype=kind)
     path = Likelihood(model, path=choices.scoring).path_for(rows)
     adapted = adapted_layers(model, choices.lora.targets).values()
     moving = choices.lora.rank * sum(sum(layer.weight.shape) for layer in adapted)
     parameters = sum(int(each.numel()) for each in model.parameters())
+    scoring, training = _memories(model, path, rows, choices, moving, premise)
+    stored = getattr(config, "dtype", None) or torch.float32
+    stored = getattr(torch, stored) if isinstance(stored, str) else stored
+    an_option = _FLOAT * max(1, min(choices.state_dim, config.get_text_config().hidden_size)) + 8
+    options = sum(len(row.options) for row in rows)
+    return Size(
+        parameters=parameters,
+        moving=moving,
+        path=path,
+        scoring=scoring,
+        training=training,
+        items=len(rows),
+        labels=due[-1],
+        tokens=_tokens(rows),
+        longest=max(map(row_tokens, rows)),
+        dtype=choices.dtype,
+        batch_tokens=choices.batch_tokens,
+        checkpointing=choices.training.gradient_checkpointing,
+        disk=Disk(
+            weights=parameters * stored.itemsize,
+            features=len(due) * options * an_option,
+            adapters=(1 + len(due)) * _FLOAT * moving,
+        ),
+    )
+
+
+def _memories(
+    model: Any,
+    path: str,
+    rows: Sequence[TokenItem],
+    choices: ModelChoices,
+    moving: int,
+    premise: int,
+) -> tuple[Memory, Memory]:
+    """Of the fullest batch that is scored, and of the fullest training step; see `estimate`."""
+    text, number = model.config.get_text_config(), model.dtype.itemsize
+    hidden, layers, vocabulary = text.hidden_size, text.num_hidden_layers, text.vocab_size
     weights, transient = _weights(model, choices.dtype)
     held = Memory(weights, 2 * _FLOAT * moving, activations=transient)
 
@@ -195,31 +230,8 @@ def estimate(
         gradients=_FLOAT * moving,
         optimizer=_MOMENTS * _FLOAT * moving,
         activations=kept + transient,
-    ).at_its_fullest(passing, word * step * passes * tail)
-
-    stored = getattr(config, "dtype", None) or torch.float32
-    stored = getattr(torch, stored) if isinstance(stored, str) else stored
-    an_option = _FLOAT * max(1, min(choices.state_dim, hidden)) + 8
-    options = sum(len(row.options) for row in rows)
-    return Size(
-        parameters=parameters,
-        moving=moving,
-        path=path,
-        scoring=scoring,
-        training=training,
-        items=len(rows),
-        labels=due[-1],
-        tokens=_tokens(rows),
-        longest=longest,
-        dtype=choices.dtype,
-        batch_tokens=choices.batch_tokens,
-        checkpointing=recipe.gradient_checkpointing,
-        disk=Disk(
-            weights=parameters * stored.itemsize,
-            features=len(due) * options * an_option,
-            adapters=(1 + len(due)) * _FLOAT * moving,
-        ),
     )
+    return scoring, training.at_its_fullest(passing, word * step * passes * tail)
 
 
 def _weights(model: Any, dtype: str) -> tuple[int, int]:
