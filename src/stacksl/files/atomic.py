@@ -93,8 +93,8 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     from safetensors import SafetensorError  # what a full disk becomes in a weights file
 
     folder = Path(os.path.abspath(folder))
-    there = folder.is_dir() and any(folder.iterdir())
     try:
+        there = folder.is_dir() and any(folder.iterdir())
         if (os.path.lexists(folder) and not folder.is_dir()) or (
             there and not any((folder / mark).is_file() for mark in _MODELS)
         ):
