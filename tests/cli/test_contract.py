@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import tomllib
@@ -17,6 +16,7 @@ from stacksl.api import Run
 from stacksl.cli.entry import call
 
 from ..ledgers import bought
+from ..tables import write_table
 from .test_help import VERBS
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
@@ -43,14 +43,12 @@ STATE = KEYS["status"] - {"forecast", "people"}
 
 def write(path: Path, rows: int, start: int = 0) -> Path:
     """Sentences of the topics' words, in turn."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "topic"])
-        for n in range(start, start + rows):
-            topic, words = list(TOPICS.items())[n % 3]
-            word = words.split()
-            writer.writerow([f"{word[n % 8]} {word[n // 3 % 8]} {word[n // 5 % 8]} {n}", topic])
-    return path
+    table = []
+    for n in range(start, start + rows):
+        topic, words = list(TOPICS.items())[n % 3]
+        word = words.split()
+        table.append((f"{word[n % 8]} {word[n // 3 % 8]} {word[n // 5 % 8]} {n}", topic))
+    return write_table(path, ("text", "topic"), table)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,10 @@ import pytest
 from stacksl.api import Run
 
 from ..ledgers import bought
+from ..runs.people_cases import read_rows
+from ..tables import write_table
 
 WORDS = {"sea": "sand wave shell tide", "wood": "moss fern pine root"}
-
-
-def written(path: Path, header: list[str], rows: list[list[Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
 
 
 def rows(count: int, name: str, start: int = 0) -> list[list[Any]]:
@@ -34,12 +30,12 @@ def rows(count: int, name: str, start: int = 0) -> list[list[Any]]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     header = ["ticket_id", "text", "label"]
-    written(tmp_path / "train.csv", header, rows(60, "T", 1))
-    written(tmp_path / "numbered.csv", ["nr", *header[1:]], rows(60, "N"))
-    written(tmp_path / "test.csv", header[1:], [row[1:] for row in rows(12, "", 90)])
-    written(tmp_path / "owned.csv", header, rows(6, "O", 200))
-    written(tmp_path / "more.csv", header, rows(6, "M", 300))
-    written(tmp_path / "bare.csv", header[1:], [row[1:] for row in rows(4, "", 400)])
+    write_table(tmp_path / "train.csv", header, rows(60, "T", 1))
+    write_table(tmp_path / "numbered.csv", ["nr", *header[1:]], rows(60, "N"))
+    write_table(tmp_path / "test.csv", header[1:], [row[1:] for row in rows(12, "", 90)])
+    write_table(tmp_path / "owned.csv", header, rows(6, "O", 200))
+    write_table(tmp_path / "more.csv", header, rows(6, "M", 300))
+    write_table(tmp_path / "bare.csv", header[1:], [row[1:] for row in rows(4, "", 400)])
     return tmp_path
 
 
@@ -54,8 +50,7 @@ def test_ids_of_the_file_name_its_rows_everywhere(stacksl, here: Path) -> None:
     assert {"owned/O00200"} <= bought
     assert all(name.startswith(("T000", "owned/O002")) for name in bought)
     assert stacksl("export", "r", "--labels", "labels.csv").code == 0
-    with (here / "labels.csv").open(encoding="utf-8", newline="") as file:
-        assert {row["item"] for row in csv.DictReader(file)} == bought
+    assert {row["item"] for row in read_rows(here / "labels.csv")} == bought
     said = stacksl("predict", "r", "more.csv", "--quiet").out.splitlines()
     assert json.loads(said[0])["id"] == "M00300"
     said = stacksl("predict", "r", "bare.csv", "--quiet").out.splitlines()

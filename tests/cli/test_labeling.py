@@ -15,6 +15,8 @@ from openpyxl import load_workbook
 
 from stacksl.cli.entry import call
 
+from ..tables import write_table
+
 COLUMNS = ["text", "topic", "label", "confidence", "source"]
 TOPICS = {"beach": "sand wave shell tide", "forest": "moss fern pine root", "sky": "cloud sun star"}
 
@@ -25,17 +27,14 @@ FORMULA = '=HYPERLINK("http://127.0.0.1","sand") '
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A finished run over 120 sentences, and its data."""
     folder = tmp_path_factory.mktemp("labeling")
-    with pytest.MonkeyPatch.context() as patch, (folder / "data.csv").open("w") as file:
+    rows = []
+    for n in range(120):
+        topic, words = list(TOPICS.items())[n % 3]
+        start = FORMULA * (n == 5)
+        rows.append((f"{start}{words.split()[n % 3]} {words.split()[n // 3 % 3]} {n}", topic))
+    write_table(folder / "data.csv", ("text", "topic"), rows)
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        writer = csv.writer(file)
-        writer.writerow(["text", "topic"])
-        for n in range(120):
-            topic, words = list(TOPICS.items())[n % 3]
-            start = FORMULA * (n == 5)
-            writer.writerow(
-                [f"{start}{words.split()[n % 3]} {words.split()[n // 3 % 3]} {n}", topic]
-            )
-        file.close()
         words = ("run", "data.csv", "--budget", "30", "--audit", "10", "--price", "0.5", "--quiet")
         assert call([*words, "--out", "runs/first"]) == 0
         yield folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 from pathlib import Path
@@ -15,6 +14,8 @@ from stacksl.api import prepare
 from stacksl.errors import DataError
 from stacksl.models.topics import find_topics
 
+from ..tables import write_table
+
 WORDS = {
     "bread": "flour dough oven crust loaf yeast knead bake",
     "sea": "wave salt tide harbour ship anchor sail gull",
@@ -24,15 +25,12 @@ WAY = ("--features", "hashing", "--quiet")
 
 
 def write(path: Path, rows: int = 90) -> Path:
-    rng = random.Random(0)
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["ticket_id", "text", "topic"])
-        for n in range(rows):
-            topic = list(WORDS)[n % 3]
-            words = " ".join(rng.choices(WORDS[topic].split(), k=5))
-            table.writerow([f"T{n}", f"=the {words} of {n}", topic])
-    return path
+    rng, table = random.Random(0), []
+    for n in range(rows):
+        topic = list(WORDS)[n % 3]
+        words = " ".join(rng.choices(WORDS[topic].split(), k=5))
+        table.append((f"T{n}", f"=the {words} of {n}", topic))
+    return write_table(path, ("ticket_id", "text", "topic"), table)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -15,6 +14,8 @@ from stacksl.api import Run
 from stacksl.lm import tracking
 
 from ..ledgers import rows_of
+from ..runs.people_cases import fill
+from ..tables import write_table
 
 TRACKERS: list[Tracker] = []
 
@@ -47,10 +48,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(sys.modules, "accelerate.tracking", module)
     monkeypatch.setitem(sys.modules, "accelerate", ModuleType("accelerate"))
     monkeypatch.setattr(tracking, "find_spec", lambda name: ModuleSpec(name, None))
-    with (tmp_path / "data.csv").open("w", newline="") as file:
-        topics = [("sand", "beach"), ("moss", "forest")]
-        rows = [(f"{topics[n % 2][0]} {n}", topics[n % 2][1]) for n in range(120)]
-        csv.writer(file).writerows([("text", "label"), *rows])
+    topics = [("sand", "beach"), ("moss", "forest")]
+    rows = [(f"{topics[n % 2][0]} {n}", topics[n % 2][1]) for n in range(120)]
+    write_table(tmp_path / "data.csv", ("text", "label"), rows)
     return tmp_path
 
 
@@ -96,14 +96,7 @@ def test_of_people_no_accuracy_is_reported_on_the_way(stacksl, folder: Path) -> 
     run = Run.open("run")
     while run.status()["state"] == "waiting":
         (path,) = (Path(sheet["file"]) for sheet in run.status()["sheets"])
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
-        for row in rows:
-            row["answer"] = "forest" if "moss" in row["prompt"] else "beach"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
+        fill(path, lambda row: "forest" if "moss" in row["prompt"] else "beach")
         stacksl.done("answer", "run", path, "--quiet", "--report-to", "mlflow")
     rows = [values for tracker in TRACKERS for _, values in tracker.rows if len(values) > 1]
     assert rows

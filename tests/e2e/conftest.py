@@ -24,6 +24,8 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.runs.storage.derived import expect_all_derived
 from stacksl.runs.storage.folder import RunFolder
 
+from ..tables import write_table
+
 WORKER = Path(__file__).with_name("worker.py")
 TIMES = ("created", "finished", "interruptions", "sha256")  # and a digest of them
 
@@ -148,13 +150,9 @@ def _words(rng: random.Random, topic: str, purity: float) -> str:
 def write_classes(path: Path, rows: int, seed: int = 0) -> Path:
     """Sentences of four topics, hard enough that a gate has something to choose."""
     rng = random.Random(seed)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "label"])
-        for n in range(rows):
-            topic = "abcd"[n % 4]
-            writer.writerow([f"{_words(rng, topic, 0.6)} n{n}", topic])
-    return path
+    topics = ["abcd"[n % 4] for n in range(rows)]
+    texts = [f"{_words(rng, topic, 0.6)} n{n}" for n, topic in enumerate(topics)]
+    return write_table(path, ("text", "label"), zip(texts, topics, strict=True))
 
 
 def write_said(path: Path, data: Path) -> Path:
@@ -163,9 +161,7 @@ def write_said(path: Path, data: Path) -> Path:
         rows = list(csv.reader(file))
     for n, row in enumerate(rows[1:]):
         row[1] = "abcda"["abcd".index(row[1]) + (n // 4 % 4 == 0)]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
-    return path
+    return write_table(path, rows[0], rows[1:])
 
 
 def write_pairs(path: Path, rows: int, seed: int = 0) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,6 +23,8 @@ from stacksl_lab.pools.tables import shown
 from stacksl_lab.study.bench import Bench
 from stacksl_lab.study.rows import Row
 from stacksl_lab.study.store import Numbers, Store
+
+from ..tables import write_table
 
 LABORATORY = ("stacksl-lab", "stacksl_lab.verbs.app")
 
@@ -196,14 +197,10 @@ def test_labels_to_reach_and_labels_saved() -> None:
 
 
 def write(path: Path, data: Dataset, *, without: int = 0, once: bool = False) -> str:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "topic"])
-        for n, item in enumerate(data.items):
-            writer.writerow([item.prompt, "" if n < without else item.candidates[n % 3]])
-        if once:
-            writer.writerow(["a single row", "alone"])
-    return str(path)
+    topics = ["" if n < without else item.candidates[n % 3] for n, item in enumerate(data.items)]
+    rows = [(item.prompt, topic) for item, topic in zip(data.items, topics, strict=True)]
+    more = [("a single row", "alone")] if once else []
+    return str(write_table(path, ("text", "topic"), [*rows, *more]))
 
 
 def test_it_is_typed_and_printed(tmp_path, capsys, monkeypatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from stacksl.api import Run, run
 from stacksl.report.facts import Facts
 
 from ..ledgers import bought
+from ..tables import write_table
 from .conftest import class_items
 from .people_cases import gold, texts_of, write_pool
 
@@ -38,9 +38,7 @@ def audits(done: Run) -> list[str]:
 def labeled(path: Path, *, ids: bool, first: int, count: int, seed: int = 5) -> Path:
     """A file of sentences with their classes."""
     plain = texts_of(write_pool(path.parent, count, seed=seed, first=first))
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow([*(["id"] if ids else []), "text", "label"])
-        for name, text in plain.items():
-            table.writerow([*([name] if ids else []), text, gold(text)])
-    return path
+    rows = [(name, text, gold(text)) for name, text in plain.items()]
+    first_column = 0 if ids else 1
+    header = ("id", "text", "label")[first_column:]
+    return write_table(path, header, [row[first_column:] for row in rows])

@@ -19,6 +19,7 @@ from stacksl.report import Facts
 from stacksl.runs.session.answering import Received
 
 from ..ledgers import verify
+from ..tables import write_table
 from .conftest import CLASSES, sentence
 
 Row = dict[str, str]
@@ -27,20 +28,16 @@ Row = dict[str, str]
 def write_pool(folder: Path, count: int, *, seed: int = 0, first: int = 0) -> Path:
     """A file of sentences without labels; `gold` knows what each of them is about."""
     rng = random.Random(seed)
-    path = folder / f"pool-{seed}-{first}.csv"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["id", "text"])
-        for n in range(first, first + count):
-            topic = rng.choice(CLASSES)
-            table.writerow([f"i{n}", f"{topic[:2]} {sentence(rng, topic)} {n}"])
-    return path
+    rows = []
+    for n in range(first, first + count):
+        topic = rng.choice(CLASSES)
+        rows.append((f"i{n}", f"{topic[:2]} {sentence(rng, topic)} {n}"))
+    return write_table(folder / f"pool-{seed}-{first}.csv", ("id", "text"), rows)
 
 
 def texts_of(pool: Path) -> dict[str, str]:
     """The sentences by id."""
-    with pool.open(encoding="utf-8", newline="") as file:
-        return {row["id"]: row["text"] for row in csv.DictReader(file)}
+    return {row["id"]: row["text"] for row in read_rows(pool)}
 
 
 def gold(prompt: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import random
 import shutil
 from pathlib import Path
@@ -17,15 +16,10 @@ from stacksl.features import rows
 from stacksl.runs.items.reading import retrieved
 
 from ..saved_arrays import drop
+from ..tables import write_table
 
 WORDS = "card loan fee rate limit phone app code pin cash atm visa wire".split()  # noqa: SIM905
 ANSWERS = [f"{a} {b} help: how to {a} the {b}" for a in WORDS for b in WORDS if a != b]
-
-
-def written(path: Path, header: list[str], lines: list[list[str]]) -> Path:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *lines])
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +37,8 @@ def files(folder: Path) -> tuple[Path, Path]:
         name, text = draw.choice(bank)
         asked.append([f"my {text.split()[0]}, and {text.split()[1]}? {draw.choice(WORDS)}", name])
     return (
-        written(folder / "faq.csv", ["question", "answer_id"], asked),
-        written(folder / "answers.csv", ["id", "text"], bank),
+        write_table(folder / "faq.csv", ["question", "answer_id"], asked),
+        write_table(folder / "answers.csv", ["id", "text"], bank),
     )
 
 
@@ -142,7 +136,7 @@ def test_a_bank_that_is_none(
     tmp_path: Path, header: list[str], lines: list[list[str]], sentence: str
 ) -> None:
     with pytest.raises(DataError, match=sentence):
-        read_bank(written(tmp_path / "b.csv", header, lines))
+        read_bank(write_table(tmp_path / "b.csv", header, lines))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 from unittest.mock import Mock
@@ -15,6 +14,7 @@ from stacksl.errors import DataError, LabelerError, RunError
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought, rows_of
+from ..tables import write_table
 from .changing_cases import POOL, audits, facts_of, finished, labeled
 from .people_cases import (
     answer_all,
@@ -215,12 +215,9 @@ def test_owned_labels_that_come_later_are_learned_once(tmp_path: Path, mode: str
 def test_what_is_held_is_not_bought_nor_measured_by(tmp_path: Path, mode: str) -> None:
     waiting = begin(tmp_path, mode=mode, audit=6, budget=20)
     measuring = set(audits(waiting))
-    held = tmp_path / "held.csv"
-    with held.open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["id", "text", "label"])
-        for name, text in texts_of(tmp_path / "pool-0-0.csv").items():
-            table.writerow([f"held-{name}", text, gold(text)])
+    texts = texts_of(tmp_path / "pool-0-0.csv")
+    rows = [(f"held-{name}", text, gold(text)) for name, text in texts.items()]
+    held = write_table(tmp_path / "held.csv", ("id", "text", "label"), rows)
     before = {str(row["item"]) for row in bought(waiting)}
     waiting.change(owned=held, later=True)
     done = play(waiting.resume())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 from collections import Counter
@@ -27,7 +26,7 @@ from stacksl.runs.spec import RunSpec
 
 from ..benchmarks import benchmark, record, shown
 from ..ledgers import rows_of
-from .people_cases import Row, expect_sound, play, read_rows, sheets
+from .people_cases import Row, expect_sound, play, read_rows, sheets, write_rows
 
 TOPICS = ("branches", "cards", "loans", "rates")
 COUNT = 160
@@ -47,12 +46,7 @@ def tickets(count: int = COUNT, right: float = 0.85) -> list[dict[str, str]]:
 
 
 def write(folder: Path, rows: list[dict[str, str]]) -> Path:
-    path = folder / "tickets.csv"
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
-    return path
+    return write_rows(folder / "tickets.csv", rows)
 
 
 def judged(data: Any, out: Path, **settings: Any) -> stacksl.Run:

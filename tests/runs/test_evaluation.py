@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +13,14 @@ from stacksl.errors import DataError
 from stacksl.models import evaluation
 from stacksl.models.metrics import wilson
 
+from ..tables import write_table
 from .conftest import CLASSES, class_items, pair_items
 
 KEYS = {"run", "n", "accuracy", "macro_f1", "interval"}
 
 
 def write(path: Path, rows: list[list[str]]) -> Path:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["text", "topic"], *rows])
-    return path
+    return write_table(path, ("text", "topic"), rows)
 
 
 def rows_of(count: int, seed: int) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import sqlite3
@@ -21,6 +20,8 @@ from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.choosers import DRAWN_FIRST
 from stacksl.runs.spec import RunSpec
+
+from ..tables import write_table
 
 K = 12
 SLOW = pytest.mark.slow
@@ -83,10 +84,8 @@ TOPICS = ("cards", "loans", "rates", "branches")
 
 
 def write(path: Path, texts: list[str], said: list[int]) -> str:
-    with path.open("w", newline="") as file:
-        rows = [(text, TOPICS[each]) for text, each in zip(texts, said, strict=True)]
-        csv.writer(file).writerows([("text", "label"), *rows])
-    return str(path)
+    rows = [(text, TOPICS[each]) for text, each in zip(texts, said, strict=True)]
+    return str(write_table(path, ("text", "label"), rows))
 
 
 @pytest.fixture
@@ -210,8 +209,7 @@ def test_a_models_run_serves_as_its_file_does(files: dict[str, str], tmp_path: P
     assert len(rows) == 160
     [unnamed] = [text for text, label in rows if label is None]
     assert unnamed.endswith(" n7")
-    with (tmp_path / "said.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *(row for row in rows if row[1])])
+    write_table(tmp_path / "said.csv", ("text", "label"), (row for row in rows if row[1]))
     files |= {"run": str(model.path), "said": str(tmp_path / "said.csv")}
     by_run, by_file = (played(files, tmp_path / name, name) for name in ("run", "said"))
     assert bought(by_run) == bought(by_file)

@@ -75,9 +75,7 @@ def looks(made: Run) -> list[dict[str, Any]]:
 def wrong_rows(made: Run, path: Path) -> tuple[int, int]:
     """The wrong rows of the delivered table, and all of them."""
     write_own(made, path)
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    gold = {item.prompt: CLASSES[ANSWERS[item.id]] for item in ITEMS}
+    rows, gold = read_rows(path), {item.prompt: CLASSES[ANSWERS[item.id]] for item in ITEMS}
     return sum(row["label"] != gold[row["prompt"]] for row in rows), len(rows)
 
 

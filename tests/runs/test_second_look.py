@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import shutil
@@ -445,8 +444,7 @@ def test_labels_are_what_two_people_agree_on(tmp_path: Path) -> None:
     assert overruled
     table = made.path.parent / "own.csv"
     assert entry.call(["export", str(made.path), "--table", str(table)]) == 0
-    with table.open(encoding="utf-8", newline="") as file:
-        labels = {row["id"]: row["label"] for row in csv.DictReader(file)}
+    labels = {row["id"]: row["label"] for row in read_rows(table)}
     for item, most in overruled.items():
         assert labels[str(item)] == CLASSES[int(str(most))]
 
@@ -460,10 +458,7 @@ def test_corrections_after_the_end_are_measured_beside_what_two_people_said(
     with made.ledger as ledger:
         audited = [item for item, said in ledger.audited_by_all().items() if len(said) > 1][:4]
     table = [{"id": item, "answer": wrong({"prompt": texts[item]})} for item in audited]
-    with (path := tmp_path / "corrections.csv").open("w", newline="") as file:
-        rows = csv.DictWriter(file, ["id", "answer"])
-        rows.writeheader()
-        rows.writerows(table)
+    path = write_rows(tmp_path / "corrections.csv", table)
     made.answer(path, correct=made.corrections(path))
     after = facts_of(made).audit
     assert (after.revised, after.accuracy) == (4, pytest.approx(before.accuracy))

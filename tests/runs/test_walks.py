@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +13,7 @@ from stacksl.api import Run
 from stacksl.errors import RunError, SettingsError
 
 from ..ledgers import bought, handed_rows
+from ..tables import write_table
 from .conftest import CLASSES
 from .people_cases import (
     begin,
@@ -107,11 +107,8 @@ class Walk:
         texts = texts_of(write_pool(self.folder, 4, seed=self.came, first=1000 * self.came))
         old = list(texts_of(self.folder / "pool-0-0.csv").values())
         path = self.folder / f"held-{self.came}.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(["text", "label"])
-            table.writerows((text, gold(text)) for text in [*texts.values(), self.rng.choice(old)])
-        self.run.change(owned=path)
+        rows = [(text, gold(text)) for text in [*texts.values(), self.rng.choice(old)]]
+        self.run.change(owned=write_table(path, ("text", "label"), rows))
 
 
 def expect_laws(walk: Walk) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import random
 import re
 from pathlib import Path
@@ -26,6 +25,7 @@ from stacksl.models.watching import (
 from stacksl.types import Item
 
 from ..benchmarks import benchmark, record, shown
+from ..tables import write_table
 from .conftest import CLASSES, WORDS, class_items, pair_items, sentence
 
 
@@ -215,8 +215,7 @@ def test_a_later_audit_says_whether_the_accuracy_fell(audited: Run, tmp_path, ca
     for shift, fallen in ((0, "not lower beyond chance"), (1, "lower")):
         rows = [(text, CLASSES[(CLASSES.index(truth(text)) + shift) % 3]) for text in texts(120, 5)]
         file, later = tmp_path / f"{shift}.csv", tmp_path / f"later {shift}"
-        with file.open("w", encoding="utf-8", newline="") as lines:
-            csv.writer(lines).writerows([("text", "label"), *rows])
+        write_table(file, ("text", "label"), rows)
         kept = {"model_labels": "label", "audit": 60, "price": 1, "out": later}
         run(file, labeler=lambda asked: truth(asked.prompt), **kept)
         found = audited.evaluate(later)

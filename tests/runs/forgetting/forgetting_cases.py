@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import shutil
@@ -18,6 +17,7 @@ from stacksl.ledger.ledger import Ledger
 
 from ...ledgers import handed_rows, rows_of
 from ..conftest import pair_items
+from ..people_cases import read_rows, write_rows
 
 CANARY = "zyxwvutzyx"
 ID, PROMPT, OPTION, RIGHT, NOTE = (CANARY + w for w in ("id", "prompt", "option", "right", "note"))
@@ -96,8 +96,7 @@ def learned_of(made: Run) -> dict[str, int]:
 
 def fill(sheet: Path) -> Path:
     """The colleague's copy of a sheet: notes everywhere, and of the canary none is right once."""
-    with sheet.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(sheet)
     for row in rows:
         mine = PROMPT in row["prompt"]
         wrong = mine and sheet.name.endswith("anna.csv")
@@ -105,11 +104,7 @@ def fill(sheet: Path) -> Path:
         row["note"] = NOTE if mine else "fine"
     copy = sheet.parents[2] / "answers" / sheet.name
     copy.parent.mkdir(exist_ok=True)
-    with copy.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    return copy
+    return write_rows(copy, rows)
 
 
 def asked_by_people(folder: Path, *, until: str) -> tuple[Path, Run]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
@@ -32,6 +31,7 @@ from stacksl.runs.storage.folder import WAIT
 
 from ...ledgers import bought, open_leases, rows_of
 from ..conftest import Finished, class_items
+from ..people_cases import write_rows
 from .forgetting_cases import (
     ID,
     NOTE,
@@ -221,11 +221,7 @@ def stopped(folder: Path, kind: str, after: int, **settings: Any) -> tuple[Path,
     if kind == "classes":
         items, answers = class_items(60)
         rows = [{"text": i.prompt, "label": i.candidates[answers[i.id]]} for i in items]
-        data = folder / "data.csv"
-        with data.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, ("text", "label"))
-            writer.writeheader()
-            writer.writerows(rows)
+        data = write_rows(folder / "data.csv", rows)
     spec = {"budget": 24, "audit": 0, "mode": "stream", "checkpoint_every": 1000, **settings}
     with pytest.raises(KeyboardInterrupt):
         run(data, out=folder / "r", labeler=stopping(oracle_of(data), after), **spec)
