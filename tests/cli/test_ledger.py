@@ -12,7 +12,7 @@ import pytest
 from stacksl.ledger.events import Entry, link_hash
 from stacksl.ledger.store.schema import EVENTS
 
-from ..saved_arrays import drop, saved_in
+from ..saved_arrays import drop, edit, saved_in
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_a_schema_that_is_no_text_is_one_sentence(stacksl, run) -> None:
 
 
 @pytest.mark.parametrize(
-    "edit",
+    "change",
     [
         "UPDATE settings SET value = '9' WHERE name = 'labels'",
         "UPDATE settings SET origin = 'config' WHERE name = 'budget'",
@@ -115,10 +115,8 @@ def test_a_schema_that_is_no_text_is_one_sentence(stacksl, run) -> None:
         "INSERT INTO classes VALUES (9, 'c', '', '[]')",
     ],
 )
-def test_an_edited_setting_or_class_is_told_by_every_command(stacksl, run, edit) -> None:
-    with closing(sqlite3.connect(run / "run.db")) as database:
-        assert database.execute(edit).rowcount == 1
-        database.commit()
+def test_an_edited_setting_or_class_is_told_by_every_command(stacksl, run, change) -> None:
+    edit(run, change)
     words = [["ledger", "verify"], ["ledger", "replay"], ["resume"], ["status"], ["report"]]
     words += [["change", "--budget", "9"], ["run", "--out", run.parent / "new", "--config"]]
     for verb in words:

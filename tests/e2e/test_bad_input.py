@@ -9,11 +9,9 @@ import errno
 import gzip
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from stacksl.api import Run
 from stacksl.cli.entry import call
 from stacksl.runs.storage.folder import RunFolder
 
-from ..saved_arrays import damage, latest_in
+from ..saved_arrays import damage, edit, latest_in
 from .conftest import write_classes, write_pairs
 
 
@@ -161,12 +159,6 @@ def unfinish(home: Path, name: str = "one") -> Path:
     return home / name
 
 
-def edit(home: Path, statement: str) -> None:
-    with closing(sqlite3.connect(home / "one" / "run.db")) as database:
-        database.execute(statement)
-        database.commit()
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -178,7 +170,7 @@ def edit(home: Path, statement: str) -> None:
 )
 def test_an_edited_or_cut_ledger_is_not_resumed(home, refused, statement) -> None:
     unfinish(home)
-    edit(home, statement)
+    edit(home / "one", statement)
     refused("resume", "one", changes=True)
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -165,9 +163,7 @@ def test_a_run_of_another_format_is_refused(
     home: Path, said: Said, command: str, step: int
 ) -> None:
     path = home / "one" / "run.db"
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(f"UPDATE format SET number = {FORMAT + step}")
-        database.commit()
+    edit(path, f"UPDATE format SET number = {FORMAT + step}")
     code, out, err = said(command)
     expect_a_sentence(code, out, err, path)
     assert f"has format {FORMAT + step}, " in err

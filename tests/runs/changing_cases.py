@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from stacksl.api import Run, run
-from stacksl.report.facts import Facts
 
 from ..ledgers import bought
 from ..tables import write_table
@@ -18,10 +17,6 @@ from .people_cases import gold, texts_of, write_pool
 MODES = pytest.mark.parametrize("mode", ["pool", "stream"])
 POOL = pytest.mark.parametrize("mode", ["pool", pytest.param("stream", marks=pytest.mark.slow)])
 """Both, the stream in `make test-slow`: where others play the same step in a stream."""
-
-
-def facts_of(done: Run) -> Facts:
-    return Facts.from_json((done.path / "facts.json").read_text())
 
 
 def finished(folder: Path, *, count: int = 160, **settings: Any) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import random
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from stacksl.ledger.ledger import Ledger
 from stacksl.report import Facts
 from stacksl.runs.session.answering import Received
 
-from ..ledgers import verify
+from ..ledgers import bought, rows_of, verify
 from ..tables import write_table
 from .conftest import CLASSES, sentence
 
@@ -183,6 +184,24 @@ def played_in_pieces(
         if cut.resume().status()["state"] == "finished":
             break
     return play(cut, say)
+
+
+def cuts(names: Iterable[str], often: Iterable[tuple[str, str]]) -> list[Any]:
+    """Before and after each of these steps of the ledger; all but some in `make test-slow`."""
+    return [
+        pytest.param(name, when, marks=() if (name, when) in often else pytest.mark.slow)
+        for name in names
+        for when in ("before", "after")
+    ]
+
+
+def ending_of(done: Run) -> list[object]:
+    """What two runs that ended alike have in common; when labels were learned is left out."""
+    facts = json.loads((done.path / "facts.json").read_text())
+    rows = [{**row, "learned_at": None} for row in bought(done)]
+    looked = [dict(row.payload) for row in rows_of(done, "looked")]
+    told = [facts[name] for name in ("audit", "budget", "stopped")]
+    return [*told, rows, looked, (done.path / "model" / "model.json").read_bytes()]
 
 
 def just_before(made: Run, say: Say, happened: Callable[[], object]) -> Run:

@@ -13,23 +13,16 @@ from stacksl.api import Run, run
 from stacksl.core.heads.linear import refit
 from stacksl.errors import RunError
 from stacksl.models.linear import Model
-from stacksl.report.facts import Facts
 from stacksl.runs.finish.finish import finish
 from stacksl.runs.session import session
 
+from .changing_cases import audits
 from .conftest import class_items
+from .people_cases import facts_of
 
 ITEMS, ANSWERS = class_items(160)
 BUDGET = 100
 SIZE = 25  # min(max(100 / 10, 50), 200, 100 / 4)
-
-
-def facts_of(done: Run) -> Facts:
-    return Facts.from_json((done.path / "facts.json").read_text())
-
-
-def audited_items(done: Run) -> list[str]:
-    return [str(row["item"]) for row in done.ledger.export() if row["purpose"] == "audit"]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +32,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_the_verdict_is_that_of_the_final_model_on_items_it_never_learned(done: Run) -> None:
     audit = facts_of(done).audit
-    items = audited_items(done)
+    items = audits(done)
     assert len(items) == len(set(items)) == audit.n == SIZE
     learned = {row["item"] for row in done.ledger.export() if row["learned_at"] is not None}
     assert len(learned) == BUDGET - SIZE

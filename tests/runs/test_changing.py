@@ -15,11 +15,12 @@ from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought, rows_of
 from ..tables import write_table
-from .changing_cases import POOL, audits, facts_of, finished, labeled
+from .changing_cases import POOL, audits, finished, labeled
 from .people_cases import (
     answer_all,
     begin,
     expect_sound,
+    facts_of,
     gold,
     play,
     read_rows,

@@ -72,10 +72,6 @@ def purchases(made: Run) -> list[tuple[object, ...]]:
     return [tuple(row[name] for name in names) for row in bought(made)]
 
 
-def learner_of(made: Run) -> dict[str, Any]:
-    return latest_in(made.path).arrays
-
-
 def cut_at(cut: str | None, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Kill the process at its first commit; gives how many commits there were."""
     commits = 0
@@ -121,7 +117,7 @@ def test_a_change_that_is_killed_has_happened_whole_or_not_at_all(
     assert made.status()["state"] == "stopped"
     made.resume()
     assert purchases(made) == purchases(twin)
-    ours, theirs = learner_of(made), learner_of(twin)
+    ours, theirs = latest_in(made.path).arrays, latest_in(twin.path).arrays
     assert ours.keys() == theirs.keys()
     for name, array in ours.items():
         assert np.array_equal(array, theirs[name], equal_nan=True), name

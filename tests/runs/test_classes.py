@@ -85,10 +85,6 @@ def purchases(made: Run) -> list[tuple[object, ...]]:
     return [(r["item"], r["slot"], r["state"], r["said"], r["answer"], r["purpose"]) for r in rows]
 
 
-def learner_of(made: Run) -> dict[str, Any]:
-    return latest_in(made.path).arrays
-
-
 def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
     before, none = made.status(), none_said(made)
     learned = told(made, lambda ledger: ledger.accounts.learned)
@@ -108,8 +104,8 @@ def test_answers_that_name_the_class_are_learned_for_nothing(made: Run) -> None:
     rows = told(made, lambda ledger: [row for row in ledger.rows() if row.event in wanted])
     assert dict(rows[0].payload) == {"name": NEW, "size": 3}
     assert [row.payload["index"] for row in rows[1:]] == [2] * found.mapped
-    assert learner_of(made)["scorer/theta"].shape[0] == 3
-    assert np.abs(learner_of(made)["scorer/theta"][2]).sum() > 0
+    assert latest_in(made.path).arrays["scorer/theta"].shape[0] == 3
+    assert np.abs(latest_in(made.path).arrays["scorer/theta"][2]).sum() > 0
     verify(made)
 
 

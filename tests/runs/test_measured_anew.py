@@ -13,9 +13,9 @@ from stacksl.errors import RunError, SettingsError
 from stacksl.runs.spec import RunSpec
 
 from ..ledgers import bought
-from .changing_cases import POOL, audits, facts_of, finished, labeled
+from .changing_cases import POOL, audits, finished, labeled
 from .conftest import class_items
-from .people_cases import expect_sound
+from .people_cases import expect_sound, facts_of
 
 
 @POOL

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import random
 import shutil
 from collections import Counter
@@ -44,6 +43,8 @@ from .conftest import CLASSES, class_items, pair_items
 from .people_cases import (
     answer_all,
     begin,
+    cuts,
+    ending_of,
     erring,
     expect_sound,
     facts_of,
@@ -443,23 +444,20 @@ def test_one_person_agrees_with_the_table(alone: Run) -> None:
     assert "as the one who answered would say" in alone.status()["stopped"]
 
 
-OFTEN = (("reserve", "after"),)
-SLOW = [
-    pytest.param(name, when, marks=pytest.mark.slow)
-    for name in ("take", "reserve", "hand_out", "save_arrays", "note_look", "change_settings")
-    for when in ("before", "after")
-    if (name, when) not in OFTEN
-]
+CUT = cuts(
+    ("take", "reserve", "hand_out", "save_arrays", "note_look", "change_settings"),
+    often=[("reserve", "after")],
+)
 
 
-@pytest.mark.parametrize(("name", "when"), [*OFTEN, *SLOW])
+@pytest.mark.parametrize(("name", "when"), CUT)
 def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, three: tuple[Run, Run], name: str, when: str
 ) -> None:
     before, undisturbed = three
     cut = played_in_pieces(copy_of(before, tmp_path), monkeypatch, name, when, erring(0.03))
     expect_sound(cut)
-    assert _end(cut) == _end(undisturbed)
+    assert ending_of(cut) == ending_of(undisturbed)
 
 
 def test_errors_that_no_doubt_shows_break_a_promise_on_a_column_as_rarely_as_the_level() -> None:
@@ -488,12 +486,6 @@ def test_errors_that_no_doubt_shows_break_a_promise_on_a_column_as_rarely_as_the
     promised = [end.broken for end in ends if end.broken is not None]
     assert draws > len(promised) > 10
     assert sum(promised) <= 0.05 * draws
-
-
-def _end(made: Run) -> Any:
-    facts = json.loads((made.path / "facts.json").read_text())
-    rows = [{**row, "learned_at": None} for row in bought(made)]
-    return facts["audit"], facts["budget"], facts["stopped"], rows, looks(made)
 
 
 def test_the_page_has_the_table_of_the_benchmark() -> None:

@@ -14,9 +14,9 @@ from stacksl.report.facts import Facts
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought
-from .changing_cases import MODES, POOL, facts_of, finished, labeled
+from .changing_cases import MODES, POOL, finished, labeled
 from .conftest import CLASSES, class_items
-from .people_cases import Row, answer_all, begin, play, truth, wrong
+from .people_cases import Row, answer_all, begin, facts_of, play, truth, wrong
 
 TWO = {"annotators": "anna,ben", "sheets.overlap": 6}
 

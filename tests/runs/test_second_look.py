@@ -26,6 +26,8 @@ from .people_cases import (
     Row,
     answer_all,
     begin,
+    cuts,
+    ending_of,
     expect_sound,
     facts_of,
     fill,
@@ -259,12 +261,10 @@ def test_the_report_is_not_made_again_at_each_answer(waits: Waits, monkeypatch) 
 # What happens meanwhile -----------------------------------------------------------------------
 
 
-OFTEN = (("take", "before"), ("hand_out", "before"), ("show_audit", "after"))
-CUT = [
-    pytest.param(name, when, marks=() if (name, when) in OFTEN else pytest.mark.slow)
-    for name in ("take", "reserve", "hand_out", "save_arrays", "show_audit", "note_derived")
-    for when in ("before", "after")
-]
+CUT = cuts(
+    ("take", "reserve", "hand_out", "save_arrays", "show_audit", "note_derived"),
+    often=(("take", "before"), ("hand_out", "before"), ("show_audit", "after")),
+)
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,7 @@ def looking(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
     twin = play(Run(folder / "twin"), erring(0.1))
     expect_second_look(twin)
     assert twin.status()["audit"]["second"] is not None
-    return made, _end(twin)
+    return made, ending_of(twin)
 
 
 @pytest.mark.parametrize(("name", "when"), CUT)
@@ -289,13 +289,7 @@ def test_a_killed_second_look_ends_as_if_nothing_had_happened(
     cut = Run(shutil.copytree(made.path, tmp_path / "run"))
     played_in_pieces(cut, monkeypatch, name, when, erring(0.1))
     expect_second_look(cut)
-    assert _end(cut) == end
-
-
-def _end(made: Run) -> Any:
-    facts = json.loads((made.path / "facts.json").read_text())
-    rows = [{**row, "learned_at": None} for row in bought(made)]
-    return facts["audit"], facts["budget"], rows, (made.path / "model/model.json").read_bytes()
+    assert ending_of(cut) == end
 
 
 def test_an_item_that_is_forgotten_meanwhile_counts_as_unknown(waits: Waits) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
@@ -25,6 +24,8 @@ from .people_cases import (
     Row,
     answer_all,
     begin,
+    cuts,
+    ending_of,
     erring,
     expect_sound,
     facts_of,
@@ -317,14 +318,10 @@ def test_agreement_alone_stops_nothing(tmp_path: Path) -> None:
     expect_sound(made)
 
 
-CUT = ("take", "reserve", "hand_out", "save_arrays", "note_refit", "note_look", "show_audit")
-OFTEN = [("note_look", "before")]
-SLOW = [
-    pytest.param(name, when, marks=pytest.mark.slow)
-    for name in CUT
-    for when in ("before", "after")
-    if (name, when) not in OFTEN
-]
+CUT = cuts(
+    ("take", "reserve", "hand_out", "save_arrays", "note_refit", "note_look", "show_audit"),
+    often=[("note_look", "before")],
+)
 
 
 @pytest.fixture(scope="module")
@@ -335,10 +332,10 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Any]:
     found = just_before(made, erring(0.15), lambda: seconds(made))
     play(made, erring(0.15))
     assert len(looks(made)) > 2, "a look that does not stop it, and others"
-    return found, _end(made)
+    return found, ending_of(made)
 
 
-@pytest.mark.parametrize(("name", "when"), [*OFTEN, *SLOW])
+@pytest.mark.parametrize(("name", "when"), CUT)
 def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[Run, Any], name: str, when: str
 ) -> None:
@@ -346,10 +343,4 @@ def test_a_run_killed_around_a_look_ends_as_if_nothing_had_happened(
     cut = Run(shutil.copytree(made.path, tmp_path / "run"))
     played_in_pieces(cut, monkeypatch, name, when, erring(0.15))
     expect_sound(cut)
-    assert _end(cut) == end
-
-
-def _end(made: Run) -> Any:
-    facts = json.loads((made.path / "facts.json").read_text())
-    rows = [{**row, "learned_at": None} for row in bought(made)]
-    return facts["audit"], facts["budget"], rows, looks(made)
+    assert ending_of(cut) == end
