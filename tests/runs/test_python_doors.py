@@ -93,7 +93,7 @@ def test_a_frame_of_pandas_keeps_its_index() -> None:
     for labeled in (played.labels(), stacksl.Run.open("run").labels(frame)):
         assert labeled.index.equals(frame.index)
         assert labeled[[*table]].equals(frame)
-        known = bought[bought.bought_label.notna()]
+        known = labeled[labeled.bought_label.notna()]
         assert len(known) == 20
         assert [*known.bought_label] == [*known.label]
         assert {*known.bought_purpose} == {"train"}
