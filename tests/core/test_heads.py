@@ -18,7 +18,7 @@ from stacksl.core.heads import logistic as refits
 from stacksl.core.heads import spreading
 from stacksl.core.heads.abstaining import FEWEST, auroc, best_threshold, stands_for
 from stacksl.core.heads.linear import refit
-from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength, together
+from stacksl.core.heads.logistic import CHOICES, DEFAULT, Fit, Soft, choose_strength
 from stacksl.core.heads.mixing import FLOOR, mixture_weights, tempered
 from stacksl.core.heads.spreading import Graph, neighbor_graph, spread
 from stacksl.core.scorers import ScorerSettings, make_scorer, restore_head
@@ -304,13 +304,6 @@ def test_names_alone_make_a_head_and_an_unnamed_class_keeps_the_online_score():
     policy = head.probabilities(SharedBlock(names[:3], 4))
     assert policy[:, :3].argmax(axis=1).tolist() == [0, 1, 2]
     np.testing.assert_array_equal(head.coefficients[3], scorer.theta[3])
-
-
-def test_soft_examples_join():
-    part = Soft(np.ones((2, 3)), np.ones((2, 4)), np.ones(2))
-    both = together(part, part)
-    assert (both.h.shape, both.targets.shape, both.weight.shape) == ((4, 3), (4, 4), (4,))
-    assert both.classes == 4
 
 
 # Temperatures and weights of a mixture, on made-up held-out labels ------------------------------

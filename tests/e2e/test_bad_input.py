@@ -6,7 +6,6 @@ One sentence on stderr, exit code 2, no traceback, and nothing new on the disk.
 from __future__ import annotations
 
 import errno
-import gzip
 import json
 import os
 import subprocess
@@ -69,8 +68,6 @@ def refused(home: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]
 
 SINGLE = json.dumps({"prompt": "p", "candidates": ["x"], "answer": 0}) + "\n"
 FILES: dict[str, tuple[bytes, str]] = {
-    "empty.csv": (b"", "is empty"),
-    "cut.jsonl.gz": (gzip.compress(SINGLE.encode() * 99)[:40], "truncated or damaged"),
     "unlabeled.csv": (b"text,label\n" + b"some words,\nothers,a\nmore,b\n" * 9, "answer"),
     "nothing.jsonl": (b'{"id": 1}\n{"id": 2}\n{"id": 3}\n', ""),
     "half.jsonl": (SINGLE.encode() * 4 + b'{"id": \n' * 9, ""),
@@ -94,11 +91,7 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         ([".", "--budget", "5"], "is a folder"),
         (["good.csv", "--label-column", "labl"], "label"),
         (["good.csv", "--prompt-column", "txt"], "text"),
-        (["good.csv", "--budget", "0"], "above 0"),
         (["good.csv", "--budget", "61"], "above the 60 usable items"),
-        (["good.csv", "--budget", "abc"], "not 'abc'"),
-        (["good.csv", "--budget", "$40"], "needs --price"),
-        (["good.csv", "--budget", "0.001"], "the smallest fraction that works is 0.016667"),
         (
             ["good.csv", "--gate", "contested", "--set", "gate.width_scale=0"],
             "must be greater than 0",
@@ -112,8 +105,6 @@ def test_a_file_that_cannot_be_used(home, refused, name) -> None:
         (["good.csv", "--format", "cvs"], "csv"),
         (["good.csv", "--max-candidates", "1"], "max_candidates"),
         (["good.csv", "--features", "hashin"], "did you mean 'hashing'"),
-        (["good.csv", "--budget", "$1", "--price", "2"], "no label"),
-        (["good.csv", "--price", "cheap"], "price"),
         (["good.csv", "--set", "aim=regret"], "it is called gate.name"),
         (["good.csv", "--set", "order=any"], "shuffled"),
         (["good.csv", "--set", "rigde=1"], "did you mean 'scorer.ridge'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,8 +10,8 @@ import pytest
 
 from stacksl_lab.figures.drift import GUARDS, Case, case_of
 from stacksl_lab.streams.drift import BUDGETS, DRIFT, GATES, alarms, derive, measure
-from stacksl_lab.streams.trial import Trial
-from stacksl_lab.synthetic.streams import make_stream
+
+from .small_cases import measured, shrunk
 
 
 def _played(resets: list[int], asked: list[int]) -> Any:
@@ -97,16 +96,8 @@ def test_rows_are_named_by_what_they_were_measured_under() -> None:
 
 
 def test_a_small_study_gives_rows_tables_and_a_figure() -> None:
-    small = [
-        Trial({**one.source, "rounds": 240, "dim": 4}, one.lines) for one in DRIFT.trials(True)
-    ]
-    study = replace(DRIFT, trials=lambda quick: small)
-    found = {
-        line.row: [measure(make_stream(**one.source, seed=seed), line, seed) for seed in (0, 1)]
-        for one in small
-        for line in one.lines
-    }
-    rows = study.rows_from(found)
+    study = shrunk(DRIFT, rounds=240, dim=4)
+    rows = study.rows_from(measured(study, measure))
     assert {row.metric for row in rows} >= {
         "false_alarms",
         "alarmed_after",

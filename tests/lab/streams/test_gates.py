@@ -27,6 +27,8 @@ from stacksl_lab.streams.trial import StreamStudy, samples
 from stacksl_lab.synthetic.playing import play, regrets
 from stacksl_lab.synthetic.streams import KINDS, make_stream
 
+from .small_cases import measured
+
 TUNED = ", tuned"  # the end of the name of an entry with the pilot's best setting
 PILOT = Path(__file__).resolve().parents[3] / "docs" / "studies" / "pilots" / "gates.json"
 
@@ -161,11 +163,7 @@ def _small() -> StreamStudy:
 
 def test_a_small_battery_gives_rows_tables_and_figures() -> None:
     study = _small()
-    found = {
-        line.row: [measure(make_stream(**one.source, seed=seed), line, seed) for seed in (0, 1)]
-        for one in study.trials(True)
-        for line in one.lines
-    }
+    found = measured(study, measure)
     rows = study.rows_from(found)
     assert {row.metric for row in rows} >= {"regret_per_round", "final_regret", "worst"}
     assert all(row.study == "gates" and row.seeds == 2 for row in rows)

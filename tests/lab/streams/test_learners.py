@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,9 +19,10 @@ from stacksl_lab.streams.learners import (
     fit,
     measure,
 )
-from stacksl_lab.streams.trial import Trial
 from stacksl_lab.synthetic.playing import play, regrets
 from stacksl_lab.synthetic.streams import make_stream
+
+from .small_cases import measured, shrunk
 
 
 def _stream(rounds: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -95,16 +95,8 @@ def test_steps_in_full_are_those_of_the_engine() -> None:
 
 
 def test_a_small_study_gives_rows_a_table_and_a_figure() -> None:
-    small = [
-        Trial({**one.source, "rounds": 100, "dim": 6}, one.lines) for one in LEARNERS.trials(True)
-    ]
-    study = replace(LEARNERS, trials=lambda quick: small)
-    found = {
-        line.row: [measure(make_stream(**one.source, seed=seed), line, seed) for seed in (0, 1)]
-        for one in small
-        for line in one.lines
-    }
-    rows = study.rows_from(found)
+    study = shrunk(LEARNERS, rounds=100, dim=6)
+    rows = study.rows_from(measured(study, measure))
     assert len({row.row for row in rows if not row.row.endswith("/ newton")}) == 34
     assert all(row.study == "learners" and row.value is not None for row in rows)
     assert "| exact maximum likelihood |" in study.shown(rows)
