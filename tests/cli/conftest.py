@@ -29,7 +29,6 @@ class Said:
 
 ITEMS = tuple(Item(f"i{n}", f"text {n}", ("a", "b")) for n in range(50))
 NO_FORECAST = {"labels": 0, "rests_on": "", "now": None, "expected": [], "reason": "a toy"}
-SOURCES = SimpleNamespace(owned={})
 
 
 @dataclass(frozen=True)

@@ -66,10 +66,6 @@ def played(folder: Path, stacksl: Shell, say: Callable[[Row], str]) -> list[obje
     return seen
 
 
-def printed_first(seen: list[object]) -> list[tuple[int, str, str]]:
-    return next(each for each in seen if isinstance(each, list))[:-1]
-
-
 def no_label(row: Row) -> str:
     return ("[none]: dusk", "ambiguous")[len(row["prompt"]) % 2]
 
@@ -86,7 +82,8 @@ def test_no_output_depends_on_what_the_audit_says(tmp_path, stacksl: Shell, monk
     assert len(found[truth]) > 9
     assert found[wrong] == found[truth]
     assert found[no_label] == found[truth]
-    codes = [code for code, _, _ in printed_first(found[truth])]
+    first = next(each for each in found[truth] if isinstance(each, list))[:-1]
+    codes = [code for code, _, _ in first]
     assert codes.count(0) >= 9, "most commands read something"
     assert "redicted" not in str(found[truth])
 

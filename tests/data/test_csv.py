@@ -59,7 +59,7 @@ REFUSED = {
         "text,labels\na,x|y\nb,y\nc,x\nd,x|z\ne,z\nf,y|z\n",
         "multi-label data is not supported",
     ),
-    "a name twice": ("text,text,label\na,b,x\n", "'text' is there twice"),
+    "a name twice": ("text,text,label\na,b,x\n", "'text' is twice in"),
 }
 
 

@@ -192,10 +192,6 @@ def test_what_is_not_there_is_looked_for_and_refused(large: Ledger) -> None:
 FIRST = Answer("q0", 0, 1, 2, "me")
 
 
-def outcomes(receipts):
-    return [receipt.outcome for receipt in receipts]
-
-
 def test_receipts_come_in_the_order_of_the_answers(book, decision):
     ledger = book(budget=9)
     ledger.post([decision(1), decision(2)])
@@ -210,7 +206,7 @@ def test_receipts_come_in_the_order_of_the_answers(book, decision):
     ]
     receipts = ledger.take(given)
     assert [receipt.answer for receipt in receipts] == given
-    assert outcomes(receipts) == [
+    assert [receipt.outcome for receipt in receipts] == [
         "accepted", "accepted", "repeated", "disputed", "repeated", "accepted",
     ]  # fmt: skip
     assert [receipt.lesson is None for receipt in receipts] == [False, False, *[True] * 4]

@@ -16,6 +16,7 @@ from stacksl.runs.changes import correcting
 from stacksl.runs.session import answering
 from stacksl.runs.session.answering import Received
 from stacksl.runs.storage.folder import LOCK, RunFolder
+from stacksl.types import Item
 
 from ..ledgers import bought, handed_rows
 from .changing_cases import POOL
@@ -69,7 +70,7 @@ def test_labels_corrected_after_the_end_give_the_model_of_right_ones(tmp_path, m
     assert done.status()["money"] == before["money"]
     texts = {row["id"]: row["prompt"] for row in _items(done)}
     assert labels(done) == {item: CLASSES.index(gold(texts[item])) for item in labels(done)}
-    assert next(done.predict(_one("oc")))["choice"] != ""
+    assert next(done.predict([Item("x", "oc", tuple(CLASSES))]))["choice"] != ""
     expect_sound(done)
     head = _head(done)
     assert correct(done, tmp_path / "again.csv").corrected == 0, "what was corrected is as before"
@@ -82,12 +83,6 @@ def _items(done: Run) -> list[Row]:
     for path in sorted((done.path / "ask").glob("0*.csv")):
         found += [{**row, "id": keys[row["key"]]} for row in read_rows(path)]
     return found
-
-
-def _one(text: str) -> list[Any]:
-    from stacksl.types import Item
-
-    return [Item("x", text, tuple(CLASSES))]
 
 
 def _head(done: Run) -> bytes:

@@ -75,13 +75,10 @@ def _source(h, names, apart=frozenset()):
     return Source(SharedBlock(h, len(names)), names, apart, 5)
 
 
-def _mixed(kind=None):
-    return () if kind is None else (Component(kind),)
-
-
 def _made(h, labels, names, rows, apart=frozenset(), kind=None):
     source = _source(h, names, apart)
-    head, mixture = make_final(source, rows, labels[rows], _mixed(kind))
+    fixed = () if kind is None else (Component(kind),)
+    head, mixture = make_final(source, rows, labels[rows], fixed)
     return head, {part.kind: part for part in mixture}, source
 
 
