@@ -433,8 +433,8 @@ def test_the_owner_cannot_count_an_audit_before_the_end(opened: Opened) -> None:
     for n, row in enumerate([each for pair in zip(*kinds, strict=True) for each in pair][:11]):
         browser = people[row.annotator]
         assert browser.answer(row.key, browser.rows()[row.key]) == "taken"
+        wait_for(lambda n=n: f"{n + 1} <small>of 12" in owner.http.get("/rows").text)
         told = owner.http.get("/rows").text
-        assert f"{n + 1} <small>of 12" in told
         words = re.sub(r"\d+ (h|min)|\d+", "#", re.sub("<[^>]+>|\\s+", " ", told)).split()
         if n > 8:  # by then everybody has a pace
             shown.setdefault(purpose[row.item, row.slot] == "audit", set()).add(" ".join(words))
