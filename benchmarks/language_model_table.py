@@ -87,9 +87,11 @@ def named(settings: str) -> list[str]:
 def selections(cells: dict[Key, Cell]) -> list[str]:
     """What chose 10% of three quarters, with 95% intervals over the questions of the fourth."""
     own = {
-        gate: {at: row for at, row in found.items() if at[0] and at[1] >= SELECTIONS}
+        ", ".join((f"`{gate}`", *named(settings))): {
+            at: row for at, row in found.items() if at[0] and at[1] >= SELECTIONS
+        }
         for (settings, budget, gate), found in cells.items()
-        if (settings, budget) == ("{}", 0.1)
+        if budget == 0.1
     }
     lines = [
         "One batch of 10% of three quarters of these questions, judged on the fourth, in each"
@@ -99,13 +101,15 @@ def selections(cells: dict[Key, Cell]) -> list[str]:
         "|---|---|---|---|",
     ]
     for gate, found in sorted(own.items()):
+        if not found:
+            continue
         means = []
         for quarter in (1, 2, 3, 4):
             rows = of_quarter(quarter, found).values()
             means.append(f"{np.mean([row['accuracy'] for row in rows]):.3f}" if rows else "-")
-        more = ["" if gate == other else over(found, own[other]) for other in ("margin", "random")]
-        if found:
-            lines.append(f"| `{gate}` | {', '.join(means)} | {' | '.join(more)} |")
+        others = ("`margin`", "`random`")
+        more = ["" if gate == other else over(found, own[other]) for other in others]
+        lines.append(f"| {gate} | {', '.join(means)} | {' | '.join(more)} |")
     return lines
 
 
