@@ -16,21 +16,26 @@ Row = dict[str, Any]
 Cell = TypeVar("Cell", bound=tuple[Hashable, ...])
 
 
-def words_of(text: str | None, *, seeds: int | None = None, goes_on: bool = False) -> Any:
+FLAGS: dict[str, dict[str, Any]] = {
+    "--data": {"type": Path, "help": "the folder of the sets"},
+    "--seeds": {"type": int, "default": 10},
+    "--json": {"type": Path, "help": "write the rows here"},
+    "--from": {"type": Path, "dest": "source", "help": "show the rows of this file"},
+}
+
+
+def words_of(text: str | None, *flags: str, goes_on: bool = False) -> Any:
     """The words of a call, with `data` or with `source`, the file whose rows are shown alone.
 
     Args:
         text: what the benchmark is; its help.
-        seeds: by default; None for a benchmark without the option.
-        goes_on: whether the rows that the file of `--json` has are kept.
+        flags: those it takes, "--data" and "--from" among them.
+        goes_on: whether the rows that the file of "--json" has are kept.
     """
     parser = argparse.ArgumentParser(description=text)
-    parser.add_argument("--data", type=Path, help="the folder of the sets")
-    if seeds is not None:
-        parser.add_argument("--seeds", type=int, default=seeds)
-    more = ", and go on from what it has" if goes_on else ""
-    parser.add_argument("--json", type=Path, help=f"write the rows here{more}")
-    parser.add_argument("--from", dest="source", type=Path, help="show the rows of this file")
+    for flag in flags:
+        kept = {"help": "write the rows here, and go on from what it has"}
+        parser.add_argument(flag, **FLAGS[flag] | (kept if goes_on and flag == "--json" else {}))
     words = parser.parse_args()
     if words.source is None and words.data is None:
         parser.error("give --data DIR or --from FILE")

@@ -124,7 +124,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Measure or show; see the module's text."""
-    words = words_of(__doc__)
+    words = words_of(__doc__, "--data", "--json", "--from")
     rows = read(words.source) if words.source else run(words.data)
     if words.json is not None:
         write(words.json, rows)

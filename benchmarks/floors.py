@@ -245,7 +245,7 @@ def run(data: Path, file: Path | None, seeds: int) -> list[Row]:
 
 def main() -> None:
     """Measure or show; see the module's text."""
-    words = words_of(__doc__, seeds=10, goes_on=True)
+    words = words_of(__doc__, "--data", "--seeds", "--json", "--from", goes_on=True)
     rows = read(words.source) if words.source else run(words.data, words.json, words.seeds)
     print(table(rows))
 

@@ -186,7 +186,7 @@ def _name(case: Case) -> str:
 
 def main() -> None:
     """Measure or show; see the module's text."""
-    words = words_of(__doc__, seeds=10, goes_on=True)
+    words = words_of(__doc__, "--data", "--seeds", "--json", "--from", goes_on=True)
     rows = read(words.source) if words.source else run(words.data, words.json, words.seeds)
     print(table(rows))
 

@@ -82,7 +82,7 @@ def _right(row: Row) -> Any:
 
 def main() -> None:
     """Measure or show; see the module's text."""
-    words = words_of(__doc__, seeds=10)
+    words = words_of(__doc__, "--data", "--seeds", "--json", "--from")
     rows = read(words.source) if words.source else run(words.data, words.seeds)
     if words.json is not None:
         write(words.json, rows)

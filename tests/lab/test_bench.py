@@ -444,5 +444,5 @@ def test_the_cost_is_what_is_played(study: str, bench: LanguageBench, stage: Any
     runs = re.match(r"(\d+) runs", LANGUAGE[study].cost)
     assert int(runs[1]) == len(stage.played)
     chosen = [each for each in stage.played if each[1].name == "MedQA-train"]
-    said = re.search(r"(\d+) of them,? (?:on MedQA, )?to choose", LANGUAGE[study].cost)
+    said = re.search(r"(\d+) of which choose", LANGUAGE[study].cost)
     assert len(chosen) == (int(said[1]) if said else 0)

@@ -321,21 +321,19 @@ def test_a_file_of_which_no_line_can_be_read_is_waited_for(tmp_path, batching: B
     "line", [b"not json", b"[1]", b'{"custom_id": [1]}', b"\xff{}", b"[" * 10**5]
 )
 def test_a_line_that_cannot_be_read_costs_its_own_question_alone(
-    line: bytes, tmp_path: Path, served: tuple[Server, Batching]
+    line: bytes, tmp_path: Path, batching: Batching
 ) -> None:
     """Also where it is the only line of its batch, which would else be waited for without end."""
-    server, batching = served
-    run = begin(tmp_path, server, budget=4, open_questions=4)
-    end, times = batching._end, iter(range(2))
+    run = begin(tmp_path, batching, budget=4, open_questions=4)
+    times = iter(range(2))
 
     def odd(batch: dict[str, Any]) -> None:
-        end(batch)
         lines = batching.files[batch["output_file_id"]].splitlines()
         if next(times, None) is not None:
             lines[-1] = line
         batching.files[batch["output_file_id"]] = b"\n".join(lines)
 
-    batching._end = odd  # type: ignore[method-assign]
+    batching.after = odd
     run.resume()
     assert why(run).startswith("1 question was sent as a batch")
     lost = [row["cost"] for row in read_calls(run.folder.database) if row.get("why")]
