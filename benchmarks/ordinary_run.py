@@ -33,7 +33,7 @@ EVERY = 0.005
 PHASES = {
     "imports": r"importlib\._bootstrap",
     "report": r"stacksl/report/|finish\.py:write_pages",
-    "graph": r"spreading\.py:(neighbor_graph|restored_graph)|coverage\.py:kernel_of",
+    "graph": r"spreading\.py:(neighbou?r_graph|restored_graph)|coverage\.py:kernel_of",
     "ledger and answers": r"stacksl/(ledger|labelers)/",
     "features": r"stacksl/features/",
     "ranking": r"choosers\.py",

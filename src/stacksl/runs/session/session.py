@@ -230,13 +230,16 @@ class Session(Game):
         promised = promised_share(self.spec.settings.stop_when) is not None
         while self._rounds():
             waits = len(self.ledger.open_purchases()) - len(self.ledger.second_looks())
-            self._note_facts(record, waits, ended=not waits and not self._pauses)
+            ended = not waits and not self._pauses
+            self._note_facts(record, waits, ended=ended)
             if waits:
                 # It names the ledger's last row, so that `verify` detects rows that are missing.
                 self.save()
                 return "waiting"
             learn_named(self.spec, self, audit=True)
             self.trainer.finish()
+            if ended:  # now, as the final model's folds say what labels improve
+                self._note_names(record, ended=True)
             state = self._promised(record) if promised else self._audited(record)
             if state is not None:
                 return state
@@ -312,10 +315,8 @@ class Session(Game):
         record.warn(getattr(self.labeler, "warnings", ()))
         assert self.forecaster is not None
         record.facts["plan"] = self.forecaster.facts(ended=ended)
-        over_names = record.facts.get("over_names", {})
-        over_names = self.forecaster.over_names(over_names, ended=ended)
-        record.facts["over_names"] = over_names
-        self.unimproved = over_names.get("sentence", "")
+        if not ended:
+            self._note_names(record, ended=False)
         record.facts["stopped"] = self.forecaster.stopped
         if self.spec.settings.labeler == FILE:
             self.differing = differing(self, AT_ONCE if waits else 1)
@@ -324,6 +325,13 @@ class Session(Game):
         self.proposed = proposed(self, AT_ONCE if waits else 1, began)
         if self.proposed:
             record.facts["proposed"] = self.proposed
+
+    def _note_names(self, record: Record, *, ended: bool) -> None:
+        """Note whether the labels have improved on the class names."""
+        assert self.forecaster is not None
+        found = self.forecaster.over_names(record.facts.get("over_names", {}), ended=ended)
+        record.facts["over_names"] = found
+        self.unimproved = found.get("sentence", "")
 
     def _ended(
         self, record: Record, audit: Audit | None, due: Sequence[str], look: int = 0
