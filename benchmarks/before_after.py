@@ -61,7 +61,8 @@ def language(before: dict[str, Any]) -> Iterable[tuple[str, ...]]:
             gate: [
                 row["accuracy"]
                 for row in found["rows"]
-                if (row["gate"], row["budget"], row["pilot"]) == (gate, budget, 0)
+                if (row["gate"], row["budget"], row["pilot"], row["settings"])
+                == (gate, budget, 0, {})
             ]
             for gate in ("margin", "random")
         }
