@@ -60,7 +60,7 @@ def _expect_reachable(address: str) -> None:
     except (OSError, ValueError) as fault:
         raise RunError(
             f"nothing answers at RAY_ADDRESS '{address}' ({fault}): expected HOST:PORT or"
-            " ray://HOST:PORT of a cluster, auto or local; correct it, or give --engine local"
+            " ray://HOST:PORT of a cluster, auto or local; correct it, or unset RAY_ADDRESS"
         ) from fault
 
 

@@ -273,6 +273,16 @@ def test_equal_rows_find_each_other_and_never_themselves():
     assert isinstance(graph, Graph)
 
 
+def test_many_equal_rows_are_joined_as_closely_as_can_be():
+    h = np.random.default_rng(3).standard_normal((30, 64)).astype(np.float32)
+    h /= np.linalg.norm(h, axis=1, keepdims=True)
+    weights = neighbor_graph(np.repeat(h, 20, axis=0)).weights
+    row, column = weights.nonzero()
+    assert (row // 20 == column // 20).all(), "a row's neighbors are its copies"
+    assert weights.data.min() >= 0.5  # 1 in one direction, and perhaps none in the other
+    assert (weights.sum(axis=1) >= 7.5).all()
+
+
 # Soft examples in a refit --------------------------------------------------------------------
 
 

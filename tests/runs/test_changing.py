@@ -10,7 +10,7 @@ import pytest
 
 from stacksl.api import Run, run
 from stacksl.cli.verbs.run import shown_run
-from stacksl.errors import DataError, LabelerError, RunError
+from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.runs.changes.forgetting import forget
 
 from ..ledgers import bought, rows_of
@@ -163,6 +163,10 @@ def test_what_cannot_be_added_is_refused_before_anything_changes(tmp_path: Path)
         done.change(items=taken, later=True)
     with pytest.raises(RunError, match="come from 'oracle'"):
         done.change(annotators="ben")
+    with pytest.raises(SettingsError, match=r"unknown setting 'lm\.epoch': did you mean"):
+        done.change(settings={"lm.epoch": 2})
+    with pytest.raises(SettingsError, match=r"keeps its lm\.epochs; settings can be changed where"):
+        done.change(settings={"lm.epochs": 2})
     with pytest.raises(LabelerError, match="answer"):
         done.change(items=write_pool(tmp_path, 5, first=700), later=True)
     with pytest.raises(DataError):

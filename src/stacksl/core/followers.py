@@ -72,7 +72,7 @@ class Hard:
 class Nearest:
     """The follower over a bank: it presents the k answers with the largest cosine to the prompt.
 
-    An item's features are those of these answers alone (`features.retrieval`), so all are
+    An item's features are those of these answers alone (`core.nearest`), so all are
     presented. C_t does not depend on θ or on the label. A gold outside it is answered with "none
     of these", charged, counted and not learned: given that the gold is in C_t it has the softmax
     over C_t, so that θ stays unbiased (see `loss_set`).

@@ -113,7 +113,9 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
         made.data_type = "s"  # never a formula
         return made
 
-    if len(rows) > _ROWS or any(len(_cell(v)) > _CELL for row in rows for v in row.values()):
+    if len(rows) > _ROWS or any(
+        len(cell_text(_cell(v))) > _CELL for row in rows for v in row.values()
+    ):
         raise DataError(
             f"a workbook takes at most {_ROWS:,} rows and {_CELL:,} characters a cell, and these"
             " are more: give --out a name that ends in .csv"

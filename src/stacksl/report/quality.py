@@ -96,7 +96,7 @@ class AuditResult:
         revised: answers that were corrected or set aside after the audit was first shown.
         accuracy_now, interval_now: accuracy and interval with these; None where there are none.
         reference: rows set aside whose probabilities made the accuracy and its interval closer
-            (`models.powered`); 0 without any.
+            (`models.metrics`); 0 without any.
         measures: the `accuracy`, or the `agreement with the annotator` of people who err.
         waits: whether a second look waits for answers.
         look: how many looks at it decided whether the run was to stop, this one included; 0 without

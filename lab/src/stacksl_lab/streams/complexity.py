@@ -248,7 +248,8 @@ COMPLEXITY = StreamStudy(
     name="complexity",
     title="Time and memory of a run",
     claim="time is O(BdK + (T − B)d) and memory O(d² + dK)",
-    cost="80 lines of up to 16,000 rounds per seed, about 3 minutes of one core for five seeds",
+    cost="80 lines of up to 16,000 rounds per seed, about 3 minutes of one core for five seeds,"
+    " with --jobs 1",
     metrics=("milliseconds", "peak_mib"),
     seeds=5,
     trials=trials,

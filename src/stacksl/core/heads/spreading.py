@@ -29,6 +29,7 @@ NAME_SEED = 0.3  # a bought label is a seed of weight 1
 Floats: TypeAlias = NDArray[np.float32]
 Rows: TypeAlias = NDArray[np.int64]
 
+_SAME = 1e-6  # the distance below which float32 rows are equal but for their rounding
 _COLUMNS = 64  # classes spread at once: beside the graph, memory is nodes x 64 numbers
 
 
@@ -80,6 +81,7 @@ def neighbor_graph(
     near, cosine = _nearest(unit, count)
     starts, ends = np.repeat(known, count), known[near.ravel()]
     distance = (1 - cosine.ravel()).astype(np.float32)
+    distance[distance < _SAME] = 0.0  # the median may be that of equal rows
     weights = _weights(starts, ends, distance, nodes)
     return Graph(_similarity(weights), weights, len(h))
 

@@ -101,7 +101,7 @@ class Batches:
                 self._record(row, ended.get(str(row["call"])), questions, batch)
             why = f"{size} was refused as a whole (`stacksl ledger requests` shows why)"
             waits += [why] * (state == "failed")
-            self._delete(*names, file)
+            self._delete(file, *(() if unread else names))  # what was not read can be fetched later
         return "; ".join(waits)
 
     def _delete(self, *files: str) -> None:

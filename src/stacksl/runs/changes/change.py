@@ -30,12 +30,13 @@ from stacksl.runs.items.roles import (
 from stacksl.runs.items.sources import More, with_more
 from stacksl.runs.items.stored import records_of, rejected_of, stamps_of
 from stacksl.runs.session.assignment import FILE, SheetLabeler, annotators_of
+from stacksl.runs.session.language import expect_room
 from stacksl.runs.session.model_labels import asks_local, asks_model, expect_within_price
 from stacksl.runs.session.session import bring_arrays
 from stacksl.runs.session.setup import check_labeler
 from stacksl.runs.settings.budget import accuracy_mark, parse_prices, promised_share
 from stacksl.runs.settings.conflicts import conflicts, unknown_names
-from stacksl.runs.settings.resolve import validated
+from stacksl.runs.settings.resolve import unknown_setting, validated
 from stacksl.runs.settings.terms import (
     expect_payable,
     fresh_audit,
@@ -336,16 +337,23 @@ def _with_labeler(spec: RunSpec, name: str | None) -> RunSpec:
 
 def _with_training(spec: RunSpec, change: Change) -> RunSpec:
     """The spec with other settings of training, on which no label that was bought depends."""
+    known = spec.settings.flat()
+    if unknown := sorted(change.training.keys() - known.keys()):
+        raise SettingsError(unknown_setting(unknown[0]))
     if fixed := sorted(change.training.keys() - (TRAINING if spec.settings.adapts else set())):
+        can = f"what can be changed is {', '.join(sorted(TRAINING))}"
+        if not spec.settings.adapts:
+            can = "settings can be changed where a language model is adapted"
         raise SettingsError(
-            f"a run that has begun keeps its {', '.join(fixed)}; what can be changed is, of a"
-            f" language model, {', '.join(sorted(TRAINING))}: start a new run for the rest"
+            f"a run that has begun keeps its {', '.join(fixed)}; {can}: start a new run"
         )
     if change.budget is None and spec.folder.read_state()["state"] == "finished":
         raise RunError(
             f"the run {spec.folder.path} has finished, and no refit is left: give --budget as well"
         )
-    return _with_settings(spec, change.training)
+    wanted = _with_settings(spec, change.training)
+    expect_room(wanted.settings, wanted.dataset.items, wanted.budget.labels)
+    return wanted
 
 
 def _with_settings(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
@@ -408,7 +416,8 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         values |= {"labels_now": wanted.now.labels, "audits_now": wanted.now.audits}
         values |= {"further_now": wanted.now.further} if wanted.now.further else {}
         values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
-    given = dict(change.training)
+    checked = wanted.settings.flat()
+    given = {name: checked[name] for name in change.training}
     said: dict[str, Any] = {}
     if given:
         said["set"] = [f"{name}={value}" for name, value in given.items()]
