@@ -249,7 +249,7 @@ COMPLEXITY = StreamStudy(
     title="Time and memory of a run",
     claim="time is O(BdK + (T − B)d) and memory O(d² + dK)",
     cost="80 lines of up to 16,000 rounds per seed, about 3 minutes of one core for five seeds,"
-    " with --jobs 1",
+    " with `--jobs 1`",
     metrics=("milliseconds", "peak_mib"),
     seeds=5,
     trials=trials,
