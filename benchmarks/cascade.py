@@ -44,7 +44,7 @@ from stacksl.data import read
 from stacksl.report.wording import MICRO
 from stacksl.runs.loop.choosers import Pool
 from stacksl.runs.loop.game import Game, play
-from stacksl.runs.loop.head_fitting import beside_names, make_final
+from stacksl.runs.loop.head_fitting import make_final, soft_names
 from stacksl.runs.loop.linear_trainer import linear_trainer
 from stacksl.runs.settings.fields import Settings
 from stacksl_lab.pools.arena import Pool as Drawn
@@ -77,7 +77,7 @@ def fixed_models(folder: Path, world: World, names: Rows) -> tuple[Rows, dict[st
     own, table = held[: FITTED["words"]], words.transform(texts)
     fitted = LogisticRegression(C=30, max_iter=300).fit(table[own], world.answers[own])
     own, h = held[: FITTED["sentences"]], np.asarray(world.block.h)
-    found = fit_classes(h[own], world.answers[own], 0, Fit(soft=beside_names(names, 4.0)))
+    found = fit_classes(h[own], world.answers[own], 0, Fit(soft=soft_names(names, 4.0)))
     assert found is not None
     assert len(found[0]) == world.classes
     return rest, {
@@ -152,7 +152,7 @@ def model_alone(game: Game, names: Rows, says: Rows, test: Any) -> float:
     h = np.asarray(linear_trainer(game).source().block.h)
     targets = np.eye(len(names), dtype=np.float32)[says]
     labels = Soft(h, targets, np.full(len(h), MODEL, dtype=np.float32))
-    none, fit = np.zeros(0, dtype=np.int64), Fit(soft=together(beside_names(names), labels))
+    none, fit = np.zeros(0, dtype=np.int64), Fit(soft=together(soft_names(names), labels))
     found = fit_classes(h[:0], none, 0, fit)
     assert found is not None
     scores = np.asarray(test[0].h) @ found[1].T + found[2]

@@ -82,7 +82,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A draft beside the `folder` of a model that takes its place once the block has ended well.
+    """A draft next to the `folder` of a model that takes its place once the block has ended well.
 
     Every file is on disk before the name changes. A model of that name is replaced as a whole; an
     empty folder is filled. The umask gives the permissions.

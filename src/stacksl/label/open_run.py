@@ -259,7 +259,7 @@ class OpenRun:
         self.session, self.ledger, self.people = session, session.ledger, people
         self.sheets = session.labeler
         session.labeler = self.labeler = PageLabeler(self.sheets)
-        session.trainer.beside, session.trainer.attended = self._beside, True
+        session.trainer.background, session.trainer.attended = self._background, True
         self._attend = attend
         settings = self.sheets.settings
         people.add(annotators_of(settings.annotators))
@@ -388,7 +388,7 @@ class OpenRun:
         self._agreement = self._compared()
         return state
 
-    def _beside(self, compute: Callable[[], T], /) -> T:
+    def _background(self, compute: Callable[[], T], /) -> T:
         """The result of `compute`, on another thread; learns what is entered meanwhile after it."""
         outcome: Future[T] = Future()
         context = copy_context()

@@ -141,8 +141,8 @@ class Player:
         The outcome of an answer is set once it is in the ledger: `taken`, which a repetition is as
         well, `kept` (another answer counts, or it is too late), `gone` (no such row is this
         annotator's) or `refused` (it names no option of the row, or gives an option's text as the
-        right one beside none of these). That of a skipped row is `skipped`, or `gone` if it is
-        passed on already.
+        right one together with none of these). The outcome of a skipped row is `skipped`, or `gone`
+        if it is passed on already.
         """
         said = _Said(annotator, key, word)
         with self._lock:

@@ -27,9 +27,9 @@ from stacksl.ledger.store.database import (
 from stacksl.ledger.store.rows import (
     RejectedRow,
     digest_of_rows,
-    write_beside,
     write_items,
     write_rejected,
+    write_test_and_bank,
 )
 from stacksl.ledger.store.schema import ERASING, TERMS, make_indexes, make_tables
 from stacksl.ledger.store.settings import (
@@ -440,7 +440,7 @@ def _write_new(
     write_classes(store, beginning.classes)
     write_state(store, "running", beginning.facts)
     write_items(store, items)
-    write_beside(store, beginning.test, beginning.bank)
+    write_test_and_bank(store, beginning.test, beginning.bank)
     write_rejected(store, beginning.rejected)
     make_indexes(store.connection)
     write_settings(store, {ROWS: Setting(digest_of_rows(store))})

@@ -357,13 +357,13 @@ class LedgerReader:
         self, events: Sequence[str] = ("answered", "late"), *, with_texts: bool = False
     ) -> Iterator[tuple[Row, Answer]]:
         """Every row of one of the `events` with its answer, in order."""
-        beside = self.private.texts() if with_texts else {}
+        words = self.private.texts() if with_texts else {}
         for row in self.rows(only=events):
             if row.item is None:
                 continue
             data, index = row.payload, row.payload.get("index")
             kind = cast("Said", data.get("said", "label"))
-            text, note = beside.get(str(data.get("words")), (None, None))
+            text, note = words.get(str(data.get("words")), (None, None))
             token = int(data.get("given", row.token or 0))
             who, price = str(row.labeler), row.price or 0
             yield row, Answer(row.item, row.slot or 0, token, index, who, price, kind, text, note)
@@ -390,7 +390,7 @@ class LedgerReader:
         with self._store.reading():
             for rows in walk(self.terms.genesis, pages):
                 for row in parsed(rows):
-                    self._check_beside(row)
+                    self._check_private(row)
                     for table, digests in row.payload.get(STORED, {}).items():
                         stored.setdefault(table, {}).update(digests)
                 accounts.count(rows, epochs=True)
@@ -409,7 +409,7 @@ class LedgerReader:
                     raise edited(self._store, ARRAYS, saved.head.count)
         read_state(self._store)
 
-    def _check_beside(self, row: Row) -> None:
+    def _check_private(self, row: Row) -> None:
         """Compare the tables outside the chain with the hashes in a row."""
         if row.surrogate is None:
             return

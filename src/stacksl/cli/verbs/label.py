@@ -63,7 +63,7 @@ def label(
 
     A page for the annotators of a run:
         stacksl label runs/first
-    On another port, with a text for the annotators beside each question:
+    On another port, with a text for the annotators next to each question:
         stacksl label runs/first --port 8000 --guidelines guidelines.txt
     """
     from stacksl.label.serve import LOOPBACK, is_address, serve

@@ -80,7 +80,7 @@ def status(
         return
     people = [listed(opened)] if by_file(opened) else []
     status, forecast = opened.status(), opened.forecast()
-    # where the accuracy was measured, an estimate of it beside would contradict
+    # where the accuracy was measured, an estimate of it would contradict
     measured_now = status["test"] or status["audit"]
     ahead = [shown_forecast(forecast)] if forecast["now"] and not measured_now else []
     print("\n\n".join([_shown(status), *people, *ahead]))
@@ -237,8 +237,8 @@ def _row(each: Mapping[str, Any]) -> tuple[object, ...]:
 def _first_lines(module: str, registry: str) -> dict[str, str]:
     """Each name in a registry of a module with the first sentence of its description.
 
-    A function without a word of its own only picks one of the classes of a module: that module
-    beside the registry whose name is the registry's, and then its docstring is the one.
+    A function without a word of its own only picks one of the classes of a module: the module
+    next to the registry that has the name of the function, and then its docstring is the one.
     """
     found = {}
     for name, what in sorted(getattr(import_module(module), registry).items()):

@@ -30,7 +30,7 @@ Floats: TypeAlias = NDArray[np.float32]
 Rows: TypeAlias = NDArray[np.int64]
 
 _SAME = 1e-6  # the distance below which float32 rows are equal but for their rounding
-_COLUMNS = 64  # classes spread at once: beside the graph, memory is nodes x 64 numbers
+_COLUMNS = 64  # classes spread at once: memory, without the graph, is nodes x 64 numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)

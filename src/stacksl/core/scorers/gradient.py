@@ -1,6 +1,6 @@
 """The scorer `sgd`, of Algorithms 1 and 2: gradient steps on the clipped loss and a KL term.
 
-Beside it is its matrix V: one for pair features, or a block a class.
+The module also has its matrix V: one for pair features, or a block a class.
 """
 
 from __future__ import annotations

@@ -252,7 +252,7 @@ def _typed(table: Table, columns: Sequence[str], rows: Iterable[Any]) -> list[An
     return found
 
 
-# Rows beside the chain ------------------------------------------------------------------------
+# Rows outside the chain -----------------------------------------------------------------------
 
 # What was handed out, requests and arrays decide a number. The row of the chain that is written
 # with them has a digest of each, by table and place, under `stored`; None stands for an erased row,

@@ -65,7 +65,7 @@ def write_items(store: Store, records: Iterable[ItemRecord]) -> int:
     return rows.count
 
 
-def write_beside(
+def write_test_and_bank(
     store: Store, test: Iterable[ItemRecord], bank: Iterable[tuple[str, Sequence[str]]]
 ) -> None:
     """Write the test rows and the bank of a new run, after its items.

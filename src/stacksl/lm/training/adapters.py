@@ -260,7 +260,7 @@ def _attached(base: Base, settings: LoraSettings, seed: int) -> Any:
     A is uniform on ±1/sqrt(in), drawn for each layer from (seed, its name) alone, so that it is the
     same on every device and with any other layers; B is 0. Both are float32 in every
     dtype of the base: a step of AdamW is some 1e-4 of a weight, and bfloat16 rounds away what is
-    below 4e-3 of it. Beside a base in half precision they are for passes under autocast alone
+    below 4e-3 of it. If the base is in half precision, they are for passes under autocast alone
     (`Likelihood` sees to it), since PEFT's own cast would keep every input in float32 for the
     backward pass, a third of all activations. The model is changed in place.
     """

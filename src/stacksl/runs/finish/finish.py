@@ -50,11 +50,11 @@ def finish(
         more |= {"measures": judged.measures}
     if isinstance(ending, HeadEnding) and spec.settings.column is not None:
         of = audit or Audit((), {})
-        labels, beside = ending.of_column(of.rows), ending.beside(of)
+        labels, reference = ending.of_column(of.rows), ending.column_reference(of)
         if promised_share(spec.settings.stop_when) is not None:  # so was the second look
             ids = (game.corpus.ids[row] for row in of.rows)
             labels = dict(zip(ids, ending.delivered(of.rows), strict=True))
-        tested = replace(tested, column=judge_audit(labels, of.answers, beside, **more))
+        tested = replace(tested, column=judge_audit(labels, of.answers, reference, **more))
     tested = ending.with_curve(tested, audit)
     report(Progress("report", 0, 1))
     state.setdefault("finished", time_now())

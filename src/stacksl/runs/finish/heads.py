@@ -90,7 +90,7 @@ class HeadEnding:
         own = {} if self.spec.settings.column is None else self.of_column(rows)
         return [own.get(ids[row], each) for row, each in zip(rows, said, strict=True)]
 
-    def beside(self, audit: Audit) -> Array | None:
+    def column_reference(self, audit: Audit) -> Array | None:
         """The probabilities of a column's labels at the first audit, or None."""
         rows = np.flatnonzero((self.game.corpus.roles == Role.POOL) & (audit.number == 1))
         return largest([*self.of_column(rows.tolist()).values()])
@@ -109,8 +109,8 @@ class HeadEnding:
             of_audit = dict(zip((ids[row] for row in rows), policies, strict=False))
             return judge_audit(of_audit, audit.answers, largest(policies[len(rows) :]))
 
-        known, beside = len(examples.bought), compared(self.game, audit)
-        points = self._curve(known, examples.block.take([*rows, *beside]), judged)
+        known, reference = len(examples.bought), compared(self.game, audit)
+        points = self._curve(known, examples.block.take([*rows, *reference]), judged)
         return replace(tested, curve=(*points, point(known, audited)))
 
     def with_rest(self, facts: Facts, tested: Tested) -> Facts:

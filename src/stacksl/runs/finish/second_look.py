@@ -110,7 +110,7 @@ def _said(
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
     if isinstance(ending, HeadEnding) and ending.spec.settings.column is not None and not every:
-        found, reference = ending.of_column(audit.rows), ending.beside(audit)
+        found, reference = ending.of_column(audit.rows), ending.column_reference(audit)
         ids, policies = [*found], [*found.values()]
     else:
         policies = ending.policies(audit.rows)

@@ -143,7 +143,7 @@ class Source:
         assert self.names is not None
         counts = np.bincount(gold, minlength=len(self.names))
         moved = self.names + self.away()
-        return beside_names(moved, np.maximum(NAME_WEIGHT, FILLED - counts))
+        return soft_names(moved, np.maximum(NAME_WEIGHT, FILLED - counts))
 
     def away(self) -> NDArray[np.float32]:
         """From the mean of the class names to that of the items, (d,), of a sample of them."""
@@ -271,7 +271,7 @@ def represented(block: SharedBlock, members: Rows, rows: Rows, seed: int) -> Arr
     return stands_for(block.h[every], np.searchsorted(every, rows))
 
 
-def beside_names(names: NDArray[Any], weight: float | Array = NAME_WEIGHT) -> Soft:
+def soft_names(names: NDArray[Any], weight: float | Array = NAME_WEIGHT) -> Soft:
     """Rows of class names, (K, d), as soft examples of their classes."""
     targets = np.eye(len(names), dtype=np.float32)
     return Soft(names, targets, np.full(len(names), weight, dtype=np.float32))

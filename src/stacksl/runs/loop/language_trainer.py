@@ -40,7 +40,7 @@ from stacksl.runs.loop.language_examples import (
 )
 from stacksl.runs.loop.near_duplicates import NearDuplicates
 from stacksl.runs.loop.progress import Progress, Report, throttled
-from stacksl.runs.loop.trainer import BEGINS, BESIDE, Beside, at_once
+from stacksl.runs.loop.trainer import ATTENDED, BEGINS, Background, at_once
 from stacksl.runs.session.build_learner import prime
 from stacksl.runs.session.language import CHOOSE_BY
 from stacksl.runs.settings.budget import due_at
@@ -63,7 +63,7 @@ class LanguageTrainer:
 
     Attributes:
         head: ranks a pool by the model's own scores, those of the last refit; None in a stream.
-        beside: computes adapters and features on the way.
+        background: computes adapters and features on the way.
         attended: whether answers can be entered meanwhile.
         adapters: those of the refits, on disk.
         near_duplicates: compares the items of a pool.
@@ -84,7 +84,7 @@ class LanguageTrainer:
     ) -> None:
         self.spec, self.model = spec, model
         self.examples, self.learner, self.ledger = examples, learner, ledger
-        self.beside: Beside = at_once
+        self.background: Background = at_once
         self.attended = False
         self.adapters = Adapters(spec.folder, model, ledger)
         self.epoch, self.refits, self.trained_on = 0, 0, 0
@@ -162,7 +162,7 @@ class LanguageTrainer:
 
     def finish(self) -> None:
         """Make the last refit, if labels differ from those of the one before, and load it."""
-        self.beside, self.attended = at_once, False  # what is learned from here on is learned by it
+        self.background, self.attended = at_once, False  # the last refit learns every label
         if self.draws and self.examples.bought:  # the run ended before as many were answered
             self._choose()
         elif self.draws:  # there is nothing to choose by
@@ -243,7 +243,7 @@ class LanguageTrainer:
         temperature = scale * self.adapters.initial
         scaled = training_examples(self.spec, examples, self.ledger, self._base, scale)
         learned, report = labels_hash(examples), self._reporting("refit")
-        adapter = self.beside(
+        adapter = self.background(
             lambda: self.adapters.refit(number, labels, learned, scaled, temperature, report)
         )
         return adapter, temperature
@@ -270,7 +270,7 @@ class LanguageTrainer:
         place = {row: n for n, row in enumerate(rows)}
         items, block = [self.spec.dataset.items[row] for row in rows], self._base.take(rows)
         gold = {place[row]: label for row, label, _ in self.examples.bought}
-        scored = self.beside(lambda: model.choose_among(items, block, gold))
+        scored = self.background(lambda: model.choose_among(items, block, gold))
         fingerprint = model.fingerprint
         if not self._epochs.has(1, fingerprint):
             self._epochs.save(1, self._epochs.filled(rows, scored), fingerprint)
@@ -287,7 +287,7 @@ class LanguageTrainer:
             rows = renewable(self.spec, self.examples, self.ledger)
             items, report = [self.spec.dataset.items[r] for r in rows], self._reporting("features")
             model = self.adapters.model
-            fresh = self.beside(
+            fresh = self.background(
                 lambda: self._epochs.filled(rows, model.transform(items, report) if items else None)
             )
             self._epochs.save(self.epoch + 1, fresh, fingerprint)
@@ -305,7 +305,7 @@ class LanguageTrainer:
         asked = self.ledger.accounts.asked
         detail: dict[str, object] = {"epoch": self.epoch, "features": fingerprint, "asked": asked}
         if last and self.attended:
-            detail[BESIDE] = True
+            detail[ATTENDED] = True
         self.ledger.note_refreshed(len(self.examples.bought), {**detail, **way})
         self._renew(self.epoch, fingerprint)
         self._rebuild(asked)

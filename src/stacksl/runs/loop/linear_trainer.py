@@ -33,7 +33,6 @@ from stacksl.runs.loop.head_fitting import (
     Doubt,
     Mixture,
     Source,
-    beside_names,
     doubt_of,
     fitted_on,
     held_out,
@@ -41,9 +40,10 @@ from stacksl.runs.loop.head_fitting import (
     lower_loss,
     make_final,
     represented,
+    soft_names,
 )
 from stacksl.runs.loop.progress import Progress, Report, silent
-from stacksl.runs.loop.trainer import BESIDE, Beside, at_once
+from stacksl.runs.loop.trainer import ATTENDED, Background, at_once
 
 Bought = Sequence[tuple[int, int, int]]
 
@@ -77,7 +77,7 @@ class LinearTrainer:
             `relabeled` labels had been replaced or withdrawn.
         final: whether the last refit gave the final model.
         mixture: what that model is a mixture of; empty where it is of labels alone.
-        beside: computes the refits on the way.
+        background: computes the refits on the way.
         attended: whether answers can be entered meanwhile.
         by_final: whether a pool is ranked by a model made as the final one is, again after
             `step_of` labels, as the doubt about a column is: a promise on the table rests on it.
@@ -104,7 +104,7 @@ class LinearTrainer:
     relabeled: int = 0
     final: bool = False
     mixture: Mixture = ()
-    beside: Beside = at_once
+    background: Background = at_once
     attended: bool = False
     by_final: bool = False
     erring: bool = False
@@ -138,7 +138,7 @@ class LinearTrainer:
         """Refit the head on the labels so far."""
         detail: dict[str, object] = {"tune": False}
         if self.attended:
-            detail[BESIDE] = True
+            detail[ATTENDED] = True
         self.ledger.note_refit(len(self.examples.bought), detail)  # labels may come meanwhile
         self._fit(tune=False)
         return False
@@ -182,9 +182,9 @@ class LinearTrainer:
         self.mixture = ()
         if self.column is not None:
             labels = self._of_column(bought)
-            self.doubt, self.head = self.beside(lambda: self._doubted(labels, tune=tune))
+            self.doubt, self.head = self.background(lambda: self._doubted(labels, tune=tune))
         elif not tune:
-            self.head = self.beside(self._as_final if self.by_final else self._on_the_way)
+            self.head = self.background(self._as_final if self.by_final else self._on_the_way)
         elif self.names is None:
             self.head = self._fitted(scorer, bought, tune)
         else:
@@ -332,7 +332,7 @@ class LinearTrainer:
         head, start = self.head, None
         if isinstance(head, ClassHead) and head.coefficients.shape == names.shape:
             start = head.coefficients, head.intercepts
-        soft = beside_names(names)
+        soft = soft_names(names)
         if self.covering is None:
             source = self.source()
             soft = source.named(gold)

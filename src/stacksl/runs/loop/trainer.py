@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Keys of `refit` rows
-BESIDE = "beside"  # answers could be entered while the refit was made
+ATTENDED = "attended"  # answers could be entered while the refit was made
 BEGINS = "begins"  # the number of a language model's refit, which learns the labels before this row
 UNUSED = "unused"  # no refit: what the one before was made for bought nothing
 
 
-class Beside(Protocol):
+class Background(Protocol):
     """Gives the result of a computation, during which answers may be entered and learned."""
 
     def __call__(self, compute: Callable[[], T], /) -> T:
@@ -39,11 +39,11 @@ class Trainer(Protocol):
     """Refits a model on the labels learned so far.
 
     A refit writes a `refit` row into the ledger, so that a resumed run makes it at the same place.
-    It learns the labels before that row: where answers are entered `beside` it, the row comes
+    It learns the labels before that row: where answers are entered meanwhile, the row comes
     first. `attended` says whether they can be.
     """
 
-    beside: Beside
+    background: Background
     attended: bool
 
     @property

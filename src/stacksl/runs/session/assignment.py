@@ -99,7 +99,7 @@ class SheetLabeler:
         empty = 0
         for path in files:
             if LISTS(path.name) and path.resolve().parent == self.folder.resolve():
-                continue  # the run's own list of classes, beside its sheets
+                continue  # the run's own list of classes, which is in the folder of its sheets
             sheet = read_sheet(path, shown, ids)
             replies += sheet.replies
             faults += [fault.line(str(path)) for fault in sheet.faults]

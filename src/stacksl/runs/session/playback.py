@@ -17,12 +17,12 @@ from stacksl.ledger.purchases import Answer, Receipt
 from stacksl.runs.loop.choosers import Pool, Stream
 from stacksl.runs.loop.game import Game, play
 from stacksl.runs.loop.linear_trainer import linear_trainer
-from stacksl.runs.loop.trainer import BEGINS, BESIDE, UNUSED
+from stacksl.runs.loop.trainer import ATTENDED, BEGINS, UNUSED
 from stacksl.types import Decision
 
 _COMPUTED = ("refit", "refreshed")
 _TERMS = ("budget", "class_added")
-# Rows that may stand between a refit beside which answers are entered and the purchase it is for.
+# Rows that may stand between a refit during which answers are entered and the purchase it is for.
 _MEANWHILE = ("answered", "learned", "relabeled", "late", "released", "reserved", *NOTES)
 
 
@@ -57,7 +57,7 @@ class Playback(Game):
             else:
                 self._note(row)
             if row.event not in _MEANWHILE:
-                self.ahead = row.event in _COMPUTED and bool(row.payload.get(BESIDE))
+                self.ahead = row.event in _COMPUTED and bool(row.payload.get(ATTENDED))
 
     def play(self) -> None:
         """Play what the ledger recorded after that row.
@@ -163,7 +163,7 @@ class Playback(Game):
             if row.payload.get(UNUSED):
                 self.ledger.take_recorded()
             else:
-                self.trainer.attended = bool(row.payload.get(BESIDE)) or BEGINS in row.payload
+                self.trainer.attended = bool(row.payload.get(ATTENDED)) or BEGINS in row.payload
                 self.trainer.again(row)
-            self.ahead = bool(row.payload.get(BESIDE))
+            self.ahead = bool(row.payload.get(ATTENDED))
         self.trainer.attended = False
