@@ -1,4 +1,4 @@
-"""What labels can teach a refit besides: options of other questions, weights of the premise."""
+"""A refit under weights of log p and of the premise that are fitted to its labels."""
 
 from __future__ import annotations
 
@@ -9,33 +9,6 @@ from unittest.mock import patch
 import numpy as np
 from _refits import Row, Task, model_of
 from numpy.typing import NDArray
-
-
-def with_negatives(task: Task, lessons: list[Any], count: int, seed: int) -> list[Any]:
-    """The labels with `count` options of other questions more, all of them wrong.
-
-    They are drawn from the questions to label that ask for the same kind, function or class, and
-    are new for each label. A name that is the answer of another question is as likely among them as
-    a wrong one.
-    """
-    from stacksl.core.rng import generator
-
-    draw, names = generator(seed, "negatives"), dict[str, list[str]]()
-    for item in task.items:
-        names.setdefault(kind_of(item), []).extend(item.candidates)
-    wider = []
-    for each in lessons:
-        own, others = each.item.candidates, sorted(set(names[kind_of(each.item)]))
-        found = [str(name) for name in draw.permutation(others) if name not in own][:count]
-        item = replace(each.item, candidates=(*own, *found))
-        wider.append(replace(each, item=item, candidates=tuple(range(len(own) + count))))
-        wider[-1] = replace(wider[-1], reference=())
-    return wider
-
-
-def kind_of(item: Any) -> str:
-    """The last line of a prompt: `def` or `class`."""
-    return str(item.prompt.splitlines()[-1])
 
 
 def judged_stacked(

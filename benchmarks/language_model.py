@@ -16,6 +16,10 @@ Pilots also buy by `badge`, `disagreement` (half by margin, which a linear head 
 states learns; then where head and base model differ most), `typical` and `doubtful` (coverage of
 the prompts' MiniLM vectors, without and with doubt; see `selections.py`).
 
+Without `negatives` a cell is refitted on each item's own options, as all runs were before
+`lm.negatives`; its default is `{"negatives": 4}`. Rows with `"drawn": "kind"` are of commit
+b96a8742, where a cell drew negatives from all questions for the same kind, a function or a class.
+
 Three settings are not the product's. `average` 3 scores under the mean of the LoRA updates of three
 refits of other seeds, `average` "tail" under their mean over the last third of the steps.
 `self_training` 0.5 is the weight of KL(model, teacher) on the labels and on twice as many
@@ -37,11 +41,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 from _refits import Row, Task, lessons_of, model_of, refitted
-from _supervision import judged_stacked, with_negatives
+from _supervision import judged_stacked
 from _unlabeled import losses_of_weights, pretrained, taught, weighted
 from language_model_table import table
 from numpy.typing import NDArray
 from selections import bought
+
+from stacksl.runs.loop.language_examples import with_negatives
 
 GATES = ("margin", "random")
 BUDGETS = (0.05, 0.1, 0.25, 0.5)
@@ -87,7 +93,7 @@ def measure(cell: Row, task: Task) -> Row:
     rows = bought(task, cell["gate"], count, seed)
     lessons, temperature = lessons_of(task, rows, more.get("temperature"))
     if negatives:
-        lessons = with_negatives(task, lessons, negatives, seed)
+        lessons = with_negatives(lessons, negatives, seed)
     chosen: Row = {}
     if stacked:
         right, chosen = judged_stacked(task, rows, lessons, seed)

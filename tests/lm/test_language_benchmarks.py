@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stacksl.types import Item
-
 from ..benchmarks import benchmark
 
 
@@ -20,21 +18,6 @@ def test_weights_of_a_premise_are_found_again_and_are_those_of_pmi_without_news(
     assert (a, b) == pytest.approx((0.8, 0.3), abs=0.05)
     one = benchmark("stacked_scores").weighed(sums[:1], alone[:1], gold[:1])
     assert one[1] / one[0] == pytest.approx(1.0, abs=0.5)
-
-
-def test_further_negatives_are_options_of_other_questions_of_the_same_kind():
-    from stacksl.lm import Lesson
-
-    refits = benchmark("_refits")
-    names = [("a(", "b("), ("c(", "d("), ("E(", "F("), ("b(", "g(")]
-    kinds = ["def", "def", "class", "def"]
-    items = [Item(str(n), f"# {n}\n{kinds[n]}", names[n]) for n in range(4)]
-    task = refits.Task(items, np.zeros(4, np.int64), [], np.zeros(0, np.int64), [], 0.0)
-    lessons = [Lesson(items[0], 1, (0, 1), (0.5, 0.2))]
-    (found,) = benchmark("_supervision").with_negatives(task, lessons, 3, seed=0)
-    assert found.item.candidates[:2] == ("a(", "b(")
-    assert sorted(found.item.candidates[2:]) == ["c(", "d(", "g("]
-    assert (found.label, found.candidates) == (1, (0, 1, 2, 3, 4))
 
 
 def test_a_committee_is_asked_where_its_members_differ():

@@ -262,7 +262,7 @@ class TrainingSteps:
             loss = whole.detach()
             term = clip(whole, level, self.settings.clips)
         if anchor is not None:
-            pulling = kl(scores, anchor)
+            pulling = kl(scores[: len(anchor)], anchor)
             pull = pulling.detach()
             if self.settings.pulls:
                 term = term + self.settings.kl_weight * pulling
