@@ -12,6 +12,7 @@ from stacksl.errors import RunError
 from stacksl.label import owner
 from stacksl.label.open_run import BREAK, OpenRun, Pace
 from stacksl.runs.changes.freeing import free_rows
+from stacksl.runs.loop.linear_trainer import STAGES
 
 from ..ledgers import bought, handed_rows, open_leases, rows_of
 from .conftest import Browser, Opened, Page, play, wait_for
@@ -221,6 +222,22 @@ def test_buying_pauses_on_the_page_until_a_look_is_over(opened: Opened) -> None:
     looks = [row.payload for row in rows_of(page.run, "looked")]
     assert looks[0]["labels"] == asked
     assert status["audit"]["look"] == len(looks)
+    page.run.replay()
+
+
+def test_a_table_is_bought_on_the_page_up_to_a_promise(opened: Opened) -> None:
+    """A model on the way is made on another thread than the one that holds the ledger."""
+    page = opened(
+        count=200, budget=180, audit=None, open_questions=40, annotators="anna,ben,carl",
+        class_names=True, stop_when="right=80%",
+    )  # fmt: skip
+    people = [page.browser(name) for name in ("anna", "ben", "carl")]
+    play(people, page)
+    assert page.run.status()["state"] == "finished"
+    with page.run.ledger as ledger:
+        saved, _ = ledger.latest_arrays()
+    assert saved is not None
+    assert len(saved.arrays[STAGES]), "no model was made on the way"
     page.run.replay()
 
 

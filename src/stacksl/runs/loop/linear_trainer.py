@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,6 +32,7 @@ from stacksl.runs.loop.head_fitting import (
     Component,
     Doubt,
     Mixture,
+    Rows,
     Source,
     doubt_of,
     fitted_on,
@@ -181,10 +182,12 @@ class LinearTrainer:
         learned = len(bought), self.examples.relabeled
         self.mixture = ()
         if self.column is not None:
-            labels = self._of_column(bought)
-            self.doubt, self.head = self.background(lambda: self._doubted(labels, tune=tune))
+            labels, rest, doubled = self._of_column(bought), self._rest(), self._doubled()
+            self.doubt, self.head = self.background(
+                lambda: self._doubted(labels, rest, doubled, tune=tune)
+            )
         elif not tune:
-            self.head = self.background(self._as_final if self.by_final else self._on_the_way)
+            self.head = self.background(self._as_final() if self.by_final else self._on_the_way)
         elif self.names is None:
             self.head = self._fitted(scorer, bought, tune)
         else:
@@ -235,7 +238,17 @@ class LinearTrainer:
             labels[row] = label
         return labels
 
-    def _doubted(self, labels: NDArray[np.int64], *, tune: bool) -> tuple[Doubt, Head | None]:
+    def _rest(self) -> Sequence[int]:
+        """The rows that nobody was asked about."""
+        return self.examples.corpus.unbought(self.ledger.bought())
+
+    def _doubled(self) -> Doubled | None:
+        """The answers whose row has a second one, where people's errors count."""
+        return doubled_of(self.ledger) if self.erring else None
+
+    def _doubted(
+        self, labels: Rows, rest: Sequence[int], doubled: Doubled | None, *, tune: bool
+    ) -> tuple[Doubt, Head | None]:
         """The doubt about the column, and at the end the final model."""
         assert self.column is not None
         prompts = [normal(item.prompt) for item in self.examples.corpus.items]
@@ -244,25 +257,32 @@ class LinearTrainer:
         head = fitted_on(self.examples.block, labels, self.seed) if tune else None
         doubt = doubt_of(policies, texts, self.column, labels)
         if self.by_final and not tune and len(self.examples.bought) >= FEWEST:
-            self._note_doubt(policies, doubt)
+            self._note_doubt(policies, doubt, rest, doubled)
         return doubt, head
 
-    def _note_doubt(self, policies: NDArray[np.float32], doubt: Doubt) -> None:
-        """Note how many of the labels that nobody was asked about are expected to be wrong.
+    def _note_doubt(
+        self,
+        policies: NDArray[np.float32],
+        doubt: Doubt,
+        rest: Sequence[int],
+        doubled: Doubled | None,
+    ) -> None:
+        """Note how many labels of the `rest` of the rows are expected to be wrong.
 
         The `policies` are held out: of the rows asked they say how far the `doubt` is to be taken.
         """
-        block, rest = self.examples.block, self.examples.corpus.unbought(self.ledger.bought())
+        block = self.examples.block
         assert isinstance(block, SharedBlock)
         rows, gold = _split(self.examples.bought)
         sure = policies[rows, doubt.label[rows]].astype(np.float64)
         right = (doubt.label[rows] == gold).astype(np.float64)
         weight = represented(block, np.arange(len(block)), rows, self.seed)
-        self._note_stage(sure, right, weight, doubt.sure[rest])
+        self._note_stage(sure, right, weight, doubt.sure[rest], doubled)
 
-    def _note_stage(self, sure: Array, right: Array, weight: Array, rest: Array) -> None:
+    def _note_stage(
+        self, sure: Array, right: Array, weight: Array, rest: Array, doubled: Doubled | None
+    ) -> None:
         """Note a model on the way by its held-out answers, and those to the `rest` of the rows."""
-        doubled = doubled_of(self.ledger) if self.erring else None
         found = calibrated_wrong(sure, right, weight, rest, doubled)
         self.stages.append(Stage(len(self.examples.bought), *found))
 
@@ -297,19 +317,25 @@ class LinearTrainer:
         found = {k.removeprefix(DOUBT): v for k, v in arrays.items() if k.startswith(DOUBT)}
         self.doubt = Doubt(**found) if found else None
 
-    def _as_final(self) -> Head | None:
-        """A model made as the final one is, where one is due, which is a new stage."""
-        examples = self.examples
-        rest = examples.corpus.unbought(self.ledger.bought())
+    def _as_final(self) -> Callable[[], Head | None]:
+        """Makes a model as the final one is made, where one is due, which is a new stage.
+
+        What the ledger says is read now: answers may be entered while the model is made.
+        """
+        examples, rest, doubled = self.examples, self._rest(), self._doubled()
         before = self.stages[-1].labels if self.stages else 0
         known = len(examples.bought)
         if known < FEWEST or (known - before < step_of(known + len(rest)) and self.head):
-            return self.head if self.stages else self._on_the_way()
+            return (lambda: self.head) if self.stages else self._on_the_way
         source, (rows, gold) = self._whole(), _split(examples.bought)
-        mixture, held = held_out_answers(source, rows, gold)
-        head = make_final(source, rows, gold, mixture)[0]
-        self._note_stage(*held, surest(head, examples.block, rest))
-        return head
+
+        def make() -> Head:
+            mixture, held = held_out_answers(source, rows, gold)
+            head = make_final(source, rows, gold, mixture)[0]
+            self._note_stage(*held, surest(head, examples.block, rest), doubled)
+            return head
+
+        return make
 
     def _fitted(self, scorer: Scorer, bought: Bought, tune: bool) -> Head | None:
         """The model of these labels, without names."""
