@@ -16,7 +16,7 @@ from stacksl.report.wording import MICRO, money
 WIDEST = 15  # digits before or after the point of a number that can be meant
 MANY = 10**WIDEST  # items, more than any file has
 
-FORMS = "a fraction such as 0.1 or 10%, a count from 2, '$40' with --price, or 'all'"
+FORMS = "a fraction such as 0.1 or 10%, a count from 2, '$40' with a price, or 'all'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ def micro_units(amount: Decimal | float | str) -> int:
 def parse_budget(text: str | float, items: int, price: Decimal | float | str | None) -> Budget:
     """The budget that `text` means for a run over `items` usable items.
 
-    Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 1 or ``all`` every
-    label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label. Where
-    prices differ by annotator, every label is counted at the highest.
+    Below 1 it is a fraction of the items (decimal arithmetic, rounded down), 1.0, 100% or ``all``
+    every label, an integer from 2 a count, and ``$40`` money, which needs a `price` per label.
+    Where prices differ by annotator, every label is counted at the highest.
 
     Raises:
         SettingsError: for anything else, a fraction that comes to no label, or more labels than
@@ -209,6 +209,10 @@ def _labels(word: str, items: int) -> int:
         raise SettingsError(f"the budget must be above 0, got '{word}': give {FORMS}")
     if value < 1:
         return _fraction(value, word, items)
+    if word == "1":
+        raise SettingsError(
+            "the budget 1 may mean one label or all of them: give 'all', or a count from 2"
+        )
     if value == 1:
         return items
     if percent or value != value.to_integral_value():
