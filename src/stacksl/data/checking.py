@@ -23,7 +23,7 @@ def check(dataset: Dataset) -> list[str]:
     left = f", {dataset.unlabeled:,} without" if dataset.unlabeled else ""
     counted = f"{answers:,} of {len(dataset.items):,} items have one{left}"
     sentences = (
-        f"{dataset.name}: {dataset.total:,} rows read as {container} ({shape}), "
+        f"{dataset.name}: {_count(dataset.total, 'row')} read as {container} ({shape}), "
         f"{len(dataset.items):,} usable",
         *columns_line(dataset),
         _options(dataset),
