@@ -87,7 +87,7 @@ def test_topics_as_json_are_the_same_each_time(stacksl, file) -> None:
         ("text\n", [], "has a header but no rows"),
         ("text\none\ntwo\n", ["--about", "3"], "3 different texts at least, but the 2 rows have 2"),
         ("text\nOne\none\none \n", ["--about", "2"], "the 3 rows have 1: give more rows, or a sma"),
-        ("text\none\ntwo\n", ["--about", "2", "--out", "t.csv"], "that is not there yet"),
+        ("text\none\ntwo\n", ["--about", "2", "--out", "t.csv"], "'t.csv' is no .xlsx file"),
         ("text\none\ntwo\n", ["--about", "2", "--out", "no/t.xlsx"], "cannot write t.xlsx in no"),
         ("text\none\ntwo\n", ["--about", "2", "--features", "given"], "need features of texts"),
     ],
@@ -103,7 +103,8 @@ def test_what_cannot_be_grouped_is_refused_in_a_sentence(stacksl, file, text, wo
 
 def test_an_edited_workbook_is_not_overwritten(stacksl, file) -> None:
     Path("topics.xlsx").write_bytes(b"edited")
-    assert "that is not there yet" in stacksl.refused("topics", file, *WAY)
+    assert "'topics.xlsx' exists already" in stacksl.refused("topics", file, *WAY)
+    assert "there is no file 'textz.csv'" in stacksl.refused("topics", "textz.csv", *WAY)
     assert Path("topics.xlsx").read_bytes() == b"edited"
 
 

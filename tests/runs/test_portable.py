@@ -174,6 +174,10 @@ def test_a_loaded_model_predicts_as_the_run(mixed) -> None:
         assert row == {**{name: expected[name] for name in row}, "probability": probability}
     assert model.predict(pandas.DataFrame({"text": texts}, index=[5, 7])) == rows
     assert model.classes == list(CLASSES)
+    assert model.predict(texts[0]) == model.predict(texts[:1]), "a text is no list of characters"
+    for missing in (None, float("nan")):
+        with pytest.raises(TypeError, match="'str' objects doesn't apply to a"):
+            model.predict([*texts, missing])
 
 
 def test_mlflow_loads_the_folder(mixed) -> None:

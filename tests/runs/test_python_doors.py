@@ -112,6 +112,44 @@ def test_a_frame_of_pandas_keeps_its_index() -> None:
     assert series.label.tolist() == said.label.tolist()
 
 
+def test_labels_are_joined_only_with_the_rows_that_they_are_of() -> None:
+    """Rows without ids are the run's by their place: other rows would get the labels of these."""
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS})
+    run(frame)
+    opened = stacksl.Run.open("run")
+    assert opened.labels(frame).bought_label.notna().sum() == 20
+    for other in (frame.iloc[::-1].reset_index(drop=True), frame.assign(text=[*TEXTS[1:], "x y"])):
+        with pytest.raises(DataError, match="'row-000001' has another text than the item"):
+            opened.labels(other)
+    with pytest.raises(DataError, match="none of the 90 rows is an item of the run, whose ids are"):
+        opened.labels(frame.set_index(frame.index.map("m{}".format)))
+    assert "rows" not in repr(opened.labels())
+
+
+def test_a_frame_may_have_other_names_of_columns_later() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    played = run(pandas.DataFrame({"text": TEXTS, "label": LABELS}))
+    new = pandas.DataFrame({"note": ["long words " * 9] * 90, "body": TEXTS, "topic": LABELS})
+    said = played.predict(new, columns={"prompt": "body"})
+    assert said.label.tolist() == played.predict(new.body).label.tolist()
+    named = {"prompt": "body", "label": "topic"}
+    assert played.evaluate(new, columns=named)["accuracy"] > 0.9
+
+
+def test_numbers_of_numpy_are_values() -> None:
+    played = run(TEXTS, LABELS, budget=np.int64(20), seed=np.int64(5))
+    assert played.status()["answered"] == 20
+    assert played.folder.resolved()["seed"] == 5
+
+
+def test_a_text_alone_is_no_item_where_items_have_candidates() -> None:
+    items = [stacksl.Item(f"{n}", text, (f"a{n}", f"b{n}")) for n, text in enumerate(TEXTS)]
+    played = run(items, [n % 2 for n in range(90)])
+    with pytest.raises(DataError, match="candidates of their own, so a text alone cannot be"):
+        played.predict(["sand wave"])
+
+
 def test_features_as_an_array() -> None:
     played = run(TEXTS, LABELS, features=ROWS)
     assert played.evaluate(TEXTS, LABELS, features=ROWS)["accuracy"] > 0.9
@@ -243,6 +281,8 @@ def test_the_owner_frees_the_questions_of_any_labeler(drop: bool) -> None:
         ({"budget": ROWS}, SettingsError, "budget should be one value, got an array"),
         ({"labeler": 5}, SettingsError, "got a int"),
         ({"labeler": lambda request: 7}, LabelerError, "correct the function"),
+        ({"labeler": lambda request: True}, LabelerError, "got a bool that is none of them"),
+        ({"progress": True}, SettingsError, "progress should be a function"),
         ({"classes": ["one"]}, DataError, "two or more different classes"),
         ({"classes": ["sky", "beach"]}, DataError, "the label of row 2"),
         ({"features": ROWS, "test": (TEXTS, LABELS)}, SettingsError, "Run.evaluate"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_table
-from stacksl.errors import RunError, SettingsError
+from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.models.second_look import settled
 from stacksl.report.wording import MICRO
 from stacksl.runs.items.reading import layout_of
@@ -47,7 +47,7 @@ class Labeled:
     """
 
     columns: tuple[str, ...]
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, Any]] = field(repr=False)
     left_out: int = 0
     blank: int = 0
 
@@ -89,6 +89,27 @@ def label_own(run: Run, progress: Progress) -> Labeled:
     known = {**column_labels(run, spec), **human_labels(run, spec)}
     asked = [item for _, item in rows if item is not None and item.id not in known]
     return _labeled(columns, rows, {**by_model(run.model, asked, progress), **known})
+
+
+def expect_own(dataset: Dataset, items: Mapping[str, Item]) -> None:
+    """Refuse rows that are other items than those of a run, `items` by id.
+
+    Rows without an id of their own are the run's by their place, so that other texts would get the
+    labels of the run's.
+    """
+    known = [item for item in dataset.items if item.id in items]
+    other = next((item for item in known if item.prompt != items[item.id].prompt), None)
+    if other is not None:
+        raise DataError(
+            f"the row '{other.id}' has another text than the item '{other.id}' of the run: give the"
+            " frame that the run was made from, with the same index and in the same order"
+        )
+    if not known:
+        raise DataError(
+            f"none of the {len(dataset.items):,} rows is an item of the run, whose ids are like"
+            f" '{next(iter(items), '')}': give the frame that the run was made from, with the same"
+            " index or the same column of ids"
+        )
 
 
 def joined(

@@ -298,8 +298,9 @@ def run(
     listed = None if classes is None or isinstance(classes, str | Path) else [*map(str, classes)]
     named = str(classes) if isinstance(classes, str | Path) else None
     flags = {"budget": budget, "labeler": name, "features": features, "classes": named, **settings}
-    if wrong := [each for each, value in flags.items() if hasattr(value, "__array__")]:
-        raise SettingsError(f"{wrong[0]} should be one value, got an array")
+    flags = {name: _plain(name, value) for name, value in flags.items()}
+    if progress is not None and not callable(progress):
+        raise SettingsError("progress should be a function, which is called with the progress")
     resolved = resolve(flags, preset=preset)
     plan = prepare(
         items, answers, test=test, out=out, settings=resolved, labeler=as_labeler(who),
@@ -458,6 +459,15 @@ def _model_labels(settings: Settings, sources: Sources, column: Dataset | None) 
 def _is(data: Any, word: str) -> bool:
     """Whether `data` is a `word`; a data frame must not be compared with one."""
     return isinstance(data, str) and data == word
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A value of Python, of one of NumPy."""
+    if not hasattr(value, "__array__"):
+        return value
+    if getattr(value, "shape", None) != ():
+        raise SettingsError(f"{name} should be one value, got an array")
+    return value.item()
 
 
 def _path(data: Any) -> str | None:

@@ -142,6 +142,7 @@ class Run:
         data: Any,
         progress: Callable[[int, int], None] | None = None,
         *,
+        columns: Mapping[str, str] | None = None,
         features: Any = None,
         right: float | str | None = None,
     ) -> Any:
@@ -154,6 +155,8 @@ class Run:
         Args:
             data: a path, a data frame, a series, a data set, or a list of texts or of items.
             progress: called with (done, total).
+            columns: the names of the columns `prompt`, `id` or `candidates`, if they differ from
+                those of the run's data.
             features: (n, d), for a run whose features were given as an array.
             right: the share of labels that should be right. Rows then have a `source`, `model` or
                 `to a person`; the latter have no label. The share holds in 95 of 100 runs, for rows
@@ -162,7 +165,7 @@ class Run:
         from stacksl.api.labeling import joined, left_to_people, said_of, threshold_of
 
         least = None if right is None else threshold_of(self, right)
-        dataset = self.read(data)
+        dataset = self.read(data, given=columns)
         items = dataset.items
         said = self._model_for(items, features).predict(items, progress)
         rows = said if least is None else left_to_people(said, least)
@@ -178,7 +181,7 @@ class Run:
 
         Args:
             data: as for `predict`; `answers` as for `evaluate`.
-            given: `format`, `prompt`, `label` or `id` of a file, if they differ.
+            given: the columns `prompt`, `label` or `id`, or the `format` of a file, if they differ.
 
         Raises:
             RunError: there is no model yet.
@@ -188,7 +191,7 @@ class Run:
         if isinstance(data, str | Path):
             settings, bank = how_read(folder)
             return read_again(settings, reading, data, bank, given)
-        return again_in_memory(data, answers, reading)
+        return again_in_memory(data, answers, reading, given)
 
     def _model_for(self, items: Sequence[Item], features: Any) -> Model | AdaptedModel:
         """The final model; with the `features` of the items, if they were given as an array."""
@@ -203,14 +206,18 @@ class Run:
         """The answers that were bought, one row each in the order of purchase.
 
         If the run was made from a data frame of pandas, or with the `frame` of its items, this is
-        that frame with the first answer to each row.
+        that frame with the first answer to each row. Otherwise the result has `columns`, and
+        `rows`, a dict for each answer, from which a data frame can be made.
 
         Columns: `labeling.COLUMNS`; `label` is the name of the class or the text of the option,
         empty if the answer is none; the time is in UTC, and the price in money. People are
         `annotator 1`, `annotator 2`, ... in the order of the run's setting, or have their `names`.
         Until the run has finished, all purchases of its audit are left out and counted.
+
+        Raises:
+            DataError: the rows of `frame` are other items than the run's.
         """
-        from stacksl.api.labeling import COLUMNS, bought_answers, joined
+        from stacksl.api.labeling import COLUMNS, bought_answers, expect_own, joined
 
         spec, found = bought_answers(self, names=names)
         frame = self.frame if frame is None else frame
@@ -218,7 +225,9 @@ class Run:
             return found
         kept = COLUMNS[COLUMNS.index("label") :]
         first = {row["item"]: {name: row[name] for name in kept} for row in reversed(found.rows)}
-        return joined(frame, again_in_memory(frame, None, spec.sources.pool), first, "bought_")
+        dataset = again_in_memory(frame, None, spec.sources.pool)
+        expect_own(dataset, spec.sources.usable)
+        return joined(frame, dataset, first, "bought_")
 
     def evaluate(
         self,
@@ -226,6 +235,7 @@ class Run:
         answers: Any = None,
         progress: Callable[[int, int], None] | None = None,
         *,
+        columns: Mapping[str, str] | None = None,
         features: Any = None,
     ) -> dict[str, Any]:
         """The final model on items with answers: `n, accuracy, macro_f1, interval` and more.
@@ -243,7 +253,7 @@ class Run:
         folder, run = self.folder, {"run": str(self.path)}
         if isinstance(data, str | Path) and Path(data).is_dir():
             return {**run, **audited_since(folder, RunFolder.open(Path(data)))}
-        dataset = self.read(data, answers)
+        dataset = self.read(data, answers, columns)
         model = self._model_for(dataset.items, features)
         if not dataset.answers and not dataset.unknown:
             with self.ledger as ledger:

@@ -128,7 +128,7 @@ def guess_prompt(columns: Sequence[str], head: Sequence[Row], taken: Sequence[st
     if not texts:
         raise DataError(
             f"no column looks like the prompt: the file has {seen(columns, head)}; "
-            "say which with --prompt-column"
+            "say which with --prompt-column, or columns={'prompt': NAME} in Python"
         )
     return max(
         texts, key=lambda c: mean([len(str(row.values.get(c) or "")) for row in head] or [0])

@@ -85,7 +85,8 @@ class FunctionLabeler:
             return Answer(*key, None, self.name, price, "none")
         if isinstance(content, str) and content in request.candidates:
             return request.answer(request.candidates.index(content), self.name, price)
-        if isinstance(content, Integral) and 0 <= int(content) < len(request.candidates):
+        index = isinstance(content, Integral) and not isinstance(content, bool)
+        if index and 0 <= int(content) < len(request.candidates):
             return request.answer(int(content), self.name, price)
         raise LabelerError(
             f"the labeler '{self.name}' should return one of the {len(request.candidates)}"

@@ -141,6 +141,12 @@ def evaluate(
             f" {dataset.unlabeled} of {dataset.total} have none{hint}: label them, leave them"
             " out, use `stacksl predict`, or give rows without any to compare them with the run"
         )
+    if dataset.unknown and not dataset.answers:
+        column = dataset.columns.get("label", "label")
+        raise DataError(
+            f"none of the {len(dataset.unknown):,} labels of {dataset.name} in '{column}' is a"
+            " class of this run: name the column of the labels with --label-column"
+        )
     limit = getattr(model, "abstaining", None)
     found = judge(model.policies(dataset.items, progress), dataset)
     return found if limit is None else replace(found, threshold=limit.value)

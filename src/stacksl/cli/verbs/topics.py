@@ -55,14 +55,15 @@ def topics(
     from stacksl.runs.loop.progress import Progress
     from stacksl.runs.settings.resolve import resolve
 
-    if out.suffix.lower() != ".xlsx" or out.exists():
-        raise SettingsError(f"--out should be a .xlsx file that is not there yet, got '{out}'")
     columns: dict[str, Any] = options.reading(context)
     form = columns.pop("format", None)
     layout = Layout(columns.pop("worksheet", None), columns.pop("header", True))
     resolved = with_features(resolve(context.obj), without_data=False)
     how: dict[str, Any] = {"columns": columns, "layout": layout, "lenient": True}
     dataset = read(file, format=form, classes=NO_CLASSES, **how)
+    if out.suffix.lower() != ".xlsx" or out.exists():
+        fault = "exists already" if out.exists() else "is no .xlsx file"
+        raise SettingsError(f"'{out}' {fault}: name a new .xlsx file with --out")
     features = make_features(resolved.settings.features, classes=NO_CLASSES)
     if not isinstance(features, TextMap):
         raise SettingsError("topics need features of texts: --features hashing or sentences:NAME")

@@ -26,7 +26,7 @@ class Model:
 
     def probabilities(self, texts: list[str]) -> Any:
         """One row for each text and one column for each class."""
-        texts = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        texts = [str.encode(text, "utf-8", "replace").decode("utf-8") for text in texts]
         found = np.zeros((len(texts), len(self.classes)))
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))  # little padding
         while order:
@@ -39,10 +39,10 @@ class Model:
         return found
 
     def predict(self, data: Any) -> list[dict[str, Any]]:
-        """The best class of each text of a list, or of the column `text` of a data frame."""
+        """The best class of each text: of one, of a list, or of the column `text` of a frame."""
         rows, least = [], self.about["abstain_below"]
-        texts = [str(text) for text in (data["text"] if hasattr(data, "columns") else data)]
-        for policy in self.probabilities(texts):
+        texts = data["text"] if hasattr(data, "columns") else data
+        for policy in self.probabilities([texts] if isinstance(texts, str) else [*texts]):
             best = int(policy.argmax())
             row = {"choice": self.classes[best], "index": best, "probability": float(policy[best])}
             rows.append(row if least is None else {**row, "abstain": row["probability"] < least})

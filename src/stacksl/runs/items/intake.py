@@ -334,14 +334,23 @@ def in_memory(
     return Dataset("items", "memory", listed, gold, first)
 
 
-def again_in_memory(items: Any, answers: Any, model: Reading) -> Dataset:
-    """Items to predict or evaluate on, as the run's own data is."""
+def again_in_memory(
+    items: Any, answers: Any, model: Reading, given: Mapping[str, str] | None = None
+) -> Dataset:
+    """Items to predict or evaluate on, as the run's own data is; `given` names columns."""
     if answers is None and hasattr(items, "to_frame"):  # a series
         items = items.to_frame(model.columns.get("prompt", "text"))
     table = table_of(items)
-    if table is None:
-        return like(in_memory(items, answers, classes=model.classes), model.classes)
-    return read(table, usual=model.columns, classes=model.classes, lenient=True)
+    if table is not None:
+        usual, classes = model.columns, model.classes
+        return read(table, columns=given, usual=usual, classes=classes, lenient=True)
+    listed = list(items) if isinstance(items, Sequence) and not isinstance(items, str) else items
+    if model.classes is None and listed and all(isinstance(item, str) for item in listed):
+        raise DataError(
+            "this run's items have candidates of their own, so a text alone cannot be answered:"
+            " give a list of stacksl.Item, a data frame or a file with candidates"
+        )
+    return like(in_memory(listed, answers, classes=model.classes), model.classes)
 
 
 def like(dataset: Dataset, classes: tuple[str, ...] | None) -> Dataset:
