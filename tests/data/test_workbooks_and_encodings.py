@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
-from openpyxl import Workbook
+from openpyxl import Workbook, load_workbook
 
 from stacksl.api import run
-from stacksl.data import Layout, read
+from stacksl.data import Layout, read, rows_of, write_table
 from stacksl.errors import DataError, HeaderInDoubt
 
 ROWS = [
@@ -187,6 +188,33 @@ def test_a_workbook_goes_in_and_a_workbook_comes_out(tmp_path: Path) -> None:
     assert done.status()["asked"] == 10
     new = workbook(tmp_path / "new.xlsx", ("Tickets", data[:5]))
     assert [row["id"] for row in done.predict(new)] == ["0", "1", "2", "3"]
+
+
+def test_cells_of_a_workbook_stay_numbers_and_dates_in_the_workbook_that_is_written(
+    tmp_path: Path,
+) -> None:
+    values = (123456789012345, 9.13, datetime(2026, 3, 1, 8), date(2026, 3, 2), True, "007", None)
+    names = ("nr", "price", "at", "day", "paid", "code", "text")
+    book = Workbook()
+    sheet = book.active
+    sheet.append(names)
+    for n in range(4):
+        sheet.append((*values[:-1], f"a text {n}"))
+        sheet.cell(n + 2, 2).number_format = "0.00 [$€]"
+    path, out = tmp_path / "book.xlsx", tmp_path / "out.xlsx"
+    book.save(path)
+    dataset = read(path, classes=("a", "b"), columns={"prompt": "text"})
+    columns, rows = rows_of(path, dataset)
+    write_table(out, columns, [values for values, _ in rows])
+    written = load_workbook(out).active
+    assert [cell.value for cell in written[1]] == [*names]
+    plain = (*values[:3], datetime(2026, 3, 2), *values[4:-1])  # a date is a time in a workbook
+    assert [cell.value for cell in written[2]] == [*plain, "a text 0"]
+    assert written.cell(2, 2).number_format == "0.00 [$€]"
+    assert written.cell(2, 6).data_type == "s"
+    write_table(tmp_path / "out.csv", columns, [values for values, _ in rows])
+    line = (tmp_path / "out.csv").read_text().splitlines()[1]
+    assert line == "123456789012345,9.13,2026-03-01T08:00:00,2026-03-02,TRUE,007,a text 0"
 
 
 def test_a_class_that_is_none_of_the_data_is_named_with_its_row(tmp_path: Path) -> None:

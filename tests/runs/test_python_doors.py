@@ -127,6 +127,23 @@ def test_labels_are_joined_only_with_the_rows_that_they_are_of() -> None:
     assert "rows" not in repr(opened.labels())
 
 
+def test_the_delivered_table_is_the_frame_with_peoples_answers() -> None:
+    pandas = pytest.importorskip("pandas", reason="needs pandas")
+    frame = pandas.DataFrame({"text": TEXTS, "channel": "mail"}).set_index(pandas.Index(TEXTS))
+    odd = iter([None] + [0] * 90)  # the first one is none of these
+    played = run(frame, classes=list(WORDS), labeler=lambda request: next(odd))
+    for table in (played.table(), stacksl.Run.open("run").table(frame)):
+        assert table.index.equals(frame.index)
+        assert [*table.columns] == ["text", "channel", "label", "confidence", "source"]
+        assert table.source.value_counts().to_dict() == {"model": 70, "human": 19, "human: none": 1}
+        assert {*table.label[table.source == "human"]} == {"beach"}
+        bought = played.labels().label.dropna()
+        assert table.label[bought.index].equals(bought)
+    with pytest.raises(DataError, match="another text"):
+        played.table(frame.iloc[::-1].set_index(frame.index))
+    assert stacksl.Run.open("run").table().columns[:2] == ("id", "prompt")
+
+
 def test_a_frame_may_have_other_names_of_columns_later() -> None:
     pandas = pytest.importorskip("pandas", reason="needs pandas")
     played = run(pandas.DataFrame({"text": TEXTS, "label": LABELS}))

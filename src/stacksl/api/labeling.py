@@ -13,6 +13,7 @@ from stacksl.data import Dataset, expect_other, kind_of_table, rows_of, write_ta
 from stacksl.errors import DataError, RunError, SettingsError
 from stacksl.models.second_look import settled
 from stacksl.report.wording import MICRO
+from stacksl.runs.items.intake import again_in_memory
 from stacksl.runs.items.reading import layout_of
 from stacksl.runs.items.stored import differing
 from stacksl.runs.loop.linear_trainer import DOUBT
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 BUYING = ("labeler", "time", "price", "purpose", "set_aside")
 COLUMNS = ("item", "key", "text", "label", "said", *BUYING)
 ADDED = ("label", "confidence", "source")
+BEFORE = "predicted_"  # names of columns that a table has already
 TO_PERSON = "to a person"  # the source of a row that the model may not label
 Progress = Callable[[int, int], None] | None
 Sourced: TypeAlias = "tuple[Mapping[str, Any], Item | None]"  # a row's values, and its item
@@ -67,8 +69,10 @@ def label_file(
     return _labeled(columns, rows, by_model(model, items, progress, least))
 
 
-def label_own(run: Run, progress: Progress) -> Labeled:
+def label_own(run: Run, progress: Progress = None, frame: Any = None) -> Any:
     """The rows of the run's own files, with people's answers where there are some.
+
+    With the `frame` that the run was made from it is that frame with the added columns.
 
     The `source` is `human` or `model`, or `column`: a label of the column that the run judges stays
     where nobody answered, with its held-out probability. An answer that names no class leaves the
@@ -77,6 +81,7 @@ def label_own(run: Run, progress: Progress) -> Labeled:
 
     Raises:
         RunError: the run has not finished, so that its audit is still sealed.
+        DataError: the rows of `frame` are other items than the run's.
     """
     state = run.folder.read_state()["state"]
     if state != "finished":
@@ -88,15 +93,20 @@ def label_own(run: Run, progress: Progress) -> Labeled:
     columns, rows = _own_rows(spec)
     known = {**column_labels(run, spec), **human_labels(run, spec)}
     asked = [item for _, item in rows if item is not None and item.id not in known]
-    return _labeled(columns, rows, {**by_model(run.model, asked, progress), **known})
+    said = {**by_model(run.model, asked, progress), **known}
+    return _labeled(columns, rows, said) if frame is None else own_rows(spec, frame, said, BEFORE)
 
 
-def expect_own(dataset: Dataset, items: Mapping[str, Item]) -> None:
-    """Refuse rows that are other items than those of a run, `items` by id.
+def own_rows(spec: RunSpec, frame: Any, found: Mapping[str, Mapping[str, Any]], before: str) -> Any:
+    """The frame that a run was made from, joined with what was `found` of its items.
 
     Rows without an id of their own are the run's by their place, so that other texts would get the
     labels of the run's.
+
+    Raises:
+        DataError: its rows are other items than the run's.
     """
+    dataset, items = again_in_memory(frame, None, spec.sources.pool), spec.sources.usable
     known = [item for item in dataset.items if item.id in items]
     other = next((item for item in known if item.prompt != items[item.id].prompt), None)
     if other is not None:
@@ -110,6 +120,7 @@ def expect_own(dataset: Dataset, items: Mapping[str, Item]) -> None:
             f" '{next(iter(items), '')}': give the frame that the run was made from, with the same"
             " index or the same column of ids"
         )
+    return joined(frame, dataset, found, before)
 
 
 def joined(
@@ -320,7 +331,7 @@ def _labeled(
     columns: Sequence[str], rows: Sequence[Sourced], said: Mapping[str, Mapping[str, Any]]
 ) -> Labeled:
     added = [*ADDED, *(["abstain"] if any("abstain" in each for each in said.values()) else [])]
-    before = "predicted_" if {*columns} & {*added} else ""
+    before = BEFORE if {*columns} & {*added} else ""
     names = {name: before + name for name in added}
     labeled_rows = []
     for values, item in rows:

@@ -162,7 +162,7 @@ class Run:
                 `to a person`; the latter have no label. The share holds in 95 of 100 runs, for rows
                 from the same source as the run's.
         """
-        from stacksl.api.labeling import joined, left_to_people, said_of, threshold_of
+        from stacksl.api.labeling import BEFORE, joined, left_to_people, said_of, threshold_of
 
         least = None if right is None else threshold_of(self, right)
         dataset = self.read(data, given=columns)
@@ -172,7 +172,7 @@ class Run:
         frame = data.to_frame(data.name or "text") if hasattr(data, "to_frame") else data
         if not hasattr(frame, "assign"):
             return rows
-        return joined(frame, dataset, {row["id"]: said_of(row) for row in rows}, "predicted_")
+        return joined(frame, dataset, {row["id"]: said_of(row) for row in rows}, BEFORE)
 
     def read(
         self, data: Any, answers: Any = None, given: Mapping[str, str] | None = None
@@ -217,7 +217,7 @@ class Run:
         Raises:
             DataError: the rows of `frame` are other items than the run's.
         """
-        from stacksl.api.labeling import COLUMNS, bought_answers, expect_own, joined
+        from stacksl.api.labeling import COLUMNS, bought_answers, own_rows
 
         spec, found = bought_answers(self, names=names)
         frame = self.frame if frame is None else frame
@@ -225,9 +225,22 @@ class Run:
             return found
         kept = COLUMNS[COLUMNS.index("label") :]
         first = {row["item"]: {name: row[name] for name in kept} for row in reversed(found.rows)}
-        dataset = again_in_memory(frame, None, spec.sources.pool)
-        expect_own(dataset, spec.sources.usable)
-        return joined(frame, dataset, first, "bought_")
+        return own_rows(spec, frame, first, "bought_")
+
+    def table(self, frame: Any = None, progress: Callable[[int, int], None] | None = None) -> Any:
+        """The run's own rows with their labels, as `stacksl export RUN --table` writes them.
+
+        People's answers stand where there are some, and the model's labels elsewhere: `label`,
+        `confidence` and `source`. If the run was made from a data frame of pandas, or with that
+        `frame`, this is the frame with these columns; else it is like `labels()` without a frame.
+
+        Raises:
+            RunError: the run has not finished.
+            DataError: the rows of `frame` are other items than the run's.
+        """
+        from stacksl.api.labeling import label_own
+
+        return label_own(self, progress, self.frame if frame is None else frame)
 
     def evaluate(
         self,

@@ -23,6 +23,13 @@ _MERGED = re.compile(rb"mergeCell\s[^>]*ref=[\"'][A-Z]+(\d{1,7}):[A-Z]+(\d{1,7})
 Row = tuple[int, list[str]]
 
 
+class Cell(str):
+    """The text of a cell, with the `value` that it holds, a number or a date, and its `style`."""
+
+    value: Any
+    style: str
+
+
 def sheets_of(
     path: Path, most: tuple[int, int] | None = None
 ) -> Iterator[tuple[str, list[Row], frozenset[int]]]:
@@ -131,12 +138,20 @@ def _text(cell: Any) -> str:
     if cell.data_type == "f":
         return value if isinstance(value, str) else "=" + str(getattr(value, "text", "") or "")
     if isinstance(value, bool):
-        return str(value).upper()
+        return _cell(str(value).upper(), cell)
     if isinstance(value, float):
-        return f"{value:.15g}"
+        return _cell(f"{value:.15g}", cell)
+    if isinstance(value, int) and abs(value) < 10**15:  # a workbook rounds longer ones
+        return _cell(str(value), cell)
     if isinstance(value, datetime | date | time):
-        return value.isoformat().removesuffix("T00:00:00")
+        return _cell(value.isoformat().removesuffix("T00:00:00"), cell)
     return _ESCAPE.sub(lambda found: "_" * (found[1] == "005F"), str(value))
+
+
+def _cell(text: str, cell: Any) -> Cell:
+    made = Cell(text)
+    made.value, made.style = cell.value, cell.number_format
+    return made
 
 
 def _merged(archive: ZipFile, part: str) -> frozenset[int]:

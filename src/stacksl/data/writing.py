@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stacksl.data.workbooks import Cell
 from stacksl.errors import DataError, SettingsError
 from stacksl.files.atomic import replace_file
 
@@ -109,6 +110,10 @@ def _workbook(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> byte
     def cell(value: Any) -> Any:
         if isinstance(value, int | float) and value == value:
             return value
+        if isinstance(value, Cell):
+            made = WriteOnlyCell(sheet, value.value)
+            made.number_format = value.style
+            return made
         made = WriteOnlyCell(sheet, cell_text(_cell(value).encode(errors="replace").decode()))
         made.data_type = "s"  # never a formula
         return made
