@@ -16,7 +16,7 @@ from stacksl.report.wording import MICRO, money
 WIDEST = 15  # digits before or after the point of a number that can be meant
 MANY = 10**WIDEST  # items, more than any file has
 
-FORMS = "a fraction such as 0.1 or 10%, a count from 2, '$40' with a price, or 'all'"
+FORMS = "a fraction such as 0.1 or 10%, a count from 2, money such as '$40' with a price, or 'all'"
 
 
 @dataclass(frozen=True, slots=True)

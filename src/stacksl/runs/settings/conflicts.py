@@ -144,7 +144,7 @@ def _of_people(settings: Settings) -> list[str]:
     plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
     if not plain or len({name.casefold() for name in names}) < len(names):
         found.append(
-            "annotators should be different names of letters and digits with commas between, such"
+            "annotators should be different names without spaces, with commas between, such"
             " as anna,ben"
         )
     if by_name and sorted(named) != sorted(names):
