@@ -16,9 +16,8 @@ Pilots also buy by `badge`, `disagreement` (half by margin, which a linear head 
 states learns; then where head and base model differ most), `typical` and `doubtful` (coverage of
 the prompts' MiniLM vectors, without and with doubt; see `selections.py`).
 
-Without `negatives` a cell is refitted on each item's own options, as all runs were before
-`lm.negatives`; its default is `{"negatives": 4}`. Rows with `"drawn": "kind"` are of commit
-b96a8742, where a cell drew negatives from all questions for the same kind, a function or a class.
+`negatives` is the setting `lm.negatives`. Rows with `"drawn": "kind"` are of commit b96a8742, where
+a cell drew negatives from all questions for the same kind, a function or a class.
 
 Three settings are not the product's. `average` 3 scores under the mean of the LoRA updates of three
 refits of other seeds, `average` "tail" under their mean over the last third of the steps.

@@ -85,14 +85,9 @@ def name_in_study(name: str) -> str:
 
 
 def names_in_run(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a study by their names in a run, which takes a gate of ours as a plugin.
-
-    A study learns by an item's own options alone, as the paper does.
-    """
+    """The settings of a study by their names in a run, which takes a gate of ours as a plugin."""
     whole = {*known_settings(), *GROUPS}
     names = {name if name in whole else named(name)[0]: each for name, each in settings.items()}
-    if settings.get("adapt"):
-        names = {"lm.negatives": 0, **names}
     return names | PLUGIN if settings.get("gate") in BASELINES else names
 
 
