@@ -31,19 +31,18 @@ def named(ledger: LedgerReader, classes: Mapping[str, int]) -> list[Named]:
 
     A right text given after its answer counts as well; of several, the first that names a class.
     """
-    none = {
+    purposes = {
         (str(row["item"]), row["slot"]): str(row["purpose"])
         for row in ledger.export()
         if row["state"] == "answered" and row["said"] == "none"
     }
-    found: dict[tuple[str, int], Named] = {}
-    for answer in ledger.texts() if none else ():
+    named_items: dict[tuple[str, int], Named] = {}
+    for answer in ledger.texts() if purposes else ():
         key = (answer.item, answer.slot)
         index = classes.get(normal(answer.text or ""))
-        if key in none and answer.said == "none" and index is not None:
-            one = Named(*key, index, answer.labeler, none[key])
-            found.setdefault(key, one)
-    return list(found.values())
+        if key in purposes and answer.said == "none" and index is not None:
+            named_items.setdefault(key, Named(*key, index, answer.labeler, purposes[key]))
+    return list(named_items.values())
 
 
 def answered_none(ledger: LedgerReader, usable: Container[str], *, adding: bool) -> list[str]:
@@ -52,7 +51,7 @@ def answered_none(ledger: LedgerReader, usable: Container[str], *, adding: bool)
     Items that are not `usable`, that are open, or that were asked again since the last class was
     added, are left out; with `adding` a class that is still to be added counts as the last one.
     """
-    asked, last = _asked_at(ledger)
+    asked_at, last_class = _asked_at(ledger)
     groups: dict[str, list[Mapping[str, object]]] = {}
     for row in ledger.export():
         if row["purpose"] == "train" and row["item"] in usable:
@@ -60,7 +59,7 @@ def answered_none(ledger: LedgerReader, usable: Container[str], *, adding: bool)
     return [
         item
         for item, rows in groups.items()
-        if (adding or asked[item] < last)
+        if (adding or asked_at[item] < last_class)
         and any(row["said"] == "none" for row in rows)
         and not any(row["state"] == "open" or row["answer"] is not None for row in rows)
     ]
@@ -68,14 +67,14 @@ def answered_none(ledger: LedgerReader, usable: Container[str], *, adding: bool)
 
 def _asked_at(ledger: LedgerReader) -> tuple[dict[str, int], int]:
     """The row of each item's last lease, and that of the last class."""
-    asked: dict[str, int] = {}
-    last = 0
+    asked_at: dict[str, int] = {}
+    last_class = 0
     for row in ledger.rows():
         if row.event == "class_added":
-            last = row.seq
+            last_class = row.seq
         elif row.event == "reserved":
-            asked[str(row.item)] = row.seq
-    return asked, last
+            asked_at[str(row.item)] = row.seq
+    return asked_at, last_class
 
 
 def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
@@ -85,18 +84,18 @@ def learn_named(spec: RunSpec, game: Game, *, audit: bool = False) -> None:
     """
     if spec.sources.began is None:
         return
-    for each in named(game.ledger, added_classes(spec)):
-        if (each.purpose == "audit") != audit:
+    for answer in named(game.ledger, added_classes(spec)):
+        if (answer.purpose == "audit") != audit:
             continue
-        before = game.ledger.label_of(each.item)
+        before = game.ledger.label_of(answer.item)
         lesson = game.ledger.correct(
-            each.item, each.index, each.labeler, slot=each.slot, named=True
+            answer.item, answer.index, answer.labeler, slot=answer.slot, named=True
         )
-        now = game.ledger.label_of(each.item)
+        now = game.ledger.label_of(answer.item)
         if lesson is not None:
             game.teach(*lesson)
         elif now != before:
-            game.examples.relabel(each.item, now)
+            game.examples.relabel(answer.item, now)
 
 
 def added_classes(spec: RunSpec) -> dict[str, int]:

@@ -130,11 +130,11 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
         StackslError: else see `Run.change`.
     """
     with _held(folder) as (spec, ledger):
-        wanted, found = _planned(spec, ledger, change)
-        if change.reopen and agreed is not None and not set(found.again) <= set(agreed.again):
+        wanted, outcome = _planned(spec, ledger, change)
+        if change.reopen and agreed is not None and not set(outcome.again) <= set(agreed.again):
             raise RunError(
-                f"answers were taken since the price was shown: {len(found.again)} items are to be"
-                f" asked for again instead of {len(agreed.again)}; repeat the command"
+                f"answers were taken since the price was shown: {len(outcome.again)} items are to"
+                f" be asked for again instead of {len(agreed.again)}; repeat the command"
             )
         bring_arrays(spec, ledger)  # what follows them is decided by the items of then
         with ledger.together():
@@ -145,11 +145,11 @@ def change_run(folder: RunFolder, change: Change, agreed: Outcome | None = None)
             _record(wanted, ledger, first=first, reopening=change.reopen)
             if change.labeler is not None:  # a program is not asked an item twice
                 leases = ledger.open_purchases()
-                second = {each for each in leases if each.slot and each.purpose == "train"}
+                second = {lease for lease in leases if lease.slot and lease.purpose == "train"}
                 second |= set(ledger.second_looks())
                 ledger.free(leases, () if change.labeler == FILE else second)
             reopen(folder, ledger, other_labeler=change.labeler is not None)
-    return found
+    return outcome
 
 
 @contextmanager
@@ -194,18 +194,18 @@ def _planned(spec: RunSpec, ledger: Ledger, change: Change) -> tuple[RunSpec, Ou
         terms = wanted.terms
         audit = next((size for size in reversed(terms.audits) if size), 0)
         expect_stop_rule(wanted.settings, wanted.dataset, audit, terms.further)
-    found = _outcome(spec, wanted, ledger, change, pool)
-    if change.reopen and not found.again and found.mapped == 0:
+    outcome = _outcome(spec, wanted, ledger, change, pool)
+    if change.reopen and not outcome.again and outcome.mapped == 0:
         raise RunError(
             f"the run {spec.folder.path} has no item to ask about again: items answered with none"
             " of the classes are offered again after a class was added, each once for every class"
         )
-    if change.reopen and len(found.again) > found.left:
+    if change.reopen and len(outcome.again) > outcome.left:
         raise SettingsError(
-            f"{len(found.again)} items are to be asked about again, but the budget has"
-            f" {found.left} labels left: raise it as well with --budget, or leave --reopen out"
+            f"{len(outcome.again)} items are to be asked about again, but the budget has"
+            f" {outcome.left} labels left: raise it as well with --budget, or leave --reopen out"
         )
-    return wanted, found
+    return wanted, outcome
 
 
 def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, pool: int) -> Outcome:
@@ -213,10 +213,10 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
     mapped, measured, again = _answers_that_name(wanted, ledger, bool(change.classes))
     more = max(0, terms.labels - before.labels)
     paid = None if before.money is None else max(0, (terms.money or 0) - before.money)
-    out: dict[Path, list[Handed]] = {}
+    sheets: dict[Path, list[Handed]] = {}
     if change.classes and spec.settings.labeler == FILE:
         labeler = SheetLabeler(spec, ledger)
-        out = labeler.sheets(labeler.waiting())
+        sheets = labeler.sheets(labeler.waiting())
     return Outcome(
         labels=terms.labels,
         more=more,
@@ -232,24 +232,24 @@ def _outcome(spec: RunSpec, wanted: RunSpec, ledger: Ledger, change: Change, poo
         price=None if spec.budget.money is None else wanted.budget.price,
         left=left_to_train(wanted, ledger),
         annotators=tuple(annotators_of(wanted.settings.annotators)),
-        outdated=tuple((rows[0].annotator, str(path)) for path, rows in out.items()),
+        outdated=tuple((rows[0].annotator, str(path)) for path, rows in sheets.items()),
     )
 
 
 # Files ----------------------------------------------------------------------------------------
 
 
-def _with_file(spec: RunSpec, more: More) -> RunSpec:
-    if more.path in (spec.data, spec.settings.owned, *(each.path for each in spec.more)):
+def _with_file(spec: RunSpec, file: More) -> RunSpec:
+    if file.path in (spec.data, spec.settings.owned, *(present.path for present in spec.more)):
         raise RunError(
-            f"the run {spec.folder.path} has the file {Path(more.path).name} already, and reads a"
+            f"the run {spec.folder.path} has the file {Path(file.path).name} already, and reads a"
             " file once: give new items a file of their own"
         )
-    sources = with_more(spec.sources, more, spec.settings)
+    sources = with_more(spec.sources, file, spec.settings)
     by_settings = spec.settings.labeler != FILE and "labeler" not in spec.folder.read_state()
-    if more.kind == "pool" and by_settings:
+    if file.kind == "pool" and by_settings:
         check_labeler(spec.settings, sources)
-    return replace(spec, sources=sources, more=(*spec.more, more))
+    return replace(spec, sources=sources, more=(*spec.more, file))
 
 
 # Classes --------------------------------------------------------------------------------------
@@ -260,15 +260,15 @@ def _with_classes(spec: RunSpec, added: Mapping[str, str]) -> RunSpec:
         return spec
     _expect_classes(spec)
     names = list(spec.dataset.classes or ())
-    if any("\t" in each or each != one_line(each).strip() for each in names):
+    if any("\t" in name or name != one_line(name).strip() for name in names):
         raise RunError(
             "a class of this run has tabs or line breaks in its name, which a list of classes"
             " cannot hold: write each name on one line in the data, and start a new run"
         )
     for name in added:
-        _expect_new(name, {normal(each): index for index, each in enumerate(names)})
+        _expect_new(name, {normal(present): index for index, present in enumerate(names)})
         names.append(_tidy(name))
-    tidy = {_tidy(name): _tidy(said) for name, said in added.items()}
+    tidy = {_tidy(name): _tidy(description) for name, description in added.items()}
     return replace(spec, sources=spec.sources.with_added_classes(tidy))
 
 
@@ -287,12 +287,12 @@ def _expect_classes(spec: RunSpec) -> None:
 
 
 def _expect_new(name: str, known: Mapping[str, int]) -> None:
-    said = normal(name)
-    if not said or "\0" in name:
+    plain = normal(name)
+    if not plain or "\0" in name:
         raise SettingsError("a class needs a name of one character or more: give --add-class NAME")
-    if said in known:
+    if plain in known:
         raise SettingsError(
-            f"the run already has the class, as number {known[said] + 1} of {len(known)} (but for"
+            f"the run already has the class, as number {known[plain] + 1} of {len(known)} (but for"
             " case and spaces): choose another name"
         )
 
@@ -308,11 +308,11 @@ def _answers_that_name(
     if spec.dataset.classes is None:
         return 0, 0, ()
     hits = named(ledger, added_classes(spec))
-    mapped = {each.item for each in hits if each.purpose == "train"}
-    rest = answered_none(ledger, spec.sources.usable, adding=added)
+    mapped = {answer.item for answer in hits if answer.purpose == "train"}
+    nameless = answered_none(ledger, spec.sources.usable, adding=added)
     shown = spec.folder.read_state()["state"] == "finished"
-    measured = sum(each.purpose == "audit" for each in hits) if shown else 0
-    return len(mapped), measured, tuple(item for item in rest if item not in mapped)
+    measured = sum(answer.purpose == "audit" for answer in hits) if shown else 0
+    return len(mapped), measured, tuple(item for item in nameless if item not in mapped)
 
 
 # Who answers ---------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def _with_training(spec: RunSpec, change: Change) -> RunSpec:
 def _with_settings(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
     """The spec with other settings, which are checked together with the rest."""
     mistakes, flat = list[str](), {**spec.settings.flat(), **values}
-    settings = validated({name: each for name, each in flat.items() if each is not None}, mistakes)
+    settings = validated({k: v for k, v in flat.items() if v is not None}, mistakes)
     if mistakes := mistakes or [*unknown_names(settings), *conflicts(settings, set(values))]:
         raise SettingsError("; ".join(mistakes))
     origin = {**spec.resolved.origin, **dict.fromkeys(values, "flag")}
@@ -393,9 +393,9 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
         )
     text = settings.price
     if text is not None and (prices or known.by):
-        own = text.split(",") if "=" in text else [f"{name}={text}" for name in names]
-        own += [f"{name}={prices.get(name, text)}" for name in added]
-        text = ",".join(own)
+        entries = text.split(",") if "=" in text else [f"{name}={text}" for name in names]
+        entries += [f"{name}={prices.get(name, text)}" for name in added]
+        text = ",".join(entries)
     wanted = _with_settings(spec, {"annotators": ",".join([*names, *added]), "price": text})
     price = max(spec.budget.price, parse_prices(text).most)
     return replace(wanted, budget=replace(spec.budget, price=price))
@@ -407,8 +407,8 @@ def _with_annotators(spec: RunSpec, added: Mapping[str, str | None]) -> RunSpec:
 def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None:
     values: dict[str, Any] = {}
     if wanted.more:
-        values["more"] = [(more.kind, more.path) for more in wanted.more]
-        added = (more.path for more in wanted.more[len(spec.more) :])
+        values["more"] = [(file.kind, file.path) for file in wanted.more]
+        added = (file.path for file in wanted.more[len(spec.more) :])
         values["files"] = {**spec.folder.resolved().get("files", {}), **stamps_of(added)}
     if change.classes:
         values["classes_began"] = len(wanted.sources.began or ())
@@ -417,32 +417,32 @@ def _set(spec: RunSpec, wanted: RunSpec, change: Change, ledger: Ledger) -> None
         values |= {"further_now": wanted.now.further} if wanted.now.further else {}
         values |= {} if wanted.now.money is None else {"money_now": wanted.now.money}
     checked = wanted.settings.flat()
-    given = {name: checked[name] for name in change.training}
-    said: dict[str, Any] = {}
-    if given:
-        said["set"] = [f"{name}={value}" for name, value in given.items()]
+    chosen = {name: checked[name] for name in change.training}
+    report: dict[str, Any] = {}
+    if chosen:
+        report["set"] = [f"{name}={value}" for name, value in chosen.items()]
     if change.annotators:
-        given["annotators"] = wanted.settings.annotators
+        chosen["annotators"] = wanted.settings.annotators
         if wanted.settings.price is not None:
-            given["price"] = wanted.settings.price
+            chosen["price"] = wanted.settings.price
             values["price_micro"] = wanted.budget.price
         if len(annotators_of(spec.settings.annotators)) == 1:
             values["sheets_alone"] = max((row.sheet for row in ledger.private.handed()), default=0)
     if change.labeler is not None:
-        given["labeler"] = change.labeler
+        chosen["labeler"] = change.labeler
     if change.stop_when is not None:
-        given["stop_when"] = said["stop_when"] = change.stop_when
+        chosen["stop_when"] = report["stop_when"] = change.stop_when
     changes = {name: Setting(value) for name, value in values.items()}
-    changes |= {name: Setting(value, "flag") for name, value in given.items()}
+    changes |= {name: Setting(value, "flag") for name, value in chosen.items()}
     classes = wanted.sources.classes if change.classes else None
     if change.annotators:
-        said["joined"] = ledger.codes_of(change.annotators)
+        report["joined"] = ledger.codes_of(change.annotators)
     for kind, data in wanted.sources.parts[len(spec.sources.parts) :]:
-        said[kind] = said.get(kind, 0) + len(data.items)
+        report[kind] = report.get(kind, 0) + len(data.items)
     if change.labeler is not None:
-        said["labeler"] = change.labeler
+        report["labeler"] = change.labeler
     if changes:
-        ledger.change_settings(changes, None if classes is None else class_rows(classes), said)
+        ledger.change_settings(changes, None if classes is None else class_rows(classes), report)
 
 
 def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> None:
@@ -463,11 +463,11 @@ def _record(spec: RunSpec, ledger: Ledger, *, first: int, reopening: bool) -> No
         again = answered_none(ledger, spec.sources.usable, adding=len(classes) > before)
     for size in range(before + 1, len(classes) + 1):
         ledger.add_class(classes[size - 1], size)
-    for each in (hit for hit in hits if hit.purpose != "audit"):
-        ledger.correct(each.item, each.index, each.labeler, slot=each.slot, named=True)
+    for answer in (hit for hit in hits if hit.purpose != "audit"):
+        ledger.correct(answer.item, answer.index, answer.labeler, slot=answer.slot, named=True)
     if owned := new_owned(spec, ledger, audit_rows(corpus, ledger)):
         ledger.own(owned, "owned")
     next_terms(spec, ledger, order, first=len(corpus.began))
-    mapped = {each.item for each in hits if each.purpose == "train"}
+    mapped = {answer.item for answer in hits if answer.purpose == "train"}
     if wanted := [item for item in again if item not in mapped]:
         ledger.reserve(wanted, "train")

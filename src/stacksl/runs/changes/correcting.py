@@ -42,7 +42,7 @@ def list_corrections(folder: RunFolder, files: Sequence[Path]) -> list[Correctio
     with folder.locked():
         spec = spec_of_people(folder)
         with Ledger.open(folder.database, readonly=True) as ledger:
-            return _found(spec, ledger, files)
+            return _corrections(spec, ledger, files)
 
 
 def record_corrections(
@@ -56,29 +56,30 @@ def record_corrections(
     with folder.locked():
         spec = spec_of_people(folder)
         with Ledger.open(folder.database) as ledger:
-            found = _found(spec, ledger, files)
-            if not set(found) <= set(agreed):
+            corrections = _corrections(spec, ledger, files)
+            if not set(corrections) <= set(agreed):
                 raise RunError(
                     "expected the corrections that were listed, got others: the sheets or the"
                     " answers have changed since; repeat the command"
                 )
             with ledger.together():
-                if found:
+                if corrections:
                     reopen(folder, ledger)
-                for each in found:
-                    new = each.answer
-                    more = {"slot": new.slot, "said": new.said, "text": new.text, "note": new.note}
-                    ledger.correct(new.item, new.index, new.labeler, **more)  # type: ignore[arg-type]
-    return len(found)
+                for new in (correction.answer for correction in corrections):
+                    ledger.correct(
+                        new.item, new.index, new.labeler,
+                        slot=new.slot, said=new.said, text=new.text, note=new.note,
+                    )  # fmt: skip
+    return len(corrections)
 
 
-def _found(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:
+def _corrections(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correction]:
     labeler = SheetLabeler(spec, ledger)
     rows = {(row.item, row.slot, row.token): row for row in ledger.private.handed()}
     accepted = {
         (row["item"], row["slot"]): row for row in ledger.export() if row["state"] == "answered"
     }
-    found: dict[tuple[str, int], Correction] = {}
+    corrections: dict[tuple[str, int], Correction] = {}
     for new in labeler.read(files).answers:
         old, row = accepted.get((new.item, new.slot)), rows[new.item, new.slot, new.token]
         if old is None or old["labeler"] != new.labeler:  # of somebody else, or not answered yet
@@ -88,12 +89,12 @@ def _found(spec: RunSpec, ledger: Ledger, files: Sequence[Path]) -> list[Correct
         if word == new.word:
             continue
         before, after = _shown(labeler, row, word), _shown(labeler, row, new.word)
-        one = Correction(row.key, new.labeler, before, after, new)
-        if found.setdefault((new.item, new.slot), one).answer.word != new.word:
+        correction = Correction(row.key, new.labeler, before, after, new)
+        if corrections.setdefault((new.item, new.slot), correction).answer.word != new.word:
             raise RunError(
                 f"the row {row.key} has different answers in these files: leave one of them"
             )
-    return list(found.values())
+    return list(corrections.values())
 
 
 def _shown(labeler: SheetLabeler, row: Handed, word: Word) -> str:

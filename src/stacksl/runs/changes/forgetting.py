@@ -101,12 +101,12 @@ def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
     if spec.settings.labeler != FILE:
         return
     labeler = SheetLabeler(spec, ledger)
-    bought = (each for each in ledger.export() if each["item"] == item)
-    waiting = {each["slot"] for each in bought if each["state"] != "answered"}  # a late one counts
+    bought = (row for row in ledger.export() if row["item"] == item)
+    waiting = {row["slot"] for row in bought if row["state"] != "answered"}  # a late one counts
     for sheet in filter(lambda path: SHEET(path.name), sorted(labeler.folder.glob("*"))):
         with suppress(DataError):  # of one that nobody can read
-            found = labeler.read([sheet]).answers if waiting else ()
-            if any(each.item == item and each.slot in waiting for each in found):
+            answers = labeler.read([sheet]).answers if waiting else ()
+            if any(answer.item == item and answer.slot in waiting for answer in answers):
                 raise RunError(
                     f"the sheet {sheet} has an answer to the item '{item}' that was not entered:"
                     f" `stacksl answer {spec.folder.path} {sheet}` first, or empty the answer there"
@@ -117,7 +117,7 @@ def _expect_read(spec: RunSpec, ledger: Ledger, item: str) -> None:
 def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     """Erase all copies of an item, then its texts in the database; each step may be done again."""
     folder, sheets = spec.folder, ask_folder(spec.settings, spec.folder.path)
-    keys = [each.key for each in ledger.private.handed() if each.item == item.id]
+    keys = [row.key for row in ledger.private.handed() if row.item == item.id]
     unread = [str(sheets / name) for name in erase_rows(sheets, keys)]
     _erase_features(spec, item, erased_name(ledger.items.surrogates[item.id]))
     shared = spec.dataset.classes is not None or spec.settings.bank is not None
@@ -130,7 +130,7 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     remains.append("its row in your data is yours to delete: the run does not read it again")
     remains += [f"{sheet} cannot be read as a sheet and is as it was" for sheet in unread]
     text = (item.prompt, item.candidates)
-    if alike := sum((each.prompt, each.candidates) == text for each in spec.dataset.items) - 1:
+    if alike := sum((other.prompt, other.candidates) == text for other in spec.dataset.items) - 1:
         remains.append(f"{alike:,} other items of the run have the same text")
     if keys:
         remains.append(f"copies of sheets in other places hold its rows {', '.join(keys)}")
@@ -147,19 +147,19 @@ def _erase(spec: RunSpec, ledger: Ledger, item: Item) -> Forgotten:
     rows = None if classes is None else class_rows(classes.without(item.prompt))
     state, calls, model = folder.read_state(), Calls(folder.database), spec.settings.labeler
     named = re.compile(rf"(?<![\w-]){re.escape(item.id)}(?![\w-])|{re.escape(item.prompt)}").search
-    kept = {key: value for key, value in state.items() if key != "sentence" or not named(value)}
-    kept.pop("proposed", None)  # words of texts, perhaps of this one
-    kept["warnings"] = [each for each in state.get("warnings", ()) if not named(each)]
+    facts = {key: value for key, value in state.items() if key != "sentence" or not named(value)}
+    facts.pop("proposed", None)  # words of texts, perhaps of this one
+    facts["warnings"] = [warning for warning in state.get("warnings", ()) if not named(warning)]
     with ledger.together():
         ledger.keep_last_arrays()  # two would reveal what was learned between
         ledger.take(  # what calls about it may have cost, before its open leases are released
-            Answer(item.id, each.slot, each.token, None, model, min(cost, each.price), "broken")
-            for each in ledger.open_purchases()
-            if each.item == item.id and (cost := calls.cost(item.id, each.slot))
+            Answer(item.id, lease.slot, lease.token, None, model, min(cost, lease.price), "broken")
+            for lease in ledger.open_purchases()
+            if lease.item == item.id and (cost := calls.cost(item.id, lease.slot))
         )
         ledger.change_settings(changes, rows)
         note_derived(folder, ledger, MAP)
-        ledger.write_state(kept.pop("state"), kept)
+        ledger.write_state(facts.pop("state"), facts)
         return Forgotten(ledger.forget(item.id), learned, tuple(remains))
 
 
@@ -169,7 +169,7 @@ def _erase_features(spec: RunSpec, item: Item, name: str) -> None:
     They are not computed again: the map was fitted on this item too, and an encoder or a language
     model need not give the others the same bits.
     """
-    place, ids = spec.folder.features, [each.id for each in spec.dataset.items]
+    place, ids = spec.folder.features, [stored.id for stored in spec.dataset.items]
     row = ids.index(item.id)
     ids[row] = name
     for epoch in (place, *sorted(place.glob("epoch-*"))):

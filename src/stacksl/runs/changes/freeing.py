@@ -50,9 +50,9 @@ def people(folder: RunFolder) -> list[Annotator]:
         audited = ledger.audited_by_all().values()
     twice, wrong = Counter[str](), Counter[str]()
     for answers in audited:
-        if (said := settled([answer.word for answer in answers])) is not None:
+        if (agreed := settled([answer.word for answer in answers])) is not None:
             twice.update(answer.labeler for answer in answers)
-            wrong.update(answer.labeler for answer in answers if answer.word != said)
+            wrong.update(answer.labeler for answer in answers if answer.word != agreed)
     done = Counter(str(row["labeler"]) for row in bought if row["state"] == "answered")
     away = away_from(table)
     return [
@@ -170,9 +170,9 @@ def _second(ledger: Ledger, leases: Sequence[Purchase]) -> list[Purchase]:
     leases = [lease for lease in leases if lease.purpose == "train"]  # a second look goes on
     rows = ledger.export()
     held = Counter(str(row["item"]) for row in rows if row["state"] in ("open", "answered"))
-    found = []
+    doubled = []
     for lease in leases:
         if held[lease.item] > 1:
             held[lease.item] -= 1
-            found.append(lease)
-    return found
+            doubled.append(lease)
+    return doubled
