@@ -54,7 +54,7 @@ class AdapterEnding:
         if test is None:
             trainer.adapters.take(trainer.refits)
             return Tested()
-        labels = [0, *(each.labels for each in self._history())]
+        labels = [0, *(refit.labels for refit in self._history())]
         curve: list[CurvePoint] = []
         for number, count in enumerate(labels):
             trainer.adapters.take(number)
@@ -63,9 +63,9 @@ class AdapterEnding:
             def on_progress(n: int, _: int, done: int = done) -> None:
                 self.report(Progress("test", done + n, len(labels) * len(test.items)))
 
-            found = judge(self.model.policies(test.items, on_progress), test)
-            curve.append(point(count, found))
-        return Tested(found, tuple(curve))
+            evaluation = judge(self.model.policies(test.items, on_progress), test)
+            curve.append(point(count, evaluation))
+        return Tested(evaluation, tuple(curve))
 
     def policies(self, rows: Sequence[int]) -> list[Array]:
         """The final model's (K,) probabilities of the items in `rows`."""
@@ -85,8 +85,8 @@ class AdapterEnding:
         if self.spec.settings.mode != "pool" or head is None:
             return facts
         block = self.game.examples.block
-        rest = rest_of(self.game, lambda rows: list(head.probabilities(block.take(list(rows)))))
-        return replace(facts, contested=least_sure(self.game, rest))
+        unanswered = rest_of(self.game, lambda rows: list(head.probabilities(block.take([*rows]))))
+        return replace(facts, contested=least_sure(self.game, unanswered))
 
     def language(self, tested: Tested, state: Mapping[str, Any]) -> f.LanguageModel:
         """The facts of the language model."""
@@ -94,7 +94,7 @@ class AdapterEnding:
         adapter = self.lm.worker.adapter
         trained = sum(int(p.numel()) for p in adapter.parameters())
         total = sum(map(numbers_of, adapter.model.parameters()))
-        uncovered = sum(int(each.numel()) for each in stacks(adapter.model))
+        uncovered = sum(int(stack.numel()) for stack in stacks(adapter.model))
         return f.LanguageModel(
             base=copied(f.BaseModel, about, name=about.shown_name, parameters=total - trained),
             trained=trained,
@@ -103,19 +103,21 @@ class AdapterEnding:
             training=training_of(self.lm.choices, uncovered),
             cuts=self._cuts(about),
             refits=tuple(
-                f.AdapterRefit(made.number, made.labels, **{k: made.trained[k] for k in REPORTED})
-                for made in self._history()
+                f.AdapterRefit(
+                    refit.number, refit.labels, **{k: refit.trained[k] for k in REPORTED}
+                )
+                for refit in self._history()
             ),
         )
 
     @property
     def refitted(self) -> Refit:
         """How the final model was made."""
-        made = self._history()
-        if not made:
-            said = "There was no refit, since no label was learned: the final model is the base."
-            return Refit(said, False)
-        last = made[-1]
+        refits = self._history()
+        if not refits:
+            reason = "There was no refit, since no label was learned: the final model is the base."
+            return Refit(reason, False)
+        last = refits[-1]
         labels = f"all {last.labels:,} labels bought" if last.labels > 1 else "the one label bought"
         return Refit(
             f"The final model is the language model with the adapter of refit {last.number},"
@@ -127,8 +129,8 @@ class AdapterEnding:
     def fingerprints(self) -> tuple[Named, ...]:
         """What the features were made by."""
         base, start = Named("base model", self.lm.base_fingerprint), self.lm.worker.start
-        own = Named("model and features", self.lm.fingerprint)
-        return (base, *[Named("adapter at the start", start)][: bool(start)], own)
+        adapted = Named("model and features", self.lm.fingerprint)
+        return (base, *[Named("adapter at the start", start)][: bool(start)], adapted)
 
     def save(self, tested: Tested, facts: Facts, audit: Audit | None) -> None:
         """Write the last adapter into `model/`; `facts` are for its card."""
@@ -160,13 +162,13 @@ class AdapterEnding:
         """Counted over all items, since a resumed run has read only a part of them."""
         tokenizer = self.lm.worker.base.tokenizer
         form, tokenizing = about.form(tokenizer), Tokenizing(tokenizer, about.limits)
-        named, found = {"items to label": self.spec.dataset, "test items": self.spec.test}, []
-        for where, dataset in named.items():
+        datasets, rows = {"items to label": self.spec.dataset, "test items": self.spec.test}, []
+        for where, dataset in datasets.items():
             if dataset is not None:
                 cuts = Cuts.of(tokenizing.items([form.render(item) for item in dataset.items]))
-                some = cuts.prompts or cuts.options or cuts.lost
-                found.append(Named(where, str(cuts) if some else f"nothing, of {cuts.items:,}"))
-        return tuple(found)
+                any_cut = cuts.prompts or cuts.options or cuts.lost
+                rows.append(Named(where, str(cuts) if any_cut else f"nothing, of {cuts.items:,}"))
+        return tuple(rows)
 
 
 def _seconds(state: Mapping[str, Any]) -> float | None:

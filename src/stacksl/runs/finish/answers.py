@@ -20,14 +20,14 @@ def owned_labels(examples: Examples) -> int:
 
 def asking_of(ledger: Ledger, *, priced: bool) -> Asking:
     """What annotators said, at what cost; money only where a price was given."""
-    said = ledger.said()
+    counts = ledger.said()
     return Asking(
-        labels=said["label"],
-        none_of_these=said["none"],
-        ambiguous=said["ambiguous"],
-        broken=said["broken"],
+        labels=counts["label"],
+        none_of_these=counts["none"],
+        ambiguous=counts["ambiguous"],
+        broken=counts["broken"],
         disputes=len(ledger.disputes()),
-        agreement=agreement_of([(one.word, other.word) for one, other in ledger.agreement()]),
+        agreement=agreement_of([(first.word, second.word) for first, second in ledger.agreement()]),
         costs=_costs(ledger, priced),
         changes=tuple(_changes(ledger)),
     )
@@ -65,22 +65,22 @@ def _changes(ledger: Ledger) -> list[RunChange]:
 
 def _changed(ledger: Ledger, row: Row, rounds: int) -> list[RunChange]:
     """The changes of a run that a row records, but for those of the budget."""
-    said = row.payload
+    data = row.payload
     if row.event == "settings":
-        found = [RunChange(rounds, kind, said[kind]) for kind in ("pool", "owned") if kind in said]
+        added = [RunChange(rounds, kind, data[kind]) for kind in ("pool", "owned") if kind in data]
         names = ledger.private.names
-        who = {"set": said.get("set", [])}
-        who |= {kind: [said[kind]] for kind in ("labeler", "stop_when") if kind in said}
-        who |= {kind: [names[c] for c in said.get(kind, ())] for kind in ("joined", "away", "back")}
-        return found + [RunChange(rounds, kind, who=name) for kind in who for name in who[kind]]
+        who = {"set": data.get("set", [])}
+        who |= {kind: [data[kind]] for kind in ("labeler", "stop_when") if kind in data}
+        who |= {kind: [names[c] for c in data.get(kind, ())] for kind in ("joined", "away", "back")}
+        return added + [RunChange(rounds, kind, who=name) for kind in who for name in who[kind]]
     kind = {
         "class_added": "class",
         "set_aside": "set_aside",
         "kept": "kept",
         "forgotten": "erased",
-        "corrected": "named" if "named" in said else "corrected",
-        "reserved": "reopened" if "again" in said else "",
-        "released": "dropped" if said.get("reason") == DROPPED else "",
+        "corrected": "named" if "named" in data else "corrected",
+        "reserved": "reopened" if "again" in data else "",
+        "released": "dropped" if data.get("reason") == DROPPED else "",
     }.get(row.event)
     person = str(row.labeler) if row.event in ("set_aside", "kept") else ""
-    return [RunChange(rounds, kind, said.get("size", 1), who=person)] if kind else []
+    return [RunChange(rounds, kind, data.get("size", 1), who=person)] if kind else []

@@ -80,7 +80,7 @@ def facts_of(
         asking=replace(
             asking_of(game.ledger, priced=spec.budget.money is not None),
             disagreements=disagreements(game),
-            differing=tuple(Differing(**each) for each in state.get("differing", ())),
+            differing=tuple(Differing(**annotator) for annotator in state.get("differing", ())),
             abstaining=words_on_threshold(
                 game.ledger,
                 tested.threshold,
@@ -130,7 +130,7 @@ def _budget(spec: RunSpec, game: Game) -> f.Budget:
     ledger, seen = game.ledger, [row for row, _ in game.examples.seen]
     priced = spec.budget.money is not None
     unseen = len(set(game.corpus.unbought(())) - set(seen))
-    found = f.Budget(
+    budget = f.Budget(
         labels=ledger.accounts.budget,
         asked=ledger.accounts.asked,
         answered=0,
@@ -145,22 +145,22 @@ def _budget(spec: RunSpec, game: Game) -> f.Budget:
         further=ledger.accounts.further,
         released=sum(row.purpose == "train" for row in ledger.rows(only=("released",))),
     )
-    return replace(found, **uses(game))
+    return replace(budget, **uses(game))
 
 
 def _settings(spec: RunSpec, game: Game) -> tuple[f.SettingRow, ...]:
     """Every setting; those left open with what was chosen for them."""
     gate: Any = game.learner.gate
     chosen = {
-        **{f"gate.{each.name}": getattr(gate, each.name) for each in fields(gate)},
+        **{f"gate.{field.name}": getattr(gate, field.name) for field in fields(gate)},
         "scorer.name": game.learner.scorer.name,
         "gate.width_scale": game.learner.width_scale,
     }
     rows = []
-    for name, given in spec.settings.flat().items():
+    for name, setting in spec.settings.flat().items():
         if name.startswith("lm.") and not spec.settings.adapts:
             continue
-        value = chosen.get(name) if given is None else given
+        value = chosen.get(name) if setting is None else setting
         shown = "none" if value is None else str(value)
         rows.append(f.SettingRow(name, shown, spec.resolved.origin[name]))
     return tuple(rows)
@@ -210,19 +210,19 @@ def audit_fact(audited: Audited | None, now: Audited | None = None) -> AuditResu
     )
 
 
-def column_facts(spec: RunSpec, game: Game, found: Audited) -> ColumnFacts:
-    """The labels of the run's column, judged as `found`."""
+def column_facts(spec: RunSpec, game: Game, audited: Audited) -> ColumnFacts:
+    """The labels of the run's column, judged as `audited`."""
     doubt, names = linear_trainer(game).doubt, spec.dataset.classes or ()
     assert doubt is not None
     asked = [(row, label) for row, label, choice in game.examples.bought if choice >= 0]
-    by_label = replace(found, gold=found.predicted, predicted=found.gold)
+    by_label = replace(audited, gold=audited.predicted, predicted=audited.gold)
     return ColumnFacts(
         name=str(spec.settings.column),
         labeled=sum(label >= 0 for label in spec.sources.said),
         flagged=int(doubt.flagged.sum()),
         asked=len(asked),
         changed=sum(int(doubt.label[row] != label) for row, label in asked),
-        audit=audit_fact(found),
+        audit=audit_fact(audited),
         classes=tuple(_class_row(name, at, 0, by_label) for at, name in enumerate(names)),
     )
 
@@ -257,8 +257,8 @@ def confusion_rows(dataset: Dataset, tested: Tested) -> tuple[Confusion, ...]:
     judged, names = _judged(tested), dataset.classes
     if names is None or judged is None:
         return ()
-    found = confusions(judged.gold.tolist(), judged.predicted.tolist())[:CONFUSIONS]
-    return tuple(Confusion(names[gold], names[said], n) for gold, said, n in found)
+    pairs = confusions(judged.gold.tolist(), judged.predicted.tolist())[:CONFUSIONS]
+    return tuple(Confusion(names[gold], names[predicted], n) for gold, predicted, n in pairs)
 
 
 def calibration(tested: Tested) -> Calibration | None:

@@ -40,21 +40,21 @@ def finish(
 
     No file written earlier reveals a result of the `audit`; for `look` see `judged_at`.
     """
-    made = AdapterEnding if spec.settings.adapts else HeadEnding
-    ending = made(spec, game, features, report)
-    tested, more = ending.test(), dict[str, Any]()
+    ending_type = AdapterEnding if spec.settings.adapts else HeadEnding
+    ending = ending_type(spec, game, features, report)
+    tested, options = ending.test(), dict[str, Any]()
     if audit is not None:
         judged, now = judged_audit(ending, game, audit, look)
         tested = replace(tested, audited=judged, audited_now=now if audit.revised else None)
-        more = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
-        more |= {"measures": judged.measures}
+        options = {name: getattr(audit, name) for name in ("passed_over", "second", "waits")}
+        options |= {"measures": judged.measures}
     if isinstance(ending, HeadEnding) and spec.settings.column is not None:
-        of = audit or Audit((), {})
-        labels, reference = ending.of_column(of.rows), ending.column_reference(of)
+        sample = audit or Audit((), {})
+        labels, reference = ending.of_column(sample.rows), ending.column_reference(sample)
         if promised_share(spec.settings.stop_when) is not None:  # so was the second look
-            ids = (game.corpus.ids[row] for row in of.rows)
-            labels = dict(zip(ids, ending.delivered(of.rows), strict=True))
-        tested = replace(tested, column=judge_audit(labels, of.answers, reference, **more))
+            ids = (game.corpus.ids[row] for row in sample.rows)
+            labels = dict(zip(ids, ending.delivered(sample.rows), strict=True))
+        tested = replace(tested, column=judge_audit(labels, sample.answers, reference, **options))
     tested = ending.with_curve(tested, audit)
     report(Progress("report", 0, 1))
     state.setdefault("finished", time_now())
@@ -83,14 +83,14 @@ def judged_audit(
     reference = largest(ending.policies(compared(game, audit)))
     unknown = audit.second is None or (not look and too_wide(audit.second))
     agreement = unknown and bool(game.ledger.private.handed())
-    more = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
-    more |= {"measures": "agreement with the annotator"} if agreement else {}
-    own = ending.spec.settings.column is None  # else the second look was at its labels
-    first, later = (
-        judge_audit(policies, answers, reference, **more, second=second if own else None)
+    options = {name: getattr(audit, name) for name in ("passed_over", "waits")} | {"look": look}
+    options |= {"measures": "agreement with the annotator"} if agreement else {}
+    of_model = ending.spec.settings.column is None  # else the second look was at its labels
+    shown, corrected = (
+        judge_audit(policies, answers, reference, **options, second=second if of_model else None)
         for answers, second in ((audit.answers, audit.second), (audit.now, audit.second_now))
     )
-    return first, later
+    return shown, corrected
 
 
 def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game) -> Facts:
@@ -104,13 +104,13 @@ def _continued(facts: Facts, before: Mapping[str, Any], audit: Audit, game: Game
     now = replace(now, number=audit.number, learned=labels, shown_at=labels, revised=audit.revised)
     if before.get("number") == audit.number:
         later = game.ledger.rows(before["rows"], only=("relabeled",))
-        kept = before["made_of"] == [facts.data.items, facts.data.classes] and not any(later)
-        kept &= labels <= before["learned"]  # fewer where items were erased
+        same = before["made_of"] == [facts.data.items, facts.data.classes] and not any(later)
+        same &= labels <= before["learned"]  # fewer where items were erased
         now = replace(
             now,
-            shown_before=before["shown_before"] or not kept or labels < before["learned"],
+            shown_before=before["shown_before"] or not same or labels < before["learned"],
             shown_at=before["shown_at"],
-            trained_on=len(audit.labels(game.corpus.ids)) if kept and before["trained_on"] else 0,
+            trained_on=len(audit.labels(game.corpus.ids)) if same and before["trained_on"] else 0,
         )
     return replace(facts, audit=now)
 

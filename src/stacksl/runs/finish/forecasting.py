@@ -58,17 +58,16 @@ def evidence(game: Game, labels: int) -> tuple[Array, Array, Array]:
     if game.trainer.covering is not None and not linear_trainer(game).final:
         head = None  # that of a stream on its way lags behind the labels
     rounds = {row.item: row for row in game.ledger.rows(only=("round",))}
-    learned = [each for each in game.examples.bought[:labels] if each[2] >= 0]  # owned: no choice
-    bought = [(corpus.ids[row], label) for row, label, _ in learned]
+    learned = game.examples.bought[:labels]  # those that were owned have no choice
+    bought = [(corpus.ids[row], label) for row, label, choice in learned if choice >= 0]
     pairs = [(rounds[name].decision(), label) for name, label in bought if name in rounds]
     sure = np.array([decision.probability for decision, _ in pairs])
     right = np.array([float(decision.choice == label) for decision, label in pairs])
     if head is not None:
-        rest = corpus.unbought([name for name, _ in bought])
-        now = surest(head, game.examples.block, rest)
-        return sure, right, np.concatenate([sure, now])
-    last = max((decision.round for decision, _ in pairs), default=0)
-    seen = [row for row in rounds.values() if (row.round or 0) <= last]
+        unbought = corpus.unbought([name for name, _ in bought])
+        return sure, right, np.concatenate([sure, surest(head, game.examples.block, unbought)])
+    last_round = max((decision.round for decision, _ in pairs), default=0)
+    seen = [row for row in rounds.values() if (row.round or 0) <= last_round]
     latest = [row.decision().probability for row in seen[-max(25, len(seen) // 4) :]]
     return sure, right, np.array(latest)
 
@@ -92,10 +91,8 @@ class Forecaster:
         known = known_of(self.spec.settings, self.spec.dataset)
         if known is None:
             return None
-        found = evidence(self.game, labels)
-        if len(found[0]) < FEWEST:
-            return None
-        return from_training(known, *found)
+        sure, right, pool = evidence(self.game, labels)
+        return None if len(sure) < FEWEST else from_training(known, sure, right, pool)
 
     def facts(self, *, ended: bool) -> dict[str, Any]:
         """What `stacksl status` forecasts from: labels learned, level, share right before, sizes.
@@ -108,8 +105,8 @@ class Forecaster:
         level, bought = self.level(labels), self.game.examples.bought[:labels]
         before = [label == choice for _, label, choice in bought if choice >= 0]
         right = sum(before) / len(before) if before else None
-        found = {"labels": labels, "level": level and asdict(level), "right": right}
-        return {**found, "options": options_of(self.spec), "most": self.spec.sources.available}
+        facts = {"labels": labels, "level": level and asdict(level), "right": right}
+        return {**facts, "options": options_of(self.spec), "most": self.spec.sources.available}
 
     def over_names(self, before: dict[str, Any], *, ended: bool) -> dict[str, Any]:
         """Whether labels have improved on class names: at how many, and a sentence if not.
@@ -123,10 +120,10 @@ class Forecaster:
             return {}
         if before.get("labels") == labels and not ended:
             return before
-        found = linear_trainer(self.game).over_names(labels)
-        if found is None or found[0] >= found[1]:
+        improvement = linear_trainer(self.game).over_names(labels)
+        if improvement is None or improvement[0] >= improvement[1]:
             return {"labels": labels, "sentence": ""}
-        return {"labels": labels, "sentence": UNIMPROVED.format(labels, *found)}
+        return {"labels": labels, "sentence": UNIMPROVED.format(labels, *improvement)}
 
     def enough(self) -> bool:
         """Whether the next labels are estimated to gain less than `--stop-when` asks for.
@@ -135,7 +132,7 @@ class Forecaster:
         then the sentence of the report. An accuracy is not estimated: buying pauses for its looks.
         """
         settings, learned = self.spec.settings, len(self.game.examples.bought)
-        kind, least, more = stop_rule(settings.stop_when)
+        kind, least, labels = stop_rule(settings.stop_when)
         if kind == "accuracy":
             return look_due(self.spec, self.game.ledger.accounts)
         if kind == "right":  # buying pauses or ends for a look that is to be drawn, or an open one
@@ -153,12 +150,12 @@ class Forecaster:
         known, level = known_of(settings, self.spec.dataset), self.level(learned)
         if known is None or level is None:
             return False
-        found = gain(known, level, learned, more, options_of(self.spec))
-        if found.value < least:
-            points = [f"{100 * each:.1f}" for each in (found.value, found.low, found.high)]
+        forecast = gain(known, level, learned, labels, options_of(self.spec))
+        if forecast.value < least:
+            points = [f"{100 * x:.1f}" for x in (forecast.value, forecast.low, forecast.high)]
             self.stopped = (
                 f"Buying stopped after {learned:,} training labels by stop_when"
-                f" {settings.stop_when}: the next {more:,} were estimated to gain {points[0]}"
+                f" {settings.stop_when}: the next {labels:,} were estimated to gain {points[0]}"
                 f" points of accuracy (90% interval {points[1]} to {points[2]})."
             )
         return bool(self.stopped)

@@ -64,7 +64,7 @@ class HeadEnding:
         )
         evaluation = judge(self._model(trainer.head).probabilities(block), test)
         bought = len(trainer.examples.bought)
-        points = self._curve(bought, block, lambda found: judge(found, test))
+        points = self._curve(bought, block, lambda policies: judge(policies, test))
         curve = (*points, point(bought, evaluation))
         return Tested(evaluation, curve, threshold=threshold)
 
@@ -75,20 +75,20 @@ class HeadEnding:
 
     def of_column(self, rows: Sequence[int]) -> dict[str, Array]:
         """The labels of a column in the `rows` that have one, by id, as (K,) probabilities."""
-        doubt, said = linear_trainer(self.game).doubt, self.spec.sources.said
+        doubt, labels = linear_trainer(self.game).doubt, self.spec.sources.said
         assert doubt is not None
         ids, classes = self.game.corpus.ids, np.eye(len(self.spec.dataset.classes or ()))
-        some = (row for row in rows if row < len(said) and said[row] >= 0)
-        return {ids[row]: classes[said[row]] * max(1e-12, doubt.sure[row]) for row in some}
+        labeled = (row for row in rows if row < len(labels) and labels[row] >= 0)
+        return {ids[row]: classes[labels[row]] * max(1e-12, doubt.sure[row]) for row in labeled}
 
     def delivered(self, rows: Sequence[int]) -> list[Array]:
         """(K,) probabilities of the labels that a table has in `rows` which people do not label.
 
         A label of a column stays, where the run judges one; the others are the final model's.
         """
-        said, ids = self.policies(rows), self.game.corpus.ids
-        own = {} if self.spec.settings.column is None else self.of_column(rows)
-        return [own.get(ids[row], each) for row, each in zip(rows, said, strict=True)]
+        policies, ids = self.policies(rows), self.game.corpus.ids
+        of_column = {} if self.spec.settings.column is None else self.of_column(rows)
+        return [of_column.get(ids[row], policy) for row, policy in zip(rows, policies, strict=True)]
 
     def column_reference(self, audit: Audit) -> Array | None:
         """The probabilities of a column's labels at the first audit, or None."""
@@ -101,8 +101,8 @@ class HeadEnding:
         if tested.curve or audit is None or audited is None or not audited.known:
             return tested
         rows = [row for row in audit.rows if self.game.corpus.usable[row]]
-        own = linear_trainer(self.game).final and not self.spec.settings.column
-        if not own or len(rows) < HELD_OUT:
+        final = linear_trainer(self.game).final and not self.spec.settings.column
+        if not final or len(rows) < HELD_OUT:
             return tested
 
         def judged(policies: list[Array]) -> Audited:
@@ -115,11 +115,11 @@ class HeadEnding:
 
     def with_rest(self, facts: Facts, tested: Tested) -> Facts:
         """The facts with what the final model says of the items without an answer."""
-        rest = rest_of(self.game, self.policies)
+        unanswered = rest_of(self.game, self.policies)
         return replace(
             facts,
-            contested=least_sure(self.game, rest),
-            own=own_items(self.game, tested, rest),
+            contested=least_sure(self.game, unanswered),
+            own=own_items(self.game, tested, unanswered),
             more=more_labels(self.spec, self.game),
         )
 
@@ -138,7 +138,7 @@ class HeadEnding:
                 " classes, so the online state is the final model.",
                 False,
             )
-        owned, said = owned_labels(trainer.examples), _model_labels(trainer)
+        owned, of_model = owned_labels(trainer.examples), _model_labels(trainer)
         basis = f"all {len(trainer.examples.bought) - owned:,} labels bought"
         if trainer.column is not None:
             basis = f"the column of labels and, where people answered, {basis}"
@@ -148,11 +148,11 @@ class HeadEnding:
                 (part.kind, part.weight, None if np.isnan(part.log_loss) else part.log_loss)
                 for part in trainer.mixture
             )
-            return Refit(f"{basis}.{said}", True, mixture=mixture)
+            return Refit(f"{basis}.{of_model}", True, mixture=mixture)
         assert not isinstance(trainer.head, MixedHead)
         chosen = trainer.head.strength
         how = "chosen by three shuffled folds of them" if chosen.tried else "the default"
-        return Refit(f"{basis}, with C = {chosen.value:g}, {how}.{said}", True)
+        return Refit(f"{basis}, with C = {chosen.value:g}, {how}.{of_model}", True)
 
     @property
     def fingerprints(self) -> tuple[Named, ...]:
@@ -170,8 +170,8 @@ class HeadEnding:
     def _trained_on(self, audit: Audit) -> tuple[Head | None, Threshold | None]:
         """The final head fitted on the labels of the audit as well, and its threshold."""
         game, trainer = self.game, linear_trainer(self.game)
-        more = ((row, index, index) for row, index in audit.labels(game.corpus.ids))
-        bought = [*game.examples.bought, *more]
+        audited = ((row, index, index) for row, index in audit.labels(game.corpus.ids))
+        bought = [*game.examples.bought, *audited]
         wider = replace(trainer, examples=replace(game.examples, bought=bought), _source=None)
         wider.head = wider.as_if(len(bought), game.learner.scorer)
         return wider.head, self._threshold(wider)
@@ -198,8 +198,8 @@ class HeadEnding:
         for count in counts if trainer.final else []:
             head = trainer.as_if(count, untouched) if 0 < count < upto else None
             if head is not None:
-                found = [np.asarray(p) for p in head.probabilities(block)]
-                points.append(point(count, measure(found)))
+                policies = [np.asarray(p) for p in head.probabilities(block)]
+                points.append(point(count, measure(policies)))
         return points
 
 
@@ -207,14 +207,14 @@ def _model_labels(trainer: LinearTrainer) -> str:
     """A sentence on how often the labels of a model are right, if the run has such."""
     if trainer.model_labels is None:
         return ""
-    if (found := trainer.confusion()) is None:
+    if (confusion := trainer.confusion()) is None:
         return " No label bought at random was compared with the model's, so they took no part."
-    rate, low, high = (f"{100 * each:.0f}" for each in found.accuracy)
+    rate, low, high = (f"{100 * share:.0f}" for share in confusion.accuracy)
     compared = (
-        f" On {found.count} items drawn at random the model's label was people's in an estimated"
-        f" {rate}% (95% interval {low} to {high})"
+        f" On {confusion.count} items drawn at random the model's label was people's in an"
+        f" estimated {rate}% (95% interval {low} to {high})"
     )
-    if not found.tells:
+    if not confusion.tells:
         return f"{compared}, which may be chance: its labels took no part."
     return f"{compared}."
 
@@ -234,8 +234,8 @@ def unnamed(ledger: LedgerReader) -> list[str]:
         if row["state"] == "answered" and row["purpose"] == "train" and row["labeler"] not in aside
     ]
     named = {row["item"] for row in answered if row["said"] == "label"}
-    found = dict.fromkeys(str(row["item"]) for row in answered if row["said"] == "none")
-    return [item for item in found if item not in named]
+    answered_none = dict.fromkeys(str(row["item"]) for row in answered if row["said"] == "none")
+    return [item for item in answered_none if item not in named]
 
 
 def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | None:
@@ -255,11 +255,11 @@ def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | No
     if trainer.column is not None or trainer.head is None or min(len(none), len(bought)) < FEWEST:
         return None
     rng = generator(trainer.seed, "abstain")
-    rest, each = _rest(trainer, rng)
-    parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, rest)]
+    sample, represented = _unasked(trainer, rng)
+    parts = [rng.permutation(len(rows)) % FOLDS for rows in (none, sample)]
     labeled, others, unasked = [], [], []
     for number, (_, held) in enumerate(folds_of(len(bought), trainer.seed)):
-        mine = rest[parts[1] == number]
+        mine = sample[parts[1] == number]
         head = trainer.without(held, mine, untouched)
         if head is None:
             return None
@@ -267,28 +267,28 @@ def train_threshold(trainer: LinearTrainer, untouched: Scorer) -> Threshold | No
         others.append(_largest(head, trainer, none[parts[0] == number]))
         unasked.append(_largest(head, trainer, mine))
     kinds = np.concatenate(labeled), np.concatenate(others)
-    return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), each))
+    return best_threshold(*kinds, *stands_for(*kinds, np.concatenate(unasked), represented))
 
 
-def _rest(trainer: LinearTrainer, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
+def _unasked(trainer: LinearTrainer, rng: np.random.Generator) -> tuple[NDArray[np.int64], float]:
     """A uniform sample of the rows never asked, and the number of rows that each represents."""
     corpus = trainer.examples.corpus
     asked = {corpus.row[item] for item in trainer.ledger.bought()}
     passed = np.array(sorted(asked | corpus.aside()), dtype=np.int64)
-    rest = np.setdiff1d(np.arange(len(corpus.ids)), passed)
-    drawn = rest if len(rest) <= SAMPLE else np.sort(rng.permutation(rest)[:SAMPLE])
-    return drawn, len(rest) / max(1, len(drawn))
+    unasked = np.setdiff1d(np.arange(len(corpus.ids)), passed)
+    drawn = unasked if len(unasked) <= SAMPLE else np.sort(rng.permutation(unasked)[:SAMPLE])
+    return drawn, len(unasked) / max(1, len(drawn))
 
 
 def _largest(head: Head, trainer: LinearTrainer, rows: NDArray[np.int64]) -> Array:
     parts = [rows[start : start + CHUNK].tolist() for start in range(0, len(rows), CHUNK)]
     blocks = (trainer.examples.block.take(part) for part in parts)
-    found = [float(np.max(p)) for block in blocks for p in head.probabilities(block)]
-    return np.array(found, dtype=np.float64)
+    probabilities = [float(np.max(p)) for block in blocks for p in head.probabilities(block)]
+    return np.array(probabilities, dtype=np.float64)
 
 
 def words_on_threshold(
-    ledger: LedgerReader, found: Threshold | None, *, possible: bool = False
+    ledger: LedgerReader, threshold: Threshold | None, *, possible: bool = False
 ) -> str:
     """The report's sentence on abstention; empty where no answer was none of these.
 
@@ -296,15 +296,15 @@ def words_on_threshold(
     """
     if not (none := len(unnamed(ledger))):
         return ""
-    if found is not None:
+    if threshold is not None:
         return (
-            f"The model abstains if its largest probability is below {found.value:.3f}. The"
-            f" threshold was chosen by {found.none} answers of none of these and {found.labels}"
-            " labels, each judged by a model that had not seen it. The labeled item has the larger"
-            f" probability in {found.auroc:.0%} of their pairs, and the mean of the share of labels"
-            " that the model keeps and of none-of-these on which it abstains is"
-            f" {found.balanced_accuracy:.0%}. Each bought item has the weight of all items with a"
-            " similar probability."
+            f"The model abstains if its largest probability is below {threshold.value:.3f}. The"
+            f" threshold was chosen by {threshold.none} answers of none of these and"
+            f" {threshold.labels} labels, each judged by a model that had not seen it. The labeled"
+            f" item has the larger probability in {threshold.auroc:.0%} of their pairs, and the"
+            " mean of the share of labels that the model keeps and of none-of-these on which it"
+            f" abstains is {threshold.balanced_accuracy:.0%}. Each bought item has the weight of"
+            " all items with a similar probability."
         )
     if not possible:
         return "The model never abstains: this kind of final model has no threshold for it."

@@ -54,46 +54,46 @@ class Rest:
 def rest_of(game: Game, policies: Policies) -> Rest:
     """What `policies`, the probabilities of items of given rows, say of those without an answer."""
     corpus = game.corpus
-    left = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
-    left[[corpus.row[item] for item in game.ledger.bought()]] = False
-    rows = np.flatnonzero(left)
-    said, sure, second = np.zeros(len(rows), np.int64), np.zeros(len(rows)), np.zeros(len(rows))
+    unanswered = np.isin(corpus.roles, [Role.POOL, Role.DUPLICATE, Role.REFERENCE])
+    unanswered[[corpus.row[item] for item in game.ledger.bought()]] = False
+    rows = np.flatnonzero(unanswered)
+    choices, sure, second = np.zeros(len(rows), np.int64), np.zeros(len(rows)), np.zeros(len(rows))
     for at in range(0, len(rows), CHUNK):
-        found = policies(rows[at : at + CHUNK].tolist())
-        table = np.full((len(found), max(2, *map(len, found))), -np.inf)
-        for row, policy in zip(table, found, strict=True):
+        batch = policies(rows[at : at + CHUNK].tolist())
+        table = np.full((len(batch), max(2, *map(len, batch))), -np.inf)
+        for row, policy in zip(table, batch, strict=True):
             row[: len(policy)] = policy
-        part = slice(at, at + len(found))
-        said[part] = np.argmax(table, axis=1)
+        part = slice(at, at + len(batch))
+        choices[part] = np.argmax(table, axis=1)
         second[part], sure[part] = np.partition(table, -2, axis=1)[:, -2:].T
     learned = [row for row, _, _ in game.examples.bought]
     bought = np.array([np.max(policy) for policy in policies(learned)]) if learned else np.zeros(0)
-    return Rest(rows, said, sure, sure - second, bought)
+    return Rest(rows, choices, sure, sure - second, bought)
 
 
-def least_sure(game: Game, rest: Rest) -> tuple[Contested, ...]:
+def least_sure(game: Game, unanswered: Rest) -> tuple[Contested, ...]:
     """Those nobody was asked about whose best candidates are closest, or labels most in doubt."""
-    found, lead, said = [], rest.lead, rest.said
+    contested, lead, choices = [], unanswered.lead, unanswered.said
     doubt = game.trainer.doubt
     if doubt is not None:
-        lead, said = doubt.sure[rest.rows] - 1.0, doubt.probable[rest.rows]
-    in_pool = game.corpus.roles[rest.rows] == Role.POOL
+        lead, choices = doubt.sure[unanswered.rows] - 1.0, doubt.probable[unanswered.rows]
+    in_pool = game.corpus.roles[unanswered.rows] == Role.POOL
     places = np.flatnonzero(in_pool & np.isfinite(lead))
     for place in places[np.argsort(lead[places], kind="stable")][:LISTED]:
-        item = game.corpus.items[row := rest.rows[place]]
-        found.append(
+        item = game.corpus.items[row := unanswered.rows[place]]
+        contested.append(
             Contested(
                 item=item.id,
                 prompt=item.prompt[:EXCERPT],
-                choice=item.candidates[said[place]],
+                choice=item.candidates[choices[place]],
                 label=None if doubt is None else item.candidates[doubt.label[row]],
                 statistic=-float(lead[place]),
             )
         )
-    return tuple(found)
+    return tuple(contested)
 
 
-def own_items(game: Game, tested: Tested, rest: Rest) -> OwnItems:
+def own_items(game: Game, tested: Tested, unanswered: Rest) -> OwnItems:
     """The final model on the items without an answer, judged by the audit or the test file.
 
     The audit takes precedence, since its items are like the run's own.
@@ -108,15 +108,15 @@ def own_items(game: Game, tested: Tested, rest: Rest) -> OwnItems:
     totals: tuple[ClassTotal, ...] = ()
     choices: tuple[tuple[float, int], ...] = ()
     if all(item.candidates == classes for item in corpus.items):
-        totals = class_totals(human := _human(game), rest.said, gold, predicted, classes)
-        if source == "audit" and len(rest.rows):
-            rows = len(human) + len(rest.rows)
-            choices = table_choices(confidence, right, rest.sure, rest.bought, rows)
+        totals = class_totals(human := _human(game), unanswered.said, gold, predicted, classes)
+        if source == "audit" and len(unanswered.rows):
+            rows = len(human) + len(unanswered.rows)
+            choices = table_choices(confidence, right, unanswered.sure, unanswered.bought, rows)
     return OwnItems(
-        rest=len(rest.rows),
+        rest=len(unanswered.rows),
         measured=len(gold),
         source=source,
-        shares=tuple(labeled_share(confidence, right, rest.sure, wanted) for wanted in WANTED),
+        shares=tuple(labeled_share(confidence, right, unanswered.sure, mark) for mark in WANTED),
         totals=totals,
         choices=choices,
     )
@@ -143,52 +143,52 @@ def more_labels(spec: RunSpec, game: Game) -> Gain:
     level = Forecaster(spec, game).level(labels)
     if level is None:
         return Gain(MORE, reason=f"a forecast needs {FEWEST} labels chosen by the run")
-    found = gain(known, level, labels, MORE, options_of(spec))
-    return Gain(MORE, found.value, found.low, found.high)
+    forecast = gain(known, level, labels, MORE, options_of(spec))
+    return Gain(MORE, forecast.value, forecast.low, forecast.high)
 
 
 def disagreements(game: Game) -> tuple[Disagreement, ...]:
     """The first usable items on which two annotators disagreed."""
-    corpus, usable, found = game.corpus, game.corpus.usable, []
-    for one, other in game.ledger.agreement():
-        at = corpus.row.get(one.item)
-        if one.word == other.word or at is None or not usable[at]:
+    corpus, usable, disputed = game.corpus, game.corpus.usable, []
+    for first, second in game.ledger.agreement():
+        at = corpus.row.get(first.item)
+        if first.word == second.word or at is None or not usable[at]:
             continue
         item = corpus.items[at]
-        said = tuple(
+        answers = tuple(
             Named(
-                each.labeler,
-                {"none": "none of these", "broken": "broken item"}.get(each.said, each.said)
-                if each.index is None
-                else item.candidates[each.index],
+                answer.labeler,
+                {"none": "none of these", "broken": "broken item"}.get(answer.said, answer.said)
+                if answer.index is None
+                else item.candidates[answer.index],
             )
-            for each in (one, other)
+            for answer in (first, second)
         )
-        found.append(Disagreement(item.id, item.prompt[:EXCERPT], said))
-    return tuple(found[:LISTED])
+        disputed.append(Disagreement(item.id, item.prompt[:EXCERPT], answers))
+    return tuple(disputed[:LISTED])
 
 
 def uses(game: Game) -> dict[str, Any]:
     """What each training label was used for, by the fields of `report.facts.Budget`."""
     names = ("answered", "unlearned", "unnamed", "aside", "open")
     corpus, learned = game.corpus, {row for row, _, choice in game.examples.bought if choice >= 0}
-    found = dict.fromkeys(names, 0)
+    counts = dict.fromkeys(names, 0)
     counted: set[int] = set()
-    for each in game.ledger.export():
-        if each["purpose"] != "train" or each["state"] not in ("open", "answered"):
+    for purchase in game.ledger.export():
+        if purchase["purpose"] != "train" or purchase["state"] not in ("open", "answered"):
             continue
-        row, aside = corpus.row[str(each["item"])], each["labeler"] in game.ledger.set_aside
-        if each["state"] == "open":
+        row, aside = corpus.row[str(purchase["item"])], purchase["labeler"] in game.ledger.set_aside
+        if purchase["state"] == "open":
             use = "open"
-        elif each["said"] != "label":
+        elif purchase["said"] != "label":
             use = "aside" if aside else "unnamed"
         elif row in learned and row not in counted and not aside:
             use = "answered"
             counted.add(row)
         else:
             use = "aside" if aside else "unlearned"
-        found[use] += 1
-    return found
+        counts[use] += 1
+    return counts
 
 
 def roles(corpus: Corpus, ledger: Ledger) -> tuple[Named, ...]:

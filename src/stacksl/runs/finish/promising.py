@@ -133,11 +133,11 @@ def open_look(ledger: LedgerReader) -> Drawn | None:
     A correction changes its model, a change of the run the share or the budget. No label was bought
     since then.
     """
-    look, found = last_drawn(ledger), looks(ledger)
-    if look is None or not found or found[-1]["drawn"] != look.number:
+    look, looked = last_drawn(ledger), looks(ledger)
+    if look is None or not looked or looked[-1]["drawn"] != look.number:
         return look
-    changed = ledger.accounts.reached != found[-1]["reached"]
-    return look if changed and ledger.accounts.asked == found[-1]["asked"] else None
+    changed = ledger.accounts.reached != looked[-1]["reached"]
+    return look if changed and ledger.accounts.asked == looked[-1]["asked"] else None
 
 
 def looks(ledger: LedgerReader) -> list[Mapping[str, Any]]:
@@ -160,9 +160,9 @@ def next_look(spec: RunSpec, game: Game) -> Look | None:
     if not stages or (before and stages[-1].labels <= before[-1]["labels"]):
         return None  # a model that was looked at
     factor = 1.0
-    for each in before:
-        expected = factor * each["expected"] * each["audit"] / max(1, each["rows"])
-        factor *= min(4.0, max(1.0, (each["wrong"] + 1) / (expected + 1)))
+    for look in before:
+        expected = factor * look["expected"] * look["audit"] / max(1, look["rows"])
+        factor *= min(4.0, max(1.0, (look["wrong"] + 1) / (expected + 1)))
     table, left, errors = Table.of(spec, game), game.ledger.accounts.left, None
     if doubted(spec.settings):
         rate = max(stages[-1].errors, doubled_of(game.ledger).rate)
@@ -174,7 +174,7 @@ def next_look(spec: RunSpec, game: Game) -> Look | None:
 
 def of_people(spec: RunSpec, game: Game, rate: float) -> float:
     """How many rows of people with one answer are wrong at a `rate` of errors."""
-    return rate * sum(len(given) == 1 for given in _answers(spec, game.ledger).values())
+    return rate * sum(len(answers) == 1 for answers in _answers(spec, game.ledger).values())
 
 
 def unreachable(spec: RunSpec, game: Game) -> bool:
@@ -196,13 +196,13 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
     values |= {"further_now": further} if further else {}
     values |= {} if now.money is None else {"money_now": now.money}
     wanted, drawn = replace(spec, now=now), last_drawn(ledger)
-    frame = [item for item, given in _answers(spec, ledger).items() if len(given) == 1]
+    frame = [item for item, answers in _answers(spec, ledger).items() if len(answers) == 1]
     secret = int(spec.folder.resolved()[SECRET], 16)
     rng = generator(secret, "promise", 0 if drawn is None else drawn.number)
     sample = [frame[place] for place in rng.permutation(len(frame))[: look.sample]]
     with ledger.together():
-        said = {"look": [look.audit, len(sample), len(frame)]}
-        ledger.change_settings({k: Setting(v) for k, v in values.items()}, None, said)
+        payload = {"look": [look.audit, len(sample), len(frame)]}
+        ledger.change_settings({k: Setting(v) for k, v in values.items()}, None, payload)
         next_terms(wanted, ledger, list(game.corpus.order), first=len(game.corpus.began))
         ledger.reserve(sample, "train")
     give_roles(wanted, game.corpus, ledger)
@@ -211,21 +211,21 @@ def draw_look(spec: RunSpec, game: Game, look: Look) -> RunSpec:
 
 def _answers(spec: RunSpec, ledger: LedgerReader) -> Answers:
     """The answers that count to each item that trains, by one person each, by slot."""
-    found: Answers = {}
+    answers: Answers = {}
     for row in sorted(ledger.export(), key=lambda row: (str(row["item"]), int(str(row["slot"])))):
         counts = row["state"] == "answered" and row["labeler"] not in ledger.set_aside
         if counts and row["purpose"] == "train" and row["item"] in spec.sources.usable:
             index = row["answer"]
-            said = str(row["said"]), index if isinstance(index, int) else None
-            found.setdefault(str(row["item"]), []).append(said)
-    return found
+            answer = str(row["said"]), index if isinstance(index, int) else None
+            answers.setdefault(str(row["item"]), []).append(answer)
+    return answers
 
 
 def unsettled(spec: RunSpec, game: Game) -> list[str]:
     """The sampled items to ask one more person of, as long as the budget pays for it."""
     ledger = game.ledger
     answers = _answers(spec, ledger).items()
-    due = [i for i, given in answers if 1 < len(given) < MOST and settled(given) is None]
+    due = [i for i, verdicts in answers if 1 < len(verdicts) < MOST and settled(verdicts) is None]
     free, _ = free_people(spec, ledger, due)
     return [item for item in due if free[item]][: ledger.accounts.left]
 
@@ -245,7 +245,7 @@ def judged(
         audit.answers.get(item) != ("label", int(np.argmax(policy)))
         for item, policy in zip(ids, policies, strict=True)
     )
-    table, divided, differ, sample, of_people = Table.of(spec, game), 0, 0, 0, 0
+    table, divided, differ, sample, people_wrong = Table.of(spec, game), 0, 0, 0, 0
     if (second := audit.second) is not None:
         unseen = second.agreeing - second.sampled  # nobody was left to ask, or no money
         divided = second.differing_open + second.sampled_open + unseen
@@ -256,15 +256,15 @@ def judged(
     if doubted(spec.settings):
         reserved = game.ledger.rows(look.seq, only=("reserved",))
         drawn = {row.item for row in reserved if row.purpose == "train" and row.slot == 1}
-        given = _answers(spec, game.ledger)
+        answers = _answers(spec, game.ledger)
         sample = len(drawn)
-        right = sum(settled(each) == each[0] for item, each in given.items() if item in drawn)
+        right = sum(settled(given) == given[0] for item, given in answers.items() if item in drawn)
         differ = sample - right
-        of_people = left_wrong(differ, sample, look.frame, PEOPLE)
-        again = {item for item, each in given.items() if len(each) > 1} | drawn
-        divided += sum(settled(given.get(str(item), [])) is None for item in again)
+        people_wrong = left_wrong(differ, sample, look.frame, PEOPLE)
+        again = {item for item, given in answers.items() if len(given) > 1} | drawn
+        divided += sum(settled(answers.get(str(item), [])) is None for item in again)
     rows = table.model + len(ids)
-    left = left_wrong(wrong, len(ids), rows, MODEL) + of_people
+    left = left_wrong(wrong, len(ids), rows, MODEL) + people_wrong
     left += divided + table.dropped + table.unlabeled
     return {
         "asked": game.ledger.accounts.asked,
@@ -277,7 +277,7 @@ def judged(
 
 def promise_of(spec: RunSpec, game: Game) -> str:
     """The sentence of the report on what is promised, or why nothing is."""
-    share, found, table = (
+    share, looked, table = (
         promised_share(spec.settings.stop_when),
         looks(game.ledger),
         Table.of(spec, game),
@@ -291,8 +291,8 @@ def promise_of(spec: RunSpec, game: Game) -> str:
     if not game.ledger.accounts.reached:
         if unreachable(spec, game):
             return _beyond(spec, game, share, table)
-        return _refusal(share, found, table)
-    last = found[-1]
+        return _refusal(share, looked, table)
+    look = looked[-1]
     part = drawn = "the model" if spec.settings.column is None else "the column"
     if spec.settings.column is not None and -1 in spec.sources.said:
         part, drawn = f"{part} or, where it has no label, the model", f"{part} or the model"
@@ -302,8 +302,8 @@ def promise_of(spec: RunSpec, game: Game) -> str:
         meant += f" {plural(aside, 'row')} with the text of an example of a class are not counted."
     return (
         f"At least {percent(share)} of the {plural(table.rows, 'row')} are right, {by}: of"
-        f" {count(last['audit'])} rows of {drawn} drawn at random {count(last['wrong'])}"
-        f" {'was' if last['wrong'] == 1 else 'were'} wrong, so at most {count(last['left'])} of all"
+        f" {count(look['audit'])} rows of {drawn} drawn at random {count(look['wrong'])}"
+        f" {'was' if look['wrong'] == 1 else 'were'} wrong, so at most {count(look['left'])} of all"
         f" are. Such a promise holds in 95 of 100 runs.{meant}"
     )
 
@@ -324,18 +324,18 @@ def _beyond(spec: RunSpec, game: Game, share: float, table: Table) -> str:
     )
 
 
-def _refusal(share: float, found: Sequence[Mapping[str, Any]], table: Table) -> str:
-    if not found:
+def _refusal(share: float, looked: Sequence[Mapping[str, Any]], table: Table) -> str:
+    if not looked:
         why = "the budget was spent before an audit that could show it was worth its price"
     else:
-        least = max(0.0, 1 - found[-1]["left"] / max(1, found[-1]["of"]))
-        why = f"the last of {plural(found[-1]['drawn'], 'look')} showed at least {percent(least)}"
-    more = " A larger budget continues: `stacksl change RUN --budget B`."
-    if found and found[-1]["drawn"] >= LOOKS:
-        more = f" No look is left of {LOOKS}, so nothing more is bought."
+        least = max(0.0, 1 - looked[-1]["left"] / max(1, looked[-1]["of"]))
+        why = f"the last of {plural(looked[-1]['drawn'], 'look')} showed at least {percent(least)}"
+    hint = " A larger budget continues: `stacksl change RUN --budget B`."
+    if looked and looked[-1]["drawn"] >= LOOKS:
+        hint = f" No look is left of {LOOKS}, so nothing more is bought."
     return (
         f"That {percent(share)} of the {plural(table.rows, 'row')} are right cannot be promised:"
-        f" {why}. A lower share may be: `stacksl change RUN --stop-when right=R`.{more}"
+        f" {why}. A lower share may be: `stacksl change RUN --stop-when right=R`.{hint}"
     )
 
 

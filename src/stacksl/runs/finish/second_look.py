@@ -29,8 +29,8 @@ from stacksl.runs.storage.folder import FACTS, SECRET, anchors
 
 def report_stands(spec: RunSpec, ledger: Ledger) -> bool:
     """Whether only answers of audits followed the report, so that its model stands."""
-    said = anchors(spec.folder).get(FACTS)
-    after = None if said is None else ledger.place(said)
+    head = anchors(spec.folder).get(FACTS)
+    after = None if head is None else ledger.place(head)
     if after is None or not spec.folder.has_results():
         return False
     later = ledger.rows(after)
@@ -56,13 +56,13 @@ def look_again(
     stay what they were when a correction refits the model.
     """
     ledger = game.ledger
-    made = AdapterEnding if spec.settings.adapts else HeadEnding
-    ending = made(spec, game, features, silent)
-    predicted, powers = _said(ending, game, audit, every=every)
+    ending_type = AdapterEnding if spec.settings.adapts else HeadEnding
+    ending = ending_type(spec, game, features, silent)
+    predicted, powers = _looked_at(ending, game, audit, every=every)
     ids = [*predicted]
     answers, now = (
         {
-            item: [(each.said, each.index) for each in of_all]
+            item: [(answer.said, answer.index) for answer in of_all]
             for item, of_all in ledger.audited_by_all(now=later).items()
             if item in audit.answers and item in predicted
         }
@@ -72,22 +72,22 @@ def look_again(
     order = generator(secret, "second look", audit.number).permutation(len(ids))
     accounts = ledger.accounts
     slots = {item: accounts.slots(ledger.items.surrogates[item]) for item in answers}
-    begun = [i for i, each in slots.items() if sum(not accounts.is_aside(s) for _, s in each) > 1]
+    begun = [i for i, asked in slots.items() if sum(not accounts.is_aside(s) for _, s in asked) > 1]
     shuffled = [ids[place] for place in order]
-    kept = () if look else begun
+    fixed = () if look else begun
     noted = {} if look else state.get("judged", {})
     then = noted["said"] if noted.get("audit") == audit.number else list(predicted.values())
     judged = dict(zip(ids, then, strict=True))
-    rows = split(shuffled, judged, answers, kept, every=every)
+    rows = split(shuffled, judged, answers, fixed, every=every)
     free, awaited = free_people(spec, ledger, ids)
-    free |= {item: 0 for item in begun if any(state.dropped for _, state in slots[item])}
+    free |= {item: 0 for item in begun if any(slot.dropped for _, slot in slots[item])}
     left = min(spec.terms.further - accounts.further, accounts.left)
     left = 0 if accounts.reached else left  # what a look has found stands
     due = next_rows(rows, answers, free, left, awaited)
-    first, first_now = ({i: said[0] for i, said in each.items()} for each in (answers, now))
+    first, first_now = ({i: of_all[0] for i, of_all in given.items()} for given in (answers, now))
     if due or awaited:  # the first answers measure agreement until all are in
         return due, replace(audit, answers=first, now=first, waits=True)
-    if all(len(said) == 1 for said in answers.values()):
+    if all(len(of_all) == 1 for of_all in answers.values()):
         return due, audit
     z = z_of_look(look)
     if not look:
@@ -100,7 +100,7 @@ def look_again(
     return due, replace(audit, second=second, second_now=later)
 
 
-def _said(
+def _looked_at(
     ending: HeadEnding | AdapterEnding, game: Game, audit: Audit, *, every: bool
 ) -> tuple[dict[str, int], Powers | None]:
     """The label that is looked at in each audited row, by item, and its probabilities.
@@ -110,8 +110,8 @@ def _said(
     """
     ids = [game.corpus.ids[row] for row in audit.rows]
     if isinstance(ending, HeadEnding) and ending.spec.settings.column is not None and not every:
-        found, reference = ending.of_column(audit.rows), ending.column_reference(audit)
-        ids, policies = [*found], [*found.values()]
+        labels, reference = ending.of_column(audit.rows), ending.column_reference(audit)
+        ids, policies = [*labels], [*labels.values()]
     else:
         policies = ending.policies(audit.rows)
         if isinstance(ending, HeadEnding) and every:
@@ -119,4 +119,4 @@ def _said(
         reference = largest(ending.policies(compared(game, audit)))
     sure = largest(policies)
     powers = None if reference is None or sure is None else Powers(sure, reference)
-    return dict(zip(ids, (int(np.argmax(each)) for each in policies), strict=True)), powers
+    return dict(zip(ids, (int(np.argmax(policy)) for policy in policies), strict=True)), powers
