@@ -108,8 +108,8 @@ def with_column(
     settings, name, how = resolved.settings, resolved.settings.model_labels, resolved.settings.read
     if name is None:
         return resolved, None
-    given, columns, judged = given_classes(settings), named_columns(settings), None
-    names = names if given is None else given.names
+    classes_given, columns, judged = given_classes(settings), named_columns(settings), None
+    names = names if classes_given is None else classes_given.names
     layout, wanted = Layout(how.worksheet, how.header), {**columns, "label": name}
     try:
         if table is not None:
@@ -122,11 +122,11 @@ def with_column(
             raise DataError(str(fault).replace("--label-column", "--model-labels")) from None
     if judged is None:
         resolved = resolved.updated({"model_labels": str(Path(name).resolve())})
-        explicit = {each for each, where in resolved.origin.items() if where in ("flag", "config")}
+        explicit = {key for key, where in resolved.origin.items() if where in ("flag", "config")}
         if mistakes := conflicts(resolved.settings, explicit):
             raise SettingsError("; ".join(mistakes))
         return resolved, None
-    if roles := [role for role, other in columns.items() if other == name]:
+    if roles := [role for role, column in columns.items() if column == name]:
         raise SettingsError(
             f"the column '{name}' is named as the {roles[0]} and as the labels to be judged: name"
             f" another one with --{roles[0]}-column or --model-labels"
@@ -271,14 +271,14 @@ def with_coverage(resolved: Resolved, classes: Sequence[str] | None) -> Resolved
 def without_threshold(resolved: Resolved) -> list[str]:
     """A warning where settings of a gate were given and the gate ranks a pool."""
     settings, where = resolved.settings, resolved.origin
-    own = type(settings.gate).model_fields.keys() - Gate.model_fields.keys()
-    given = [f"gate.{name}" for name in sorted(own)]
-    given = [name for name in given if where[name] in ("flag", "config")]
-    if settings.mode != "pool" or not given:
+    of_gate = type(settings.gate).model_fields.keys() - Gate.model_fields.keys()
+    chosen = [f"gate.{name}" for name in sorted(of_gate)]
+    chosen = [name for name in chosen if where[name] in ("flag", "config")]
+    if settings.mode != "pool" or not chosen:
         return []
     return [
         f"a pool is ranked by the statistic of '{settings.gate.name}' and has no threshold:"
-        f" {', '.join(given)} has an effect only where the statistic reads it"
+        f" {', '.join(chosen)} has an effect only where the statistic reads it"
     ]
 
 
@@ -312,8 +312,8 @@ def in_memory(
                 "a data frame has its answers in a column: give columns={'label': NAME}"
             )
         known = classes is not None
-        found = read(table, columns=columns, classes=classes, lenient=known, aside=aside)
-        return replace(found, columns=columns or {}, format=TEXTS)
+        dataset = read(table, columns=columns, classes=classes, lenient=known, aside=aside)
+        return replace(dataset, columns=columns or {}, format=TEXTS)
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
         raise DataError(_WRONG.format(type(items).__name__))
     listed = tuple(items)
@@ -326,12 +326,12 @@ def in_memory(
     if len({item.id for item in listed}) != len(listed):
         raise DataError("every item needs an id of its own, but some are repeated")
     gold = _gold(listed, answers)
-    first = listed[0].candidates
-    if len(listed) < 2 or any(item.candidates != first for item in listed):
+    candidates = listed[0].candidates
+    if len(listed) < 2 or any(item.candidates != candidates for item in listed):
         return Dataset("items", "memory", listed, gold)
     # the same candidates everywhere are a fixed label set, as the readers have it
-    listed = tuple(Item(item.id, item.prompt, first) for item in listed)
-    return Dataset("items", "memory", listed, gold, first)
+    listed = tuple(Item(item.id, item.prompt, candidates) for item in listed)
+    return Dataset("items", "memory", listed, gold, candidates)
 
 
 def again_in_memory(

@@ -56,11 +56,11 @@ def retrieved(dataset: Dataset, bank: Bank, features: str, count: int) -> Datase
 def _search(prompts: list[str], bank: Bank, features: str, count: int) -> NDArray[np.int32]:
     from stacksl.features import BANK, TextMap, make_features
 
-    found = make_features(features, classes=None, cosine=BANK)
-    assert isinstance(found, TextMap)
-    found.encoder.fit(bank.texts)
-    vectors = found.documents.encode(bank.texts)
-    return nearest(found.encoder.encode(prompts), vectors, count)[0]
+    feature_map = make_features(features, classes=None, cosine=BANK)
+    assert isinstance(feature_map, TextMap)
+    feature_map.encoder.fit(bank.texts)
+    vectors = feature_map.documents.encode(bank.texts)
+    return nearest(feature_map.encoder.encode(prompts), vectors, count)[0]
 
 
 def _read(path: str | Path, settings: Settings, bank: Bank | None, **how: Any) -> Dataset:
@@ -145,15 +145,15 @@ def load_owned(
 
 def strange(unknown: Mapping[str, str], classes: Sequence[str]) -> str:
     """Some of the labels that are no class, with their rows and the nearest class."""
-    first: dict[str, str] = {}
+    first_rows: dict[str, str] = {}
     for name, label in unknown.items():
-        first.setdefault(label, name)
-    said = []
-    for label, name in islice(first.items(), 3):
+        first_rows.setdefault(label, name)
+    examples = []
+    for label, name in islice(first_rows.items(), 3):
         near = get_close_matches(label, classes, n=1)
         hint = f", did you mean '{near[0]}'?" if near else ""
-        said.append(f"'{label}' in {name}{hint}")
-    return one_line("; ".join(said))
+        examples.append(f"'{label}' in {name}{hint}")
+    return one_line("; ".join(examples))
 
 
 def given_classes(settings: Settings) -> Classes | None:
@@ -195,10 +195,10 @@ def read_again(
 
     `given` may hold `format`, `worksheet`, `header`, `prompt`, `label` and `id`.
     """
-    other = dict(given or {})
-    form = other.pop("format", settings.read.format)
-    changed = {name: other.pop(name) for name in ("worksheet", "header") if name in other}
+    options = dict(given or {})
+    form = options.pop("format", settings.read.format)
+    changed = {name: options.pop(name) for name in ("worksheet", "header") if name in options}
     layout = layout_of(settings)._replace(**changed)
     how = {"usual": model.columns, "classes": model.classes, "lenient": True}
-    named = {"format": form, "layout": layout, "columns": other or None}
+    named = {"format": form, "layout": layout, "columns": options or None}
     return _read(path, settings, bank, **named, **how)

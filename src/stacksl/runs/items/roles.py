@@ -27,10 +27,10 @@ def corpus_of(spec: RunSpec) -> Corpus:
 
     It depends on the settings and the data alone; `assign_roles` adds what the ledger records.
     """
-    settings, first = spec.settings, len(spec.sources.pool.items)
+    settings, count = spec.settings, len(spec.sources.pool.items)
     held = spec.sources.aside_at_first
-    taken = frozenset(row for row in held if row < first)
-    drawn = draw(first, spec.audit, settings.seed, taken)
+    taken = frozenset(row for row in held if row < count)
+    drawn = draw(count, spec.audit, settings.seed, taken)
     corpus = Corpus.of(spec.dataset.items)
     corpus.assign(Role.DUPLICATE, held)
     corpus.assign(Role.OWNED, (row for row in held if corpus.ids[row] in spec.sources.owned))
@@ -38,7 +38,7 @@ def corpus_of(spec: RunSpec) -> Corpus:
     corpus.reference = reference_rows(spec, drawn)
     corpus.assign(Role.REFERENCE, corpus.reference)
     aside = corpus.aside()
-    began = [row for row in order_of(settings.order, settings.seed, first) if row not in aside]
+    began = [row for row in order_of(settings.order, settings.seed, count) if row not in aside]
     corpus.began, corpus.drawn = began, drawn
     corpus.order = _everything(spec, began)
     return corpus
@@ -50,14 +50,14 @@ def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
     They are drawn uniformly from the items at the start of a pool. A run that adapts a language
     model has none: it would score them at each measurement.
     """
-    first, settings = len(spec.sources.pool.items), spec.settings
+    count, settings = len(spec.sources.pool.items), spec.settings
     if not drawn or settings.mode != "pool" or settings.adapts or not settings.refit:
         return []
     if promised_share(settings.stop_when) is not None:  # every row is part of the table
         return []
     if settings.column is not None:  # every row has such a probability
         return []
-    free = np.setdiff1d(np.arange(first), [*spec.sources.aside_at_first, *drawn])
+    free = np.setdiff1d(np.arange(count), [*spec.sources.aside_at_first, *drawn])
     size = reference_size(len(free), spec.budget.labels - len(drawn))
     chosen = generator(settings.seed, "reference").choice(len(free), size, replace=False)
     return sorted(free[chosen].tolist())
@@ -65,11 +65,11 @@ def reference_rows(spec: RunSpec, drawn: Sequence[int]) -> list[int]:
 
 def _everything(spec: RunSpec, began: Sequence[int]) -> list[int]:
     """The order of all items: those of the start, then each added file, shuffled by itself."""
-    found = list(began)
+    order = list(began)
     for number, part in enumerate(spec.sources.segments[1:], start=1):
         shuffled = order_of(spec.settings.order, spec.settings.seed, len(part), number)
-        found += [part[place] for place in shuffled]
-    return found
+        order += [part[place] for place in shuffled]
+    return order
 
 
 def order_of(order: str, seed: int, items: int, *keys: int) -> list[int]:
@@ -85,8 +85,8 @@ def assign_roles(spec: RunSpec, game: Game) -> None:
     The labels of the audit are reserved first, so that they cannot be spent on training.
     """
     corpus, ledger, erased = game.corpus, game.ledger, spec.sources.erased
-    new = new_owned(spec, ledger, audit_rows(corpus, ledger))
-    for decision, label in ledger.own(new, "owned") if new else ():
+    owned = new_owned(spec, ledger, audit_rows(corpus, ledger))
+    for decision, label in ledger.own(owned, "owned") if owned else ():
         game.teach(decision, label)
     audited = set(ledger.bought("audit"))
     if corpus.drawn and not audited:
@@ -123,11 +123,11 @@ def new_owned(spec: RunSpec, ledger: Ledger, audit: Set[int]) -> list[tuple[str,
     known = set(ledger.bought("owned"))
     items = {item.id: item for item in spec.dataset.items}
     audited = (spec.dataset.items[row] for row in audit)
-    asked = {(item.prompt, item.candidates) for item in audited}
+    texts = {(item.prompt, item.candidates) for item in audited}
     return [
         (name, label)
         for name, label in spec.sources.owned.items()
-        if name not in known and (items[name].prompt, items[name].candidates) not in asked
+        if name not in known and (items[name].prompt, items[name].candidates) not in texts
     ]
 
 
@@ -176,14 +176,14 @@ def expect_items(spec: RunSpec, ledger: Ledger) -> None:
     """
     free = len(_free(spec, ledger, current_order(spec, ledger, corpus_of(spec))))
     wanted = sum(spec.terms.audits) - len(ledger.bought("audit"))
-    more = "give the run more items with `stacksl change RUN --items FILE`"
+    remedy = "give the run more items with `stacksl change RUN --items FILE`"
     if free < wanted:
         raise SettingsError(
             f"the audit of the new budget needs {wanted} items that can still be chosen, but {free}"
-            f" are left: {more}"
+            f" are left: {remedy}"
         )
     if not free and spec.terms.labels > ledger.accounts.spent:
-        raise SettingsError(f"no item is left to buy a label of: {more}")
+        raise SettingsError(f"no item is left to buy a label of: {remedy}")
 
 
 def _free(spec: RunSpec, ledger: Ledger, order: list[int]) -> list[int]:
@@ -215,10 +215,10 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
     if not number or not leased:
         return None
     items = leased[max(0, len(leased) - sizes[number - 1]) :]
-    said, now = (
+    answers, now = (
         {
-            item: (each.said, each.index)
-            for item, each in game.ledger.audited(now=later).items()
+            item: (answer.said, answer.index)
+            for item, answer in game.ledger.audited(now=later).items()
             if item in spec.sources.usable
         }
         for later in (False, True)
@@ -226,7 +226,7 @@ def measured(spec: RunSpec, game: Game) -> Audit | None:
     passed_over = 0.0  # of an audit drawn before the first purchase
     if number > 1:
         owned = set(game.ledger.bought("owned"))
-        paid = [each for each in game.ledger.bought() if each not in owned]
+        paid = [item for item in game.ledger.bought() if item not in owned]
         passed_over = len(set(paid[: paid.index(items[0])])) / spec.sources.available
     rows = tuple(game.corpus.row[item] for item in items)
-    return Audit(rows, said, passed_over, number, now)
+    return Audit(rows, answers, passed_over, number, now)

@@ -122,12 +122,12 @@ class Sources:
         """These sources with the classes `added` behind the present ones, and descriptions."""
         before = self.classes
         assert before is not None
-        names, said = (*before.names, *added), (*before.descriptions, *added.values())
+        names, descriptions = (*before.names, *added), (*before.descriptions, *added.values())
         return replace(
             self,
             parts=tuple(Part(kind, _wider(data, names)) for kind, data in self.parts),
             test=None if self.test is None else _wider(self.test, names),
-            given=Classes(names, said, before.examples),
+            given=Classes(names, descriptions, before.examples),
             began=self.began or before.names,
         )
 
@@ -204,8 +204,8 @@ class Sources:
     def features(self) -> dict[str, slice]:
         """The folders below `features/`, each with the slice of items that it has."""
         later = enumerate(self.rows[self.start :], start=1)
-        more = {f"more-{number}": slice(rows.start, rows.stop) for number, rows in later}
-        return {".": slice(0, self.first), **more}
+        added = {f"more-{number}": slice(rows.start, rows.stop) for number, rows in later}
+        return {".": slice(0, self.first), **added}
 
     @property
     def classes(self) -> Classes | None:
@@ -214,8 +214,8 @@ class Sources:
         if names is None:
             return None
         given = self.given or Classes((), ())
-        more = [""] * (len(names) - len(given.descriptions))
-        return Classes(names, (*given.descriptions, *more), given.examples)
+        blank = [""] * (len(names) - len(given.descriptions))
+        return Classes(names, (*given.descriptions, *blank), given.examples)
 
     @property
     def aside(self) -> frozenset[int]:
@@ -246,12 +246,12 @@ def _wider(dataset: Dataset, classes: tuple[str, ...]) -> Dataset:
     """The data set with more classes; labels that were unknown may become known."""
     at = {name: index for index, name in enumerate(classes)}
     before = dataset.classes or ()
-    found = {name: at[label] for name, label in dataset.unknown.items() if label in at}
+    known = {name: at[label] for name, label in dataset.unknown.items() if label in at}
     return replace(
         dataset,
         items=tuple(replace(item, candidates=classes) for item in dataset.items),
-        answers={**{name: at[before[n]] for name, n in dataset.answers.items()}, **found},
-        unknown={name: label for name, label in dataset.unknown.items() if name not in found},
+        answers={**{name: at[before[n]] for name, n in dataset.answers.items()}, **known},
+        unknown={name: label for name, label in dataset.unknown.items() if name not in known},
         classes=classes,
     )
 
@@ -263,8 +263,8 @@ def load(
     held: Dataset | None = None
     bank = None if settings.bank is None else read_bank(settings.bank)
     if source in (SAMPLE, QUESTIONS):
-        dataset, own = sample() if source == SAMPLE else of_laboratory("questions")()
-        held = own if test == source else None
+        dataset, built_in_test = sample() if source == SAMPLE else of_laboratory("questions")()
+        held = built_in_test if test == source else None
     else:
         dataset = read_first(source, settings, classes, bank)
     if test is not None and held is None:

@@ -43,8 +43,8 @@ def records_of(sources: Sources, first: int = 0) -> Iterator[ItemRecord]:
     for number in range(first, len(sources.parts)):
         data = sources.parts[number].data
         for row, item in zip(sources.rows[number], data.items, strict=True):
-            said = sources.said[row] if row < len(sources.said) else -1
-            model = None if said < 0 else said
+            label = sources.said[row] if row < len(sources.said) else -1
+            model = None if label < 0 else label
             size = len(sources.began or item.candidates)  # the ledger counts classes added since
             yield _record(item, data, sources.bank, size, model, number)
 
@@ -69,9 +69,9 @@ def given_of(sources: Sources) -> dict[str, Any]:
 def rejected_of(sources: Sources, first: int = 0) -> list[RejectedRow]:
     """The rows that could not be used of the parts from number `first` on."""
     return [
-        RejectedRow(number, each.row, each.id and _plain(each.id), _plain(each.reason))
+        RejectedRow(number, row.row, row.id and _plain(row.id), _plain(row.reason))
         for number in range(first, len(sources.parts))
-        for each in sources.parts[number].data.rejected
+        for row in sources.parts[number].data.rejected
     ]
 
 
@@ -83,12 +83,12 @@ def _record(
     model: int | None = None,
     part: int = 0,
 ) -> ItemRecord:
-    own: list[str] | list[int] | None = None
+    options: list[str] | list[int] | None = None
     if data.classes is None:
         texts = item.candidates
-        own = [*texts] if bank is None else [bank.places[text] for text in texts]
+        options = [*texts] if bank is None else [bank.places[text] for text in texts]
     answer, unknown = data.answers.get(item.id), data.unknown.get(item.id)
-    return ItemRecord(item.id, item.prompt, size, own, answer, unknown, model, part)
+    return ItemRecord(item.id, item.prompt, size, options, answer, unknown, model, part)
 
 
 def _plain(text: str) -> str:
@@ -125,13 +125,13 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         bank = _bank(store)
         rejected = read_rejected(store)
         test = [*read_test(store)]
-        found, erased, said = _items(store, names, bank)
+        rows_by_part, erased, labels = _items(store, names, bank)
     owned: list[Literal["owned"]] = [] if settings.owned is None else ["owned"]
-    more = (More(*each).kind for each in table.get("more", ()))
-    kinds: list[Literal["pool", "owned"]] = ["pool", *owned, *more]
+    added = (More(*file).kind for file in table.get("more", ()))
+    kinds: list[Literal["pool", "owned"]] = ["pool", *owned, *added]
     parts = []
     for number, kind in enumerate(kinds):
-        rows = found.get(number, _Rows())
+        rows = rows_by_part.get(number, _Rows())
         data = Dataset(
             name=str(table["data_name"]),
             format=str(table["data_format"]) if number == 0 else "",
@@ -140,7 +140,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
             classes=names,
             columns=dict(table["columns"]),
             rejected=tuple(
-                Rejected(each.row, each.id, each.reason) for each in rejected if each.part == number
+                Rejected(row.row, row.id, row.reason) for row in rejected if row.part == number
             ),
             unknown=rows.unknown,
         )
@@ -160,7 +160,7 @@ def read_sources(folder: RunFolder, settings: Settings, table: Mapping[str, Any]
         frozenset(table.get(ASIDE_AT_FIRST, ())),
         None if began is None or names is None else names[:began],
         bank,
-        tuple(said) if settings.model_labels is not None else (),
+        tuple(labels) if settings.model_labels is not None else (),
     )
 
 
@@ -170,24 +170,24 @@ def _items(
     """The items by part, the rows of erased ones, and what a model said of each."""
     places = {name: place for place, name in enumerate(names or ())}
     parts: dict[int, _Rows] = {}
-    erased, said = list[int](), list[int]()
-    for row, (id, kept, part, size) in enumerate(chain.from_iterable(read_items(store))):
+    erased, labels = list[int](), list[int]()
+    for row, (id, record, part, size) in enumerate(chain.from_iterable(read_items(store))):
         rows = parts.setdefault(part, _Rows())
-        said.append(-1 if kept is None or kept.model is None else kept.model)
-        if kept is None:
+        labels.append(-1 if record is None or record.model is None else record.model)
+        if record is None:
             erased.append(row)
             options = tuple(f"option {number}" for number in range(1, (size or 0) + 1))
             rows.items.append(Item(id, ERASED, names or options))
             continue
-        rows.items.append(Item(id, kept.prompt, _candidates(kept, names, bank)))
-        answer = kept.answer
-        if kept.unknown is not None:
-            answer = places.get(kept.unknown)  # of a class that was added since
+        rows.items.append(Item(id, record.prompt, _candidates(record, names, bank)))
+        answer = record.answer
+        if record.unknown is not None:
+            answer = places.get(record.unknown)  # of a class that was added since
             if answer is None:
-                rows.unknown[id] = kept.unknown
+                rows.unknown[id] = record.unknown
         if answer is not None:
             rows.answers[id] = answer
-    return parts, erased, said
+    return parts, erased, labels
 
 
 def never_asked(folder: RunFolder, find: str, start: int, count: int) -> tuple[int, list[Item]]:
@@ -207,14 +207,14 @@ def never_asked(folder: RunFolder, find: str, start: int, count: int) -> tuple[i
 
 
 def _candidates(
-    kept: ItemRecord, names: tuple[str, ...] | None, bank: Bank | None
+    record: ItemRecord, names: tuple[str, ...] | None, bank: Bank | None
 ) -> tuple[str, ...]:
-    if kept.candidates is None:
+    if record.candidates is None:
         return names or ()
     if bank is None:
-        return tuple(map(str, kept.candidates))
+        return tuple(map(str, record.candidates))
     try:
-        return tuple(bank.texts[int(place)] for place in kept.candidates)
+        return tuple(bank.texts[int(place)] for place in record.candidates)
     except (IndexError, ValueError, TypeError):
         raise LedgerCorrupt(
             "the candidates of an item should be places in the run's bank of answers, but are not:"
@@ -259,13 +259,13 @@ def stamps_of(paths: Iterable[str]) -> dict[str, list[Any]]:
 
 def differing(stamps: Mapping[str, list[Any]]) -> list[str]:
     """A sentence for each file of a run that was changed, moved or deleted since it was read."""
-    found = []
+    changes = []
     for path, (size, time, digest) in stamps.items():
         place = Path(path)
         if not place.is_file():
-            found.append(f"{path} was moved or deleted since the run read it")
+            changes.append(f"{path} was moved or deleted since the run read it")
         elif place.stat().st_size != size or (
             place.stat().st_mtime_ns != time and (_stamp_of(path) or ["", "", ""])[2] != digest
         ):
-            found.append(f"{path} was changed since the run read it")
-    return [f"{each}; the run goes on with the items that it has" for each in found]
+            changes.append(f"{path} was changed since the run read it")
+    return [f"{change}; the run goes on with the items that it has" for change in changes]
