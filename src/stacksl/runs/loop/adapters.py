@@ -89,8 +89,8 @@ class Adapters:
         else:
             self.model.reset()
         refits = (row.payload for row in self._ledger.rows(only=("refit",)))
-        found = (float(said["temperature"]) for said in refits if said.get("adapter") == number)
-        self.model.rescale(next(found, None) if number else None)
+        refit = next((refit for refit in refits if refit.get("adapter") == number), None)
+        self.model.rescale(float(refit["temperature"]) if number and refit else None)
         self._current = number
 
     def _load(self, number: int) -> None:

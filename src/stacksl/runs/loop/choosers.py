@@ -69,10 +69,10 @@ def _decision_of(game: Game, row: int) -> Decision:
     learner, covering, asked = game.learner, game.trainer.covering, game.ledger.accounts.asked
     ids, inputs = [game.corpus.ids[row]], [game.examples.block[row]]
     presented = learner.follower.respond(inputs, learner.scorer)  # C_t
-    own = None
+    statistics = None
     if covering is not None:
-        own = [covering.statistic(learner, game.trainer.head, row, asked)]
-    return learner.decide(ids, inputs, presented, asked=asked, statistics=own)[0]
+        statistics = [covering.statistic(learner, game.trainer.head, row, asked)]
+    return learner.decide(ids, inputs, presented, asked=asked, statistics=statistics)[0]
 
 
 class Pool:
@@ -99,11 +99,11 @@ class Pool:
             game.learner.budget - ledger.accounts.asked,
             ledger.accounts.left,
         )
-        if (first := game.trainer.draws) > ledger.accounts.asked:
-            count = min(count, first - ledger.accounts.asked)
-        elif first:  # nothing else is bought before they are answered
+        if (draws := game.trainer.draws) > ledger.accounts.asked:
+            count = min(count, draws - ledger.accounts.asked)
+        elif draws:  # nothing else is bought before they are answered
             waits = sum(lease.purpose == "train" for lease in ledger.open_purchases())
-            count = 0 if ledger.accounts.asked - waits < first else count
+            count = 0 if ledger.accounts.asked - waits < draws else count
         if count <= 0 or game.enough():
             return []
         return self._batch(game, count)

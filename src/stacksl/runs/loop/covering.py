@@ -52,8 +52,8 @@ class Covering:
             return None
         assert names is not None
         assert isinstance(examples.block, SharedBlock)
-        given: float | None = getattr(settings.gate, "pace", None)
-        learner.gate = Margin(given or max(PACE, SHORT / learner.horizon))
+        pace: float | None = getattr(settings.gate, "pace", None)
+        learner.gate = Margin(pace or max(PACE, SHORT / learner.horizon))
         return cls(examples, names[: examples.block.classes])  # not those of classes added later
 
     def statistic(self, learner: Learner, head: Head | None, row: int, asked: int) -> float:
@@ -81,9 +81,9 @@ class Covering:
         for h in self._features(examples.taken[seen.labels :]):
             seen.buy(h)
         seen.skip(max(0, len(examples.seen) - seen.count - SEEN))
-        new = examples.seen[seen.count :]
-        h = self._features([row for row, _ in new])
-        for features, doubt, (_, labels) in zip(h, _doubts(head, h), new, strict=True):
+        rounds = examples.seen[seen.count :]
+        h = self._features([row for row, _ in rounds])
+        for features, doubt, (_, labels) in zip(h, _doubts(head, h), rounds, strict=True):
             seen.add(features, doubt, labels)
         if head is not self._head:
             self._head = head

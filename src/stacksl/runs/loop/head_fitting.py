@@ -313,17 +313,17 @@ def fitted_mixture(source: Source, rows: Rows, gold: Rows) -> Mixture:
     if len(rows) < FEWEST:
         return (Component(NAMES),)
     strength = choose_strength(source.block.h[rows], gold, source.seed)
-    _, temperatures, right, weight = _held_out(source, rows, gold, KINDS, strength)
-    source.tried = rows, gold, right, weight
-    mixture = _mixed(temperatures, right, weight)
+    _, temperatures, of_label, weight = _held_out(source, rows, gold, KINDS, strength)
+    source.tried = rows, gold, of_label, weight
+    mixture = _mixed(temperatures, of_label, weight)
     return tuple(
         part._replace(c=strength.value) if part.kind == PLAIN else part for part in mixture
     )
 
 
-def _mixed(temperatures: Sequence[float], right: Array, weight: Array) -> Mixture:
-    losses = (-(weight @ np.log(right)) / weight.sum()).tolist()
-    weights = mixture_weights(right, weight, PRIOR).tolist()
+def _mixed(temperatures: Sequence[float], of_label: Array, weight: Array) -> Mixture:
+    losses = (-(weight @ np.log(of_label)) / weight.sum()).tolist()
+    weights = mixture_weights(of_label, weight, PRIOR).tolist()
     return tuple(map(Component, KINDS, weights, temperatures, losses))
 
 
@@ -331,11 +331,10 @@ def held_out_answers(source: Source, rows: Rows, gold: Rows) -> tuple[Mixture, H
     """The mixture of a final model, and what it says of each label when it is not fitted on it."""
     from scipy.special import softmax
 
-    given = (source, rows, gold, KINDS, Strength(DEFAULT))
-    logits, temperatures, of_label, weight = _held_out(*given)
+    logits, temperatures, of_label, weight = _held_out(source, rows, gold, KINDS, Strength(DEFAULT))
     mixture, policies = _mixed(temperatures, of_label, weight), np.zeros(logits.shape[1:])
-    for part, each in zip(mixture, logits, strict=True):
-        policies += part.weight * softmax(each / part.temperature, axis=1)
+    for part, of_kind in zip(mixture, logits, strict=True):
+        policies += part.weight * softmax(of_kind / part.temperature, axis=1)
     right = np.argmax(policies, axis=1) == gold
     return mixture, Held(policies.max(axis=1), right.astype(np.float64), weight)
 
@@ -347,10 +346,10 @@ def lower_loss(source: Source, rows: Rows, gold: Rows) -> tuple[float, float]:
     """
     kinds, tried = (NAMES, ALONE), source.tried
     if tried and np.array_equal(tried[0], rows) and np.array_equal(tried[1], gold):
-        right, weight = tried[2][:, [KINDS.index(kind) for kind in kinds]], tried[3]
+        of_label, weight = tried[2][:, [KINDS.index(kind) for kind in kinds]], tried[3]
     else:
-        _, _, right, weight = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
-    lower = np.log(right[:, 0] / right[:, 1])
+        _, _, of_label, weight = _held_out(source, rows, gold, kinds, Strength(DEFAULT))
+    lower = np.log(of_label[:, 0] / of_label[:, 1])
     mean = float(weight @ lower / weight.sum())
     return mean, float(np.linalg.norm(weight * (lower - mean)) / weight.sum())
 
@@ -372,8 +371,8 @@ def _held_out(
         )
         for number, head in enumerate(heads):
             logits[number, held] = head.logits(source.block.h[rows[held]])
-    temperatures, right = zip(*(tempered(each, gold, weight) for each in logits), strict=True)
-    return logits, temperatures, np.stack(right, axis=1), weight
+    temperatures, of_label = zip(*(tempered(table, gold, weight) for table in logits), strict=True)
+    return logits, temperatures, np.stack(of_label, axis=1), weight
 
 
 def _fitted(
@@ -470,16 +469,16 @@ def doubt_of(policies: NDArray[np.float32], texts: Rows, column: Rows, labels: R
     `policies` are held out; `labels`, from which they were learned, are those of the column with
     people's in their place.
     """
-    said, probable, classes = column >= 0, policies.argmax(axis=1), policies.shape[1]
-    label = np.where(said, column, probable)
-    own = policies[np.arange(len(column)), label].astype(np.float64)
+    labeled, probable, classes = column >= 0, policies.argmax(axis=1), policies.shape[1]
+    label = np.where(labeled, column, probable)
+    sure = policies[np.arange(len(column)), label].astype(np.float64)
     usual = np.ones(classes, dtype=np.float32)
-    for each in np.unique(column[said]):
-        usual[each] = policies[column == each, each].mean()
+    for index in np.unique(column[labeled]):
+        usual[index] = policies[column == index, index].mean()
     likely = np.where(policies >= usual, policies, 0.0)
     of_texts = np.zeros((int(texts.max()) + 1, classes), dtype=np.int32)
     np.add.at(of_texts, (texts[labels >= 0], labels[labels >= 0]), 1)
     every = of_texts.sum(axis=1)[texts]
     share = np.where(every > 0, of_texts[texts, label] / np.maximum(1, every), 1.0)
     flagged = likely.any(axis=1) & (likely.argmax(axis=1) != column) | (share < 1.0)
-    return Doubt(np.minimum(own, share), label, probable, said & flagged)
+    return Doubt(np.minimum(sure, share), label, probable, labeled & flagged)

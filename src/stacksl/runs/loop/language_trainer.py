@@ -90,8 +90,8 @@ class LanguageTrainer:
         self.epoch, self.refits, self.trained_on = 0, 0, 0
         block = examples.block
         assert isinstance(block, PairBlock)
-        own = PairHead(np.zeros(block.dim), Strength(1.0))
-        self.head = own if spec.settings.mode == "pool" else None
+        head = PairHead(np.zeros(block.dim), Strength(1.0))
+        self.head = head if spec.settings.mode == "pool" else None
         self._base = block  # of the initial adapter, whose scores are the reference
         self._order = tuple(examples.corpus.order)  # of the rounds; rows of added items follow
         ids, parts = tuple(examples.corpus.ids), spec.sources.features
@@ -168,8 +168,8 @@ class LanguageTrainer:
         elif self.draws:  # there is nothing to choose by
             self.adapters.model.adopt(self.adapters.model.way)
         last = read_record(self.adapters.folder, self.refits) if self.refits else None
-        new = last is None or last.labels_hash != labels_hash(self.examples)
-        if self.examples.bought and new:
+        changed = last is None or last.labels_hash != labels_hash(self.examples)
+        if self.examples.bought and changed:
             self._refit_adapter()
         self.adapters.take(self.refits)
 
@@ -197,9 +197,9 @@ class LanguageTrainer:
                 continue
             examples = replace(self.examples, bought=self.examples.bought[:count])
             adapter, _ = self._train(number, examples)
-            other = "" if adapter.fingerprint == row.payload["weights"] else ", with other weights"
+            suffix = "" if adapter.fingerprint == row.payload["weights"] else ", with other weights"
             sentences.append(
-                f"the adapter of refit {number} was missing and was trained again{other}"
+                f"the adapter of refit {number} was missing and was trained again{suffix}"
             )
         return sentences
 

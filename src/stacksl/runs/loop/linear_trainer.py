@@ -121,13 +121,13 @@ class LinearTrainer:
         for as many as it was fitted with: most of what it learns was there before.
         """
         if self.column is not None and self.labels >= 0:
-            old = self.doubt is None or len(self.doubt.sure) < len(self.column)
+            outdated = self.doubt is None or len(self.doubt.sure) < len(self.column)
             step = step_of(len(self.column)) if self.by_final else max(EVERY, self.labels)
-            return old or len(self.examples.bought) - self.labels >= step
+            return outdated or len(self.examples.bought) - self.labels >= step
         if self.covering is None or self.count == 0 or self.labels < 0:
             return self.on_the_way and self._lags
-        new = len(self.examples.bought) - self.labels + self.examples.relabeled - self.relabeled
-        return new >= max(EVERY, round(SHARE * self.labels))
+        fresh = len(self.examples.bought) - self.labels + self.examples.relabeled - self.relabeled
+        return fresh >= max(EVERY, round(SHARE * self.labels))
 
     @property
     def _lags(self) -> bool:
@@ -182,16 +182,16 @@ class LinearTrainer:
         learned = len(bought), self.examples.relabeled
         self.mixture = ()
         if self.column is not None:
-            labels, rest, doubled = self._of_column(bought), self._rest(), self._doubled()
+            labels, unasked, doubled = self._of_column(bought), self._unasked(), self._doubled()
             self.doubt, self.head = self.background(
-                lambda: self._doubted(labels, rest, doubled, tune=tune)
+                lambda: self._doubted(labels, unasked, doubled, tune=tune)
             )
         elif not tune:
             self.head = self.background(self._as_final() if self.by_final else self._on_the_way)
         elif self.names is None:
             self.head = self._fitted(scorer, bought, tune)
         else:
-            self.head, self.mixture = make_final(self._whole(), *_split(bought))
+            self.head, self.mixture = make_final(self._final_source(), *_split(bought))
         self.count += 1
         self.labels, self.relabeled = learned
         self.final = tune
@@ -207,7 +207,7 @@ class LinearTrainer:
             return fitted_on(self.examples.block, self._of_column(bought), self.seed)
         if self.names is None or not bought:
             return self._fitted(untouched, bought, tune=True)
-        return make_final(self._whole(), *_split(bought), self.mixture)[0]
+        return make_final(self._final_source(), *_split(bought), self.mixture)[0]
 
     def without(
         self, places: NDArray[np.int64], others: NDArray[np.int64], untouched: Scorer
@@ -221,7 +221,7 @@ class LinearTrainer:
         others_bought = [pair for place, pair in enumerate(bought) if place not in held]
         if self.names is None or not others_bought:
             return self._fitted(untouched, others_bought, tune=True)
-        fresh, source = self._source is None, self._whole()
+        fresh, source = self._source is None, self._final_source()
         if fresh and any(part.kind == GRAPHED for part in self.mixture):
             source.holding(_split(bought)[0])  # one graph for every fold
         rows, _ = _split([bought[place] for place in places.tolist()])
@@ -238,7 +238,7 @@ class LinearTrainer:
             labels[row] = label
         return labels
 
-    def _rest(self) -> Sequence[int]:
+    def _unasked(self) -> Sequence[int]:
         """The rows that nobody was asked about."""
         return self.examples.corpus.unbought(self.ledger.bought())
 
@@ -247,7 +247,7 @@ class LinearTrainer:
         return doubled_of(self.ledger) if self.erring else None
 
     def _doubted(
-        self, labels: Rows, rest: Sequence[int], doubled: Doubled | None, *, tune: bool
+        self, labels: Rows, unasked: Sequence[int], doubled: Doubled | None, *, tune: bool
     ) -> tuple[Doubt, Head | None]:
         """The doubt about the column, and at the end the final model."""
         assert self.column is not None
@@ -257,17 +257,17 @@ class LinearTrainer:
         head = fitted_on(self.examples.block, labels, self.seed) if tune else None
         doubt = doubt_of(policies, texts, self.column, labels)
         if self.by_final and not tune and len(self.examples.bought) >= FEWEST:
-            self._note_doubt(policies, doubt, rest, doubled)
+            self._note_doubt(policies, doubt, unasked, doubled)
         return doubt, head
 
     def _note_doubt(
         self,
         policies: NDArray[np.float32],
         doubt: Doubt,
-        rest: Sequence[int],
+        unasked: Sequence[int],
         doubled: Doubled | None,
     ) -> None:
-        """Note how many labels of the `rest` of the rows are expected to be wrong.
+        """Note how many labels of the rows `unasked` are expected to be wrong.
 
         The `policies` are held out: of the rows asked they say how far the `doubt` is to be taken.
         """
@@ -277,20 +277,20 @@ class LinearTrainer:
         sure = policies[rows, doubt.label[rows]].astype(np.float64)
         right = (doubt.label[rows] == gold).astype(np.float64)
         weight = represented(block, np.arange(len(block)), rows, self.seed)
-        self._note_stage(sure, right, weight, doubt.sure[rest], doubled)
+        self._note_stage(sure, right, weight, doubt.sure[unasked], doubled)
 
     def _note_stage(
-        self, sure: Array, right: Array, weight: Array, rest: Array, doubled: Doubled | None
+        self, sure: Array, right: Array, weight: Array, unasked: Array, doubled: Doubled | None
     ) -> None:
-        """Note a model on the way by its held-out answers, and those to the `rest` of the rows."""
-        found = calibrated_wrong(sure, right, weight, rest, doubled)
-        self.stages.append(Stage(len(self.examples.bought), *found))
+        """Note a model on the way by its held-out answers, and those to the rows `unasked`."""
+        expected, errors = calibrated_wrong(sure, right, weight, unasked, doubled)
+        self.stages.append(Stage(len(self.examples.bought), expected, errors))
 
     def over_names(self, labels: int) -> tuple[float, float] | None:
         """`lower_loss` of the first `labels` labels; None where class names take no part."""
         if self.names is None:
             return None
-        return lower_loss(self._whole(), *_split(self.examples.bought[:labels]))
+        return lower_loss(self._final_source(), *_split(self.examples.bought[:labels]))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """The counts, the mixture of the last model and the arrays of the head, to be saved."""
@@ -309,30 +309,30 @@ class LinearTrainer:
         """Restore what `state` returned."""
         self.count, self.labels, final, self.relabeled = map(int, arrays[COUNT])
         self.final = bool(final)
-        self.stages = [Stage(int(n), *rest) for n, *rest in arrays.get(STAGES, np.zeros((0, 3)))]
+        self.stages = [Stage(int(n), *stats) for n, *stats in arrays.get(STAGES, np.zeros((0, 3)))]
         table = arrays[MIXTURE].tolist()
-        self.mixture = tuple(Component(KINDS[int(kind)], *rest) for kind, *rest in table)
-        mine = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
-        self.head = restore_head(mine) if mine else None
-        found = {k.removeprefix(DOUBT): v for k, v in arrays.items() if k.startswith(DOUBT)}
-        self.doubt = Doubt(**found) if found else None
+        self.mixture = tuple(Component(KINDS[int(kind)], *numbers) for kind, *numbers in table)
+        of_head = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
+        self.head = restore_head(of_head) if of_head else None
+        of_doubt = {k.removeprefix(DOUBT): v for k, v in arrays.items() if k.startswith(DOUBT)}
+        self.doubt = Doubt(**of_doubt) if of_doubt else None
 
     def _as_final(self) -> Callable[[], Head | None]:
         """Makes a model as the final one is made, where one is due, which is a new stage.
 
         What the ledger says is read now: answers may be entered while the model is made.
         """
-        examples, rest, doubled = self.examples, self._rest(), self._doubled()
+        examples, unasked, doubled = self.examples, self._unasked(), self._doubled()
         before = self.stages[-1].labels if self.stages else 0
         known = len(examples.bought)
-        if known < FEWEST or (known - before < step_of(known + len(rest)) and self.head):
+        if known < FEWEST or (known - before < step_of(known + len(unasked)) and self.head):
             return (lambda: self.head) if self.stages else self._on_the_way
-        source, (rows, gold) = self._whole(), _split(examples.bought)
+        source, (rows, gold) = self._final_source(), _split(examples.bought)
 
         def make() -> Head:
             mixture, held = held_out_answers(source, rows, gold)
             head = make_final(source, rows, gold, mixture)[0]
-            self._note_stage(*held, surest(head, examples.block, rest), doubled)
+            self._note_stage(*held, surest(head, examples.block, unasked), doubled)
             return head
 
         return make
@@ -386,7 +386,7 @@ class LinearTrainer:
         ]
         return frozenset(row[str(answer["item"])] for answer in unnamed)
 
-    def _whole(self) -> Source:
+    def _final_source(self) -> Source:
         return self.source(self.unnamed())
 
     def source(self, unnamed: frozenset[int] = frozenset()) -> Source:
@@ -417,18 +417,18 @@ class LinearTrainer:
         They are compared with people's on the first rows of a random order of the pool, up to the
         last one that was bought at random. Those among them that were bought by rank count as well.
         """
-        given, examples = self.model_labels, self.examples
-        if given is None or not examples.drawn:
+        labels, examples = self.model_labels, self.examples
+        if labels is None or not examples.drawn:
             return None
-        keys = draw_keys(self.seed, len(given))
+        keys = draw_keys(self.seed, len(labels))
         last = keys[list(examples.drawn)].max()
         bought = [(r, label) for r, label, choice in examples.bought if choice >= 0]
-        compared = [pair for pair in bought if keys[pair[0]] <= last and given[pair[0]] >= 0]
+        compared = [pair for pair in bought if keys[pair[0]] <= last and labels[pair[0]] >= 0]
         if not compared:
             return None
         rows, gold = np.array(compared, dtype=np.int64).T
         assert isinstance(examples.block, SharedBlock)
-        return confusion_of(given[rows], gold, examples.block.classes)
+        return confusion_of(labels[rows], gold, examples.block.classes)
 
 
 def draw_keys(seed: int, count: int) -> Array:
@@ -438,8 +438,8 @@ def draw_keys(seed: int, count: int) -> Array:
 
 def doubled_of(ledger: LedgerReader) -> Doubled:
     """Answers to train on whose row has a second one: of two that differ one is wrong."""
-    pairs = [(one.word, other.word) for one, other in ledger.agreement() if other.slot == 1]
-    return Doubled(sum(one != other for one, other in pairs), 2 * len(pairs))
+    pairs = [(first.word, second.word) for first, second in ledger.agreement() if second.slot == 1]
+    return Doubled(sum(first != second for first, second in pairs), 2 * len(pairs))
 
 
 def linear_trainer(game: Game) -> LinearTrainer:

@@ -43,7 +43,7 @@ class NearDuplicates:
         picked, known = list[int](), self._vectors(taken)
         for start in range(0, len(ranked), _AT_ONCE):
             part = ranked[start : start + _AT_ONCE]
-            vectors, new = self._vectors(part), list[int]()
+            vectors, places = self._vectors(part), list[int]()
             twins = np.zeros(len(part), bool)
             if known.shape[0]:
                 twins = (vectors @ known.T).max(axis=1).toarray().ravel() >= TWIN
@@ -51,10 +51,10 @@ class NearDuplicates:
             for place in np.flatnonzero(~twins).tolist():
                 if len(picked) == count:
                     return picked
-                if not alike[place, new].any():
+                if not alike[place, places].any():
                     picked.append(part[place])
-                    new.append(place)
-            known = sp.vstack([known, vectors[new]], format="csr")
+                    places.append(place)
+            known = sp.vstack([known, vectors[places]], format="csr")
         chosen = set(picked)
         return [*picked, *islice((row for row in ranked if row not in chosen), count - len(picked))]
 
@@ -66,11 +66,11 @@ class NearDuplicates:
     def _weights(self) -> NDArray[np.float64]:
         """log(n / df) of every n-gram."""
         texts = thinned([self._text(item) for item in self._items])
-        found = np.zeros(gram_counts([]).shape[1])
+        frequencies = np.zeros(gram_counts([]).shape[1])
         for start in range(0, len(texts), _AT_ONCE):
             counts = gram_counts(texts[start : start + _AT_ONCE])
-            found += np.bincount(counts.indices, minlength=len(found))
-        return np.log(len(texts) / np.clip(found, 1.0, len(texts)))
+            frequencies += np.bincount(counts.indices, minlength=len(frequencies))
+        return np.log(len(texts) / np.clip(frequencies, 1.0, len(texts)))
 
     def _vectors(self, rows: Sequence[int]) -> Any:
         """Rows of norm 1, or of zeros."""

@@ -90,7 +90,7 @@ class Watch:
     def _count(self) -> None:
         """Count the labels learned since the last call; owned labels had no prediction before."""
         bought = self._game.examples.bought
-        new = [pair for pair in bought[self._seen :] if pair[2] >= 0]
+        learned = [pair for pair in bought[self._seen :] if pair[2] >= 0]
         self._seen = len(bought)
-        self._right += sum(label == choice for _, label, choice in new)
-        self._counted += len(new)
+        self._right += sum(label == choice for _, label, choice in learned)
+        self._counted += len(learned)
