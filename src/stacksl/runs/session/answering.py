@@ -69,7 +69,7 @@ def received(
     folder: RunFolder, ledger: Ledger, sheets: Sheets, receipts: Sequence[Receipt]
 ) -> Received:
     """The result of sheets that were read and entered."""
-    first, now = ledger.audited(), ledger.audited(now=True)
+    shown, now = ledger.audited(), ledger.audited(now=True)
     outcomes = Counter(receipt.outcome for receipt in receipts)
     return Received(
         accepted=dict(Counter(r.answer.said for r in receipts if r.outcome == "accepted")),
@@ -78,7 +78,7 @@ def received(
         late=outcomes["late"],
         empty=sheets.empty,
         faults=sheets.faults,
-        corrected_after_shown=sum(now.get(item) != each for item, each in first.items()),
+        corrected_after_shown=sum(now.get(item) != before for item, before in shown.items()),
         status=status_of(folder, ledger),
     )
 

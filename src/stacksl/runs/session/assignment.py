@@ -87,8 +87,8 @@ class SheetLabeler:
         rows = self.ledger.private.handed()
         handed = {row.key: self.now(row) for row in rows}
         shown = {row.key: self.question(row) for row in rows}
-        bought = [each for each in self.ledger.export() if each["state"] == "answered"]
-        accepted = {(each["item"], each["slot"], each["labeler"]) for each in bought}
+        bought = [row for row in self.ledger.export() if row["state"] == "answered"]
+        accepted = {(row["item"], row["slot"], row["labeler"]) for row in bought}
         ids: dict[str, list[str]] = {}
         for row in rows:
             if (row.item, row.slot, row.annotator) in accepted:
@@ -111,10 +111,10 @@ class SheetLabeler:
                     " that one"
                 )
         price = {name: self.prices.of(name) for name in {row.annotator for row in rows}}
-        given = [(reply, handed[reply.key]) for reply in replies]
-        found = [self.answer(reply, row, price[row.annotator]) for reply, row in given]
-        self._answers += found
-        return Sheets(tuple(found), tuple(faults), empty)
+        pairs = [(reply, handed[reply.key]) for reply in replies]
+        answers = [self.answer(reply, row, price[row.annotator]) for reply, row in pairs]
+        self._answers += answers
+        return Sheets(tuple(answers), tuple(faults), empty)
 
     def answer(self, reply: Reply, row: Handed, price: int) -> Answer:
         """A reply as the answer to the lease of its row, at the `price` of its annotator."""
@@ -127,9 +127,9 @@ class SheetLabeler:
 
         So what is learned does not depend on who got which row, in which place of a sheet.
         """
-        given, self._answers = self._answers, []
+        answers, self._answers = self._answers, []
         places = {(p["item"], p["slot"]): place for place, p in enumerate(self.ledger.export())}
-        return sorted(given, key=lambda each: places[each.item, each.slot])
+        return sorted(answers, key=lambda answer: places[answer.item, answer.slot])
 
     def pending(self) -> list[Pending]:
         """Assign open requests, up to the batch, and write each missing sheet.
@@ -153,12 +153,12 @@ class SheetLabeler:
         asked = {key: request for key, request in self._asked.items() if key in leases}
         fresh = [request for key, request in asked.items() if key not in out]
         # up to the batch: training labels, then the audit
-        due = sorted(fresh, key=lambda each: each.purpose == "audit")
+        due = sorted(fresh, key=lambda request: request.purpose == "audit")
         due = due[: max(0, self.settings.open_questions - len(waiting))]
-        new = self._assign(due, list(out.values()), waiting)
-        if new:
-            self.ledger.hand_out(new)
-        return [*waiting, *new]
+        assigned = self._assign(due, list(out.values()), waiting)
+        if assigned:
+            self.ledger.hand_out(assigned)
+        return [*waiting, *assigned]
 
     def waiting(self) -> list[Handed]:
         """The assigned rows that are open."""
@@ -175,34 +175,34 @@ class SheetLabeler:
         who = annotators_of(self.settings.annotators)
         price = {name: self.prices.of(name) for name in who}
         load = Counter(dict.fromkeys(who, 0)) + Counter(h.annotator for h in waiting)
-        given = Counter(handed.annotator for handed in known)
+        had_rows = Counter(handed.annotator for handed in known)
         had = [(handed.item, handed.slot, handed.annotator) for handed in known]
         taken = {handed.key for handed in known}
         sheet = 1 + max((handed.sheet for handed in known), default=0)
         rng = generator(self._secret, "keys", sheet)
         dealt = [due[int(place)] for place in rng.permutation(len(due))]
         # an item for two people goes first: one of them may have it, whoever has few rows
-        twice = Counter(each.item for each in due)
-        dealt.sort(key=lambda each: -twice[each.item])
+        twice = Counter(request.item for request in due)
+        dealt.sort(key=lambda request: -twice[request.item])
         looks = {(lease.item, lease.slot) for lease in self.ledger.second_looks()}
         rows = []
-        for number, asked in enumerate(dealt, start=len(taken) + 1):
-            names = _eligible(who, self.away, asked, had)
-            again = names[0] in self.away or (asked.item, names[0]) in {(i, n) for i, _, n in had}
-            if again and (asked.item, asked.slot) in looks:
+        for number, request in enumerate(dealt, start=len(taken) + 1):
+            names = _eligible(who, self.away, request, had)
+            again = names[0] in self.away or (request.item, names[0]) in {(i, n) for i, _, n in had}
+            if again and (request.item, request.slot) in looks:
                 continue  # nobody may look at it: the run ends its lease
-            paid = [each for each in names if price[each] <= asked.price]
-            name = min(paid or names, key=lambda each: (load[each], given[each]))
-            lease: Purchase = asked
+            paid = [person for person in names if price[person] <= request.price]
+            name = min(paid or names, key=lambda person: (load[person], had_rows[person]))
+            lease: Purchase = request
             if not paid:  # leased at the present price, which `change` has checked
-                self.ledger.free([asked])
+                self.ledger.free([request])
                 leases = {(p.item, p.slot): p for p in self.ledger.open_purchases()}
-                lease = leases[asked.item, asked.slot]
+                lease = leases[request.item, request.slot]
             key = new_key(number, rng, taken)
             had.append((lease.item, lease.slot, name))
             taken.add(key)
             load[name] += 1
-            given[name] += 1
+            had_rows[name] += 1
             order = self._order(name, lease.item)
             rows.append(Handed(key, lease.item, lease.slot, lease.token, name, sheet, order))
         return rows
@@ -248,8 +248,8 @@ class SheetLabeler:
             f"classes-of-{len(self.spec.dataset.classes or ())}.csv" if added else "classes.csv"
         )
         for path, rows in missing.items():
-            asked = [self.question(handed) for handed in self._mixed(rows)]
-            write_sheet(path, asked, self.classes, listed, mode=self._mode)
+            questions = [self.question(handed) for handed in self._mixed(rows)]
+            write_sheet(path, questions, self.classes, listed, mode=self._mode)
 
     def _open_folder(self) -> None:
         """Make the folder; an existing one outside the run's folder is not changed.
@@ -321,8 +321,8 @@ def _eligible(
 def open_rows(ledger: LedgerReader) -> list[tuple[Handed, Purchase]]:
     """The assigned rows that are open, in their order, each with its lease."""
     leases = {(p.item, p.slot, p.token): p for p in ledger.open_purchases()}
-    found = ((row, leases.get((row.item, row.slot, row.token))) for row in ledger.private.handed())
-    return [(row, lease) for row, lease in found if lease is not None]
+    pairs = ((row, leases.get((row.item, row.slot, row.token))) for row in ledger.private.handed())
+    return [(row, lease) for row, lease in pairs if lease is not None]
 
 
 def annotators_of(text: str) -> list[str]:
@@ -336,8 +336,8 @@ def annotators_of(text: str) -> list[str]:
 
 def away_from(table: Mapping[str, Any]) -> frozenset[str]:
     """The annotators who are away and get no new rows, of the `table` a run is made with."""
-    said = str(table.get(AWAY, ""))
-    return frozenset(annotators_of(said)) - {""}
+    names = str(table.get(AWAY, ""))
+    return frozenset(annotators_of(names)) - {""}
 
 
 def free_people(
@@ -354,7 +354,7 @@ def free_people(
     here -= without_rows(spec.folder.resolved(), ledger)
     free = {item: sum((item, name) not in had for name in here) for item in items}
     awaited = set()
-    for lease in (each for each in ledger.second_looks() if each.item in free):
+    for lease in (look for look in ledger.second_looks() if look.item in free):
         if (lease.item, lease.slot, lease.token) not in out:  # somebody is to have it
             if not free[lease.item]:
                 ledger.release(lease, "expired")
@@ -380,9 +380,9 @@ def expect_free(settings: Settings) -> None:
     place = None if settings.sheets.dir is None else Path(settings.sheets.dir)
     if place is None or not place.is_dir():
         return
-    if found := next((file.name for file in sorted(place.iterdir()) if SHEET(file.name)), None):
+    if sheet := next((file.name for file in sorted(place.iterdir()) if SHEET(file.name)), None):
         raise DataError(
-            f"the folder {place} holds the sheet {found} of another run: give each run an --ask-dir"
+            f"the folder {place} holds the sheet {sheet} of another run: give each run an --ask-dir"
             " of its own, or move those sheets away"
         )
 

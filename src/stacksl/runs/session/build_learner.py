@@ -33,8 +33,8 @@ def default_scorer(classes: int | None) -> str:
 
 def scorer_settings(settings: Settings) -> ScorerSettings:
     """The part of the settings that fixes the scorer."""
-    own = settings.scorer.model_dump(exclude={"name"})
-    return copied(ScorerSettings, settings.update, track=own.pop("covariance_rows"), **own)
+    values = settings.scorer.model_dump(exclude={"name"})
+    return copied(ScorerSettings, settings.update, track=values.pop("covariance_rows"), **values)
 
 
 def fresh_scorer(settings: Settings, block: Block) -> Scorer:
@@ -85,7 +85,7 @@ def build_learner(
     return learner, warnings
 
 
-def prime(learner: Learner, block: Block, rest: Sequence[int], left: int) -> None:
+def prime(learner: Learner, block: Block, coming: Sequence[int], left: int) -> None:
     """Set the threshold of `margin` from the items to come, where scores precede the first label.
 
     A language model has such scores. A threshold initialized by the first item alone takes some
@@ -94,16 +94,16 @@ def prime(learner: Learner, block: Block, rest: Sequence[int], left: int) -> Non
     Args:
         learner: its gate's state is set.
         block: the features of all items.
-        rest: the rows of the rounds to come.
+        coming: the rows of the rounds to come.
         left: labels that can still be bought.
     """
     gate = learner.gate
-    if not (isinstance(gate, Margin) and isinstance(block, PairBlock) and len(rest)):
+    if not (isinstance(gate, Margin) and isinstance(block, PairBlock) and len(coming)):
         return
     if block.base is not None:
-        scores = (learner.scorer.scores(block[row]) for row in rest)
-        statistics = np.array([margin_statistic(each) for each in scores])
-        learner.gate_state = gate.primed(statistics, left / len(rest))
+        scores = (learner.scorer.scores(block[row]) for row in coming)
+        statistics = np.array([*map(margin_statistic, scores)])
+        learner.gate_state = gate.primed(statistics, left / len(coming))
 
 
 def width_scale(settings: Settings, dim: int) -> float:
@@ -126,20 +126,20 @@ def _gate(
     parameters: dict[str, Any] = (
         suited(dim=block.dim, noise=settings.scorer.noise, one_hot=one_hot) if suited else {}
     )
-    own = settings.gate
-    for each in fields(kind):
-        if each.name == "pending":  # labels open when another is bought; `oracle` answers at once
+    chosen = settings.gate
+    for field in fields(kind):
+        if field.name == "pending":  # labels open when another is bought; `oracle` answers at once
             parameters["pending"] = (settings.labeler != "oracle") * (settings.open_questions - 1)
-        if (value := getattr(own, each.name, None)) is not None:
-            parameters[each.name] = value
-    if not isinstance(own, CalibratedGate):
+        if (value := getattr(chosen, field.name, None)) is not None:
+            parameters[field.name] = value
+    if not isinstance(chosen, CalibratedGate):
         return make_gate(kind.name, **parameters), []
     # c by the median rule over the first items of the order, at the starting θ (D16)
-    inputs = [block[r] for r in order[: own.warmup or warmup_length(len(order))]]
+    inputs = [block[r] for r in order[: chosen.warmup or warmup_length(len(order))]]
     spreads = warmup_spreads(scorer, inputs, follower.respond(inputs, scorer))
-    given, warning = parameters.get("gate_scale"), None
-    if given is None:
-        parameters["gate_scale"] = calibrate_gate_scale(spreads, own.kappa)
+    scale, warning = parameters.get("gate_scale"), None
+    if scale is None:
+        parameters["gate_scale"] = calibrate_gate_scale(spreads, chosen.kappa)
     else:
-        warning = gate_scale_warning(given, spreads)
+        warning = gate_scale_warning(scale, spreads)
     return make_gate(kind.name, **parameters), [] if warning is None else [warning]

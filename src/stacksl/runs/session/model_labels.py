@@ -100,8 +100,8 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
 
 def _dearest(asked: Questions, items: Sequence[Item], count: int) -> int:
     """The most that one call about any of the items costs, with `count` examples of them."""
-    whole = (Shot(i.id, i.prompt, max(i.candidates, key=_bytes)) for i in items)
-    longest = sorted(whole, key=lambda shot: -_bytes(shot.prompt) - _bytes(shot.answer))
+    shots = (Shot(i.id, i.prompt, max(i.candidates, key=_bytes)) for i in items)
+    longest = sorted(shots, key=lambda shot: -_bytes(shot.prompt) - _bytes(shot.answer))
     return max(asked.dearest(i.prompt, i.candidates, longest[:count]) for i in items)
 
 
@@ -161,8 +161,8 @@ def consent_needed(spec: RunSpec) -> str | None:
         return None
     count = spec.sources.available
     sent = f"{consent(spec.settings)}, of up to {spec.budget.labels} of {count} items"
-    if spec.settings.server.input_price is None and (own := len(_judging(spec))):
-        sent += f" and of up to {own} items whose labels you own, to check the model"
+    if spec.settings.server.input_price is None and (judging := len(_judging(spec))):
+        sent += f" and of up to {judging} items whose labels you own, to check the model"
     return sent
 
 
@@ -170,8 +170,8 @@ def consent(settings: Settings) -> str:
     """What is sent where: the fields, the model and the host."""
     model, url = settings.labeler.partition(":")[2], address(str(settings.server.url))
     plain = urlsplit(url).scheme == "http" and not is_loopback(url)
-    more = ", options and labeled examples" if settings.server.shots else " and options"
-    return f"prompts{more} to the model '{model}' at {url}{' (unencrypted)' * plain}"
+    others = ", options and labeled examples" if settings.server.shots else " and options"
+    return f"prompts{others} to the model '{model}' at {url}{' (unencrypted)' * plain}"
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Near:
             alike = np.asarray(h[np.array([r for r, _ in known], np.int64)]) @ np.asarray(h[row])
             known = [known[place] for place in np.argsort(alike, kind="stable")]
         chosen = [(corpus.items[r], y) for r, y in known[max(0, len(known) - self.count) :]]
-        return [Shot(each.id, each.prompt, each.candidates[y]) for each, y in chosen]
+        return [Shot(example.id, example.prompt, example.candidates[y]) for example, y in chosen]
 
     def classes(self, item: str) -> list[int] | None:
         """The classes whose names are nearest; None where names have no features."""
@@ -205,7 +205,7 @@ class Near:
         if self._names is None or not isinstance(block, SharedBlock):
             return None
         alike = self._names @ np.asarray(block.h[self.examples.corpus.row[item]])
-        return [int(each) for each in np.argsort(-alike, kind="stable")[:LISTED]]
+        return [int(index) for index in np.argsort(-alike, kind="stable")[:LISTED]]
 
     @cached_property
     def _names(self) -> NDArray[Any] | None:
@@ -266,16 +266,16 @@ class LocalLabeler:
             self._why = disagreement(self._spec, self._answers_to) or ""
         if self._why:
             return []
-        given = self._answers_to(list(self._open.values()))
+        answers = self._answers_to(list(self._open.values()))
         self._open.clear()
-        return given
+        return answers
 
     def _answers_to(self, requests: Sequence[Request]) -> list[Answer]:
-        items = [Item(each.item, each.prompt, each.candidates) for each in requests]
+        items = [Item(request.item, request.prompt, request.candidates) for request in requests]
         scores = self._model.scores(items)["token_mean"]
         self._spec.note({CHECKED: self._model.worker.verdict})
-        pairs = zip(requests, scores, strict=True)
-        return [each.answer(int(np.argmax(own)), self.name, each.price) for each, own in pairs]
+        pairs = zip(requests, map(np.argmax, scores), strict=True)
+        return [request.answer(int(best), self.name, request.price) for request, best in pairs]
 
     def pending(self) -> list[Pending]:
         """The requests without an answer, where the model is of no use; else none."""
@@ -304,8 +304,8 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
     calls = Calls(spec.folder.database, key)
     unjudged = settings.server.input_price is None and JUDGED not in recorded
     check = partial(disagreement, spec) if unjudged else None
-    own, batched = settings.server.concurrency, settings.server.batch_api
-    labeler = ChatLabeler(endpoint, asked, calls, own, near, check, batched=batched)
+    concurrency, batched = settings.server.concurrency, settings.server.batch_api
+    labeler = ChatLabeler(endpoint, asked, calls, concurrency, near, check, batched=batched)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 
@@ -323,19 +323,19 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
     """
     owned, items = spec.sources.owned, _judging(spec)
     bought = [(Purchase(item.id, 0, 0, 0, "owned", 0), item) for item in items]
-    said = ask(requests_of(bought)) if items else []
-    if len(said) < len(items):
+    answers = ask(requests_of(bought)) if items else []
+    if len(answers) < len(items):
         return None
-    spec.note({JUDGED: len(said)})
-    if not said:
+    spec.note({JUDGED: len(answers)})
+    if not answers:
         return None
-    right = sum(owned[each.item] == each.index for each in said)
-    most = wilson(right, len(said))[1]
+    right = sum(owned[answer.item] == answer.index for answer in answers)
+    most = wilson(right, len(answers))[1]
     largest = max(Counter(owned.values()).values()) / len(owned)
     if most >= largest:
         return None
     return (
-        f"it agrees with {right} of {len(said)} labels that you own, in all with {most:.0%} at"
+        f"it agrees with {right} of {len(answers)} labels that you own, in all with {most:.0%} at"
         f" most, and {largest:.0%} of them are of one class: `resume` goes on all the same, or"
         " start a new run with another model, template or names of classes"
     )

@@ -14,6 +14,7 @@ from stacksl.models.topics import NAMED, averaged, characteristic
 from stacksl.report.quality import Differing
 from stacksl.runs.loop.game import Game
 from stacksl.runs.loop.linear_trainer import LinearTrainer
+from stacksl.types import copied
 
 FEWEST, SHOWN = 15, 3  # rows of a group; groups, the largest first
 LOOKED_AT, COMPARED = 20_000, 2_000  # rows without an answer; of these, for the words of a group
@@ -37,7 +38,7 @@ def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
     if len(against) < 2 or not tested:
         return ()
     predicted, doubt = _predicted(game, rows)
-    found = compare_annotators(
+    findings = compare_annotators(
         np.array([names.index(str(row.labeler)) for _, row in rows]),
         predicted == np.array([row.label().index for _, row in rows]),
         np.where(np.isfinite(doubt), doubt, 0.0),
@@ -45,9 +46,9 @@ def differing(game: Game, at_once: int) -> tuple[Differing, ...]:
         against,
     )
     return tuple(
-        Differing(names[each.annotator], each.rows, each.agreed, each.expected, each.p)
-        for each in found
-        if each.differs
+        copied(Differing, finding, name=names[finding.annotator])
+        for finding in findings
+        if finding.differs
     )
 
 
@@ -57,15 +58,15 @@ def _answered(game: Game) -> list[tuple[Row, Row]]:
     Each comes with the row of the decision that asked for it.
     """
     asking: dict[str | None, Row] = {}
-    corpus, usable, found = game.corpus, game.corpus.usable, []
+    corpus, usable, pairs = game.corpus, game.corpus.usable, []
     for row in game.ledger.rows():
         if row.event == "round":
             asking[row.surrogate] = row
         elif row.event != "answered" or row.purpose != "train" or "index" not in row.payload:
             continue
         elif usable[corpus.row[str(row.item)]]:
-            found.append((asking[row.surrogate], row))
-    return found
+            pairs.append((asking[row.surrogate], row))
+    return pairs
 
 
 def _predicted(game: Game, rows: list[tuple[Row, Row]]) -> tuple[np.ndarray, np.ndarray]:
@@ -77,8 +78,8 @@ def _predicted(game: Game, rows: list[tuple[Row, Row]]) -> tuple[np.ndarray, np.
         names = np.asarray(trainer.names[: block.classes], dtype=np.float64)
         return doubt_of(np.asarray(block.h[places], dtype=np.float64) @ names.T)
     decisions = [asking.decision() for asking, _ in rows]
-    choices, doubts = zip(*((made.choice, made.statistic) for made in decisions), strict=True)
-    return np.array(choices), np.array(doubts)
+    choices = np.array([decision.choice for decision in decisions])
+    return choices, np.array([decision.statistic for decision in decisions])
 
 
 def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
@@ -92,25 +93,25 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     corpus, ledger, block, trainer = game.corpus, game.ledger, game.examples.block, game.trainer
     if not isinstance(block, SharedBlock) or not isinstance(trainer, LinearTrainer):
         return []
-    said = {corpus.row[str(each["item"])] for each in ledger.export() if each["said"] == "none"}
-    if not said:
+    said_none = {corpus.row[str(row["item"])] for row in ledger.export() if row["said"] == "none"}
+    if not said_none:
         return []
     names = np.zeros((0, block.dim)) if trainer.names is None else trainer.names[: block.classes]
-    rows = [each for each in ledger.rows(only=("answered",)) if each.purpose == "train"]
+    rows = [row for row in ledger.rows(only=("answered",)) if row.purpose == "train"]
     aside = ledger.set_aside
-    kept = [each for each in rows if not each.erased and each.labeler not in aside]
-    answered = {str(each.item) for each in kept[: len(kept) // at_once * at_once]}
+    usable = [row for row in rows if not row.erased and row.labeler not in aside]
+    answered = {str(row.item) for row in usable[: len(usable) // at_once * at_once]}
     label = {corpus.row[item]: ledger.label_of(item) for item in sorted(answered)}
-    none = [row for row, index in label.items() if index is None and row in said]
+    none = [row for row, index in label.items() if index is None and row in said_none]
     none = [row for row in none if not len(names) or np.argmax(names @ block.h[row]) < began]
-    rest = np.array(corpus.unbought(ledger.bought("train")), np.int64)
-    rest = rest[:: 1 + len(rest) // LOOKED_AT]
-    if not none or not len(rest):
+    unanswered = np.array(corpus.unbought(ledger.bought("train")), np.int64)
+    unanswered = unanswered[:: 1 + len(unanswered) // LOOKED_AT]
+    if not none or not len(unanswered):
         return []
     labeled = [row for row, index in label.items() if index is not None]
     known = np.concatenate([block.h[none], block.h[labeled], names]).astype(np.float32)
-    near = nearest(np.asarray(block.h[rest], np.float32), known, 1)[0][:, 0]
-    like = np.array([*none, *rest[near < len(none)]])
+    near = nearest(np.asarray(block.h[unanswered], np.float32), known, 1)[0][:, 0]
+    like = np.array([*none, *unanswered[near < len(none)]])
     if len(like) < FEWEST:
         return []
     from sklearn.cluster import HDBSCAN  # its import takes as long as all else here
@@ -121,8 +122,8 @@ def proposed(game: Game, at_once: int, began: int) -> list[dict[str, Any]]:
     if group.max() < 0:
         group = HDBSCAN(**how, allow_single_cluster=True).fit_predict(smooth)
     groups = sorted((like[group == n] for n in range(group.max() + 1)), key=len)[: -SHOWN - 1 : -1]
-    groups.append(np.setdiff1d(rest, like)[:COMPARED])
+    groups.append(np.setdiff1d(unanswered, like)[:COMPARED])
     member = np.repeat(np.arange(len(groups)), [*map(len, groups)])
     words = characteristic([corpus.items[row].prompt for row in np.concatenate(groups)], member)
-    found = zip(groups[:-1], words, strict=False)
-    return [{"rows": len(rows), "name": ", ".join(some[:NAMED])} for rows, some in found if some]
+    pairs = zip(groups[:-1], words, strict=False)
+    return [{"rows": len(part), "name": ", ".join(terms[:NAMED])} for part, terms in pairs if terms]

@@ -113,25 +113,25 @@ class Playback(Game):
         if self.ledger.recorded.comparable:
             return self.chooser.again(self, recorded)
         return [
-            each if each.status == "skipped" else replace(each, status="wanted")
-            for each in recorded
+            decision if decision.status == "skipped" else replace(decision, status="wanted")
+            for decision in recorded
         ]
 
     def _batch(self) -> list[Decision]:
         """The recorded decisions that were posted together; one of a stream."""
-        found: list[Decision] = []
+        decisions: list[Decision] = []
         self._slots = {}
         recorded = self.ledger.recorded
         if recorded is None:
-            return found
+            return decisions
         for row in recorded.ahead():
-            if row.event == "round" and not (recorded.stream and found):
-                found.append(row.decision())
-            elif row.event == "reserved" and row.slot and row.purpose == "train" and found:
+            if row.event == "round" and not (recorded.stream and decisions):
+                decisions.append(row.decision())
+            elif row.event == "reserved" and row.slot and row.purpose == "train" and decisions:
                 self._slots[str(row.item)] = row.slot + 1
-            elif row.event != "reserved" or not found:
+            elif row.event != "reserved" or not decisions:
                 break
-        return found
+        return decisions
 
     def slots(self, batch: Sequence[Decision]) -> dict[str, int]:
         """How many labels were bought of items of the batch, where it was more than one."""
@@ -139,17 +139,17 @@ class Playback(Game):
 
     def take_answers(self) -> list[Receipt]:
         """What the loop did not make before the next decision, refit or change of the terms."""
-        found: list[Receipt] = []
+        receipts: list[Receipt] = []
         while (row := self._next) is not None and row.event not in ("round", *_COMPUTED, *_TERMS):
             self._note(self.ledger.take_recorded())
             if row.event not in _MEANWHILE:
                 self.ahead = False
             if row.event in ("learned", "relabeled") and not row.erased:
-                item, new = str(row.item), row.event == "relabeled"
-                said = row.slot or 0, row.token or 1, row.payload.get("index"), str(row.labeler)
-                lesson = None if new else (self._decisions[item], row.label())
-                found.append(Receipt(Answer(item, *said), "accepted", lesson, relabels=new))
-        return found
+                item, relabels = str(row.item), row.event == "relabeled"
+                args = row.slot or 0, row.token or 1, row.payload.get("index"), str(row.labeler)
+                lesson = None if relabels else (self._decisions[item], row.label())
+                receipts.append(Receipt(Answer(item, *args), "accepted", lesson, relabels=relabels))
+        return receipts
 
     def adopt(self, posted: Sequence[Decision]) -> None:
         """Give the learner the decisions, and note them for the labels that follow."""

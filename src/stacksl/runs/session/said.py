@@ -35,11 +35,11 @@ def load_said(
     """
     path = Path(source)
     if path.is_dir():
-        said = _bought(path, train)
+        labels = _bought(path, train)
     else:
-        found = read_like(source, train, settings, "file of a model's labels")
-        said = {item.prompt: found.answers.get(item.id, -1) for item in found.items}
-    classes = np.array([said.get(item.prompt, -1) for item in items], dtype=np.int64)
+        dataset = read_like(source, train, settings, "file of a model's labels")
+        labels = {item.prompt: dataset.answers.get(item.id, -1) for item in dataset.items}
+    classes = np.array([labels.get(item.prompt, -1) for item in items], dtype=np.int64)
     if not (classes >= 0).any():
         what = "model's run" if path.is_dir() else "file of a model's labels"
         raise DataError(
@@ -61,19 +61,19 @@ def _bought(path: Path, train: Dataset) -> dict[str, int]:
             labels = {item: ledger.label_of(item) for item in ledger.bought("train")}
     except StackslError as fault:
         raise DataError(f"in {run}: {fault}") from None
-    own, classes = spec.dataset.classes, {name: n for n, name in enumerate(train.classes or ())}
-    if own is None:
+    names, classes = spec.dataset.classes, {name: n for n, name in enumerate(train.classes or ())}
+    if names is None:
         raise DataError(f"{run} should have fixed classes, got options of each item's own")
-    if other := [name for name in own if name not in classes]:
+    if unknown := [name for name in names if name not in classes]:
         raise DataError(
-            f"{run} has the class '{other[0]}', which is none of the {len(classes)} of the data:"
+            f"{run} has the class '{unknown[0]}', which is none of the {len(classes)} of the data:"
             " give both runs the same classes"
         )
     if not any(label is not None for label in labels.values()):
         raise DataError(f"{run} has no label yet: `stacksl resume {path}` first")
     items = spec.sources.usable
     return {
-        items[item].prompt: classes[own[label]]
+        items[item].prompt: classes[names[label]]
         for item, label in labels.items()
         if label is not None and item in items
     }

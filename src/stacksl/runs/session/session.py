@@ -294,8 +294,8 @@ class Session(Game):
         if again or audit.waits:
             return self._look_again(record, due, again)
         policies = HeadEnding(self.spec, self, self._features, silent).delivered(audit.rows)
-        found = judged(self.spec, self, audit, policies, look)
-        self.ledger.note_look(len(self.examples.bought), **found)
+        verdict = judged(self.spec, self, audit, policies, look)
+        self.ledger.note_look(len(self.examples.bought), **verdict)
         return None
 
     def _judged(self, audit: Audit, look: int) -> tuple[float, float]:
@@ -304,8 +304,8 @@ class Session(Game):
         People's first answers alone give no bound of the accuracy.
         """
         ending = HeadEnding(self.spec, self, self._features, silent)
-        found, _ = judged_audit(ending, self, audit, look)
-        return found.accuracy or 0.0, found.interval[0] if found.measures == "accuracy" else 0.0
+        shown, _ = judged_audit(ending, self, audit, look)
+        return shown.accuracy or 0.0, shown.interval[0] if shown.measures == "accuracy" else 0.0
 
     def _note_facts(self, record: Record, waits: int, *, ended: bool) -> None:
         """Note what `status` tells of the run, which has `ended` or has answers to wait for."""
@@ -320,7 +320,7 @@ class Session(Game):
         record.facts["stopped"] = self.forecaster.stopped
         if self.spec.settings.labeler == FILE:
             self.differing = differing(self, AT_ONCE if waits else 1)
-            record.facts["differing"] = [asdict(each) for each in self.differing]
+            record.facts["differing"] = [asdict(annotator) for annotator in self.differing]
         began = len(self.spec.sources.began or self.spec.dataset.classes or ())
         self.proposed = proposed(self, AT_ONCE if waits else 1, began)
         if self.proposed:
@@ -329,9 +329,9 @@ class Session(Game):
     def _note_names(self, record: Record, *, ended: bool) -> None:
         """Note whether the labels have improved on the class names."""
         assert self.forecaster is not None
-        found = self.forecaster.over_names(record.facts.get("over_names", {}), ended=ended)
-        record.facts["over_names"] = found
-        self.unimproved = found.get("sentence", "")
+        over_names = self.forecaster.over_names(record.facts.get("over_names", {}), ended=ended)
+        record.facts["over_names"] = over_names
+        self.unimproved = over_names.get("sentence", "")
 
     def _ended(
         self, record: Record, audit: Audit | None, due: Sequence[str], look: int = 0
@@ -373,8 +373,8 @@ class Session(Game):
         waits = len(self.ledger.open_purchases())
         pending = self.labeler.pending() or [Pending(self.labeler.name, waits)]
         record.facts["sheets"] = [
-            {"file": each.place, "open": each.open} | ({"why": each.why} if each.why else {})
-            for each in pending
+            {"file": wait.place, "open": wait.open} | ({"why": wait.why} if wait.why else {})
+            for wait in pending
         ]
 
     def _rounds(self) -> bool:
@@ -439,8 +439,8 @@ def bring_arrays(spec: RunSpec, ledger: Ledger) -> None:
         ledger.flush()
         saved, _ = _newest_arrays(spec, ledger)
         after = 0 if saved is None else saved.head.count
-        made = ledger.rows(after, only=("round", "refit", "refreshed"))
-        if saved is None or any(made):
+        computed = ledger.rows(after, only=("round", "refit", "refreshed"))
+        if saved is None or any(computed):
             Session.played_back(spec, ledger, features_again(spec), saved)[0].save()
 
 
@@ -463,12 +463,12 @@ def replay_run(spec: RunSpec) -> dict[str, int]:
         expect_begun(spec.folder, ledger)
         _newest_arrays(spec, ledger)  # there are some, where they are needed
         rows = ledger.head.count  # another process may save arrays after later ones meanwhile
-        whole = [saved for saved in ledger.arrays() if saved.whole and saved.head.count <= rows]
-        first = whole[-1] if spec.sources.erased else None
-        session, _ = Session.played_back(spec, ledger, features_again(spec), first)
-        if whole:
-            _expect_same(session, whole[0])
-        after = 0 if first is None else first.head.count
+        arrays = [saved for saved in ledger.arrays() if saved.whole and saved.head.count <= rows]
+        start = arrays[-1] if spec.sources.erased else None
+        session, _ = Session.played_back(spec, ledger, features_again(spec), start)
+        if arrays:
+            _expect_same(session, arrays[0])
+        after = 0 if start is None else start.head.count
         played = sum(1 for _ in ledger.rows(after, only=("round", "learned", "refit", "refreshed")))
         rounds, labels = session.learner.round, len(session.examples.bought)
         return {"rows": played, "rounds": rounds, "labels": labels, "after": after}

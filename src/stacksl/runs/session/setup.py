@@ -93,10 +93,10 @@ def trainer_of(
     if settings.adapts:
         model = features if isinstance(features, LanguageModel) else None
         return LanguageTrainer(spec, examples, learner, ledger, model, report)
-    said, column = None, settings.column is not None
+    labels, column = None, settings.column is not None
     if settings.model_labels is not None:  # of items added since none is known
-        said = np.full(len(spec.dataset.items), -1, dtype=np.int64)
-        said[: len(spec.sources.said)] = spec.sources.said
+        labels = np.full(len(spec.dataset.items), -1, dtype=np.int64)
+        labels[: len(spec.sources.said)] = spec.sources.said
     names = None if column else class_names(spec, features)
     covering = Covering.begin(settings, learner, examples, names)
     return LinearTrainer(
@@ -110,8 +110,8 @@ def trainer_of(
         at_end=settings.refit,
         report=report,
         graph_file=None if features is None else spec.folder.features / GRAPH,
-        model_labels=None if column else said,
-        column=said if column else None,
+        model_labels=None if column else labels,
+        column=labels if column else None,
         by_final=promised_share(settings.stop_when) is not None and (names is not None or column),
         erring=doubted(settings),
     )
