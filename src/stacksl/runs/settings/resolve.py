@@ -90,8 +90,8 @@ def known_settings() -> list[str]:
     return [*descriptions()]
 
 
-def unknown_setting(name: str, gate: object = None) -> str:
-    """The sentence for a setting that there is not, or not with this `gate`."""
+def unknown_setting(name: str) -> str:
+    """The sentence for a setting that there is not, or not with the gate that was chosen."""
     known = known_settings()
     if name in known:
         own = name.removeprefix("gate.")
@@ -226,13 +226,12 @@ def validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
         group, _, own = name.partition(".")
         table, key = (group, own) if group in GROUPS else ("", name)
         tables[table][key] = value
-    gate = tables["gate"].get("name", "margin")
-    kinds = {**GROUPS, "gate": gate_group(gate)}
+    kinds = {**GROUPS, "gate": gate_group(tables["gate"].get("name", "margin"))}
     groups = {
-        name: _valid(kind, tables[name], partial(_sentence, f"{name}.", gate), mistakes)
+        name: _valid(kind, tables[name], partial(_sentence, f"{name}."), mistakes)
         for name, kind in kinds.items()
     }
-    return _valid(Settings, tables[""] | groups, partial(_sentence, "", gate), mistakes)
+    return _valid(Settings, tables[""] | groups, partial(_sentence, ""), mistakes)
 
 
 def _valid(
@@ -247,13 +246,13 @@ def _valid(
         return _valid(kind, good, sentence, mistakes)
 
 
-def _sentence(group: str, gate: object, error: Any) -> str:
+def _sentence(group: str, error: Any) -> str:
     """What is wrong with a value of a `group`, whose name ends in a dot."""
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     name = f"{group}{error['loc'][0]}"
     if error["type"] == "extra_forbidden":
-        return unknown_setting(name, gate)
+        return unknown_setting(name)
     expected = error["msg"].partition(",")[0].removeprefix("Input should be ")
     if error["type"] == "string_pattern_mismatch":
         expected = "permissions that let the owner read and write, such as 0640"
