@@ -100,12 +100,12 @@ def parse_budget(text: str | float, items: int, price: Decimal | float | str | N
     >>> parse_budget("0.1", 2001, None).labels, parse_budget("all", 9, None).labels
     (200, 9)
     """
-    each = parse_prices(price).most
+    label_price = parse_prices(price).most
     word = str(text).strip()
     if word.startswith("$"):
-        return _money_budget(word, items, price, each)
+        return _money_budget(word, items, price, label_price)
     labels = _labels(word, items)
-    return Budget(labels, None if price is None else labels * each, each)
+    return Budget(labels, None if price is None else labels * label_price, label_price)
 
 
 def stop_rule(text: str | None) -> tuple[str, float, int]:
@@ -236,19 +236,20 @@ def _fraction(value: Decimal, word: str, items: int) -> int:
     return labels
 
 
-def _money_budget(word: str, items: int, price: object, each: int) -> Budget:
+def _money_budget(word: str, items: int, price: object, label_price: int) -> Budget:
     if price is None:
         raise SettingsError(f"the budget '{word}' is money and needs --price, the cost of a label")
-    if each == 0:
+    if label_price == 0:
         raise SettingsError(f"the budget '{word}' is money, so --price must be above 0")
     value = _decimal(word[1:], f"the budget must be {FORMS}, not '{word}'")
-    whole = int(value * MICRO)
-    labels = min(whole // each, items)
+    micro = int(value * MICRO)
+    labels = min(micro // label_price, items)
     if labels <= 0:
         raise SettingsError(
-            f"the budget '{word}' buys no label at {money(each)} each: give at least {money(each)}"
+            f"the budget '{word}' buys no label at {money(label_price)} each: give at least"
+            f" {money(label_price)}"
         )
-    return Budget(labels, whole, each)
+    return Budget(labels, micro, label_price)
 
 
 def _decimal(text: str, fault: str) -> Decimal:

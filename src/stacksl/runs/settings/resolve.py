@@ -94,21 +94,21 @@ def unknown_setting(name: str) -> str:
     """The sentence for a setting that there is not, or not with the gate that was chosen."""
     known = known_settings()
     if name in known:
-        own = name.removeprefix("gate.")
-        gates = [each for each in GATES if own in gate_group(each).model_fields]
-        one = len(gates) == 1
-        belongs = f"the gate '{gates[0]}'" if one else f"the gates {', '.join(gates)}"
+        field = name.removeprefix("gate.")
+        gates = [gate for gate in GATES if field in gate_group(gate).model_fields]
+        single = len(gates) == 1
+        belongs = f"the gate '{gates[0]}'" if single else f"the gates {', '.join(gates)}"
         return (
             f"{name} belongs to {belongs}, which was not chosen: give"
-            f" --gate {gates[0] if one else 'with one of them'}, or leave it out"
+            f" --gate {gates[0] if single else 'with one of them'}, or leave it out"
         )
     last = name.rpartition(".")[2]
     if last == "coverage":
         return f"unknown setting '{name}': coverage is a query strategy, given by --gate coverage"
     if now := named(last):
         return f"unknown setting '{name}': it is called {' or '.join(now)}"
-    near = get_close_matches(last, [each.rpartition(".")[2] for each in known], n=1)
-    meant = "".join(f": did you mean '{each}'?" for each in named(near[0])[:1]) if near else ""
+    near = get_close_matches(last, [setting.rpartition(".")[2] for setting in known], n=1)
+    meant = "".join(f": did you mean '{match}'?" for match in named(near[0])[:1]) if near else ""
     return f"unknown setting '{name}'{meant}"
 
 
@@ -125,15 +125,15 @@ def flattened(layer: Mapping[str, Any]) -> dict[str, Any]:
     A layer may have tables, such as `gate = {name = "llf"}`, and dotted names. A plain value given
     for a group is its first setting: `gate = "llf"` is `gate.name`.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in layer.items():
         if isinstance(value, Mapping):
-            found |= {f"{name}.{key}": each for key, each in value.items()}
+            settings |= {f"{name}.{key}": inner for key, inner in value.items()}
         elif name in GROUPS:
-            found[f"{name}.{next(iter(GROUPS[name].model_fields))}"] = value
+            settings[f"{name}.{next(iter(GROUPS[name].model_fields))}"] = value
         else:
-            found[name] = value
-    return {name: value for name, value in found.items() if value is not None}
+            settings[name] = value
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +188,9 @@ def resolve(
         _by_default(merged, origin, {"lm.adapt": "lora", "update.learning_rate": 2e-4})
     if "bank" in merged:  # the candidates are retrieved
         _by_default(merged, origin, {"follower": "nearest", "top_k": 64})
-    own = gate_group(merged.get("gate.name")).model_fields
+    gate_fields = gate_group(merged.get("gate.name")).model_fields
     for name in [name for name in merged if origin[name] == "preset"]:
-        if name.startswith("gate.") and name.removeprefix("gate.") not in own:
+        if name.startswith("gate.") and name.removeprefix("gate.") not in gate_fields:
             del merged[name], origin[name]  # of the preset's gate, where another was chosen
     settings = validated(merged, mistakes)
     everything = {name: origin.get(name, "default") for name in settings.flat()}
@@ -223,8 +223,8 @@ def validated(values: Mapping[str, Any], mistakes: list[str]) -> Settings:
     """The settings in `values`; those that are wrong go to `mistakes`, the others still count."""
     tables: dict[str, dict[str, Any]] = {name: {} for name in ("", *GROUPS)}
     for name, value in values.items():
-        group, _, own = name.partition(".")
-        table, key = (group, own) if group in GROUPS else ("", name)
+        group, _, field = name.partition(".")
+        table, key = (group, field) if group in GROUPS else ("", name)
         tables[table][key] = value
     kinds = {**GROUPS, "gate": gate_group(tables["gate"].get("name", "margin"))}
     groups = {
@@ -265,7 +265,7 @@ def load_plugins(names: object) -> None:
     Raises:
         SettingsError: one cannot be imported.
     """
-    for name in _each(names):
+    for name in _listed(names):
         try:
             import_module(name)
         except Exception as fault:
@@ -277,7 +277,7 @@ def load_plugins(names: object) -> None:
 
 def plugin_versions(names: object) -> str:
     """Each plugin with the beginning of the SHA-256 of its file; empty where there is none."""
-    return ", ".join(f"{name} {_digest(name)}" for name in _each(names))
+    return ", ".join(f"{name} {_digest(name)}" for name in _listed(names))
 
 
 def _digest(name: str) -> str:
@@ -288,6 +288,6 @@ def _digest(name: str) -> str:
         return "unknown"
 
 
-def _each(names: object) -> list[str]:
+def _listed(names: object) -> list[str]:
     """The names between commas; what is no text is refused where settings are checked."""
     return [name.strip() for name in names.split(",")] if isinstance(names, str) else []

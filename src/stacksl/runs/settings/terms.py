@@ -37,8 +37,8 @@ def new_terms(spec: RunSpec, ledger: Ledger, text: str) -> Terms:
             f"a budget of '{text}' is {wanted.labels} labels, but {spent} are bought or"
             f" promised already: give at least {spent}"
         )
-    first = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
-    lost = sum(row["state"] == "released" for row in first)
+    audited = [row for row in ledger.export() if row["purpose"] == "audit" and not row["slot"]]
+    lost = sum(row["state"] == "released" for row in audited)
     leased = len(ledger.bought("audit"))
     audits = _audits(spec, wanted.labels, spent=spent, leased=leased, lost=lost)
     used = ledger.accounts.further
@@ -86,12 +86,12 @@ def expect_payable(spec: RunSpec, ledger: Ledger, before: int) -> None:
 
 def left_to_train(spec: RunSpec, ledger: Ledger) -> int:
     """The training labels that can still be bought under the terms of the spec."""
-    terms, kept = spec.terms, max(0, sum(spec.terms.audits) - len(ledger.bought("audit")))
-    kept += max(0, terms.further - ledger.accounts.further)
+    terms, reserved = spec.terms, max(0, sum(spec.terms.audits) - len(ledger.bought("audit")))
+    reserved += max(0, terms.further - ledger.accounts.further)
     left = terms.labels - ledger.accounts.spent
     if terms.money is not None and spec.budget.price > 0:
         left = min(left, (terms.money - ledger.accounts.spent_money) // spec.budget.price)
-    return left - kept
+    return left - reserved
 
 
 def fresh_audit(terms: Terms) -> int:
@@ -116,7 +116,7 @@ def what_measures(terms: Terms) -> str | None:
 
 def _paid(ledger: Ledger) -> tuple[int, int]:
     """The labels with an answer, and the micro-units paid for them."""
-    promised = sum(each.price for each in ledger.open_purchases())
+    promised = sum(lease.price for lease in ledger.open_purchases())
     return sum(ledger.said().values()), ledger.accounts.spent_money - promised
 
 
@@ -138,18 +138,18 @@ def _audits(spec: RunSpec, labels: int, *, spent: int, leased: int, lost: int) -
         leased: labels that audits asked for, `lost` of which were released.
     """
     shown = spec.folder.read_state().get("shown")
-    kept: tuple[int, ...] = (spec.audit,)
+    sizes: tuple[int, ...] = (spec.audit,)
     if shown is not None:  # as far as they come to what was shown
         sums = zip(spec.terms.audits, accumulate(spec.terms.audits), strict=True)
-        kept = tuple(size for size, total in sums if total <= shown["audited"] + lost)
+        sizes = tuple(size for size, total in sums if total <= shown["audited"] + lost)
     if promised_share(spec.settings.stop_when) is not None:  # it draws audits of its own
         return spec.terms.audits
-    own = spec.settings.audit
-    if own == 0 or (own is None and spec.test is not None) or (shown is None and spec.audit):
-        return kept
-    if (begun := leased - sum(kept)) > 0:
-        return (*kept, begun)
+    wanted = spec.settings.audit
+    if wanted == 0 or (wanted is None and spec.test is not None) or (shown is None and spec.audit):
+        return sizes
+    if (begun := leased - sum(sizes)) > 0:
+        return (*sizes, begun)
     bought = ("asked", "audited", "further")
-    added = labels - (spent if shown is None else sum(shown[each] for each in bought))
+    added = labels - (spent if shown is None else sum(shown[name] for name in bought))
     size = default_size(added)
-    return (*kept, size) if size or (shown is not None and added > 0) else kept
+    return (*sizes, size) if size or (shown is not None and added > 0) else sizes
