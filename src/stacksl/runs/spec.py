@@ -104,7 +104,7 @@ class RunSpec:
     def files(self) -> list[str]:
         """Where the items of each part are from; nothing for items made in Python."""
         owned = [] if self.settings.owned is None else [self.settings.owned]
-        return [self.data, *owned, *(each.path for each in self.more)]
+        return [self.data, *owned, *(file.path for file in self.more)]
 
     def table(self) -> dict[str, Setting]:
         """All that the run is made with: settings, data, budget, columns, versions."""
@@ -112,7 +112,7 @@ class RunSpec:
         facts |= {"data_name": self.dataset.name, "data_format": self.dataset.format}
         facts["test_name"] = None if self.test is None else self.test.name
         files = (self.data, self.test_source, self.settings.owned, self.settings.bank)
-        named = [each for each in files if each]
+        named = [file for file in files if file]
         known = self.stamps
         facts["files"] = (
             stamps_of(named) if known is None else {k: known[k] for k in named if k in known}
@@ -121,13 +121,13 @@ class RunSpec:
         facts |= {"price_micro": self.budget.price, "money_micro": self.budget.money}
         facts["audit_labels"] = self.audit
         facts["further_labels"] = self.further or None
-        facts["columns"] = [list(each) for each in self.dataset.columns.items()]  # in their order
+        facts["columns"] = [list(pair) for pair in self.dataset.columns.items()]  # in their order
         facts |= versions(self.settings.plugins)
         origin = self.resolved.origin
         values = self.settings.flat().items()
-        found = {name: Setting(value, origin.get(name)) for name, value in values}
-        found |= {name: Setting(value) for name, value in facts.items()}
-        return {name: each for name, each in found.items() if each.value is not None}
+        settings = {name: Setting(value, origin.get(name)) for name, value in values}
+        settings |= {name: Setting(value) for name, value in facts.items()}
+        return {name: setting for name, setting in settings.items() if setting.value is not None}
 
     @classmethod
     def open(cls, folder: RunFolder) -> RunSpec:
@@ -163,7 +163,7 @@ class RunSpec:
             table.get("test"),
             int(table["audit_labels"]),
             int(table.get("further_labels", 0)),
-            tuple(More(*each) for each in table.get("more", ())),
+            tuple(More(*file) for file in table.get("more", ())),
             terms,
         )
 
@@ -186,12 +186,12 @@ class RunSpec:
 
 def versions(plugins: str | None) -> dict[str, str]:
     """The versions that results depend on: Python, stacksl, libraries and the `plugins`."""
-    found = {
+    table = {
         "version_python": ".".join(str(part) for part in sys.version_info[:3]),
         "version_stacksl": __version__,
     }
-    found |= {f"version_{name}": known for name in LIBRARIES if (known := _installed(name))}
-    return found | ({"version_plugins": plugin_versions(plugins)} if plugins else {})
+    table |= {f"version_{name}": known for name in LIBRARIES if (known := _installed(name))}
+    return table | ({"version_plugins": plugin_versions(plugins)} if plugins else {})
 
 
 @cache

@@ -37,8 +37,8 @@ def expect_derived(folder: RunFolder, *names: str) -> None:
         RunError: naming the first that is not the one which was made last.
     """
     with opened(folder.database, readonly=True) as store:
-        other = other_derived(store, dict(digests(folder, names)))
-    for name in other:
+        changed = other_derived(store, dict(digests(folder, names)))
+    for name in changed:
         raise RunError(
             f"{folder.path / name} is not the one that the ledger of this run records: it was"
             f" edited, is of another run, or was not written to its end; {_remedy(folder, name)}"

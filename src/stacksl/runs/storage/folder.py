@@ -99,11 +99,11 @@ class RunFolder:
         if path.is_file():
             raise RunError(f"a folder was expected at {path}, but it is a file: give another --out")
         try:
-            names = {each.name for each in path.iterdir()} if path.exists() else set()
+            names = {entry.name for entry in path.iterdir()} if path.exists() else set()
             if names and LOCK not in names:  # with it, a start interrupted before run.db
                 raise RunError(f"the folder {path} is not empty and is no run: give another --out")
             if (path / "features" / ABOUT).exists() or any(
-                each not in STARTED and not each.startswith((DRAFT, DATABASE)) for each in names
+                name not in STARTED and not name.startswith((DRAFT, DATABASE)) for name in names
             ):
                 raise RunError(
                     f"the folder {path} holds another run without its {DATABASE}, or one of an"
@@ -203,7 +203,7 @@ class RunFolder:
 
     def _acquire(self, file: IO[str]) -> None:
         """Take the lock, after at most `WAIT` seconds of trying."""
-        last = time.monotonic() + WAIT.get()
+        deadline = time.monotonic() + WAIT.get()
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,7 +215,7 @@ class RunFolder:
                         f"the run {self.path} is open on its page at {page}: do this on the owner's"
                         " page, or stop the page first (Ctrl-C where it was started)"
                     ) from None
-                if time.monotonic() < last:
+                if time.monotonic() < deadline:
                     time.sleep(POLL)
                     continue
                 raise RunLocked(
@@ -307,8 +307,8 @@ class RunFolder:
 def class_rows(classes: Classes) -> list[ClassRow]:
     """Classes as the database holds them."""
     examples = classes.examples or ((),) * len(classes.names)
-    more = ((),) * (len(classes.names) - len(examples))  # of classes that were added
-    columns = (classes.names, classes.descriptions, (*examples, *more))
+    blank = ((),) * (len(classes.names) - len(examples))  # of classes that were added
+    columns = (classes.names, classes.descriptions, (*examples, *blank))
     return [ClassRow(*row) for row in zip(*columns, strict=True)]
 
 
@@ -363,12 +363,12 @@ def anchors(folder: RunFolder) -> dict[str, Head]:
 
     Files that are missing or have no head are left out.
     """
-    found: dict[str, Head] = {}
+    heads: dict[str, Head] = {}
     for name in RECORDS:
         with suppress(OSError):
-            if said := HEAD.search((folder.path / name).read_bytes()):
-                found[name] = Head(int(said[1]), said[2].decode())
-    return found
+            if match := HEAD.search((folder.path / name).read_bytes()):
+                heads[name] = Head(int(match[1]), match[2].decode())
+    return heads
 
 
 def sealed(folder: RunFolder, ledger: LedgerReader) -> frozenset[str]:

@@ -53,8 +53,8 @@ def status_of(folder: RunFolder, ledger: LedgerReader | None = None) -> dict[str
         labels, audit = _labels(ledger, table, done), _accuracy(facts, "audit", *AUDITED)
         if audit is not None:  # as it was shown: its run may have changed since
             items, classes = ledger.added(state["shown"]["rows"] if "shown" in state else 0)
-            for name, more in zip(AFTER, (items, items, classes), strict=True):
-                audit[name] += more
+            for name, added in zip(AFTER, (items, items, classes), strict=True):
+                audit[name] += added
     page = folder.page() or None
     step = _next_step(folder, state["state"], table, python="labeler" in state)
     return {
@@ -120,9 +120,9 @@ def _labels(ledger: LedgerReader, table: Mapping[str, Any], done: Facts | None) 
 
 def unanswered_warning(ledger: LedgerReader) -> list[str]:
     """A sentence where a tenth of the answers name no class, and ten of them at least."""
-    said = ledger.said()
-    answers = sum(said.values())
-    unnamed = answers - said["label"]
+    counts = ledger.said()
+    answers = sum(counts.values())
+    unnamed = answers - counts["label"]
     if unnamed < max(UNANSWERED, answers * UNANSWERED_SHARE):
         return []
     return [
@@ -155,17 +155,17 @@ def _next_step(
 
 def _accuracy(facts: Facts | None, name: str, *more: str) -> dict[str, Any] | None:
     """The accuracy on the `test` file or the `audit`, with what else is shown of it."""
-    found = getattr(facts, name, None)
-    if found is None or found.accuracy is None:
+    result = getattr(facts, name, None)
+    if result is None or result.accuracy is None:
         return None
-    known = asdict(found)
+    known = asdict(result)
     shown = {key: known[key] for key in ("n", "accuracy", *more)}
-    return {**shown, "interval": [found.low, found.high]}
+    return {**shown, "interval": [result.low, result.high]}
 
 
 def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
     """The status of each run under `folder`, newest first."""
-    found: list[tuple[int, dict[str, Any]]] = []
+    runs: list[tuple[int, dict[str, Any]]] = []
     for path in Path(folder).glob(f"*/{DATABASE}"):
         created = 0
         try:
@@ -175,8 +175,8 @@ def list_runs(folder: str | Path = "runs") -> list[dict[str, Any]]:
         except StackslError as fault:
             counts = dict.fromkeys(("rounds", "budget", "asked", "left", "money"))
             row = {"run": str(path.parent), "state": "unreadable", **counts, "sentence": str(fault)}
-        found.append((created, row))
-    return [row for _, row in sorted(found, key=itemgetter(0), reverse=True)]
+        runs.append((created, row))
+    return [row for _, row in sorted(runs, key=itemgetter(0), reverse=True)]
 
 
 def expect_begun(folder: RunFolder, ledger: LedgerReader) -> None:
@@ -225,19 +225,19 @@ class Record:
         """
         before = spec.folder.read_state()
         if labeler is None and spec.settings.labeler == "file":  # people go on
-            own = None
+            answerer = None
         elif before.get("state") == "finished":  # nobody is asked any more
-            own = before.get("labeler")
+            answerer = before.get("labeler")
         else:
-            own = expect_labeler(spec.folder, labeler)
+            answerer = expect_labeler(spec.folder, labeler)
         facts: dict[str, Any] = {
             "created": before.get("created", now()),
             "interruptions": list(before.get("interruptions", [])),
             "warnings": list(before.get("warnings", [])),
             "over_names": before.get("over_names", {}),
         }
-        if own is not None:
-            facts["labeler"] = own
+        if answerer is not None:
+            facts["labeler"] = answerer
         facts |= {name: before[name] for name in ("shown", "judged") if name in before}
         if before["state"] == "finished" and "finished" in before:  # made again as it was
             facts["finished"] = before["finished"]
