@@ -40,7 +40,7 @@ def unknown_names(settings: Settings) -> list[str]:
         ("features", settings.features.partition(":")[0], FEATURES),
         ("labeler", settings.labeler.partition(":")[0], [*LABELERS, "file", OPENAI, LOCAL]),
     ]
-    found = [
+    faults = [
         f"unknown {kind} '{name}'{nearest(name, known) or ':'} known: {', '.join(sorted(known))}"
         + "; `plugins` adds others, such as stacksl_lab.baselines.plugin" * (kind == "gate")
         for kind, name, known in named
@@ -50,8 +50,8 @@ def unknown_names(settings: Settings) -> list[str]:
     try:
         parse_budget(settings.budget, MANY, settings.price or ("0.000001" if by_token else None))
     except SettingsError as fault:
-        found.append(str(fault))
-    return found
+        faults.append(str(fault))
+    return faults
 
 
 def conflicts(settings: Settings, explicit: set[str]) -> list[str]:
@@ -80,34 +80,34 @@ def _without_owner(settings: Settings, explicit: set[str]) -> list[str]:
         "lm": (settings.adapts, "a language model", "--model NAME_OR_DIR"),
         "update": (updates, "the scorer 'sgd' (or to a language model)", "--scorer sgd"),
     }
-    found = []
+    faults = []
     for group, (there, owner, remedy) in owners.items():
         names = sorted(name for name in explicit if name.partition(".")[0] == group)
         if kind == LOCAL:
             names = [name for name in names if name.partition("lm.")[2] not in _OF_LOCAL.split()]
         if names and not there:
-            found.append(_belong(names, owner, f"give {remedy}, or "))
-    return found
+            faults.append(_belong(names, owner, f"give {remedy}, or "))
+    return faults
 
 
 def _belong(names: Sequence[str], owner: str, remedy: str = "") -> str:
     """The sentence for settings that were given without what they belong to."""
-    one = len(names) == 1
+    single = len(names) == 1
     return (
-        f"{', '.join(names)} belong{'s' if one else ''} to {owner}:"
-        f" {remedy}leave {'it' if one else 'them'} out"
+        f"{', '.join(names)} belong{'s' if single else ''} to {owner}:"
+        f" {remedy}leave {'it' if single else 'them'} out"
     )
 
 
 def _of_learning(settings: Settings) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     if settings.scorer.noise == 0 and settings.gate.width_scale is None:
-        found.append(
+        faults.append(
             "scorer.noise 0 makes α = σ√d of the gate score 0: give a gate.width_scale with it"
         )
     if settings.follower == "given" and settings.top_k is not None:
-        found.append("top_k is the number of hard negatives: it needs --set follower=hard")
-    return found
+        faults.append("top_k is the number of hard negatives: it needs --set follower=hard")
+    return faults
 
 
 def _of_bank(settings: Settings) -> list[str]:
@@ -115,97 +115,97 @@ def _of_bank(settings: Settings) -> list[str]:
     if settings.bank is None:
         needs = "the follower 'nearest' retrieves answers from a bank: give --bank FILE"
         return [needs] if settings.follower == "nearest" else []
-    found: list[str] = []
+    faults: list[str] = []
     if settings.follower != "nearest":
-        found.append(f"a bank needs the follower nearest, not '{settings.follower}': leave it out")
+        faults.append(f"a bank needs the follower nearest, not '{settings.follower}': leave it out")
     if settings.top_k is not None and settings.top_k < 2:
-        found.append(
+        faults.append(
             f"top_k, the answers that an item is given, must be 2 or more, not {settings.top_k}"
         )
     if settings.classes is not None:
-        found.append("--bank and --classes exclude each other: give one of them")
+        faults.append("--bank and --classes exclude each other: give one of them")
     if settings.adapts:
-        found.append("a bank is ranked by a linear model: leave --model and --adapt out")
-    return found
+        faults.append("a bank is ranked by a linear model: leave --model and --adapt out")
+    return faults
 
 
 def _of_people(settings: Settings) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     named = [part.partition("=")[0].strip() for part in (settings.price or "").split(",")]
     by_name = "=" in (settings.price or "")
     if settings.labeler != "file":
         if by_name:
-            found.append(
+            faults.append(
                 "prices by name belong to people who answer by file: give one price, such as"
                 " --price 2.50, or --labeler file"
             )
-        return found
+        return faults
     names = [name.strip() for name in settings.annotators.split(",")]
     plain = all(re.fullmatch(r"[\w.-]+", name) for name in names)
     if not plain or len({name.casefold() for name in names}) < len(names):
-        found.append(
+        faults.append(
             "annotators should be different names without spaces, with commas between, such"
             " as anna,ben"
         )
     if by_name and sorted(named) != sorted(names):
-        found.append(
+        faults.append(
             f"expected a price for each of the annotators {', '.join(names)}, got"
             f" {', '.join(named)}: give --price NAME=PRICE for each"
         )
     looks = settings.second_look or "accuracy" in (settings.stop_when or "")
     if looks and (len(names) < 2 or settings.audit == 0):
-        found.append(
+        faults.append(
             "second_look asks other people of some rows of the audit, and stop_when with an"
             " accuracy needs it: give --annotators anna,ben or more names, and an audit"
         )
     if settings.sheets.overlap and len(names) < 2:
-        found.append("sheets.overlap needs two annotators or more: give --annotators anna,ben")
-    return found
+        faults.append("sheets.overlap needs two annotators or more: give --annotators anna,ben")
+    return faults
 
 
 def _of_models_that_answer(settings: Settings) -> list[str]:
     name, _, model = settings.labeler.partition(":")
     server = settings.server
-    found: list[str] = []
+    faults: list[str] = []
     if name in (OPENAI, LOCAL) and settings.audit:
-        found.append(
+        faults.append(
             "an audit is answered by people, and the labels of this run come from a model: leave"
             " --audit out, and give --test FILE"
         )
     if name == LOCAL and not model.strip():
-        found.append("the labeler 'hf' needs a model: give --labeler hf:FOLDER or hf:NAME")
+        faults.append("the labeler 'hf' needs a model: give --labeler hf:FOLDER or hf:NAME")
     if name != OPENAI:
-        return found
+        return faults
     if not model.strip() or server.url is None:
-        found.append(
+        faults.append(
             "the labeler 'openai' needs a model and its server: give --labeler openai:MODEL --url"
             " http://HOST:PORT/v1"
         )
     if server.input_price is None and (settings.price or settings.budget.startswith("$")):
-        found.append(
+        faults.append(
             "a model is paid by the token: give --set server.input_price=P --set"
             " server.output_price=P, for a million tokens each; --price is then the most that a"
             " label may cost"
         )
-    return found
+    return faults
 
 
 def _of_adapting(settings: Settings, explicit: set[str]) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     if "features" in explicit:
-        found.append("a language model makes its own features: leave --features out")
+        faults.append("a language model makes its own features: leave --features out")
     if settings.scorer.name not in (None, "newton"):
-        found.append(
+        faults.append(
             f"over a language model the gate's head is 'newton', not '{settings.scorer.name}':"
             " leave --scorer out"
         )
     objective = settings.lm.objective
     if objective == "ce-hard" and settings.follower != "hard":
-        found.append("the objective 'ce-hard' trains on hard candidates: give --set follower=hard")
+        faults.append("the objective 'ce-hard' trains on hard candidates: give --set follower=hard")
     if "lm.negatives" in explicit and settings.lm.negatives != settings.lm.added:
-        found.append(_belong(["lm.negatives"], "the objective 'ce' with answer_format 'option'"))
+        faults.append(_belong(["lm.negatives"], "the objective 'ce' with answer_format 'option'"))
     regularizes = {name for name in explicit if name.startswith("update.")}
     wrong = sorted(regularizes - {"update.learning_rate"})
     if objective != "stacksl" and wrong:
-        found.append(_belong(wrong, f"the objective 'stacksl', and the objective is '{objective}'"))
-    return found
+        faults.append(_belong(wrong, f"the objective 'stacksl', not to '{objective}'"))
+    return faults

@@ -150,10 +150,10 @@ class Gate(Group):
         from stacksl.core.gates.registry import gate_type, make_gate
 
         if (kind := gate_type(self.name)) is not None:
-            known = {each.name for each in fields(kind)}
-            own = {name: value for name, value in self if name in known and value is not None}
+            known = {field.name for field in fields(kind)}
+            values = {name: value for name, value in self if name in known and value is not None}
             try:
-                make_gate(kind.name, **own)
+                make_gate(kind.name, **values)
             except SettingsError as fault:
                 raise ValueError(str(fault)) from fault
         return self
@@ -185,21 +185,21 @@ def _with_fields_of(kind: Any) -> type[Gate]:
     from pydantic import create_model
 
     base = CalibratedGate if kind.name == "llf" else Gate
-    hints, texts = get_type_hints(kind), documented(kind)
-    own: dict[str, Any] = {
-        each.name: (Optional[hints[each.name]], Field(None, description=texts.get(each.name, "")))  # noqa: UP045
-        for each in fields(kind)
-        if each.name not in base.model_fields
+    hints, docs = get_type_hints(kind), documented(kind)
+    definitions: dict[str, Any] = {
+        field.name: (Optional[hints[field.name]], Field(None, description=docs.get(field.name, "")))  # noqa: UP045
+        for field in fields(kind)
+        if field.name not in base.model_fields
     }
-    made: type[Gate] = create_model("Gate", __base__=base, **own)
-    return made
+    group: type[Gate] = create_model("Gate", __base__=base, **definitions)
+    return group
 
 
 def documented(kind: type[Any]) -> dict[str, str]:
     """What the docstring of `kind` says of each of its arguments, under `Args:`."""
     listed = (getdoc(kind) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", listed, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
+    arguments = re.findall(r"^    (\w+): (.+(?:\n {5,}.+)*)", listed, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in arguments}
 
 
 class Scorer(Group):
@@ -404,7 +404,7 @@ class Settings(Group):
     @property
     def adapts(self) -> bool:
         """Whether a language model is adapted."""
-        return any(each is not None for each in (self.lm.model, self.lm.adapt, self.lm.adapter))
+        return any(value is not None for value in (self.lm.model, self.lm.adapt, self.lm.adapter))
 
     @property
     def column(self) -> str | None:
@@ -414,20 +414,20 @@ class Settings(Group):
 
     def flat(self) -> dict[str, Any]:
         """Every setting by its dotted name, in their order."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, value in self:
-            inner = {f"{name}.{key}": each for key, each in value} if name in GROUPS else None
-            found |= {name: value} if inner is None else inner
-        return found
+            inner = {f"{name}.{key}": inside for key, inside in value} if name in GROUPS else None
+            values |= {name: value} if inner is None else inner
+        return values
 
     def replaced(self, values: Mapping[str, Any]) -> Settings:
         """These settings with other `values` by dotted name, which are not checked."""
         changed: dict[str, Any] = {}
         for name, value in values.items():
-            group, _, own = name.rpartition(".")
+            group, _, key = name.rpartition(".")
             if group:
                 before = changed.get(group, getattr(self, group))
-                changed[group] = before.model_copy(update={own: value})
+                changed[group] = before.model_copy(update={key: value})
             else:
                 changed[name] = value
         return self.model_copy(update=changed)
@@ -460,16 +460,16 @@ def descriptions() -> dict[str, str]:
     """What every setting is, by dotted name; those of all gates among them."""
     from stacksl.core.gates.registry import GATES
 
-    own: dict[str, dict[str, list[str]]] = {}  # by name and text the gates: several may have a name
+    gate_names: dict[str, dict[str, list[str]]] = {}  # by setting and by its text
     for gate in GATES:
         for name, field in gate_group(gate).model_fields.items():
             if name not in Gate.model_fields:
-                texts = own.setdefault(f"gate.{name}", {})
+                texts = gate_names.setdefault(f"gate.{name}", {})
                 texts.setdefault(about(field).rstrip("."), []).append(gate)
     shown = {
         name: "; ".join(
-            f"{text} (gate {', '.join(gates)})".lstrip() for text, gates in each.items()
+            f"{text} (gate {', '.join(gates)})".lstrip() for text, gates in by_text.items()
         )
-        for name, each in sorted(own.items())
+        for name, by_text in sorted(gate_names.items())
     }
     return {name: about(field) for name, field in FIELDS.items()} | shown

@@ -19,36 +19,36 @@ def choices_of(settings: Settings, recorded: Mapping[str, Any]) -> ModelChoices:
     Raises:
         SettingsError: a template or a value that there is not.
     """
-    own, text = settings.lm, recorded.get("lm_template")
-    targets = [name.strip() for name in (own.lora_targets or "").split(",")]
+    lm, text = settings.lm, recorded.get("lm_template")
+    targets = [name.strip() for name in (lm.lora_targets or "").split(",")]
     by_scores = settings.mode == "pool" and settings.gate.name in ("margin", "random")
     return copied(
         ModelChoices,
-        own,
-        model=own.model or "sample",
-        template=template(own.template, own.answer_format) if text is None else str(text),
-        chat_arguments=chat_arguments(own.chat_arguments),
-        pmi_context=recorded.get("lm_pmi_context", own.pmi_context),
-        normalization=recorded.get("lm_normalization", own.normalization),
-        dtype=str(recorded.get("lm_dtype", own.dtype)),
-        scoring=str(recorded.get("lm_path", own.scoring)),
+        lm,
+        model=lm.model or "sample",
+        template=template(lm.template, lm.answer_format) if text is None else str(text),
+        chat_arguments=chat_arguments(lm.chat_arguments),
+        pmi_context=recorded.get("lm_pmi_context", lm.pmi_context),
+        normalization=recorded.get("lm_normalization", lm.normalization),
+        dtype=str(recorded.get("lm_dtype", lm.dtype)),
+        scoring=str(recorded.get("lm_path", lm.scoring)),
         lora=LoraSettings(
-            rank=own.lora_rank,
-            alpha=own.lora_alpha,
-            dropout=own.lora_dropout,
+            rank=lm.lora_rank,
+            alpha=lm.lora_alpha,
+            dropout=lm.lora_dropout,
             targets=tuple(filter(None, targets)) or None,
-            start=own.adapter,
+            start=lm.adapter,
         ),
         threads=recorded.get("lm_threads"),
         verdict=str(recorded.get("lm_verdict", "")),
-        state_dim=0 if by_scores else own.state_dim,
+        state_dim=0 if by_scores else lm.state_dim,
         training=copied(
             TrainSettings,
-            own,
+            lm,
             **settings.update.model_dump(exclude={"kl_on_skips"}),
             normalization=TrainSettings().normalization,
             temperature=TrainSettings().temperature,
-            negatives=own.added,
+            negatives=lm.added,
         ),
     )
 
@@ -62,16 +62,16 @@ def chat_arguments(text: str | None) -> dict[str, Any]:
     >>> chat_arguments("enable_thinking=false, style=short")
     {'enable_thinking': False, 'style': 'short'}
     """
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for part in (text or "").split(",") if text else []:
-        name, sign, value = (each.strip() for each in part.partition("="))
+        name, sign, value = (text.strip() for text in part.partition("="))
         if not (name.isidentifier() and sign and value):
             raise SettingsError(
                 "lm.chat_arguments should be NAME=VALUE with commas between, such as"
                 f" enable_thinking=false, got '{text}'"
             )
         try:
-            found[name] = json.loads(value)
+            arguments[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            arguments[name] = value
+    return arguments
