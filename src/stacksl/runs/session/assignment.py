@@ -150,8 +150,8 @@ class SheetLabeler:
         out = {(h.item, h.slot, h.token): h for h in self.ledger.private.handed()}
         leases = {(p.item, p.slot, p.token) for p in self.ledger.open_purchases()}
         waiting = self.waiting()
-        asked = {key: request for key, request in self._asked.items() if key in leases}
-        fresh = [request for key, request in asked.items() if key not in out]
+        requests = {key: request for key, request in self._asked.items() if key in leases}
+        fresh = [request for key, request in requests.items() if key not in out]
         # up to the batch: training labels, then the audit
         due = sorted(fresh, key=lambda request: request.purpose == "audit")
         due = due[: max(0, self.settings.open_questions - len(waiting))]

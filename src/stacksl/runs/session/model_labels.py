@@ -86,9 +86,9 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
     if not asks_model(settings):
         return resolved
     layer: dict[str, Any] = {"audit": 0}
-    asked = questions(settings)
+    prompts = questions(settings)
     if settings.server.input_price is not None:
-        dearest = _dearest(asked, items, settings.server.shots)
+        dearest = _dearest(prompts, items, settings.server.shots)
         layer["price"] = f"{Decimal(CALLS_A_LABEL * dearest) / MICRO:f}"
         if settings.price is not None and micro_units(settings.price) < dearest:
             raise SettingsError(
@@ -98,11 +98,11 @@ def with_model_labels(resolved: Resolved, items: Sequence[Item]) -> Resolved:
     return resolved.with_defaults(layer, "labeler")
 
 
-def _dearest(asked: Questions, items: Sequence[Item], count: int) -> int:
+def _dearest(prompts: Questions, items: Sequence[Item], count: int) -> int:
     """The most that one call about any of the items costs, with `count` examples of them."""
     shots = (Shot(i.id, i.prompt, max(i.candidates, key=_bytes)) for i in items)
     longest = sorted(shots, key=lambda shot: -_bytes(shot.prompt) - _bytes(shot.answer))
-    return max(asked.dearest(i.prompt, i.candidates, longest[:count]) for i in items)
+    return max(prompts.dearest(i.prompt, i.candidates, longest[:count]) for i in items)
 
 
 def expect_within_price(spec: RunSpec, before: RunSpec) -> None:
@@ -115,8 +115,8 @@ def expect_within_price(spec: RunSpec, before: RunSpec) -> None:
     added = len(spec.dataset.items) > len(before.dataset.items)
     if not added or not asks_model(settings) or settings.server.input_price is None:
         return
-    asked = questions(settings, spec.folder.resolved().get(TEMPLATE))
-    dearest = _dearest(asked, spec.dataset.items, settings.server.shots)
+    prompts = questions(settings, spec.folder.resolved().get(TEMPLATE))
+    dearest = _dearest(prompts, spec.dataset.items, settings.server.shots)
     if dearest > spec.budget.price:
         raise SettingsError(
             f"one call about the longest item may cost {money(dearest)} then, above the"
@@ -146,9 +146,9 @@ def expect_consent(spec: RunSpec) -> None:
     Raises:
         SettingsError: it may not; the sentence names what would be sent where.
     """
-    if (asked := consent_needed(spec)) is not None:
+    if (sent := consent_needed(spec)) is not None:
         raise SettingsError(
-            f"this run would send {asked}: give --allow-send to let it (a config file cannot), or"
+            f"this run would send {sent}: give --allow-send to let it (a config file cannot), or"
             " --dry-run to see one request"
         )
 
@@ -297,15 +297,15 @@ def chat_labeler(spec: RunSpec, near: Near) -> ChatLabeler:
             f"this run would send {consent(settings)}, but what was allowed is to send {agreed}:"
             " start a new run with --allow-send"
         )
-    asked = questions(settings, recorded.get(TEMPLATE))
-    spec.note({CONSENT: consent(settings), TEMPLATE: asked.template})
+    prompts = questions(settings, recorded.get(TEMPLATE))
+    spec.note({CONSENT: consent(settings), TEMPLATE: prompts.template})
     key = os.environ.get(KEY)
     endpoint = Endpoint(str(settings.server.url), key, settings.server.timeout)
     calls = Calls(spec.folder.database, key)
     unjudged = settings.server.input_price is None and JUDGED not in recorded
     check = partial(disagreement, spec) if unjudged else None
     concurrency, batched = settings.server.concurrency, settings.server.batch_api
-    labeler = ChatLabeler(endpoint, asked, calls, concurrency, near, check, batched=batched)
+    labeler = ChatLabeler(endpoint, prompts, calls, concurrency, near, check, batched=batched)
     labeler.warnings += [NO_AUDIT] * (spec.test is None)
     return labeler
 
