@@ -12,7 +12,9 @@ from stacksl.api import Run, run
 from stacksl.cli.verbs.run import notices
 from stacksl.labelers.protocol import Request
 from stacksl.runs.changes.forgetting import forget
-from stacksl.runs.session import noticing
+from stacksl.runs.session import noticing, session
+from stacksl.runs.session.session import Session
+from stacksl.runs.spec import RunSpec
 
 from .people_cases import begin, gold, play, truth
 
@@ -70,6 +72,20 @@ def test_an_added_class_is_not_proposed_again_and_a_forgotten_text_is_not_named(
     assert changed.status()["proposed"] == []
     forget(forgotten.path, "row-000003")
     assert forgotten.status()["proposed"] == []
+
+
+def test_a_group_that_later_answers_dissolve_is_not_proposed_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that stays open, as that of the page, writes what is proposed now."""
+    group = {"rows": 20, "name": "star, owl"}
+    proposals: list[list[dict[str, Any]]] = [[group], []]
+    waiting = begin(tmp_path)
+    monkeypatch.setattr(session, "proposed", lambda *given: proposals.pop(0))
+    with Session.open(RunSpec.open(waiting.folder)) as opened:
+        for expected in ([group], []):
+            assert opened.play() == "waiting"
+            assert waiting.status()["proposed"] == opened.proposed == expected
 
 
 def test_what_is_proposed_on_the_way_tells_nobody_what_a_row_was_for(tmp_path, monkeypatch) -> None:

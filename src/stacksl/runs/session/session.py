@@ -323,8 +323,7 @@ class Session(Game):
             record.facts["differing"] = [asdict(annotator) for annotator in self.differing]
         began = len(self.spec.sources.began or self.spec.dataset.classes or ())
         self.proposed = proposed(self, AT_ONCE if waits else 1, began)
-        if self.proposed:
-            record.facts["proposed"] = self.proposed
+        record.facts["proposed"] = self.proposed
 
     def _note_names(self, record: Record, *, ended: bool) -> None:
         """Note whether the labels have improved on the class names."""
