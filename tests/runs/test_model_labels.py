@@ -19,6 +19,8 @@ from stacksl.errors import DataError, LedgerCorrupt, SettingsError
 from stacksl.models.confusion import confusion_of
 from stacksl.runs.changes.forgetting import forget
 from stacksl.runs.loop.choosers import DRAWN_FIRST
+from stacksl.runs.session.said import load_said
+from stacksl.runs.settings.resolve import resolve
 from stacksl.runs.spec import RunSpec
 
 from ..tables import write_table
@@ -154,6 +156,15 @@ def test_the_models_file_is_read_once(files: dict[str, str], tmp_path: Path) -> 
         database.execute("UPDATE items SET model = 1 - model WHERE place = 4")
     with pytest.raises(LedgerCorrupt, match="row 5 of the table 'items'"):
         run.replay()
+
+
+def test_a_row_without_a_label_does_not_hide_the_label_of_the_same_text(
+    files: dict[str, str],
+) -> None:
+    train, path = read(files["data"]), Path(files["right"])
+    path.write_text(f"{path.read_text()}{train.items[0].prompt},\n")
+    labels = load_said(files["right"], train, resolve().settings, train.items)
+    assert labels.tolist() == [train.answers[item.id] for item in train.items]
 
 
 def test_a_forgotten_item_has_no_label_of_the_model(files: dict[str, str], tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def load_said(
         labels = _bought(path, train)
     else:
         dataset = read_like(source, train, settings, "file of a model's labels")
-        labels = {item.prompt: dataset.answers.get(item.id, -1) for item in dataset.items}
+        texts = {item.id: item.prompt for item in dataset.items}
+        labels = {texts[id]: label for id, label in dataset.answers.items()}
     classes = np.array([labels.get(item.prompt, -1) for item in items], dtype=np.int64)
     if not (classes >= 0).any():
         what = "model's run" if path.is_dir() else "file of a model's labels"
