@@ -12,6 +12,7 @@ from stacksl.api import Run, run
 from stacksl.cli.verbs.run import shown_run
 from stacksl.errors import DataError, LabelerError, RunError, SettingsError
 from stacksl.runs.changes.forgetting import forget
+from stacksl.runs.spec import RunSpec
 
 from ..ledgers import bought, rows_of
 from ..tables import write_table
@@ -25,6 +26,7 @@ from .people_cases import (
     play,
     read_rows,
     texts_of,
+    write_classes,
     write_pool,
     write_rows,
 )
@@ -96,6 +98,26 @@ def test_more_items_are_chosen_from(tmp_path: Path, mode: str, ids: bool) -> Non
     assert len(late) >= 10
     assert done.path.joinpath("features", "more-1").is_dir()
     expect_sound(done)
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_label_of_no_class_is_none_of_these_in_an_added_file_as_well(
+    tmp_path: Path, ids: bool
+) -> None:
+    """So it is in the first file; the label counts once its class is added."""
+    data = labeled(tmp_path / "data.csv", ids=ids, first=0, count=30)
+    more = labeled(tmp_path / "more.csv", ids=ids, first=30, count=12, seed=6)
+    lines = more.read_text().splitlines()
+    lines[3] = f"{lines[3].rpartition(',')[0]},hills"
+    more.write_text("\n".join(lines) + "\n")
+    classes, item = write_classes(tmp_path), "i32" if ids else "more-1/row-000003"
+    done = run(data, classes=str(classes), budget="all", mode="pool", audit=0, out=tmp_path / "run")
+    done.change(items=more, budget=42)
+    answers = {str(row["item"]): row["said"] for row in bought(done)}
+    assert [name for name, said in answers.items() if said == "none"] == [item]
+    done.change(classes={"hills": ""}, later=True)
+    sources = RunSpec.open(done.folder).sources
+    assert [name for name, label in sources.revealed.items() if label == 3] == [item]
 
 
 def test_the_report_tells_every_change_and_what_the_audit_leaves_out(tmp_path: Path) -> None:

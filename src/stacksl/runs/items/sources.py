@@ -91,8 +91,8 @@ class Sources:
             Item(before + item.id, item.prompt, classes or item.candidates) for item in owned.items
         )
         labels = {before + name: index for name, index in owned.answers.items()}
-        part = Part("owned", replace(owned, items=items, answers=labels, classes=classes))
-        return replace(self, parts=(*self.parts, part))
+        data = replace(owned, items=items, answers=labels, unknown={}, classes=classes)
+        return replace(self, parts=(*self.parts, Part("owned", data)))
 
     def with_items(self, more: Dataset) -> Sources:
         """These sources and a file of more items to choose from.
@@ -106,6 +106,7 @@ class Sources:
             more,
             items=tuple(replace(item, id=names[item.id]) for item in more.items),
             answers={names[name]: answer for name, answer in more.answers.items()},
+            unknown={names[name]: label for name, label in more.unknown.items()},
         )
         known = {item.id for item in self.dataset.items}
         if taken := [row for row, item in enumerate(more.items, 1) if item.id in known]:
@@ -154,8 +155,9 @@ class Sources:
     @cached_property
     def dataset(self) -> Dataset:
         """All items, with the answers that the files to choose from give."""
-        everything = tuple(chain.from_iterable(part.data.items for part in self.parts))
-        return replace(self.pool, items=everything, answers=self._labels("pool"))
+        items = tuple(chain.from_iterable(part.data.items for part in self.parts))
+        unknown = dict(chain.from_iterable(part.data.unknown.items() for part in self.parts))
+        return replace(self.pool, items=items, answers=self._labels("pool"), unknown=unknown)
 
     @cached_property
     def owned(self) -> dict[str, int]:
