@@ -156,7 +156,10 @@ def test_runs_are_listed_newest_first(tmp_path, monkeypatch) -> None:
             {"c": 0},
             "answers for ids of the items",
         ),
-        ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], [0, 3], "an index from 0 to 2"),
+        *(
+            ([Item("a", "x", CLASSES), Item("b", "y", CLASSES)], answers, "an index from 0 to 2")
+            for answers in ([0, 3], [-1, 0], [0, None], [0, 0.5], [float("nan"), 0], CLASSES[:2])
+        ),
     ],
 )
 def test_items_that_make_no_run(tmp_path, items, answers, hint) -> None:

@@ -433,16 +433,17 @@ def _gold(
     if not isinstance(answers, Mapping):
         if len(answers) != len(items):
             raise DataError(f"{len(items)} items should have as many answers, not {len(answers)}")
-        answers = {item.id: int(a) for item, a in zip(items, answers, strict=True)}
+        answers = {item.id: index for item, index in zip(items, answers, strict=True)}
     sizes = {item.id: len(item.candidates) for item in items}
     for name, index in answers.items():
         if name not in sizes:
             raise DataError(
                 f"expected answers for ids of the items, got one for '{name}': correct it"
             )
-        if not 0 <= int(index) < sizes[name]:
+        number = isinstance(index, Integral | float)
+        if not number or not 0 <= index < sizes[name] or index % 1:
             raise DataError(
-                f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1},"
-                f" not {index}"
+                f"the answer of '{name}' should be an index from 0 to {sizes[name] - 1} of its"
+                f" candidates, got {index!r}"
             )
     return {name: int(index) for name, index in answers.items()}
