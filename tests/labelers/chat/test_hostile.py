@@ -151,7 +151,8 @@ def test_a_model_worse_than_the_largest_owned_class_is_left_alone(tmp_path: Path
             assert len(server.bodies) == asked
             if state == "waiting":
                 why = run.status()["sheets"][0]["why"]
-                assert "0 of 40 labels that you own, in all with 9% at most, and 50%" in why
+                assert "0 of 40 labels that you own (95% interval: at most 9%)" in why
+                assert "one class for every item would agree with 50%" in why
                 assert run.resume().status()["state"] == "finished"
                 assert len(server.bodies) == 46
 

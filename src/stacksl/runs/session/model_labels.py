@@ -335,9 +335,9 @@ def disagreement(spec: RunSpec, ask: Callable[[Sequence[Request]], list[Answer]]
     if most >= largest:
         return None
     return (
-        f"it agrees with {right} of {len(answers)} labels that you own, in all with {most:.0%} at"
-        f" most, and {largest:.0%} of them are of one class: `resume` goes on all the same, or"
-        " start a new run with another model, template or names of classes"
+        f"it agrees with {right} of {len(answers)} labels that you own (95% interval: at most"
+        f" {most:.0%}), and one class for every item would agree with {largest:.0%}: `resume`"
+        " continues anyway, or start a new run with another model, template or names of classes"
     )
 
 
